@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -52,7 +52,7 @@ class _Mistake(click.ClickException):
 
     exit_code = 2
 
-    def show(self, file: Any = None) -> None:
+    def show(self, file: IO[Any] | None = None) -> None:
         click.echo(self.format_message(), err=True)
 
 
@@ -285,7 +285,7 @@ def _place(source: Encoded) -> str:
     return f"partition {partition}, offset {int(offset or 0)}"
 
 
-def _timed(run: Any, size: int) -> tuple[int, float]:
+def _timed(run: Callable[[], object], size: int) -> tuple[int, float]:
     """How many evaluations in how many seconds of processor time."""
     done, start = 0, time.process_time()
     while size and (spent := time.process_time() - start) < _MEASURED:

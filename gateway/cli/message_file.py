@@ -11,17 +11,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.nodes import Node
 
 from gateway.amqp.codec import codec
+from gateway.amqp.codec.types import Value, ValueList
 from gateway.amqp.message import sections
 from gateway.filters.decimals import encoded
 from gateway.filters.evaluate.access import HEADER, PROPERTIES
 
+Section: TypeAlias = Callable[[Value], bytes]
+"""Encodes a section from what the file says of it; raises ValueError, TypeError or AttributeError."""
+Kind: TypeAlias = Callable[[Value], Value]
+"""Makes a value of one AMQP type from a plain one; raises ValueError or TypeError."""
 _GROUPS: Final = ("all-filter", "any-filter", "not-filter")
 
 
@@ -47,7 +53,7 @@ def load_messages(text: str) -> dict[str, bytes]:
     return {str(number): encoded_message(message, str(number)) for number, message in enumerate(documents, 1)}
 
 
-def load_value(text: str) -> Any:
+def load_value(text: str) -> Value:
     """One value of the same notation, as the codec has it; raises MessageFileError."""
     try:
         return _yaml().load(text)
@@ -55,7 +61,7 @@ def load_value(text: str) -> Any:
         raise MessageFileError(str(error.problem or error)) from None
 
 
-def load_filter(text: str) -> Any:
+def load_filter(text: str) -> Value:
     """A filter in the same notation, `sql-filter: a.n > 5` or a group of such, as a client sends it.
 
     Raises MessageFileError.
@@ -66,7 +72,7 @@ def load_filter(text: str) -> Any:
         raise MessageFileError(str(error)) from None
 
 
-def _as_filter(value: Any) -> Any:
+def _as_filter(value: Value) -> Value:
     """What is no mapping of one name stays as it is: no filter, for the reader of filters to refuse."""
     if not (isinstance(value, dict) and len(value) == 1):
         return value
@@ -76,7 +82,7 @@ def _as_filter(value: Any) -> Any:
     return codec.Described(codec.Symbol(name if ":" in str(name) else f"amqp:{name}"), content)
 
 
-def encoded_message(message: Any, name: str) -> bytes:
+def encoded_message(message: Value, name: str) -> bytes:
     """The bytes of one message's description."""
     if not isinstance(message, dict):
         raise MessageFileError(f"message {name} is no mapping of sections ({', '.join(_SECTIONS)})")
@@ -92,8 +98,8 @@ def encoded_message(message: Any, name: str) -> bytes:
 # -- sections
 
 
-def _listed(code: int, fields: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], bytes]:
-    def build(content: Any) -> bytes:
+def _listed(code: int, fields: Mapping[str, Kind]) -> Section:
+    def build(content: Value) -> bytes:
         given = content if isinstance(content, list) else _by_name(content, tuple(fields))
         if len(given) > len(fields):
             raise ValueError(f"there are {len(fields)} fields, and {len(given)} values")
@@ -103,7 +109,7 @@ def _listed(code: int, fields: Mapping[str, Callable[[Any], Any]]) -> Callable[[
     return build
 
 
-def _by_name(content: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
+def _by_name(content: dict[str, Value], names: tuple[str, ...]) -> ValueList:
     unknown = [str(name) for name in content if name not in names]
     if unknown:
         raise ValueError(f"there is no field {unknown[0]}, but {', '.join(names)}")
@@ -111,7 +117,7 @@ def _by_name(content: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
     return [content.get(name) for name in names[: last + 1]]
 
 
-def _field(name: str, kind: Callable[[Any], Any], value: Any) -> Any:
+def _field(name: str, kind: Kind, value: Value) -> Value:
     try:
         typed = _typed(value, kind)
         codec.encode(typed)
@@ -120,36 +126,36 @@ def _field(name: str, kind: Callable[[Any], Any], value: Any) -> Any:
     return typed
 
 
-def _typed(value: Any, kind: Callable[[Any], Any]) -> Any:
+def _typed(value: Value, kind: Kind) -> Value:
     """A plain scalar as the field's type; null and what has a tag as it is."""
     return kind(value) if type(value) in (str, int) else value
 
 
-def _mapped(code: int, key: Callable[[Any], Any]) -> Callable[[Any], bytes]:
-    def build(content: Any) -> bytes:
+def _mapped(code: int, key: Kind) -> Section:
+    def build(content: Value) -> bytes:
         return sections.section(code, {_typed(name, key): value for name, value in content.items()})
 
     return build
 
 
-def _key(name: Any) -> Any:
+def _key(name: Value) -> Value:
     return codec.Symbol(name) if type(name) is str else codec.Ulong(name)
 
 
-def _binary(value: Any) -> bytes:
+def _binary(value: Value) -> bytes:
     return bytes.fromhex(value[2:]) if value[:2] == "0x" else str(value).encode()
 
 
-def _data(content: Any) -> bytes:
+def _data(content: Value) -> bytes:
     items = content if isinstance(content, list) else [content]
     return b"".join(sections.section(sections.DATA, _typed(item, _binary)) for item in items)
 
 
-def _sequence(content: Any) -> bytes:
+def _sequence(content: Value) -> bytes:
     return sections.section(sections.AMQP_SEQUENCE, content)
 
 
-def _value(content: Any) -> bytes:
+def _value(content: Value) -> bytes:
     return sections.section(sections.AMQP_VALUE, content)
 
 
@@ -158,7 +164,7 @@ _PROPERTY_TYPES: Final = (
     str, _binary, str, str, str, str, codec.Symbol, codec.Symbol, codec.Timestamp, codec.Timestamp, str, codec.Uint,
     str,
 )  # fmt: skip
-_SECTIONS: Final[dict[str, Callable[[Any], bytes]]] = {
+_SECTIONS: Final[dict[str, Section]] = {
     "header": _listed(sections.HEADER, dict(zip(HEADER, _HEADER_TYPES, strict=True))),
     "delivery-annotations": _mapped(sections.DELIVERY_ANNOTATIONS, _key),
     "message-annotations": _mapped(sections.MESSAGE_ANNOTATIONS, _key),
@@ -173,24 +179,24 @@ _SECTIONS: Final[dict[str, Callable[[Any], bytes]]] = {
 # -- tags
 
 
-def _decimal(kind: Callable[[bytes], Any], width: int) -> Callable[[Any], Any]:
+def _decimal(kind: Callable[[bytes], Value], width: int) -> Kind:
     return lambda text: kind(encoded(Decimal(text), width))
 
 
-def _array(items: list[Any]) -> codec.Array:
+def _array(items: ValueList) -> codec.Array:
     kinds = {_KINDS.get(type(item), "") for item in items} or {"null"}
     if len(kinds) > 1 or "" in kinds:
         raise ValueError("the items of an array are scalars of one type")
     return codec.Array(kinds.pop(), tuple(items))
 
 
-def _described(items: list[Any]) -> codec.Described:
+def _described(items: ValueList) -> codec.Described:
     if len(items) != 2:
         raise ValueError("!described has a descriptor and a value")
     return codec.Described(*items)
 
 
-_TAGS: Final[dict[str, Callable[[Any], Any]]] = {
+_TAGS: Final[dict[str, Kind]] = {
     "ubyte": lambda text: codec.Ubyte(text),
     "ushort": lambda text: codec.Ushort(text),
     "uint": lambda text: codec.Uint(text),
@@ -231,7 +237,7 @@ def _yaml() -> YAML:
     return yaml
 
 
-def _tagged(loader: Any, tag: str, node: Any) -> Any:
+def _tagged(loader: SafeConstructor, tag: str, node: Node) -> Value:
     make = _TAGS.get(tag)
     if make is None:
         problem = f"there is no type !{tag}, but {', '.join(f'!{name}' for name in _TAGS)}"

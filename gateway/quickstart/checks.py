@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from gateway.quickstart.terminal_output import TerminalOutput, cut
 
 _SHOWN: Final = 300
+
+
+T = TypeVar("T")
 
 
 class StepFailed(Exception):
@@ -25,7 +28,7 @@ class Checks:
         self._screen: Final = screen
         self.count = 0
 
-    def equal(self, claim: str, got: Any, expected: Any) -> None:
+    def equal(self, claim: str, got: object, expected: object) -> None:
         """Say `claim` when the two are equal, else raise."""
         if got != expected:
             raise StepFailed(claim, expected, got)
@@ -43,7 +46,7 @@ class Checks:
         self._screen.ok(claim)
 
 
-def attempt(what: str, expected: str, call: Callable[[], Any], *errors: type[Exception]) -> Any:
+def attempt(what: str, expected: str, call: Callable[[], T], *errors: type[Exception]) -> T:
     """The result of `call`; one of `errors` is a failed step."""
     try:
         return call()

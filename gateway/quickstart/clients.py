@@ -9,16 +9,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from proton import Data, Delivery, Terminus, symbol
+from proton import (
+    Connection,
+    Data,
+    Delivery,
+    Event,
+    Link,
+    Receiver,
+    Sender,
+    Session,
+    Terminus,
+    Transport,
+    symbol,
+)
 from proton.handlers import MessagingHandler
 from proton.reactor import Container, Filter, LinkOption
 
+Ended: TypeAlias = Link | Session | Connection | Transport
+"""What the gateway may end with an error."""
 _PATIENCE: Final = 20.0
 _TURN: Final = 0.1
 _WINDOW: Final = 1000
-_OUTCOMES: Final = {
+_OUTCOMES: Final[dict[int, str]] = {
     Delivery.ACCEPTED: "accepted",
     Delivery.REJECTED: "rejected",
     Delivery.RELEASED: "released",
@@ -49,7 +63,7 @@ class Announce(LinkOption):
     def __init__(self, capability: str) -> None:
         self._capability = capability
 
-    def apply(self, link: Any) -> None:
+    def apply(self, link: Link) -> None:
         """Write it as an array of symbols."""
         data = link.target.capabilities
         data.put_array(False, Data.SYMBOL)
@@ -61,7 +75,7 @@ class Announce(LinkOption):
 class SendQueue:
     """A sender."""
 
-    def __init__(self, clients: Clients, link: Any) -> None:
+    def __init__(self, clients: Clients, link: Sender) -> None:
         self._clients, self._link = clients, link
         self.outcomes: dict[str, SendOutcome] = {}
 
@@ -90,7 +104,7 @@ class SendQueue:
         self._clients.wait(lambda: len(self.outcomes) >= len(tags), "the outcomes of all messages")
         return [self.outcomes[tag] for tag in tags]
 
-    def on_delivery(self, delivery: Any) -> None:
+    def on_delivery(self, delivery: Delivery) -> None:
         """An outcome came in."""
         if delivery.updated and delivery.remote_state in _OUTCOMES:
             condition = delivery.remote.condition
@@ -102,7 +116,7 @@ class SendQueue:
 class Inbox:
     """A receiver: it asks for one message, and for more when somebody wants more."""
 
-    def __init__(self, clients: Clients, link: Any) -> None:
+    def __init__(self, clients: Clients, link: Receiver) -> None:
         self._clients, self._link = clients, link
         self._arrived: list[bytes] = []
         link.flow(1)
@@ -139,10 +153,10 @@ class Inbox:
         taken, self._arrived = self._arrived[:count], self._arrived[count:]
         return taken
 
-    def on_delivery(self, delivery: Any) -> None:
+    def on_delivery(self, delivery: Delivery) -> None:
         """A message came in."""
         if delivery.readable and not delivery.partial:
-            self._arrived.append(self._link.recv(delivery.pending))
+            self._arrived.append(self._link.recv(delivery.pending) or b"")
             self._link.advance()
             delivery.update(Delivery.ACCEPTED)
             delivery.settle()
@@ -160,7 +174,7 @@ class Clients(MessagingHandler):
         super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
         self._boxes: dict[str, Inbox | SendQueue] = {}
         self._refused: str | None = None
-        self._connections: list[Any] = []
+        self._connections: list[Connection] = []
         self._container = Container(self)
         self._container.timeout = _TURN
         self._container.start()
@@ -177,21 +191,23 @@ class Clients(MessagingHandler):
             closed = self._connections[0].REMOTE_CLOSED if self._connections else 0
             self.wait(lambda: all(each.state & closed for each in self._connections), "the close of a connection")
 
-    def connect(self, place: str) -> Any:
+    def connect(self, place: str) -> Connection:
         """A connection to `host:port`."""
         connection = self._container.connect(url=place, reconnect=False, heartbeat=60)
         self._connections.append(connection)
         self.wait(lambda: connection.state & connection.REMOTE_ACTIVE, f"the open of a connection to {place}")
         return connection
 
-    def sender(self, connection: Any, address: str) -> SendQueue:
+    def sender(self, connection: Connection, address: str) -> SendQueue:
         """A sender to `address`."""
         link = self._container.create_sender(connection, address, name=self._name())
         box = self._boxes[link.name] = SendQueue(self, link)
         self._attached(link, link.is_sender, address)
         return box
 
-    def receiver(self, connection: Any, address: str | None, *, options: Collection[LinkOption | Filter] = ()) -> Inbox:
+    def receiver(
+        self, connection: Connection, address: str | None, *, options: Collection[LinkOption | Filter] = ()
+    ) -> Inbox:
         """A receiver from `address`; without one from a temporary address, which the gateway makes."""
         link = self._container.create_receiver(
             connection, address, name=self._name(), dynamic=address is None, options=list(options)
@@ -203,7 +219,7 @@ class Clients(MessagingHandler):
     def _name(self) -> str:
         return f"quickstart-{len(self._boxes)}"
 
-    def _attached(self, link: Any, sender: bool, address: str) -> None:
+    def _attached(self, link: Link, sender: bool, address: str) -> None:
         def answered() -> bool:
             terminus = link.remote_target if sender else link.remote_source
             return bool(link.state & link.REMOTE_ACTIVE) and terminus.type != Terminus.UNSPECIFIED
@@ -223,26 +239,30 @@ class Clients(MessagingHandler):
 
     # -- called by the container
 
-    def on_delivery(self, event: Any) -> None:
+    def on_delivery(self, event: Event) -> None:
         """A message or an outcome."""
-        self._boxes[event.link.name].on_delivery(event.delivery)
+        link, delivery = event.link, event.delivery
+        if link is not None and delivery is not None:
+            self._boxes[link.name].on_delivery(delivery)
 
-    def _refuse(self, what: Any) -> None:
-        condition = getattr(what, "remote_condition", None) or what.condition
+    def _refuse(self, what: Ended | None) -> None:
+        condition = None if what is None else what.condition
+        if isinstance(what, Link | Session | Connection):
+            condition = what.remote_condition or condition
         self._refused = f"{condition.name}: {condition.description}" if condition else "closed without a reason"
 
-    def on_link_error(self, event: Any) -> None:
+    def on_link_error(self, event: Event) -> None:
         """The gateway refused or ended a link."""
         self._refuse(event.link)
 
-    def on_session_error(self, event: Any) -> None:
+    def on_session_error(self, event: Event) -> None:
         """The gateway ended a session."""
         self._refuse(event.session)
 
-    def on_connection_error(self, event: Any) -> None:
+    def on_connection_error(self, event: Event) -> None:
         """The gateway closed the connection with an error."""
         self._refuse(event.connection)
 
-    def on_transport_error(self, event: Any) -> None:
+    def on_transport_error(self, event: Event) -> None:
         """The socket is gone."""
         self._refuse(event.transport)

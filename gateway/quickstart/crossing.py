@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from proton import Message
+from proton import Connection, Message
 
 from gateway.amqp.codec.codec import Timestamp, encode
+from gateway.amqp.codec.types import ValueMap
 from gateway.amqp.message.sections import (
     DELIVERY_ANNOTATIONS,
     Properties,
@@ -46,7 +47,7 @@ class Stage(NamedTuple):
     screen: TerminalOutput
     checks: Checks
     clients: Clients
-    core: Any
+    core: Connection
 
 
 class CrossingClient(NamedTuple):
@@ -106,7 +107,7 @@ def _annotated(stage: Stage, client: CrossingClient, jobs: Inbox) -> bytes:
     return _answer(stage, client, asked, annotations)
 
 
-def _show_annotations(stage: Stage, client: CrossingClient, annotations: dict[Any, Any]) -> None:
+def _show_annotations(stage: Stage, client: CrossingClient, annotations: ValueMap) -> None:
     screen, checks = stage.screen, stage.checks
     screen.step("gateway", _SERVED, "the same message, with three delivery annotations:")
     keys = sorted(str(key) for key in annotations)
@@ -132,7 +133,7 @@ def _shown(value: object) -> str:
     return f"{len(value)} bytes: {value.hex()}" if isinstance(value, bytes) else str(value)
 
 
-def _answer(stage: Stage, client: CrossingClient, asked: bytes, annotations: dict[Any, Any]) -> bytes:
+def _answer(stage: Stage, client: CrossingClient, asked: bytes, annotations: ValueMap) -> bytes:
     """The service's answers: one with a forged cookie, one with the real one; returns what the client got."""
     screen, checks = stage.screen, stage.checks
     target, cookie = str(annotations[REQUEST_TARGET]), annotations[REQUEST_COOKIE]

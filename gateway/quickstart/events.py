@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from proton import Described, Message, symbol
+from proton import Connection, Described, Message, symbol
 from proton.reactor import Filter
 
 from gateway.amqp.message.sections import SectionOffsets, body_values, delivery_annotations, walk
@@ -72,7 +72,9 @@ def _order(number: int) -> SentEvents:
 # -- in
 
 
-def _produce(clients: Clients, edge: Any, events: list[SentEvents], screen: TerminalOutput, checks: Checks) -> None:
+def _produce(
+    clients: Clients, edge: Connection, events: list[SentEvents], screen: TerminalOutput, checks: Checks
+) -> None:
     screen.say(f"An AMQP producer in scope {EDGE}; each event names its customer in the annotation {_KEY}.")
     sender = clients.sender(edge, ADDRESS)
     screen.step("producer", ADDRESS, f"{COUNT:,} events such as {events[1].body.decode()}")
@@ -89,7 +91,7 @@ def _produce(clients: Clients, edge: Any, events: list[SentEvents], screen: Term
 
 
 def _consume(
-    clients: Clients, edge: Any, events: list[SentEvents], screen: TerminalOutput, checks: Checks
+    clients: Clients, edge: Connection, events: list[SentEvents], screen: TerminalOutput, checks: Checks
 ) -> list[SampleEvent]:
     screen.step("consumer", ADDRESS, f'a receiver with the filter {OFFSET}: "{EARLIEST}"')
     wanted = Described(symbol(FILTER_NAME), {symbol(OFFSET): symbol(EARLIEST)})
@@ -190,7 +192,9 @@ def _read_with_kafka(
 # -- about
 
 
-def _ask_info(clients: Clients, edge: Any, seen: list[SampleEvent], screen: TerminalOutput, checks: Checks) -> None:
+def _ask_info(
+    clients: Clients, edge: Connection, seen: list[SampleEvent], screen: TerminalOutput, checks: Checks
+) -> None:
     screen.step("consumer", _INFO, "one message, please")
     info = body_values(*_walked(clients.receiver(edge, _INFO).take(f"a message from {_INFO}")))[0]
     about = {key: info.get(key) for key in ("address", "partition-count", "timestamp-type")}

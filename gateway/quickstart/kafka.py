@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
@@ -36,14 +36,14 @@ def read_topic(bootstrap: str, topic: str, count: int) -> dict[tuple[int, int], 
         consumer.close()
 
 
-def _read(consumer: Any, count: int) -> dict[tuple[int, int], Read]:
+def _read(consumer: Consumer, count: int) -> dict[tuple[int, int], Read]:
     found: dict[tuple[int, int], Read] = {}
     deadline = time.monotonic() + _PATIENCE
     while len(found) < count:
         for record in consumer.consume(_BATCH, timeout=0.1):
             if record.error():
                 raise KafkaError(str(record.error()))
-            found[record.partition(), record.offset()] = Read(record.key(), record.value())
+            found[record.partition() or 0, record.offset() or 0] = Read(record.key(), record.value())
         if time.monotonic() > deadline:
             raise KafkaError(f"{len(found)} of {count} records within {_PATIENCE:.0f} s")
     return found

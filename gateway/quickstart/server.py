@@ -15,8 +15,9 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from gateway.observability.readiness import PartReport, ReadinessReport
 from gateway.quickstart.ports import Ports
 
 _READY: Final = 20.0
@@ -67,10 +68,10 @@ class Server:
             parts = json.dumps(self.parts()[1])
             raise NotStarted(f"the gateway is not ready after {_READY:.0f} s: {parts}\n{self.tail()}")
 
-    def parts(self) -> tuple[bool, dict[str, Any]]:
+    def parts(self) -> tuple[bool, dict[str, PartReport]]:
         """What `/readyz` says: ready or not, and each part."""
         answer = _get(f"http://{self._place.http}/readyz")
-        return bool(answer.get("ready")), answer.get("parts") or {}
+        return (False, {}) if answer is None else (bool(answer.get("ready")), answer.get("parts") or {})
 
     def ended(self) -> int | None:
         """The exit code of a gateway that has ended."""
@@ -124,19 +125,19 @@ def _advice(bind: str, port: str) -> str:
     )
 
 
-def _get(url: str) -> dict[str, Any]:
-    """A page of the gateway as JSON; empty when there is none."""
+def _get(url: str) -> ReadinessReport | None:
+    """What `/readyz` of a gateway says; None when there is none."""
     try:
         with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - the policy's own address
             text = response.read()
     except urllib.error.HTTPError as error:
         text = error.read()
     except OSError:
-        return {}
+        return None
     with suppress(ValueError):
         answer = json.loads(text)
-        return answer if isinstance(answer, dict) else {}
-    return {}
+        return answer if isinstance(answer, dict) else None  # type: ignore[return-value]
+    return None
 
 
 def _end_with_parent() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from proton import Described, Message, symbol
+from proton import Connection, Described, Link, Message, symbol
 from proton.reactor import Filter, LinkOption
 
 from gateway.amqp.message.sections import message_annotations, walk
@@ -53,7 +53,7 @@ class Member(LinkOption):
     def __init__(self, group: str) -> None:
         self._group = group
 
-    def apply(self, link: Any) -> None:
+    def apply(self, link: Link) -> None:
         """Name the group in the properties of the link."""
         link.properties = {symbol(GROUP): self._group}
 
@@ -77,7 +77,9 @@ def make(place: Ports, screen: TerminalOutput, checks: Checks) -> list[SentTraff
     return events
 
 
-def _orders(clients: Clients, edge: Any, events: list[SentTraffic], members: list[Inbox], checks: Checks) -> None:
+def _orders(
+    clients: Clients, edge: Connection, events: list[SentTraffic], members: list[Inbox], checks: Checks
+) -> None:
     """A round after the other; for a while the group lags behind."""
     sender = clients.sender(edge, ORDERS)
     tags, size = [], COUNT // _ROUNDS
@@ -106,7 +108,7 @@ def _come(inboxes: list[Inbox]) -> int:
     return sum(inbox.count for inbox in inboxes)
 
 
-def _ask(clients: Clients, edge: Any, core: Any, checks: Checks) -> None:
+def _ask(clients: Clients, edge: Connection, core: Connection, checks: Checks) -> None:
     service = clients.receiver(core, _SERVED, options=[Announce(CAPABILITY)])
     client = clients.sender(edge, ASKED)
     home = clients.receiver(edge, None)
