@@ -253,7 +253,7 @@ class Cluster:
         try:
             return await self.in_thread(question)
         except KafkaException as error:
-            cause = error.args[0]
+            cause = errors.cause_of(error)
             self.trouble()
             raise errors.link_error(cause) from error
         except TimeoutError as error:
@@ -342,7 +342,7 @@ class Cluster:
             await self.loop.run_in_executor(self._threads, self._admin.brokers)
             up, reason = True, ""
         except KafkaException as error:
-            up, reason = False, f"not reachable ({error.args[0].str()})"
+            up, reason = False, f"not reachable ({errors.cause_of(error).str()})"
         if up != self.up or not self.probed.is_set():
             self._said.clear()
         if reason not in self._said and len(self._said) < _REASONS:  # the cause is often known a little later only
@@ -359,7 +359,7 @@ class Cluster:
             try:
                 new = await self.in_thread(lambda name=name: self._admin.topic(name))  # type: ignore[misc]
             except (KafkaException, TimeoutError, AmqpError) as error:  # the last: too many questions are under way
-                if isinstance(error, KafkaException) and error.args[0].code() in errors.UNKNOWN_TOPIC:
+                if isinstance(error, KafkaException) and errors.cause_of(error).code() in errors.UNKNOWN_TOPIC:
                     self._gone(name)
                 continue
             self._learned(name, new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from gateway.amqp.link.outcomes import FAILED, RELEASED, Outcome, Rejected
 from gateway.errors import (
@@ -58,6 +58,12 @@ def failed(error: KafkaError, *, keyed: bool = False) -> Outcome:
         return FAILED
     known = _REFUSALS.get(error.code())
     return FAILED if known is None else Rejected(AmqpError(*known))
+
+
+def cause_of(error: KafkaException) -> KafkaError:
+    """The error that an exception of the client carries."""
+    cause: KafkaError = error.args[0]
+    return cause
 
 
 def link_error(error: KafkaError) -> AmqpError:

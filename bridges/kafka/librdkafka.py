@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from confluent_kafka import cimpl
 
-LAID_OUT: Final[frozenset[Any]] = frozenset({"2.16.1"})
-"""Versions of confluent-kafka whose clients have been seen to begin with librdkafka's handle (`_client.h`)."""
+ClientSettings: TypeAlias = Mapping[str, Any]
+"""What a client is configured with, by librdkafka's names: texts, numbers, booleans, and callbacks of any kind."""
+CFunction: TypeAlias = Any
+"""A C function with the types of its arguments; `ctypes` has no type for what it is called with or returns."""
+SUPPORTED_LAYOUTS: Final = frozenset[object]({"2.16.1"})
+"""Versions of confluent-kafka whose clients are known to begin with librdkafka's handle (`_client.h`)."""
 KNOWN: Final = "2.16.1"
 """The version to install where another one is slow."""
 _UNSIGNED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
 
 
-def function(name: str, result: Any, *arguments: Any) -> Any:
-    """A public function to be called through `ctypes`; AttributeError: this library has none of that name."""
+def function(name: str, result: type | None, *arguments: type) -> CFunction:
+    """A public function, to be called through `ctypes`; raises AttributeError where the library has none."""
     # Symbols of a library are looked up in what it depends on, too: no path to librdkafka is needed.
     found = getattr(ctypes.CDLL(cimpl.__file__), name)
     found.restype, found.argtypes = result, arguments
@@ -24,30 +28,30 @@ def function(name: str, result: Any, *arguments: Any) -> Any:
 
 
 def address(name: str) -> int:
-    """Where a public function is, for C code that calls it; AttributeError as above."""
+    """The address of a public function, for C code that calls it; raises AttributeError as above."""
     found = ctypes.cast(getattr(ctypes.CDLL(cimpl.__file__), name), ctypes.c_void_p).value
     assert found is not None
     return found
 
 
 def slowness(bound: bool) -> str | None:
-    """Why records are handled one by one, which is half as fast, and the way out; `None` where they are not.
+    """Why records are handled one by one, which is half as fast, and the remedy; None where they are not.
 
-    `bound`: whether the C code has found what it needs in the client.
+    `bound`: whether the C code has found the functions that it needs in the client.
     """
     if bound:
         return None
     found = str(cimpl.version())
     cause = f"this version of confluent-kafka is {found}, and the fast path knows only {KNOWN}"
-    if found in LAID_OUT:
+    if found in SUPPORTED_LAYOUTS:
         cause = f"this build of confluent-kafka {found} does not show librdkafka's functions"
     what = "Kafka records are handled one by one, which is about half as fast"
     return f"{what}: {cause}; install confluent-kafka=={KNOWN}"
 
 
-def calls_back(settings: Mapping[str, Any]) -> bool:
-    """Whether a client with these settings has something to do that only its own `poll` or `consume` does.
+def calls_back(settings: ClientSettings) -> bool:
+    """Whether a client with these settings needs its own `poll` or `consume`.
 
-    Callbacks and loggers are called there, and there it makes tokens for tests by itself.
+    Callbacks and loggers are called there, and unsecured tokens for tests are made there.
     """
     return any(callable(value) or name in ("logger", _UNSIGNED) for name, value in settings.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from confluent_kafka import (
     IsolationLevel,
@@ -16,10 +16,14 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
+    ConfigEntry,
     ConfigResource,
     OffsetSpec,
     ResourceType,
 )
+
+from bridges.kafka import errors
+from bridges.kafka.librdkafka import ClientSettings
 
 _MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's default `max.message.bytes`."""
@@ -62,18 +66,17 @@ class Bounds(NamedTuple):
     high: int
 
 
-def mistake(settings: Mapping[str, Any]) -> str | None:
+def mistake(settings: ClientSettings) -> str | None:
     """What librdkafka says of settings that it does not take, files included; nothing is connected."""
     checked = {name: value for name, value in settings.items() if not name.startswith(_FETCHES)}
     try:
         AdminClient({**checked, "log_level": 0})
     except KafkaException as error:
-        text: str = error.args[0].str()
-        return text
+        return errors.cause_of(error).str()
     return None
 
 
-def _value(settings: Mapping[str, Any], name: str) -> str | None:
+def _value(settings: Mapping[str, ConfigEntry], name: str) -> str | None:
     """The value of a setting; None: the broker, one of another make perhaps, does not tell it."""
     setting = settings.get(name)
     return None if setting is None else setting.value
@@ -82,9 +85,9 @@ def _value(settings: Mapping[str, Any], name: str) -> str | None:
 class Admin:
     """Blocking calls, each bounded by `timeout` seconds; errors are `KafkaException`."""
 
-    def __init__(self, settings: Mapping[str, Any], *, timeout: float, plain: bool) -> None:
+    def __init__(self, settings: ClientSettings, *, timeout: float, plain: bool) -> None:
         """`plain`: the embedded cluster, which knows no topic ids, topic settings or lookup by time."""
-        ours: dict[str, Any] = {"allow.auto.create.topics": False, "error_cb": self._complains}
+        ours: ClientSettings = {"allow.auto.create.topics": False, "error_cb": self._complains}
         self._client: Final = AdminClient({**settings, **ours})
         self._timeout: Final = timeout
         self._plain: Final = plain
@@ -106,7 +109,7 @@ class Admin:
             self._client.poll(0)  # librdkafka says it once in a while only
             if not self._complaint:
                 raise
-            raise KafkaException(KafkaError(error.args[0].code(), self._complaint)) from None
+            raise KafkaException(KafkaError(errors.cause_of(error).code(), self._complaint)) from None
         self._complaint = ""
         return found
 
@@ -160,7 +163,7 @@ class Admin:
             try:
                 return self._list_offsets(topic, wanted, spec(), committed)
             except KafkaException as error:
-                if error.args[0].code() not in _YOUNG:
+                if errors.cause_of(error).code() not in _YOUNG:
                     raise
             time.sleep(pause)
         return self._list_offsets(topic, wanted, spec(), committed)

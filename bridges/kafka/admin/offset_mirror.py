@@ -11,9 +11,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from bridges.kafka.librdkafka import ClientSettings
 
 _KEPT: Final = 4
 """Clients that stay connected; each has a few threads."""
@@ -24,7 +26,7 @@ _COMMIT_MS: Final = 6000
 class Mirror:
     """Blocking; one commit at a time."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         ours = {"enable.auto.commit": False, "session.timeout.ms": _COMMIT_MS}
         self._settings: Final = {**settings, **ours}
         self._clients: Final[OrderedDict[str, Consumer]] = OrderedDict()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridges.kafka import errors
 from bridges.kafka.admin.client import Admin, Bounds, Topic
+from bridges.kafka.librdkafka import ClientSettings
 from gateway.errors import INTERNAL_ERROR, NOT_FOUND, AmqpError
 
 _TIMEOUT: Final = 10.0
-_READING: Final[Mapping[str, Any]] = {
+_READING: Final[ClientSettings] = {
     "group.id": "scopegate-offsets",  # asked for by the client; nothing is committed
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
@@ -32,7 +33,7 @@ T = TypeVar("T")
 class Offsets:
     """Questions to one cluster."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self._bootstrap: Final = settings["bootstrap.servers"]
         self._settings: Final = dict(settings)
         self._admin: Final = Admin({"log_level": 0, **settings}, timeout=_TIMEOUT, plain=False)
@@ -70,7 +71,7 @@ class Offsets:
             self._admin.brokers()  # names the cause where nobody answers: a login, a certificate, a cable
             return question()
         except KafkaException as error:
-            cause: Any = error.args[0]
+            cause = errors.cause_of(error)
             if cause.code() in errors.UNKNOWN_TOPIC:
                 text = f"Kafka at {self._bootstrap} has no topic {topic}"
                 raise AmqpError(NOT_FOUND, text) from None

@@ -6,13 +6,15 @@ Blocking; for the command line only.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final, cast
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bridges.kafka import errors
+from bridges.kafka.librdkafka import ClientSettings
 from bridges.kafka.records.mapping import RecordReader
+from bridges.kafka.records.record import KafkaRecord
 from gateway.errors import NOT_FOUND, AmqpError
 
 _TIMEOUT: Final = 10.0
@@ -22,7 +24,7 @@ _GROUP: Final = "scopegate-filter"
 """The client wants one; it is never used: no subscription, no commit."""
 
 
-def newest(settings: Mapping[str, Any], cluster: str, topic: str, count: int) -> Iterator[bytes]:
+def newest(settings: ClientSettings, cluster: str, topic: str, count: int) -> Iterator[bytes]:
     """Encoded messages of the newest `count` records, an equal share of each partition, oldest first in each.
 
     Raises AmqpError: NOT_FOUND for a topic that is not there, INTERNAL_ERROR for a cluster that does not answer.
@@ -34,7 +36,7 @@ def newest(settings: Mapping[str, Any], cluster: str, topic: str, count: int) ->
             consumer.assign([TopicPartition(topic, partition, low) for partition, (low, _) in places.items()])
             yield from _read(consumer, topic, {partition: high for partition, (_, high) in places.items()})
     except KafkaException as error:
-        raise errors.link_error(error.args[0]) from None
+        raise errors.link_error(errors.cause_of(error)) from None
     finally:
         consumer.close()
 
@@ -57,10 +59,10 @@ def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[byte
     """Up to the ends; gives up when nothing has come for a while (transactions leave gaps, retention moves on)."""
     reader, quiet = RecordReader(), time.monotonic() + _TIMEOUT
     while ends and time.monotonic() < quiet:
-        records: list[Any] = consumer.consume(_BATCH, timeout=_POLL)
-        for record in records:
-            if record.error() is not None:
-                raise KafkaException(record.error())
+        for message in consumer.consume(_BATCH, timeout=_POLL):
+            if (error := message.error()) is not None:
+                raise KafkaException(error)
+            record = cast(KafkaRecord, message)  # as it is without an error, which the client's types cannot say
             quiet = time.monotonic() + _TIMEOUT
             partition, offset = record.partition(), record.offset()
             if offset < ends.get(partition, 0):

@@ -47,7 +47,11 @@ log = structlog.get_logger(logger_name="kafka")
 
 
 class LogReceiver(BatchOutgoing):
-    """Handler of one outgoing link; everything here runs on the loop."""
+    """Handler of one outgoing link; everything here runs on the loop.
+
+    `starts`: the first offset to read of each partition; `bound`: to the one partition that is named there.
+    `selections`: None for every event; `terminus`: None where positions end with the link.
+    """
 
     _state = ReceiverState.ATTACHING
     _counter: EventCounter | None = None
@@ -65,10 +69,6 @@ class LogReceiver(BatchOutgoing):
         policy: DeliveryPolicy = PLAIN,
         terminus: DurableTerminus | None = None,
     ) -> None:
-        """`starts`: the first offset to read of each partition; `bound`: to the one partition that is named there.
-
-        `selections`: None for every event; `terminus`: None where positions end with the link.
-        """
         self._link: Final = link
         self._cluster: Final = cluster
         self._topic: Final = topic.name

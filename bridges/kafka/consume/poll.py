@@ -1,21 +1,22 @@
-"""What a Kafka client has read, taken many records at a time and apart from errors (decision 17).
+"""Polling a Kafka client: many records at a time, and errors apart from them (decision 17).
 
-Where the client is one that the C code was made for, `_fetch` copies the records of each partition into one `Run`
-without an object for each. Everywhere else the client's own `consume` does it, and a run is a list of its messages.
+Where the client is of a version that the C code supports, `_fetch` copies the records of each partition into one `Run`
+without a Python object for each. Elsewhere the client's own `consume` is called, and a run is a list of its messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, version
 
 from bridges.kafka.consume import _fetch
-from bridges.kafka.librdkafka import LAID_OUT, address, calls_back
+from bridges.kafka.librdkafka import SUPPORTED_LAYOUTS, ClientSettings, address, calls_back
+from bridges.kafka.records.record import KafkaRecord
 
 _BYTES: Final = 1 << 20
-"""Bytes of a batch, about: whatever the size of records, they are handed over before they are too many."""
+"""Bytes of a batch, about: however large records are, a batch ends with the one that exceeds this."""
 _FUNCTIONS: Final = (
     "rd_kafka_queue_get_consumer",
     "rd_kafka_queue_destroy",
@@ -36,7 +37,7 @@ _FUNCTIONS: Final = (
 )
 """In the order of the table in `_fetch.c`."""
 _LATER: Final = KafkaError._UNKNOWN_PARTITION
-"""The client goes on asking and begins to read when the partition is there; `consume` does not say it either."""
+"""The client keeps asking, and reads when the partition is there; `consume` does not report it either."""
 _error: Final = Message.error
 
 Key = tuple[str, int]
@@ -44,7 +45,7 @@ Key = tuple[str, int]
 
 
 class Failure(NamedTuple):
-    """What went wrong, and where, if it is of a partition."""
+    """An error, and the partition that it concerns, if any."""
 
     error: KafkaError
     topic: str | None
@@ -55,21 +56,21 @@ class Failure(NamedTuple):
 class PollResult(NamedTuple):
     """Records by partition, in the order of the log, and errors."""
 
-    records: dict[Key, Sequence[Any]]
+    records: dict[Key, Sequence[KafkaRecord]]
     failures: list[Failure]
 
 
-Take = Callable[[Consumer, int, float], PollResult]
-"""Wait up to some seconds for a first record, and take up to so many that are at hand; raises KafkaException."""
+Poller = Callable[[Consumer, int, float], PollResult]
+"""Waits up to some seconds for a first record, and takes up to so many that are there; raises KafkaException."""
 
 
 def _bound() -> bool:
-    """Whether the C code was made for this client, and finds librdkafka in it."""
-    if version() not in LAID_OUT:
+    """Whether the C code supports this client, and finds the functions of librdkafka in it."""
+    if version() not in SUPPORTED_LAYOUTS:
         return False
     try:
         _fetch.bind(tuple(map(address, _FUNCTIONS)), Consumer)
-    except AttributeError:  # built into the client, and not to be seen from outside
+    except AttributeError:  # they are built into the client, and not visible from outside
         return False
     return True
 
@@ -78,13 +79,13 @@ BOUND: Final = _bound()
 """Whether the fast path is used at all."""
 
 
-def way(settings: Mapping[str, Any]) -> Take:
-    """How to take records from a client with these settings."""
-    return take_runs if BOUND and not calls_back(settings) else take_messages
+def poller_for(settings: ClientSettings) -> Poller:
+    """How a client with these settings is polled."""
+    return poll_native if BOUND and not calls_back(settings) else poll_fallback
 
 
-def take_messages(consumer: Consumer, most: int, seconds: float) -> PollResult:
-    """The client's own way, an object for each record; it calls back."""
+def poll_fallback(consumer: Consumer, most: int, seconds: float) -> PollResult:
+    """By the client's own `consume`: an object for each record, and its callbacks are called."""
     messages = consumer.consume(1, seconds)
     if messages:
         messages += consumer.consume(most - 1, 0)  # asking for a full batch would wait until it is full
@@ -96,14 +97,16 @@ def take_messages(consumer: Consumer, most: int, seconds: float) -> PollResult:
             if (error := message.error()) is not None
         ]
         messages = [message for message in messages if message.error() is None]
-    records: dict[Any, Any] = {}
+    records: dict[Key, list[KafkaRecord]] = {}
     for message in messages:
-        records.setdefault((message.topic(), message.partition()), []).append(message)
-    return PollResult(records, failures)
+        # Without an error a message has all that a record has; the client's types cannot say so.
+        key = cast(Key, (message.topic(), message.partition()))
+        records.setdefault(key, []).append(cast(KafkaRecord, message))
+    return PollResult({**records}, failures)
 
 
-def take_runs(consumer: Consumer, most: int, seconds: float) -> PollResult:
-    """In one call of C, which calls nobody back."""
+def poll_native(consumer: Consumer, most: int, seconds: float) -> PollResult:
+    """In one call of C, which calls no callback."""
     runs, failed = _fetch.take(consumer, most, _BYTES, int(seconds * 1000))
     failures = [Failure(*found) for each in failed if (found := _failure(*each)) is not None]
     return PollResult({(run.topic, run.partition): run for run in runs}, failures)
@@ -112,7 +115,7 @@ def take_runs(consumer: Consumer, most: int, seconds: float) -> PollResult:
 def _failure(
     code: int, reason: str, fatal: bool, topic: str | None, partition: int, offset: int
 ) -> tuple[KafkaError, str | None, int | None, int | None] | None:
-    """None: what librdkafka says of its own connections goes to a callback for errors, and there is none."""
+    """None: librdkafka reports its own connections to an error callback, and there is none."""
     if fatal:
         raise KafkaException(KafkaError(code, reason, fatal=True))
     if code == _LATER or (topic is None and code < 0):

@@ -1,10 +1,11 @@
-"""The thread with a Kafka client that reads for many links (KM-16): it waits, and the loop does the rest.
+"""A thread with a Kafka client that reads for many links (KM-16).
 
-One `assign()`-mode consumer, no group, nothing committed. A batch crosses into the loop in one call and is mapped and
-encoded there, because a thread that computes takes the interpreter lock from the loop at every call into proton
-(docs/decisions/0010-shared-readers.md). Commands, which the thread carries out between two batches, say what to read;
-each has a serial number and each batch says which it knew, so that no record of a position that was left is taken for
-one of the next. At most two batches are on their way to the loop, and behind a closed gate nothing is asked for.
+The client has its partitions assigned; it belongs to no group and commits nothing. The thread only waits: a batch is
+passed to the loop in one call and is mapped and encoded there, because a thread that computes takes the interpreter
+lock from the loop at every call into proton (docs/decisions/0010-shared-readers.md). Commands, which the thread carries
+out between two batches, say what to read. Each has a serial number, and each batch has that of the last command before
+it, so that no record of a position that was left is taken for one of the next. At most two batches are on their way to
+the loop, and while the gate is closed nothing is fetched.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -23,16 +25,18 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bridges.kafka import errors
 from bridges.kafka.consume import poll
 from bridges.kafka.consume.poll import Failure, Key
+from bridges.kafka.librdkafka import ClientSettings
+from bridges.kafka.records.record import KafkaRecord
 from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.held.logs import QUEUE
 
 _BATCH: Final = 500
 _ON_THE_WAY: Final = 2
 _PATIENCE: Final = 0.05
-"""Seconds after which an idle thread looks for commands."""
+"""Seconds after which an idle thread checks for commands."""
 _METADATA: Final = 5.0
 _AGAIN: Final = 0.2
-_SETTINGS: Final[dict[str, Any]] = {
+_SETTINGS: Final[ClientSettings] = {
     "group.id": "scopegate-reader",  # required by the client and never used: no subscription, no commit
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -45,13 +49,15 @@ _SETTINGS: Final[dict[str, Any]] = {
 _MESSAGE: Final = 1_000_000
 """librdkafka's default `message.max.bytes`; it wants no smaller `fetch.max.bytes`."""
 _POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+Command = Callable[[Consumer], None]
+"""Changes what the client reads; called in the thread."""
 log = structlog.get_logger(logger_name="kafka")
 
 
-def bounded(settings: Mapping[str, Any], queue: int) -> dict[str, int]:
-    """The settings that bound what a client holds; what a policy says of them counts where it is less.
+def bounded(settings: ClientSettings, queue: int) -> dict[str, int]:
+    """The settings that bound the bytes a client holds to `queue`; smaller values in a policy stay.
 
-    Where nothing says how large an answer may be, the client takes its queue's size, or `message.max.bytes`.
+    Where no setting limits the size of an answer, the client takes that of its queue, or `message.max.bytes`.
     """
     ours = {"queued.max.messages.kbytes": queue // 1024}
     if int(settings.get("fetch.max.bytes", 0)) > queue:
@@ -60,19 +66,19 @@ def bounded(settings: Mapping[str, Any], queue: int) -> dict[str, int]:
 
 
 class Fetched(NamedTuple):
-    """What crosses into the loop: records without errors, ends that were reached, positions that retention overtook.
+    """What is passed to the loop: records without errors, ends that were reached, positions that retention overtook.
 
     `serial` is the number of the last command that was carried out before.
     """
 
     serial: int
-    records: dict[Key, Sequence[Any]]
+    records: dict[Key, Sequence[KafkaRecord]]
     ends: dict[Key, int]
     lost: dict[Key, int]
 
 
 class ReaderOwner(NamedTuple):
-    """Whom the thread tells, on the loop."""
+    """What the thread calls, on the loop."""
 
     arrived: Callable[[PartitionReader, Fetched], None]
     failed: Callable[[str | None, AmqpError], None]
@@ -85,7 +91,7 @@ class PartitionReader:
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
         loop: asyncio.AbstractEventLoop,
         owner: ReaderOwner,
         isolation: str = "read_committed",
@@ -93,11 +99,11 @@ class PartitionReader:
     ) -> None:
         """`queue`: bytes that may wait in the client, and the size of an answer that comes meanwhile."""
         self._settings: Final = {**settings, **_SETTINGS, **bounded(settings, queue), "isolation.level": isolation}
-        self._take: Final = poll.way(settings)
+        self._poll: Final = poll.poller_for(settings)
         self._loop: Final = loop
         self._owner: Final = owner
         self._wake: Final = threading.Condition()
-        self._commands: Final[deque[tuple[int, Callable[..., None], Key, Any]]] = deque()
+        self._commands: Final[deque[tuple[int, Command]]] = deque()
         self._serial = 0
         self._known = 0
         self._closed = False
@@ -113,19 +119,19 @@ class PartitionReader:
         self._thread.start()
 
     def add(self, key: Key, position: int) -> int:
-        """Read a partition from `position` on; the serial number of batches that may hold its records."""
-        return self._command(self._assign, key, position)
+        """Read a partition from `position` on; returns the serial number of the first batches with its records."""
+        return self._command(partial(self._assign, key, position))
 
     def remove(self, key: Key) -> None:
         """Read a partition no more."""
-        self._command(self._unassign, key)
+        self._command(partial(self._unassign, key))
 
     def pause(self, key: Key, paused: bool) -> None:
-        """Let a partition rest while others go on."""
-        self._command(self._pause, key, paused)
+        """Stop fetching a partition while others go on, or resume it."""
+        self._command(partial(self._pause, key, paused))
 
     def gate(self, *, closed: bool) -> None:
-        """Ask for nothing at all while the gate is closed; librdkafka's bounded queue fills meanwhile."""
+        """Poll nothing while the gate is closed; librdkafka's bounded queue fills meanwhile."""
         if closed != self._closed:
             with self._wake:
                 self._closed = closed
@@ -142,10 +148,10 @@ class PartitionReader:
         if self._thread.ident is not None:
             self._thread.join(timeout)
 
-    def _command(self, call: Callable[..., None], key: Key, argument: Any = None) -> int:
+    def _command(self, command: Command) -> int:
         with self._wake:
             self._serial += 1
-            self._commands.append((self._serial, call, key, argument))
+            self._commands.append((self._serial, command))
             self._wake.notify()
         return self._serial
 
@@ -167,36 +173,36 @@ class PartitionReader:
             finally:
                 consumer.close()
         except KafkaException as error:
-            log.error("kafka reader failed", reason=error.args[0].str())
-            self._tell(self._owner.failed, None, errors.link_error(error.args[0]))
+            log.error("kafka reader failed", reason=errors.cause_of(error).str())
+            self._tell(self._owner.failed, None, errors.link_error(errors.cause_of(error)))
         finally:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._owner.ended, self)
 
     def _may_read(self, consumer: Consumer) -> bool:
-        """Carry out commands and wait until there is something to do; False: it is over."""
+        """Carry out commands and wait until there is something to read; False: the thread was asked to end."""
         while True:
             with self._wake:
-                while not (self._commands or self._stopped or self._wanted()):
+                while not (self._commands or self._stopped or self._may_poll()):
                     self._wake.wait()
                 if self._stopped:
                     return False
                 commands = list(self._commands)
                 self._commands.clear()
-                wanted = self._wanted()
-            for serial, call, key, argument in commands:
-                call(consumer, key, argument)
+                may_poll = self._may_poll()
+            for serial, command in commands:
+                command(consumer)
                 self._known = serial
-            if wanted and not commands:
+            if may_poll and not commands:
                 return True
 
-    def _wanted(self) -> bool:
+    def _may_poll(self) -> bool:
         return bool(self._assigned) and not self._closed and self._on_the_way < _ON_THE_WAY
 
     def _read(self, consumer: Consumer) -> None:
-        taken = self._take(consumer, _BATCH, _PATIENCE)
-        fetched = Fetched(self._known, taken.records, {}, {})
-        for failure in taken.failures:  # that may take questions to Kafka
+        polled = self._poll(consumer, _BATCH, _PATIENCE)
+        fetched = Fetched(self._known, polled.records, {}, {})
+        for failure in polled.failures:  # may ask Kafka
             self._failure(consumer, failure, fetched)
         if fetched.records or fetched.ends or fetched.lost:
             with self._wake:
@@ -208,23 +214,23 @@ class PartitionReader:
             return
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:  # the loop is closed: nobody is left to tell
+        except RuntimeError:  # the loop is closed
             self._stopped = True
 
     # -- commands
 
-    def _assign(self, consumer: Consumer, key: Key, position: int) -> None:
-        with contextlib.suppress(KafkaException):  # a partition this client may not know: asking tells it
+    def _assign(self, key: Key, position: int, consumer: Consumer) -> None:
+        with contextlib.suppress(KafkaException):  # the client may not know the partition: asking makes it known
             if self._assigned and all(topic != key[0] for topic, _ in self._assigned):
                 consumer.list_topics(key[0], timeout=_METADATA)
         self._assigned[key] = position
         consumer.incremental_assign([TopicPartition(*key, position)])
 
-    def _unassign(self, consumer: Consumer, key: Key, _: object) -> None:
+    def _unassign(self, key: Key, consumer: Consumer) -> None:
         if self._assigned.pop(key, None) is not None:
             consumer.incremental_unassign([TopicPartition(*key)])
 
-    def _pause(self, consumer: Consumer, key: Key, paused: bool) -> None:
+    def _pause(self, key: Key, paused: bool, consumer: Consumer) -> None:
         if key in self._assigned:
             (consumer.pause if paused else consumer.resume)([TopicPartition(*key)])
 
@@ -234,7 +240,7 @@ class PartitionReader:
         error, topic, partition, offset = failure
         code = error.code()
         if topic is None or partition is None or (topic, partition) not in self._assigned:
-            self._elsewhere(error, topic)
+            self._report(error, topic)
             return
         key = (topic, partition)
         if code == KafkaError._PARTITION_EOF and offset is not None:
@@ -242,19 +248,19 @@ class PartitionReader:
         elif code in _POSITION_LOST and offset is not None:
             self._position_lost(consumer, key, offset, fetched)
         else:
-            self._elsewhere(error, topic)
+            self._report(error, topic)
 
-    def _elsewhere(self, error: KafkaError, topic: str | None) -> None:
+    def _report(self, error: KafkaError, topic: str | None) -> None:
         if error.code() in errors.UNAUTHORIZED:
             self._tell(self._owner.failed, topic, errors.link_error(error))
         else:  # librdkafka goes on trying; a topic that is gone is found by the metadata watch
             self._tell(self._owner.trouble)
 
     def _position_lost(self, consumer: Consumer, key: Key, offset: int, fetched: Fetched) -> None:
-        """KM-8: retention overtook us: go on at the oldest event and say so.
+        """KM-8: retention has deleted the position: go on at the oldest event, and report it.
 
-        A log that begins before our position and does not hold it has been replaced. Where nobody says, Kafka is asked
-        for the same position again.
+        A log that begins before the position and does not hold it has been replaced. Where Kafka does not answer, the
+        same position is assigned again.
         """
         try:
             low, _ = consumer.get_watermark_offsets(TopicPartition(*key), timeout=_METADATA)
@@ -278,6 +284,6 @@ class PartitionReader:
 
 
 def join_all(readers: Iterable[PartitionReader], seconds: float) -> None:
-    """Wait for the threads of readers, so long for each."""
+    """Wait up to `seconds` for each reader's thread (blocking)."""
     for reader in readers:
         reader.join(seconds)

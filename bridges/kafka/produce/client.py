@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, version
 
-from bridges.kafka.librdkafka import LAID_OUT, address, calls_back
+from bridges.kafka.librdkafka import SUPPORTED_LAYOUTS, address, calls_back
 from bridges.kafka.produce import _produce
 
 _FUNCTIONS: Final = (
@@ -86,7 +86,7 @@ class ProduceClient(Protocol):
 
 def _bound() -> bool:
     """Whether the C code was made for this client, and finds librdkafka in it."""
-    if version() not in LAID_OUT:
+    if version() not in SUPPORTED_LAYOUTS:
         return False
     try:
         _produce.bind(tuple(map(address, _FUNCTIONS)), Producer)

@@ -92,7 +92,7 @@ def _fetched(key: bytes | None, value: bytes | None, headers: list[Header]) -> N
     kafka = _kafka()
     kafka.producer.produce(TOPIC, value, key, headers=headers)
     assert kafka.producer.flush(60) == 0
-    run, messages = _taken(poll.take_runs, kafka.runs), _taken(poll.take_messages, kafka.messages)
+    run, messages = _taken(poll.poll_native, kafka.runs), _taken(poll.poll_fallback, kafka.messages)
     assert ENCODER.events(run, 0) == ENCODER.events(messages, 0)
 
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.consume import _fetch, poll, reader
-from bridges.kafka.consume.poll import Failure, PollResult, Take, take_messages, take_runs
+from bridges.kafka.consume.poll import Failure, Poller, PollResult, poll_fallback, poll_native
 from bridges.kafka.librdkafka import function
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.kafka.streams import Streams
@@ -26,7 +26,7 @@ TOPIC = "orders"
 _pointer = c_void_p
 _END, _TOPIC, _PARTITION, _HEADER = map(c_int, (0, 1, 3, 9))
 """What `rd_kafka_producev` calls its arguments."""
-BOTH = pytest.mark.parametrize("take", [take_runs, take_messages])
+BOTH = pytest.mark.parametrize("take", [poll_native, poll_fallback])
 RECORDS: list[dict[str, Any]] = [
     {"value": b"plain"},
     {"value": b"", "key": b""},
@@ -62,7 +62,7 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], partition
     assert errors == [None] * len(records)
 
 
-def until(take: Take, consumer: Consumer, done: Callable[[list[Any], list[Failure]], bool]) -> list[Any]:
+def until(take: Poller, consumer: Consumer, done: Callable[[list[Any], list[Failure]], bool]) -> list[Any]:
     """What is taken until it is enough."""
     records: list[Any] = []
     failures: list[Failure] = []
@@ -86,7 +86,7 @@ def shown(record: Any) -> tuple[Any, ...]:
 def check_same(bootstrap: str, topic: str) -> None:
     produce(bootstrap, topic, RECORDS)
     found = []
-    for take in (take_runs, take_messages):
+    for take in (poll_native, poll_fallback):
         with reading(bootstrap, topic, **{"enable.partition.eof": False}) as consumer:
             found.append(list(map(shown, until(take, consumer, lambda records, _: len(records) == len(RECORDS)))))
             (place,) = consumer.position([TopicPartition(topic, 0)])
@@ -106,7 +106,7 @@ def test_records_are_the_same_on_the_embedded_kafka(embedded: EmbeddedKafka) -> 
 def test_records_outlive_their_client(embedded: EmbeddedKafka) -> None:
     produce(embedded.bootstrap, TOPIC, RECORDS)
     with reading(embedded.bootstrap, TOPIC, **{"enable.partition.eof": False}) as consumer:
-        records = until(take_runs, consumer, lambda records, _: len(records) == len(RECORDS))
+        records = until(poll_native, consumer, lambda records, _: len(records) == len(RECORDS))
     assert [record.value() for record in records] == [record["value"] for record in RECORDS]
     assert records[4].headers() == RECORDS[4]["headers"]
 
@@ -128,12 +128,12 @@ def produce_header(bootstrap: str, topic: str, name: bytes) -> None:
 def test_a_header_name_that_is_no_text_is_shown_as_good_as_it_can_be(embedded: EmbeddedKafka) -> None:
     produce_header(embedded.bootstrap, TOPIC, b"\xffname")
     with reading(embedded.bootstrap, TOPIC, **{"enable.partition.eof": False}) as consumer:
-        (record,) = until(take_runs, consumer, lambda records, _: bool(records))
+        (record,) = until(poll_native, consumer, lambda records, _: bool(records))
     assert record.headers() == [("\ufffdname", b"1")]
 
 
 @BOTH
-def test_records_come_by_partition_and_in_order(embedded: EmbeddedKafka, take: Take) -> None:
+def test_records_come_by_partition_and_in_order(embedded: EmbeddedKafka, take: Poller) -> None:
     for partition in range(3):
         produce(embedded.bootstrap, TOPIC, [{"value": b"%d" % number} for number in range(50)], partition)
     seen: dict[Any, list[int]] = {}
@@ -164,7 +164,7 @@ def test_a_batch_ends_with_its_bytes(embedded: EmbeddedKafka) -> None:
 
 
 @BOTH
-def test_the_end_of_a_partition_is_told(embedded: EmbeddedKafka, take: Take) -> None:
+def test_the_end_of_a_partition_is_told(embedded: EmbeddedKafka, take: Poller) -> None:
     produce(embedded.bootstrap, TOPIC, RECORDS[:2])
     with reading(embedded.bootstrap, TOPIC) as consumer:
         (end,) = until(take, consumer, lambda _, failures: bool(failures))
@@ -172,7 +172,7 @@ def test_the_end_of_a_partition_is_told(embedded: EmbeddedKafka, take: Take) -> 
 
 
 @BOTH
-def test_an_offset_that_the_log_has_not(kafka_broker: KafkaBroker, take: Take) -> None:
+def test_an_offset_that_the_log_has_not(kafka_broker: KafkaBroker, take: Poller) -> None:
     topic = kafka_broker.create_topic()
     with reading(kafka_broker.bootstrap, topic, offset=77) as consumer:
         (lost,) = until(take, consumer, lambda _, failures: bool(failures))
@@ -181,7 +181,7 @@ def test_an_offset_that_the_log_has_not(kafka_broker: KafkaBroker, take: Take) -
 
 
 @BOTH
-def test_a_partition_that_is_not_there_yet(kafka_broker: KafkaBroker, take: Take) -> None:
+def test_a_partition_that_is_not_there_yet(kafka_broker: KafkaBroker, take: Poller) -> None:
     topic = kafka_broker.create_topic()
     with reading(kafka_broker.bootstrap, topic, partitions=2, **{"enable.partition.eof": False}) as consumer:
         produce(kafka_broker.bootstrap, topic, [{"value": b"first"}])
@@ -193,7 +193,7 @@ def test_a_partition_that_is_not_there_yet(kafka_broker: KafkaBroker, take: Take
 
 
 @BOTH
-def test_a_partition_that_went_with_its_topic(kafka_broker: KafkaBroker, take: Take) -> None:
+def test_a_partition_that_went_with_its_topic(kafka_broker: KafkaBroker, take: Poller) -> None:
     """Told at most as a topic that is not there: librdkafka looks for partitions by itself, nobody has to ask again."""
     topic, admin = kafka_broker.create_topic(partitions=2), kafka_broker.admin()
     often = {"topic.metadata.refresh.interval.ms": 200, "topic.metadata.propagation.max.ms": 0}
@@ -229,7 +229,7 @@ def test_errors_of_connections_call_nobody_back(embedded: EmbeddedKafka) -> None
     codes: set[int] = set()
     produce(embedded.bootstrap, TOPIC, RECORDS)
     with reading(embedded.bootstrap, TOPIC, error_cb=said.append) as consumer:
-        until(take_runs, consumer, lambda records, _: bool(records))
+        until(poll_native, consumer, lambda records, _: bool(records))
         embedded.set_reachable(False)
 
         def all_down() -> bool:
@@ -237,11 +237,11 @@ def test_errors_of_connections_call_nobody_back(embedded: EmbeddedKafka) -> None
             return KafkaError._ALL_BROKERS_DOWN in codes
 
         wait_until(all_down, "the client to say that all brokers are down")
-        assert take_runs(consumer, 10, 0.0) == PollResult({}, [])
+        assert poll_native(consumer, 10, 0.0) == PollResult({}, [])
         embedded.set_reachable(True)
         produce(embedded.bootstrap, TOPIC, [{"value": b"late"}])
         wait_until(
-            lambda: b"late" in [each.value() for run in take_runs(consumer, 10, 0.05).records.values() for each in run],
+            lambda: b"late" in [each.value() for run in poll_native(consumer, 10, 0).records.values() for each in run],
             "the record that came after the outage",
         )
     assert said == []
@@ -251,7 +251,7 @@ def test_a_killed_broker_is_survived_while_reading(own_kafka: KafkaBroker) -> No
     topic = own_kafka.create_topic()
     produce(own_kafka.bootstrap, topic, [{"value": b"x" * 100} for _ in range(20_000)])
     with reading(own_kafka.bootstrap, topic) as consumer:
-        until(take_runs, consumer, lambda records, _: len(records) > 100)
+        until(poll_native, consumer, lambda records, _: len(records) > 100)
         own_kafka.kill()
         codes: set[int] = set()
         wait_until(
@@ -269,8 +269,8 @@ def test_tokens_are_refreshed_while_nothing_but_records_is_asked_for() -> None:
     more = {**sasl, **{f"sasl.oauthbearer.{name}": value for name, value in oidc.items()}}
     try:
         with reading("127.0.0.1:1", TOPIC, **more) as consumer:
-            assert poll.way(more) is take_runs
-            wait_until(lambda: not take_runs(consumer, 10, 0.05).records and len(tokens.asked) > 2, "three tokens")
+            assert poll.poller_for(more) is poll_native
+            wait_until(lambda: not poll_native(consumer, 10, 0.05).records and len(tokens.asked) > 2, "three tokens")
     finally:
         tokens.stop()
 

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.cluster import Cluster, ClusterConfig
-from bridges.kafka.consume.poll import take_runs
+from bridges.kafka.consume.poll import poll_native
 from bridges.kafka.librdkafka import function
 from bridges.kafka.produce import client as outbox
 from bridges.kafka.produce.producer import ClusterProducer, ReportCallback
@@ -202,7 +202,7 @@ async def test_plain_messages_are_written_as_their_data(place: Place, kafka: Emb
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     found: list[bytes] = []
     wait_until(
-        lambda: found.extend(each.value() for run in take_runs(consumer, 500, 0.1).records.values() for each in run)
+        lambda: found.extend(each.value() for run in poll_native(consumer, 500, 0.1).records.values() for each in run)
         or len(found) == 500,
         "all records",
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.consume import _fetch, poll, reader
 from bridges.kafka.consume.filters.header_screen import HeaderScreen
-from bridges.kafka.consume.poll import take_messages, take_runs
+from bridges.kafka.consume.poll import poll_fallback, poll_native
 from bridges.kafka.records.encode import MESSAGE
 from bridges.kafka.records.envelope import BARE, Header
 from bridges.kafka.records.event import EncodedEvent
@@ -132,8 +132,8 @@ def test_both_ways_say_the_same(client: Client, records: list[Any], screen: Head
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
-    runs = taken(take_runs, client.runs, len(records))
-    lists = taken(take_messages, client.messages, len(records))
+    runs = taken(poll_native, client.runs, len(records))
+    lists = taken(poll_fallback, client.messages, len(records))
     ours, theirs = ([shown(record) for run in each for record in run] for each in (runs, lists))
     assert ours == theirs
     encoded, known = ([ENCODER.events(run, 0) for run in each] for each in (runs, lists))
@@ -149,7 +149,7 @@ def same_both_ways(client: Client, records: list[Any]) -> tuple[list[Any], list[
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
-    ways = (take_runs, client.runs), (take_messages, client.messages)
+    ways = (poll_native, client.runs), (poll_fallback, client.messages)
     encoded = [[ENCODER.events(run, 0) for run in taken(take, consumer, len(records))] for take, consumer in ways]
     found, known = map(joined, encoded)
     assert found == known
@@ -183,8 +183,8 @@ def produced(client: Client, records: list[Any]) -> list[Any]:
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
-    taken(take_messages, client.messages, len(records))
-    return taken(take_runs, client.runs, len(records))
+    taken(poll_fallback, client.messages, len(records))
+    return taken(poll_native, client.runs, len(records))
 
 
 def test_what_nearly_all_records_are_is_made_in_c(client: Client) -> None:

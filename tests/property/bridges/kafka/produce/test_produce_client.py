@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridges.kafka.admin.embedded import EmbeddedKafka
-from bridges.kafka.consume.poll import take_messages
+from bridges.kafka.consume.poll import poll_fallback
 from bridges.kafka.produce import _produce
 from bridges.kafka.produce.client import FallbackClient, NativeClient, ProduceClient
 from bridges.kafka.records.fast_encode import plain_value
@@ -101,7 +101,7 @@ def written(way: Way, records: list[Any]) -> list[Any]:
     def all_there() -> bool:
         for told, _, _, contexts in way.outbox.reports():
             told.on_written(contexts)
-        found.extend(each for run in take_messages(way.reader, len(records), 0.01).records.values() for each in run)
+        found.extend(each for run in poll_fallback(way.reader, len(records), 0.01).records.values() for each in run)
         return owner.written == len(found) == len(records)
 
     wait_until(all_there, "all records")

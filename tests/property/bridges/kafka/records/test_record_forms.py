@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridges.kafka.admin.embedded import EmbeddedKafka
-from bridges.kafka.consume.poll import take_messages, take_runs
+from bridges.kafka.consume.poll import poll_fallback, poll_native
 from bridges.kafka.produce import _produce
 from bridges.kafka.produce.client import NativeClient
 from bridges.kafka.records.fast_encode import EventEncoder, plain_value
@@ -147,7 +147,7 @@ def log() -> Iterator[Log]:
     kafka.create_topic("forms", 1)
     where: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap, "log_level": 0}
     readers = [
-        (take, Consumer({**where, "group.id": "t", "fetch.wait.max.ms": 10})) for take in (take_runs, take_messages)
+        (take, Consumer({**where, "group.id": "t", "fetch.wait.max.ms": 10})) for take in (poll_native, poll_fallback)
     ]
     for _, reader in readers:
         reader.assign([TopicPartition("forms", 0, 0)])

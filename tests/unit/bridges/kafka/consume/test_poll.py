@@ -23,19 +23,19 @@ def consumer() -> Iterator[Consumer]:
 
 def test_this_environment_reads_in_c() -> None:
     assert poll.BOUND
-    assert poll.way(NOWHERE) is poll.take_runs
+    assert poll.poller_for(NOWHERE) is poll.poll_native
 
 
 @pytest.mark.parametrize("more", [{"error_cb": print}, {"oauth_cb": print}, {"stats_cb": print}, {"logger": None}])
 def test_a_client_that_calls_back_is_read_its_own_way(more: dict[str, Any]) -> None:
-    assert poll.way({**NOWHERE, **more}) is poll.take_messages
+    assert poll.poller_for({**NOWHERE, **more}) is poll.poll_fallback
 
 
 def test_a_client_of_another_version_is_read_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(poll, "version", lambda: "99.0.0")
     assert not poll._bound()
     monkeypatch.setattr(poll, "BOUND", False)
-    assert poll.way(NOWHERE) is poll.take_messages
+    assert poll.poller_for(NOWHERE) is poll.poll_fallback
 
 
 def test_a_client_that_hides_its_library_is_read_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ async def test_a_lost_position_is_asked_for_again_while_nobody_says_where_the_lo
     reader = PartitionReader(settings, asyncio.get_running_loop(), owner)
     consumer = Consumer({**settings, "group.id": "any"})
     try:
-        reader._assign(consumer, KEY, 7)
+        reader._assign(KEY, 7, consumer)
         fetched = Fetched(1, {}, {}, {})
         reader._position_lost(consumer, KEY, 7, fetched)
         (assigned,) = consumer.assignment()
