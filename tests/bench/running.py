@@ -36,7 +36,7 @@ def module(name: str, *arguments: str, seconds: float = 180.0) -> str:
 def load(plan: dict[str, Any], measured: int | None = None) -> Sample:
     """One run of the load generator; `measured` is the process whose processor time per message counts."""
     before, watch = cpu_seconds(measured) if measured else 0.0, Watch()
-    result: dict[str, Any] = json.loads(module("loadgen", json.dumps(plan)))
+    result: dict[str, Any] = json.loads(module("load.loadgen", json.dumps(plan)))
     if result["not_accepted"]:
         raise NotMeasured(f"{result['not_accepted']} messages were not accepted")
     if not result["messages"]:
@@ -52,7 +52,7 @@ def load(plan: dict[str, Any], measured: int | None = None) -> Sample:
 def bare(job: str, *arguments: str) -> Sample:
     """One run of a Kafka baseline."""
     watch = Watch()
-    printed = [float(word) for word in module("kafka_base", job, *arguments).split()]
+    printed = [float(word) for word in module("kafka.baseline", job, *arguments).split()]
     figures = {"rate": printed[0]} if len(printed) == 1 else {"rate": 0.0, "p50_us": printed[0], "p99_us": printed[1]}
     return {**figures, "others_cores": watch.others_cores()}
 

@@ -41,8 +41,8 @@ def archive(effort: Effort) -> Iterator[Figure]:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)])[topic].result(30)
         count = str(effort.archived)
-        module("kafka_fill", broker.bootstrap, topic, count, "100", "1000", "plain", seconds=400.0)
-        found = json.loads(module("archive", broker.bootstrap, topic, count, seconds=1200.0).splitlines()[-1])
+        module("kafka.fill", broker.bootstrap, topic, count, "100", "1000", "plain", seconds=400.0)
+        found = json.loads(module("cases.archive", broker.bootstrap, topic, count, seconds=1200.0).splitlines()[-1])
         what = "Spark's Kafka source, all columns, to nowhere"
         yield Figure("archive", found["archive"], "rows/s", found["source"], what, details=found)
     finally:

@@ -25,7 +25,7 @@ def scan(effort: Effort) -> Iterator[Figure]:
         with closing(BenchGateway(broker.bootstrap)) as gateway:
             for name, size, form in _FIGURES:
                 topic = broker.create_topic()
-                module("kafka_fill", broker.bootstrap, topic, *map(str, (records, size, every)), form, seconds=400.0)
+                module("kafka.fill", broker.bootstrap, topic, *map(str, (records, size, every)), form, seconds=400.0)
                 yield _figure(name, broker, gateway, topic, effort, every)
     finally:
         broker.stop()

@@ -31,7 +31,7 @@ def source(effort: Effort) -> Iterator[Figure]:
         with closing(BenchGateway(broker.bootstrap)) as gateway, closing(Spark()) as spark:
             for name, form in _FORMS:
                 topic = broker.create_topic(partitions=PARTITIONS)
-                module("kafka_fill", broker.bootstrap, topic, str(records), str(SIZE), "1000", form, seconds=400.0)
+                module("kafka.fill", broker.bootstrap, topic, str(records), str(SIZE), "1000", form, seconds=400.0)
                 yield _figure(name, spark, spark.amqp(gateway, topic), spark.kafka(broker, topic), gateway, effort)
     finally:
         broker.stop()

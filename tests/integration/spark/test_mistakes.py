@@ -244,7 +244,7 @@ def test_records_of_a_mapping_to_come_are_kept_and_not_guessed_at(
     for each in headers:
         producer.produce(topic, b"value", b"key", headers=each)
     assert producer.flush(PATIENCE) == 0
-    with pytest.raises(PipelineError, match=r"^2 records are of a mapping that this version does not know"):
+    with pytest.raises(PipelineError, match=r"^2 records have a mapping of a newer version"):
         archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic), LogBounds(fail_on_unknown=True))
     assert untouched(tmp_path / "archive")
     archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))
