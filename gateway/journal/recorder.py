@@ -1,9 +1,9 @@
 """The table behind the journal: what links, crossings and refusals count, and the rows that wait to be written.
 
-Hooks: the resolver tells of each decision, before a node has the link; `Report` of refusals and ends; the world of
-each crossing. What counts per message is put around a link's handler when the node takes it, so that a gateway without
-a journal pays nothing. Used from the event loop only; nothing here waits, and everything is bounded: what finds no
-room is lost, counted, and told by the next `lost` row.
+The resolver reports each decision before a node has the link, `LinkEvents` reports refusals and ends, and
+`GatewayContext` reports crossings. What counts each message stands around the handler that a node gives its link, so
+that a gateway without a journal pays nothing. It is used from the event loop only and never waits. Everything is
+bounded: what finds no room is lost, counted, and reported by the next `lost` row.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ OUTLIVES: Final = 300_000
 
 
 class AdmissionContext(NamedTuple):
-    """What waiting needs of the world: shared state, the wall clock for expiries, and the loop's time."""
+    """What waiting needs: shared state, the wall clock for expiries, and the loop's time."""
 
     store: CounterStore
     now_ms: Callable[[], int]

@@ -58,7 +58,7 @@ class LinkState:
     context: NodeData
     """Where its messages come from or go to (`LinkContext`)."""
     decision: NodeData
-    """What the policy decided for it (`Decided`)."""
+    """What the policy decided for it (`RouteDecision`)."""
     filter_rules: NodeData
     """How the resolver wants its filters read (`filter_set.Rules`)."""
     flow: NodeData
