@@ -1,4 +1,4 @@
-"""The face of the Kafka bridge: a cluster of a policy, and nodes on its topics."""
+"""A Kafka cluster of the policy as the rest of the gateway uses it, and the nodes on its topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bridges.kafka.node import KafkaNode
 from bridges.kafka.produce import client
 from bridges.kafka.produce.append import RowProducer
 from bridges.kafka.produce.producer import ClusterProducer
-from bridges.kafka.route import KafkaRoute
+from bridges.kafka.route import NodeRoute
 from gateway.held.logs import LogShare, TurnBudget
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.open import open_leases
@@ -32,7 +32,7 @@ log = structlog.get_logger(logger_name="kafka")
 
 
 def client_slowness() -> str | None:
-    """Why this process handles Kafka's records one by one, and the way out; `None` where it takes many at a time."""
+    """Why this process handles Kafka's records one by one, and the remedy; None where it handles many at a time."""
     return slowness(poll.BOUND and client.BOUND)
 
 
@@ -78,7 +78,7 @@ class ClusterBridge:
         return {name: getattr(self.counters, name) for name in ClusterCounters.__slots__}
 
     def states(self) -> dict[str, float]:
-        """How things are now, for metrics."""
+        """Gauges, for metrics."""
         slow = float(client_slowness() is not None)
         return {"up": float(self.cluster.up), "client_slow": slow, **self.cluster.reading()}
 
@@ -91,15 +91,15 @@ class ClusterBridge:
         """What may be taken for what is read, of each isolation, and for what links are sent at once."""
         self.cluster.limit(share, turn)
 
-    def node(self, route: KafkaRoute) -> KafkaNode:
+    def node(self, route: NodeRoute) -> KafkaNode:
         """The event-stream node of a route."""
         return KafkaNode(self.cluster, self._producer, self._keeper, self.counters, route, self._leases)
 
     def appender(self, topic: str) -> RowProducer:
-        """For records of the gateway's own."""
+        """For records that the gateway itself writes."""
         return RowProducer(self.cluster, self._producer, topic)
 
-    def info_node(self, route: KafkaRoute) -> InfoNode:
+    def info_node(self, route: NodeRoute) -> InfoNode:
         """The `$info` of a route's node."""
         return InfoNode(self.cluster, route.topic, isolation=route.reading.isolation)
 
@@ -123,7 +123,7 @@ class ClusterBridge:
         return self.cluster.ready()
 
     async def close(self, limit: float = _FLUSH) -> None:
-        """Wait up to `limit` seconds for what is in flight, then let go of the cluster."""
+        """Wait up to `limit` seconds for records in flight, then close the cluster's clients."""
         await self._producer.close(limit)
         await self._keeper.close()
         await self.cluster.close()

@@ -1,4 +1,4 @@
-"""What a Kafka error means to an AMQP peer: outcomes of a produce (KM-15) and errors of a link (0.3)."""
+"""Kafka errors as an AMQP peer sees them: outcomes of a produce (KM-15) and errors of a link (0.3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNAUTHORIZED: Final = frozenset(
 
 TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
-# Definitive refusals only: for everything else, a time-out above all, nobody knows whether it was written.
+# Definitive refusals only: after anything else, a time-out above all, the record may have been written.
 _REFUSALS: Final[dict[int, tuple[str, str]]] = {
     **dict.fromkeys(TOO_LARGE, (MESSAGE_SIZE_EXCEEDED, "Kafka does not accept a record of this size")),
     KafkaError.INVALID_RECORD: (INVALID_FIELD, "the topic refuses the record, for example because it has no key"),
@@ -38,7 +38,7 @@ _REFUSALS: Final[dict[int, tuple[str, str]]] = {
 
 
 def refused(error: KafkaError) -> Outcome:
-    """The outcome of a record that `produce` itself would not take: nothing left this process."""
+    """The outcome of a record that the client itself refused: nothing left this process."""
     if (known := _REFUSALS.get(error.code())) is not None:
         return Rejected(AmqpError(*known))
     if error.code() == KafkaError._INVALID_ARG:
@@ -67,7 +67,7 @@ def cause_of(error: KafkaException) -> KafkaError:
 
 
 def link_error(error: KafkaError) -> AmqpError:
-    """The error that refuses or ends a link; whoever hears it may be in another scope and not know the topic."""
+    """The error that refuses or ends a link; its peer may be in another scope and must not learn the topic's name."""
     if error.code() in UNKNOWN_TOPIC:
         return AmqpError(NOT_FOUND, "there is no event log behind this address")
     if error.code() in UNAUTHORIZED:

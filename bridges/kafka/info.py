@@ -1,7 +1,7 @@
 """`<node>/$info`: what an event log holds, as one message per credit (ES 6).
 
 The first message goes out at once; the next when something has changed, or after five seconds, and never
-within a second of the last (ES-6-5). While Kafka is away the last known offsets are told, or nulls, and that it is.
+within a second of the last (ES-6-5). While Kafka is away a message has the last known offsets, or nulls, and says so.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class InfoNode:
             source.begin()
 
     async def _refresh(self) -> None:
-        """Ask Kafka; being away is no error here, not existing is."""
+        """Ask Kafka; raises AmqpError where the topic does not exist, but not where Kafka is away."""
         try:
             self.topic = await self._cluster.topic(self.name)
             every = range(self.topic.partitions)
@@ -88,10 +88,10 @@ class InfoNode:
 
 
 def describe(address: str, topic: Topic | None, bounds: dict[int, Bounds]) -> dict[str, Value]:
-    """The map of ES 6; a log that nobody has seen yet still has its main partition (ES-6-8).
+    """The map of ES 6; a log that was never seen still has its main partition (ES-6-8).
 
-    Ours is `log-id`, which changes when a topic is made anew, and each partition's `next-offset`: what is empty has a
-    place, too (docs/event-streams.md).
+    Beyond ES 6 there are `log-id`, which changes when a topic is created again, and `next-offset` of each partition, so
+    that an empty one has a position, too (docs/event-streams.md).
     """
     count = 1 if topic is None else topic.partitions
     entries = [_entry(partition, bounds.get(partition)) for partition in range(count)]
@@ -130,7 +130,7 @@ class InfoSource(Outgoing):
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """The attach is answered."""
+        """Called just after the attach is answered."""
         self._cluster.watch(self._node.topic or self._node.name, self)
         if self._link.open:
             self._task = self._cluster.supervisor.start(self._serve(), f"kafka-info:{self._address}")
@@ -147,7 +147,7 @@ class InfoSource(Outgoing):
         self._called.set()
 
     def on_outcome(self, context: object, outcome: Outcome) -> None:
-        """Information is not an event: nothing to keep, nothing to send again."""
+        """Information is not an event: it is not sent again."""
 
     def on_detach(self, error: AmqpError | None) -> None:
         """Stop serving."""

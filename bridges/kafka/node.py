@@ -34,7 +34,7 @@ from bridges.kafka.produce.dead_letters import DeadLetters
 from bridges.kafka.produce.link import LogSender
 from bridges.kafka.produce.producer import ClusterProducer
 from bridges.kafka.records.mapping import RecordWriter
-from bridges.kafka.route import KafkaRoute
+from bridges.kafka.route import NodeRoute
 from gateway.amqp.codec.types import Symbol
 from gateway.amqp.message.hop import TARGETED
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError, Fault
@@ -67,7 +67,7 @@ class KafkaNode:
         producer: ClusterProducer,
         keeper: TerminusCheckpointer,
         counters: ClusterCounters,
-        route: KafkaRoute,
+        route: NodeRoute,
         leases: Leases,
     ) -> None:
         self._cluster: Final = cluster

@@ -1,4 +1,4 @@
-"""What the rooms of Kafka read of a policy's route to a topic."""
+"""What a node on a topic reads of its route in the policy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from policies.model.assignment import Assignment
 from policies.model.reading import LogReadingRule
 
 
-class KafkaRoute(Protocol):
-    """A rule of the policy that makes a topic a node."""
+class NodeRoute(Protocol):
+    """The route of a node; `policies.rules.KafkaRoute` is one."""
 
     @property
     def topic(self) -> str: ...

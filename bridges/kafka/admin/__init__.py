@@ -1,1 +1,4 @@
-"""Questions to a cluster: topics, offsets, samples; and the embedded cluster for quick starts."""
+"""Questions to a cluster: topics, offsets and samples; committed offsets for lag tools; the embedded cluster.
+
+Uses `errors` and `librdkafka` of the bridge, and `records` for samples. Everything here but `offset_queries` blocks.
+"""

@@ -1,4 +1,4 @@
-"""Which partition a link is bound to: the one it names, one that is assigned, or none (ES 4, 4.1, 4.3, 4.5.1)."""
+"""The partition that a link is bound to: the one it names, an assigned one, or none (ES 4, 4.1, 4.3, 4.5.1)."""
 
 from __future__ import annotations
 

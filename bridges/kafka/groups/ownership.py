@@ -1,8 +1,8 @@
 """Which gateway process serves a partition where the policy says `ownership: sharded` (ES-4-2, ES-4-7).
 
-Every process tells the others where its clients reach it, per scope. A partition belongs to the process that wins the
-draw for it (rendezvous hashing): all draw alike, and a process that joins or leaves moves only its own partitions.
-Links that are attached stay where they are; the next attach is sent to where the partition belongs.
+Every process publishes where clients reach it, per scope. Rendezvous hashing gives each partition to one process: all
+processes compute the same, and one that joins or leaves moves only its own partitions. Attached links stay where they
+are; the next attach is redirected to the process that the partition belongs to.
 """
 
 from __future__ import annotations

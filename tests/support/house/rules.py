@@ -29,7 +29,6 @@ BESIDE: Final = frozenset({"project", "suite"})
 """Folders for tests of what is no package: documents, deployment; the suite itself."""
 SAME_CONCEPT: Final[dict[str, str]] = {
     "Link": "the protocol of what nodes use of a link, and the link of a peer",
-    "KafkaRoute": "the policy's rule for a topic, and the protocol of what Kafka's rooms read of it",
 }
 """Class names that several modules may define, with the concept or protocol that they share."""
 
