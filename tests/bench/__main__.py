@@ -1,9 +1,9 @@
 """`python -m tests.bench`: speed and memory against baselines, written to build/bench.json (issue 3, section 8).
 
-Every case runs in a process of its own (`tests.bench.single`), so none finds what another one started: Spark's Java
-lasts as long as its process. The exit code is 0 when every case ran; a case that failed is named, and the others are
-measured and written all the same. A missed target is reported, not an error. docs/benchmarks.md says how each figure
-is measured.
+Every case runs in a process of its own (`tests.bench.single`), so none is affected by what another one started: Spark's
+Java lives as long as its process. The exit code is 0 when every case ran; a case that failed is named, and the others
+are measured and written all the same. A missed target is reported, not an error. docs/benchmarks.md says how each
+figure is measured.
 """
 
 from __future__ import annotations

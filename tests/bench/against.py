@@ -1,7 +1,7 @@
 """The same cases with the gateway of another commit, in turns: `python -m tests.bench --against REV [--only CASE…]`.
 
 The other commit gets a work tree of its own under build/against and its C modules are built there; libraries, load
-generator and baselines are those of here. Sides alternate, so that what the machine does meanwhile meets both.
+generator and baselines are those of this commit. Sides alternate, so that other load on the machine affects both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The gateway under measurement: one process, two scopes, a policy that holds every case."""
+"""The gateway under measurement: one process, two scopes, a policy for all cases."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, Final
 
 UNDISTURBED = 0.2
-"""Cores that processes outside the bench may take before a comparison of rates says nothing."""
+"""Cores that processes outside the bench may take before a comparison of rates is meaningless."""
 
 BUSY: Final = 0.9
 """Share of a core from which on the load generator, one process, is what a rate shows."""

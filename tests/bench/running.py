@@ -1,4 +1,4 @@
-"""Runs the pieces of a measurement: load generator, baselines, and what /proc says about a process."""
+"""Runs the parts of a measurement: load generator, baselines, and readings of a process from /proc."""
 
 from __future__ import annotations
 

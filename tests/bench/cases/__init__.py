@@ -1,1 +1,1 @@
-"""What is measured: each case measures both sides and returns its figures."""
+"""The cases: each measures both sides and returns its figures."""

@@ -1,6 +1,6 @@
 """Archiving a topic against Spark's Kafka source alone: `python -m tests.bench.cases.archive BOOTSTRAP TOPIC COUNT`.
 
-Prints JSON: records a second of both, in one Spark, after a round that compiles; and what the decoding takes alone.
+Prints JSON: records a second of both, in one Spark, after a round that compiles; and the cost of decoding alone.
 """
 
 from __future__ import annotations

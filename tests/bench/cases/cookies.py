@@ -1,4 +1,4 @@
-"""One cookie signed, found in a message by the section walk, and verified: what a request and its response cost."""
+"""One cookie signed, found in a message by its section index, and verified: the cost of a request and its response."""
 
 from __future__ import annotations
 

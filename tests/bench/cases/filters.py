@@ -1,4 +1,4 @@
-"""Filters on encoded messages, one core: a two-term filter, many filters at once, and evaluators one could install."""
+"""Filters on encoded messages, one core: a two-term filter, many filters at once, and other evaluators."""
 
 from __future__ import annotations
 

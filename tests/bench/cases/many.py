@@ -1,8 +1,8 @@
 """Many links on one topic: `python -m tests.bench.cases.many [CONNECTIONS LINKS PARTITIONS] [--agnostic]`.
 
 Opens the links through a real gateway on a real broker, each with credit, then produces events and waits until
-every link has had every one of its events. Prints what that cost: memory and processor time of the gateway, and what
-a scrape of its metrics takes while the links are there.
+every link has had every one of its events. Prints the costs: memory and processor time of the gateway, and the time of
+a scrape of its metrics while the links are attached.
 """
 
 from __future__ import annotations

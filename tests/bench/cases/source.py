@@ -1,7 +1,7 @@
 """The AMQP data source against Spark's own Kafka source: the same topic of four partitions, all columns, in one run.
 
-Both read everything into Spark's `noop` sink with as many tasks as there are partitions. What a row costs is counted
-per process, so that the figure says what limits it.
+Both read everything into Spark's `noop` sink with as many tasks as there are partitions. The cost of a row is counted
+per process, so that the figure shows the limiting one.
 """
 
 from __future__ import annotations

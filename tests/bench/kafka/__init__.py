@@ -1,1 +1,1 @@
-"""Kafka's cases and what confluent-kafka does alone."""
+"""The Kafka cases, and confluent-kafka alone as their baseline."""

@@ -1,4 +1,4 @@
-"""The Kafka baselines: what confluent-kafka does alone, with the settings the gateway uses.
+"""The Kafka baselines: confluent-kafka alone, with the settings of the gateway.
 
 `python -m tests.bench.kafka.baseline produce|consume BOOTSTRAP TOPIC COUNT [SIZE]` prints records per second,
 `latency BOOTSTRAP TOPIC COUNT RATE` the p50 and p99 from producer to consumer in microseconds.

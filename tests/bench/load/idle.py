@@ -1,6 +1,6 @@
 """Idle connections for the memory case: `python -m tests.bench.load.idle PORT COUNT ADDRESS`.
 
-Opens COUNT connections with one receiving link each and no credit, prints `ready`, and keeps them until its
+Opens COUNT connections with one receiving link each and no credit, prints `ready`, and holds them until its
 standard input ends.
 """
 

@@ -1,6 +1,6 @@
-"""Consumers that cost next to nothing: count transfers, accept what came in ranges, grant credit (2.6.7, 2.6.12).
+"""Consumers that cost next to nothing: they count transfers, accept in ranges and grant credit (2.6.7, 2.6.12).
 
-What is compared with it, bare `consume(500)`, does no more. With proton on this side, too, the two of them shared a
+Their peer, bare `consume(500)`, does no more. With proton on this side, too, the two of them shared a
 machine of two cores with the broker, and the gateway had less than one. The handshake is the scripted peer's; then
 frames are counted and the delivery ids checked, so that nothing may be lost or come twice. One consumer and many are
 read by the same loop, so that what differs between them is the gateway's.

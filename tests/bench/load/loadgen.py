@@ -2,7 +2,7 @@
 
 It runs in its own process, both ends of the traffic in one event loop, and reports the rate, the sampled
 latency and its own processor time. `self` connects its two ends to each other over a socket pair with
-nothing between: what it measures elsewhere is only meaningful below that figure.
+nothing between: other measurements are only meaningful below that figure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the load generator's connections do: send, receive, ask, answer."""
+"""The roles of the load generator's connections: send, receive, request, respond."""
 
 from __future__ import annotations
 

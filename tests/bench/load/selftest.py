@@ -1,4 +1,4 @@
-"""The far half of the load generator's self-test: a server that takes what its own sender sends."""
+"""The far half of the load generator's self-test: a server that receives the messages of its own sender."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The baseline of the relay cases: the same job with stock `proton.Container` and `proton.Message`.
 
-`python -m tests.bench.load.stock_relay PORT` listens on the loopback interface and forwards what a sender brings to
-the receiver attached at the same address. It accepts upstream when downstream has accepted and keeps a credit of
-1000: what a reader of proton's documentation would write.
+`python -m tests.bench.load.stock_relay PORT` listens on the loopback interface and forwards messages from a sender to
+the receiver attached at the same address. It accepts upstream when downstream has accepted, with a credit of 1000, as a
+reader of proton's documentation would write it.
 """
 
 from __future__ import annotations

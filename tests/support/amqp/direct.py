@@ -1,4 +1,4 @@
-"""Links as a direct node sees them, without connections: so many that only the node's own work is seen."""
+"""Links as a direct node sees them, without connections: many links, so that only the node's own work is measured."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Hostile peers against the engine and real nodes in this process: `python -m tests.support.amqp.engine_fuzz EXAMPLES`.
 
-A child of the test, because what may go wrong in C ends the process. Whatever a peer sends, in pieces of any size,
+A child process of the test, because a fault in C ends the process. Whatever a peer sends, in pieces of any size,
 nothing is raised, the connection stays open or ends with an AMQP error, and a bystander's message passes afterwards.
 """
 

@@ -1,4 +1,4 @@
-"""Short ways to scripted peers whose links are up: a test says what happens then."""
+"""Short ways to make scripted peers with attached links; the test continues from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links of consumer groups as scripted peers: each on a connection of its own, so that it can be silent or cut off."""
+"""Links of consumer groups as scripted peers: each on its own connection, so that it can be silent or cut off."""
 
 from __future__ import annotations
 

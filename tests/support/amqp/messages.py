@@ -1,4 +1,4 @@
-"""Messages as bytes, for scripted peers and raw sends: each section is there only when given."""
+"""Messages as bytes, for scripted peers and raw sends: a section is present only if it is given."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Numbered messages by the thousand: every one's outcome is known, and every one is found again in Kafka.
+"""Numbered messages by the thousand: the outcome of each is known, and each can be found again in Kafka.
 
-Drives proton's C engine over raw bytes (tests/bench), for the gateway must be what is under load.
+Drives proton's C engine over raw bytes (tests/bench), because only the gateway should be under load.
 """
 
 from __future__ import annotations

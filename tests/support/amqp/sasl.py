@@ -1,4 +1,4 @@
-"""Two SASL machines back to back, and the users the SASL tests share."""
+"""Two SASL machines back to back, and the users that the SASL tests share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for AMQP values and encoded messages, and a comparison that sees types and NaNs."""
+"""Hypothesis strategies for AMQP values and encoded messages, and a comparison that respects types and NaNs."""
 
 from __future__ import annotations
 

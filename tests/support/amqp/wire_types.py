@@ -1,6 +1,6 @@
-"""The wire type of every field and name that the specifications give one: what tests read is held to it.
+"""The wire types that the specifications give to fields and names: everything that tests read is checked against them.
 
-`Symbol` compares like `str` and `Uint` like `int`, so an assertion on a value says nothing about its type. Every frame
+`Symbol` compares like `str` and `Uint` like `int`, so an assertion on a value does not check its type. Every frame
 that a scripted peer receives, and every message that a test takes apart, is checked here instead.
 """
 

@@ -1,4 +1,4 @@
-"""A forwarder that keeps what passes and reads it as AMQP: what each side of a connection saw on the wire."""
+"""A forwarder that records its traffic and reads it as AMQP: the frames that each side of a connection saw."""
 
 from __future__ import annotations
 

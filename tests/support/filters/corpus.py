@@ -1,4 +1,4 @@
-"""The three messages of docs/conformance.md, part 2, and what each filter of a long list makes of them."""
+"""The three messages of docs/conformance.md, part 2, and the result of each filter of a long list on them."""
 
 from __future__ import annotations
 

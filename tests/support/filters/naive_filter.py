@@ -1,8 +1,8 @@
 """A deliberately naive evaluator of filter predicates: the rules of docs/filters.md, one after the other.
 
 It decodes whole sections, compares through fractions, tries LIKE with a table of all prefixes and evaluates every
-operand. It shares neither values, nor closures, nor decimal decoding with the gateway: what the two of them agree on is
-not the same mistake made twice.
+operand. It shares neither values, nor closures, nor decimal decoding with the gateway, so that an agreement of the two
+is not the same mistake made twice.
 """
 
 from __future__ import annotations

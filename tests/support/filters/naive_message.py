@@ -1,4 +1,4 @@
-"""All that a filter may see of an encoded message, decoded section by section: what the naive evaluator works on."""
+"""All that a filter may see of an encoded message, decoded section by section: the input of the naive evaluator."""
 
 from __future__ import annotations
 

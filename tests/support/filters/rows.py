@@ -1,4 +1,4 @@
-"""What the naive evaluator says of messages that are rows of a batch, and which rows columns can answer for."""
+"""Results of the naive evaluator for messages that are rows of a batch, and the rows that columns can evaluate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random predicates and random messages that have something to do with each other, for every back end's properties."""
+"""Random predicates and random messages with fields in common, for the property tests of every back end."""
 
 from __future__ import annotations
 

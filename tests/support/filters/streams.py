@@ -1,4 +1,4 @@
-"""Links with filters on event streams, each drained: what it was answered and what it got."""
+"""Links with filters on event streams, each drained: the attach answer and the events received."""
 
 from __future__ import annotations
 

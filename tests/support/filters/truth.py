@@ -1,4 +1,4 @@
-"""Reads tests/conformance/filters/truth.txt, expressions and what messages get, for every back end to run."""
+"""Reads tests/conformance/filters/truth.txt (expressions and their results on messages) for every back end."""
 
 from __future__ import annotations
 

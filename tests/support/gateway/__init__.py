@@ -1,1 +1,1 @@
-"""Gateways as processes or in the test's process, with what tests ask of them."""
+"""Gateways as processes or in the test's process, with helpers that tests need."""

@@ -1,4 +1,4 @@
-"""A page as a browser shows it: headless Chromium, without a way to the network that we do not see."""
+"""A page as a browser shows it: headless Chromium, without network access that we do not see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both ends of a scope boundary as scripted peers: who asks, who answers, and what each saw byte for byte."""
+"""Both ends of a scope boundary as scripted peers: requester, responder, and the bytes that each received."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Outbox:
         return self.peer.last_delivery
 
     def outcome(self, delivery: int) -> Any:
-        """Wait for the outcome of a delivery; those of others are kept until they are asked for."""
+        """Wait for the outcome of a delivery; outcomes of other deliveries are stored for later calls."""
         while delivery not in self.outcomes:
             frame = self.peer.until("disposition")
             last = frame.first if frame.last is None else frame.last

@@ -1,9 +1,9 @@
 """Clients that fill every place where a message can wait, all at once.
 
-`python -m tests.support.gateway.flood PORT CONNECTIONS`: so many of each kind.
+`python -m tests.support.gateway.flood PORT CONNECTIONS`: that many of each kind.
 
-Each says what it does in a line of `WAYS`. They go on until the process is killed; what the gateway answers is read and
-forgotten, but for those that are deaf. A connection that is closed is made again.
+A line of `WAYS` describes each kind. They run until the process is killed; they read and discard the gateway's answers,
+except for those that never read. A connection that is closed is opened again.
 """
 
 from __future__ import annotations

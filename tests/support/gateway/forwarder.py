@@ -1,4 +1,4 @@
-"""A TCP forwarder in front of a server, to be cut and mended: the network between a gateway and a broker."""
+"""A TCP forwarder in front of a server, which can be cut and restored: the network between a gateway and a broker."""
 
 from __future__ import annotations
 

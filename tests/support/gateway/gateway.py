@@ -1,4 +1,4 @@
-"""The real command `scopegate run FILE` as a child process, with what a test asks of it."""
+"""The real command `scopegate run FILE` as a child process, with helpers for tests."""
 
 from __future__ import annotations
 

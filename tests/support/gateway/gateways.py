@@ -1,4 +1,4 @@
-"""Two gateway processes that share Redis and Kafka, for what must hold between them."""
+"""Two gateway processes that share Redis and Kafka, for tests of properties that must hold across both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 
 LEASE = 15.0
-"""Seconds; long enough for a gateway that is kept from renewing it for a while, and for what a test does meanwhile."""
+"""Seconds; long enough for a gateway that cannot renew it for a while, and for the test's own steps meanwhile."""
 POLICY = """
 gateway: {{id: {name}, http: "127.0.0.1:{http}", state: "{redis}", lease: {lease}s, drain: 1s, log: json}}
 kafka: {{main: {{bootstrap: "{kafka}"}}}}

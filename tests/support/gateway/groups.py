@@ -1,4 +1,4 @@
-"""Consumer groups as operators see them: the page of the gateway and the command."""
+"""Consumer groups as operators see them: the gateway's HTTP page and the command."""
 
 from __future__ import annotations
 

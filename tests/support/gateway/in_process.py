@@ -1,4 +1,4 @@
-"""The gateway in the process of the test, as `scopegate run` makes it: for tests that make one of its steps fail."""
+"""The gateway in the process of the test, started as by `scopegate run`: for tests that make one of its steps fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of the suite as a child process: its log is a file, it always ends, and waiting has a deadline."""
+"""A server of the suite as a child process: its log is a file, it is always stopped, and waiting has a deadline."""
 
 from __future__ import annotations
 

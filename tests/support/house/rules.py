@@ -1,4 +1,4 @@
-"""The rules of the tree, and what allowed.txt still lets pass.
+"""The rules of the tree, and the violations that allowed.txt still permits.
 
 A violation is one line: its kind, what violates, and for `any` a number. The list may only get shorter: a violation
 that is not on it fails, and so does a line whose violation is gone. `any` alone is an upper bound.

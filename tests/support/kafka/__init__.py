@@ -1,1 +1,1 @@
-"""Records, links and logs of Kafka as tests read and write them."""
+"""Kafka records, links and logs, as tests read and write them."""

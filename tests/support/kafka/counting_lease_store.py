@@ -1,4 +1,4 @@
-"""A lease store that counts questions under way, for tests that give the notices themselves."""
+"""A lease store that counts requests in progress, for tests that send the notifications themselves."""
 
 from __future__ import annotations
 

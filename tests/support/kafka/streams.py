@@ -1,6 +1,6 @@
 """A Kafka bridge behind a real AMQP engine, in this process: two engines exchange bytes, one serves nodes.
 
-No socket and no gateway: what is tested is the bridge as a peer sees it on the wire. `streams_remote` has the same
+No socket and no gateway: the subject is the bridge as a peer sees it on the wire. `streams_remote` has the same
 clients for the real process.
 """
 

@@ -1,4 +1,4 @@
-"""pytest plugin: which conformance rows the tests show (`@pytest.mark.row(ids)`), and the report of it.
+"""pytest plugin: the conformance rows that tests show (`@pytest.mark.row(ids)`), and the report of it.
 
 A row is `definitional` when the matrix gives it no check, whatever carries it; `failed` when a test that carries it
 failed; `passed` when all of them passed; `partly` when each shows a part of it only (`row(id, part="which")`); else

@@ -1,4 +1,4 @@
-"""How many examples a property draws, and from what: both come of the profile alone (tests/conftest.py)."""
+"""How many examples a property draws, from which constants: the profile alone decides (tests/conftest.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pytest plugin: which tests go to one worker of pytest-xdist, and which of them first.
+"""pytest plugin: assigns tests to workers of pytest-xdist, and decides their order.
 
 As with `--dist loadfile`, tests of one file go to one worker, which sets up once what they share. So do all files whose
 tests use Spark in their own process, those on real servers apart from the others: one Java serves each of the two, for

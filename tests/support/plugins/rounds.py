@@ -1,6 +1,6 @@
-"""pytest plugin (`-p tests.support.rounds --rounds 20`): each test that was asked for, so many times in one run.
+"""pytest plugin (`-p tests.support.plugins.rounds --rounds 20`): runs each selected test that many times.
 
-All rounds of a module share its servers, so what one of them leaves behind meets the next.
+All rounds of a module share its servers, so the next one finds whatever a round leaves behind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `make soak` tells a test that draws or goes on for a time: a seed, and how long."""
+"""The seed and the duration that `make soak` passes to tests that draw, or that run for a time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What tests read of the project itself: its matrix, parts, native modules and container file."""
+"""Parts of the project that tests read: its matrix, parts, native modules and container file."""

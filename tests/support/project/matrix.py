@@ -1,4 +1,4 @@
-"""The rows of docs/conformance.md: what the specifications ask for, by id."""
+"""The rows of docs/conformance.md: the requirements of the specifications, by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The extension modules compiled once more with other flags, beside those that the product is installed with."""
+"""The extension modules compiled once more with other flags, beside the installed ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the suite needs beside Python: commands of the machine, and servers and clients under build/parts.
+"""The parts that the suite needs beside Python: commands of the machine, and servers and clients under build/parts.
 
 `python -m tests.support.project.parts` installs what is missing (apt only as root) and is fast when nothing is.
-What it cannot install it lists, each with the way to get it, and exits 1. Versions are pinned here and in
+It lists the parts that it cannot install, each with a way to get it, and exits 1. Versions are pinned here and in
 tests/clients.
 """
 

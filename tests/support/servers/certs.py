@@ -1,4 +1,4 @@
-"""A throw-away certificate authority for the tests: everything on disk as PEM, as an operator has it."""
+"""A throw-away certificate authority for the tests: everything on disk as PEM, as operators have it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small file system that can be full: tmpfs, mounted for one test. Root may do that."""
+"""A small file system that can be full: tmpfs, mounted for one test, which needs root."""
 
 from __future__ import annotations
 

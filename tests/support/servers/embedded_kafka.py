@@ -1,4 +1,4 @@
-"""The Kafka in the gateway where tests use a broker: topics come with the policy and are given out one by one."""
+"""The gateway's embedded Kafka in place of a broker: its topics are in the policy and are handed out one by one."""
 
 from __future__ import annotations
 

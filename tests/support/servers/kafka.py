@@ -33,7 +33,7 @@ HEAP = "-Xms512m", "-Xmx512m"
 SHORT = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 """Options of a Java that does not live long enough to earn what compiling well and collecting in parallel cost."""
 SHARED = *SHORT, *shlex.split(sharing(PARTS / "kafka-classes"))
-"""The same, with the classes that kafka_classes.py beside this has kept, if they fit this Java and these jars."""
+"""The same, with the classes that kafka_classes.py has archived beside it, if they fit this Java and these jars."""
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -169,7 +169,7 @@ class KafkaBroker(Server):
         The controller answers before brokers tell of them, and clients give up a record for a partition that they
         hear nothing of.
         """
-        admin = self.admin()  # kept: an answer ends with its client
+        admin = self.admin()  # referenced until the end: an answer ends with its client
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
         wait_until(lambda: leaders(admin, topic) == partitions, f"{partitions} leaders of {topic}")
 

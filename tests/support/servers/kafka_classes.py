@@ -1,7 +1,7 @@
 """Kafka's classes, loaded and verified once for all brokers of the suite (spark/spark_classes.py says how).
 
 With them a broker takes 2.0 s of processor time to its first topic, formatting included, without them 3.1 s. The
-program is the broker whose classes are kept: `python -m tests.support.servers.kafka_classes FOLDER`, run by
+program is the broker whose classes are archived: `python -m tests.support.servers.kafka_classes FOLDER`, run by
 tests/support/project/parts.py.
 """
 

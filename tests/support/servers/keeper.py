@@ -1,4 +1,4 @@
-"""One Kafka, one Artemis and one Redis for a whole run: a process beside pytest keeps them for all its workers.
+"""One Kafka, one Artemis and one Redis for a whole run: a process beside pytest runs them for all its workers.
 
 The process that runs pytest (with xdist: the one that has the workers) starts the keeper and holds a pipe to it. A
 server is started when a worker first asks for it. When the pipe closes, however that came about, the keeper kills its
@@ -75,7 +75,7 @@ class Kept:
         self.server: Any = None
 
     def told(self) -> Mapping[str, Any]:
-        """What users of the server are told."""
+        """The facts that users of the server receive."""
         with self._lock:
             if self.server is None:
                 self.server = self._start()

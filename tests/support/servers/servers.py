@@ -1,4 +1,4 @@
-"""The other real servers of the suite: ActiveMQ Artemis and Redis, each an own process on free ports."""
+"""The other real servers of the suite: ActiveMQ Artemis and Redis, each a process on free ports."""
 
 from __future__ import annotations
 

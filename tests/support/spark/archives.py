@@ -1,4 +1,4 @@
-"""An archive made by hand: events and journal rows whose sums are known, written as the archive job writes them."""
+"""A handmade archive: events and journal rows with known sums, written as the archive job writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traffic made by hand for the report, so that what it has to say is known."""
+"""Handmade traffic for the report, so that its results are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy and its candidate, made by hand so that the answers are known, and journal rows of traffic between them."""
+"""A handmade policy and its candidate, with known results, and journal rows of traffic under them."""
 
 from __future__ import annotations
 

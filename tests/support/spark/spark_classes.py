@@ -2,7 +2,7 @@
 
 Half of the start of a small Spark, and of its first queries, is Java reading and verifying 15,000 classes. `make parts`
 does that once, in a Spark that does what the suite does, and Java writes down what came of it (class data sharing).
-The archive fits one Java and one class path. Java looks at that by itself and goes on without it, and says nothing,
+The archive fits one Java and one class path. Java checks that itself, and otherwise continues without it and silently,
 where it does not fit; so nothing depends on it but time. Only one that is cut off would end Java: a part is put in
 place as a whole.
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "classes.jsa"
 VARIABLE = "SPARK_SUBMIT_OPTS"
-"""Options for the Java of every Spark that is started below; nobody is told of them, as with JDK_JAVA_OPTIONS."""
+"""Options for the Java of every Spark that is started below; unlike JDK_JAVA_OPTIONS it prints no notice."""
 QUICK = "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Options of a Java that lives for seconds."""
 _SILENT = "-Xlog:cds*=off"
@@ -53,7 +53,7 @@ def making(folder: Path) -> dict[str, str]:
     return {VARIABLE: f'"-XX:ArchiveClassesAtExit={folder / NAME}" {_SILENT}'}
 
 
-# -- what the Spark does whose classes are kept
+# -- the work of the Spark whose classes are archived
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     context: Any = spark.sparkContext
     java = context._gateway.proc
     spark.stop()
-    java.stdin.close()  # this is how it is told to end
+    java.stdin.close()  # this ends it
     sys.exit(java.wait())
 
 
