@@ -7,7 +7,7 @@ from collections.abc import Callable
 Permit = Callable[[str], bool]
 """Raises AmqpError where the requester has no right to be answered at an address.
 
-True: the answer is the same for all requesters that are served by one `Annotator`, `Rewriter` or `Carrier`.
+True: the answer is the same for all requesters of one `Annotator`, `Rewriter` or `CorrelationRewriter`.
 """
 
 
