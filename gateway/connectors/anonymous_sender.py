@@ -38,6 +38,8 @@ class SharedAnonymousSender(DirectNode):
         self._connector: Final = connector
         self._engine: Engine | None = None
         self._remote: Link | None = None
+        self._waiting: Final[dict[IncomingLink, None]] = {}
+        """Routes that wait for the connector's reply address."""
 
     @property
     def usable(self) -> bool:
@@ -57,6 +59,8 @@ class SharedAnonymousSender(DirectNode):
         assert is_incoming(link)  # a destination of a link on which messages come
 
         def join(error: AmqpError | None) -> None:
+            if self._waiting.pop(link, self) is self:
+                return  # refused meanwhile
             if error is not None or self._engine is None:
                 link.refuse(error or self._gone())
                 return
@@ -66,7 +70,16 @@ class SharedAnonymousSender(DirectNode):
             self.distribute_credit()
             self._open()
 
+        self._waiting[link] = None
         self._connector.when_returnable(link, join)
+
+    def closed(self) -> None:
+        """The connection is gone. A route that waits for its reply address would wait for ever, so it is refused."""
+        self._engine = None
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        for link in waiting:
+            link.refuse(self._gone())
 
     def _open(self) -> None:
         if self._remote is None:

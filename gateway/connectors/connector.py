@@ -334,6 +334,8 @@ class Connector:
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         self._connection, self._unfit = None, False
         self.attempt(self.reply_address.closed)
+        if self._anonymous_sender is not None:
+            self.attempt(self._anonymous_sender.closed)
         for each in (*self._pulls, *self._watchers):
             self.attempt(each.closed)
         tls = self._tls if self._endpoint.tls else None
