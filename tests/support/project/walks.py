@@ -34,7 +34,10 @@ from tests.support.project.parts import ROOT
 
 WARM, SETTLED = 3, 0.3
 """Messages before the one that is followed; seconds between them."""
-BACKGROUND: Final = ("gateway.tasks", "gateway.observability", "gateway.held", "bridges.kafka.produce.producer")
+BACKGROUND: Final = (
+    "gateway.tasks", "gateway.observability", "gateway.held", "gateway.server.process", "gateway.server.listeners",
+    "bridges.kafka.produce.producer",
+)  # fmt: skip
 """What also runs now and then, for reasons of its own. `event in` counts the producer, though."""
 _OURS: Final = tuple(f"{ROOT}/{package}/" for package in ("gateway", "bridges"))
 _INNER: Final = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>", "<module>")
