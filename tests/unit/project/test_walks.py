@@ -14,8 +14,8 @@ DESIGN = (ROOT / "docs" / "design.md").read_text()
 WALKS = ("request and response", "event in", "event out")
 BEFORE = {"request and response": 90, "event in": 46, "event out": 82}
 """Functions on each way before the packages were laid out anew: no walk gets longer than that."""
-CHANCE = 10
-"""Functions that a message passes or not, as credit and turns of the loop fall: seven belong to the end of a turn."""
+CHANCE = 6
+"""Functions that a message passes or not, as credit and turns of the loop fall."""
 
 
 def functions(text: str, walk: str) -> set[str]:
