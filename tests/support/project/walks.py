@@ -19,7 +19,7 @@ from itertools import count, groupby
 from pathlib import Path
 from textwrap import fill
 from types import FrameType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from confluent_kafka import Producer
 
@@ -32,8 +32,8 @@ from tests.support.gateway.gateway import Gateway
 from tests.support.gateway.process import answers, wait_until
 from tests.support.project.parts import ROOT
 
-WARM, SETTLED = 3, 0.3
-"""Messages before the one that is followed; seconds between them."""
+WARM, FOLLOWED, SETTLED = 3, 5, 0.2
+"""Messages before those that are followed; these, of which the shortest walk counts; seconds between them."""
 BACKGROUND: Final = (
     "gateway.tasks", "gateway.observability", "gateway.held", "gateway.server.process", "gateway.server.listeners",
     "bridges.kafka.produce.producer",
@@ -116,17 +116,33 @@ WALKS: Final[dict[str, Walk]] = {
 }
 
 
-def walked(place: Place, walk: Walk, recorder: Recorder) -> list[str]:
-    """The functions that the last of some messages passed."""
+class Walked(NamedTuple):
+    """The functions of the shortest walk of some messages, and whatever one of them passed, the end of its turn too."""
+
+    shortest: list[str]
+    ever: set[str]
+
+
+def walked(place: Place, walk: Walk, recorder: Recorder) -> Walked:
+    """The functions that messages passed, when others were before them."""
     steps = walk(place)
     for _ in range(WARM):
         next(steps)
         time.sleep(SETTLED)  # until what follows an outcome (credit, positions) is done: there is nothing to wait for
+    found = [_followed(steps, recorder) for _ in range(FOLLOWED)]
+    shortest = min((way for way, _ in found), key=len)  # without what happens once a second, such as a new token
+    listed = [name for name in shortest if walk is event_in or not name.startswith(BACKGROUND)]
+    return Walked(listed, set[str]().union(*(ever for _, ever in found)))
+
+
+def _followed(steps: Iterator[None], recorder: Recorder) -> tuple[list[str], list[str]]:
     recorder.found.clear()
     recorder.on = True
     next(steps)
+    way = list(recorder.found)
+    time.sleep(SETTLED)
     recorder.on = False
-    return [name for name in recorder.found if walk is event_in or not name.startswith(BACKGROUND)]
+    return way, list(recorder.found)
 
 
 def lines(functions: list[str]) -> Iterator[str]:
@@ -140,9 +156,9 @@ def _depth(name: str) -> int:
     return next(at for at in range(len(parts), 0, -1) if (ROOT / "/".join(parts[:at])).with_suffix(".py").is_file())
 
 
-def record() -> dict[str, list[str]]:
+def record() -> dict[str, Walked]:
     """The walks of a gateway in this process, which ends with them: for the main thread of a process of its own."""
-    recorder, (made, core), found = Recorder(), document(), dict[str, list[str]]()
+    recorder, (made, core), found = Recorder(), document(), dict[str, Walked]()
     place = Place(made.edge, core, cast(Gateway, None))
 
     def follow() -> None:
@@ -166,6 +182,8 @@ def record() -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    for title, functions in record().items():
+    for title, (functions, ever) in record().items():
         print(f"{title}: {len(functions)}")
         print("\n".join(fill(line, 118, initial_indent="  ", subsequent_indent="    ") for line in lines(functions)))
+        if "--ever" in sys.argv:
+            print("\n".join(f"ever {title}: {name}" for name in sorted(ever)))
