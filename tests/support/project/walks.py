@@ -182,8 +182,10 @@ def record() -> dict[str, Walked]:
 
 
 if __name__ == "__main__":
-    for title, (functions, ever) in record().items():
+    recorded = record()
+    for title, (functions, ever) in recorded.items():
         print(f"{title}: {len(functions)}")
         print("\n".join(fill(line, 118, initial_indent="  ", subsequent_indent="    ") for line in lines(functions)))
         if "--ever" in sys.argv:
             print("\n".join(f"ever {title}: {name}" for name in sorted(ever)))
+    sys.exit(len(recorded) < len(WALKS))
