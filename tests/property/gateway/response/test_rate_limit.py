@@ -24,12 +24,12 @@ class Slow:
         self.store = MemoryCounterStore(lambda: 0.0)
         self.waiting: list[Callable[[bool], None]] = []
 
-    def count(self, claim: str, limit: int, then: Callable[[bool | None], None]) -> None:
+    def acquire(self, claim: str, limit: int, then: Callable[[bool | None], None]) -> None:
         def arrive(lost: bool) -> None:
             answers: list[bool | None] = []
-            self.store.count("k", claim, limit, 1000, answers.append)
+            self.store.acquire("k", claim, limit, 1000, answers.append)
             if lost:
-                self.store.give_back("k", claim)
+                self.store.release("k", claim)
                 then(None)
             else:
                 then(answers[0])
@@ -59,7 +59,7 @@ def test_never_more_responses_than_uses_under_any_interleaving(limit: int, steps
                 if taken:
                     out.add(claim)
 
-            slow.count(claim, limit, then)
+            slow.acquire(claim, limit, then)
         elif step in ("answer", "lose") and slow.waiting:
             slow.waiting.pop(0)(step == "lose")
         elif step == "deliver" and claim in out:
@@ -67,7 +67,7 @@ def test_never_more_responses_than_uses_under_any_interleaving(limit: int, steps
             delivered.add(claim)
         elif step == "return" and claim in out:
             out.discard(claim)
-            slow.store.give_back("k", claim)
+            slow.store.release("k", claim)
         assert len(out) + len(delivered) <= limit
     while slow.waiting:
         slow.waiting.pop(0)(False)
