@@ -7,6 +7,18 @@
 
 typedef void *pointer;
 
+typedef struct {
+    int code;
+    pointer topic;
+    int32_t partition;
+    const char *value;
+    size_t value_size;
+    const char *key;
+    size_t key_size;
+    int64_t offset;
+    pointer own;
+} message; /* rd_kafka_message_t */
+
 /* Fill a table of functions; it stays what it was where an address is wrong. */
 static int bound(PyObject *addresses, void *table, Py_ssize_t count) {
     pointer found[64];

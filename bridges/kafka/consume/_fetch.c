@@ -25,17 +25,6 @@
 #define ERROR 0x8 /* RD_KAFKA_EVENT_ERROR */
 
 typedef struct {
-    int code;
-    pointer topic;
-    int32_t partition;
-    const char *value;
-    size_t value_size;
-    const char *key;
-    size_t key_size;
-    int64_t offset;
-    pointer own;
-} message; /* rd_kafka_message_t */
-typedef struct {
     const char *topic;
     int32_t partition;
     int64_t offset;

@@ -30,18 +30,6 @@
 
 enum { END = 0, TOPIC = 2, PARTITION = 3, VALUE = 4, KEY = 5, OPAQUE = 6, FLAGS = 7, HEADERS = 10 }; /* rd_kafka_vtype_t */
 
-typedef struct {
-    int code;
-    pointer topic;
-    int32_t partition;
-    const char *value;
-    size_t value_size;
-    const char *key;
-    size_t key_size;
-    int64_t offset;
-    pointer own;
-} message; /* rd_kafka_message_t */
-
 static struct {
     pointer (*opaque)(pointer client);
     pointer (*queue)(pointer client);
