@@ -1,0 +1,1 @@
+"""Records as CloudEvents, and their encodings for each protocol binding. Pure."""

@@ -1,0 +1,1 @@
+"""Events of topics for many subscriptions: one shared reading, and readings of their own for those behind."""
