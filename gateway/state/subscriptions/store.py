@@ -55,7 +55,9 @@ class SubscriptionStore(Protocol):
     def lasting(self) -> bool:
         """Whether subscriptions outlive the process."""
 
-    async def create(self, manager: str, id: str, owner: str, document: bytes, limits: SubscriptionLimits) -> StoredSubscription:
+    async def create(
+        self, manager: str, id: str, owner: str, document: bytes, limits: SubscriptionLimits
+    ) -> StoredSubscription:
         """Store a new one; raises AlreadyExists, LimitReached, SubscriptionsUnavailable."""
 
     async def replace(self, manager: str, id: str, document: bytes, revision: int) -> StoredSubscription:
