@@ -1,1 +1,1 @@
-"""The command line, `scopegate`: `main` has check, explain, schema and run; other commands have a module each."""
+"""The command line, `scopegate`: `main` is the group, and each command is the module of its name."""
