@@ -1,0 +1,144 @@
+"""From the name of a place to a connection: resolved once, checked against the policy, and that address is dialled.
+
+A name may resolve to another address at each question, so the address that was checked is the one that is connected to;
+the name stays in SNI, in the certificate check and in `Host` (decision 25). Every connection is checked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Final
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a name, as text; raises OSError."""
+AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
+"""As `getaddrinfo` gives it: family, kind, protocol, name, address."""
+Allowed = Callable[[str], bool]
+"""Whether the policy lets a sink be at this address."""
+NOT_ALLOWED: Final = "the sink's host does not resolve to an address that the policy allows"
+"""One wording, whichever of the two it is: it must not tell what is behind a name."""
+
+
+class EgressRefused(OSError):
+    """The policy allows no address of this host, or there is none."""
+
+    def __init__(self) -> None:
+        super().__init__(NOT_ALLOWED)
+
+
+async def system_resolve(host: str, port: int) -> list[str]:
+    """Ask the system's resolver."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+class Dialer:
+    """Connects to the places that one rule of the policy allows."""
+
+    def __init__(
+        self, allowed: Allowed, resolve: Resolve = system_resolve, refused: Callable[[], None] = lambda: None
+    ) -> None:
+        """`refused` counts connections that were not made."""
+        self._allowed: Final = allowed
+        self._resolve: Final = resolve
+        self._refused: Final = refused
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """The addresses of a host that may be connected to; raises EgressRefused where there is none."""
+        try:
+            found = [host] if _is_address(host) else await self._resolve(host, port)
+        except OSError:
+            found = []
+        if allowed := [address for address in found if self._allowed(address)]:
+            return allowed
+        self._refused()
+        raise EgressRefused
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """A connected socket, not blocking; raises OSError. The addresses are tried in turn."""
+        failure: OSError | None = None
+        for address in await self.addresses(host, port):
+            try:
+                return await self._connect(address, port)
+            except OSError as error:
+                failure = error
+        raise failure or EgressRefused()
+
+    async def _connect(self, address: str, port: int) -> socket.socket:
+        made = self.socket((_family(address), socket.SOCK_STREAM, 0, "", (address, port)))
+        try:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().sock_connect(made, (address, port))
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def socket(self, info: AddressInfo) -> socket.socket:
+        """A socket for an address that is about to be connected to: whoever chose it, it is checked here."""
+        family, kind, protocol, _, place = info
+        if not self._allowed(str(place[0])):
+            self._refused()
+            raise EgressRefused
+        made = socket.socket(family, kind, protocol)
+        made.setblocking(False)
+        return made
+
+
+class CheckedResolver(AbstractResolver):
+    """A dialer as aiohttp asks for addresses."""
+
+    def __init__(self, dialer: Dialer) -> None:
+        self._dialer: Final = dialer
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses that may be dialled; raises EgressRefused."""
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=_family(address),
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for address in await self._dialer.addresses(host, port)
+        ]
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _is_address(host: str) -> bool:
+    with suppress(ValueError):
+        ip_address(host)
+        return True
+    return False
+
+
+def reason_of(error: BaseException) -> str:
+    """What may be said of a connection that failed: nothing of what the other side wrote."""
+    if isinstance(error, EgressRefused):
+        return NOT_ALLOWED
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or 'connection closed'}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    return "connection failed"

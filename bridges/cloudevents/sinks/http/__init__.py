@@ -1,0 +1,1 @@
+"""HTTP sinks: requests, what their answers mean, consent (web hooks), and tokens."""

@@ -1,0 +1,51 @@
+"""What an HTTP status means for the events of a request, and for the sink (docs/subscriptions.md). Pure."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+
+_SPECIAL: Final = {
+    101: Verdict.SINK_FAILED,
+    401: Verdict.CREDENTIAL,
+    403: Verdict.CREDENTIAL,
+    404: Verdict.FAILED,
+    407: Verdict.CREDENTIAL,
+    408: Verdict.FAILED,
+    409: Verdict.FAILED,
+    410: Verdict.GONE,
+    413: Verdict.TOO_LARGE,
+    425: Verdict.FAILED,
+    429: Verdict.WAIT,
+    503: Verdict.WAIT,
+}
+_BY_CLASS: Final = {3: Verdict.SINK_FAILED, 4: Verdict.REFUSED, 5: Verdict.FAILED}
+_DIGITS: Final = 9
+
+
+def answer_of(status: int, retry_after: str | None, now: float) -> Answer:
+    """`retry_after`: the header as it came; `now`: seconds since 1970."""
+    if 200 <= status <= 299:
+        return DONE
+    verdict = _SPECIAL.get(status) or _BY_CLASS.get(status // 100, Verdict.FAILED)
+    pause = seconds_of(retry_after, now) if verdict is Verdict.WAIT else None
+    return Answer(verdict, _reason(status), status, pause)
+
+
+def _reason(status: int) -> str:
+    if 300 <= status <= 399:
+        return f"the sink answered {status}, a redirect, which is never followed"
+    return f"the sink answered {status}"
+
+
+def seconds_of(retry_after: str | None, now: float) -> float | None:
+    """The pause that `Retry-After` asks for: seconds, or a date (RFC 9110, 10.2.3); None where it is neither."""
+    text = (retry_after or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:_DIGITS]) if len(text) <= _DIGITS else float(10**_DIGITS)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,0 +1,119 @@
+"""The HTTP sink: binary, structured or batched events in requests (HTTP binding; web hooks for event delivery)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import aiohttp
+
+from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.dial import EgressRefused, reason_of
+from bridges.cloudevents.sinks.http.answers import answer_of
+from bridges.cloudevents.sinks.http.client import HttpClient
+from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
+from gateway.tasks import Supervisor, until
+
+Headers = list[tuple[str, str]]
+Encode = Callable[[Sequence[CloudEvent]], tuple[Headers, bytes]]
+"""The headers and the body of a request with these events."""
+Authorization = Callable[[bool], Awaitable[str | None]]
+"""The value of `Authorization`, None for none; True: the one before was not accepted."""
+
+
+class HttpTarget:
+    """Where and how requests go: the parts that are the same for all of a subscription."""
+
+    __slots__ = ("authorization", "headers", "method", "timeout", "url")
+
+    def __init__(
+        self, method: str, url: str, headers: Headers, timeout: float, authorization: Authorization | None
+    ) -> None:
+        self.method: Final = method
+        self.url: Final = url
+        self.headers: Final = headers
+        self.timeout: Final = timeout
+        self.authorization: Final = authorization
+
+
+class HttpSink:
+    """Sends each attempt as one request, up to `connections` at a time."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        target: HttpTarget,
+        encode: Encode,
+        connections: int,
+        listener: SinkListener,
+        supervisor: Supervisor,
+    ) -> None:
+        self._client: Final = client
+        self._target: Final = target
+        self._encode: Final = encode
+        self._connections: Final = connections
+        self._listener: Final = listener
+        self._supervisor: Final = supervisor
+        self._sending = 0
+        self._closed = False
+
+    @property
+    def room(self) -> int:
+        """See `Sink`."""
+        return 0 if self._closed else self._connections - self._sending
+
+    def send(self, attempt: SendAttempt) -> None:
+        """See `Sink`."""
+        self._sending += 1
+        self._supervisor.start(self._send(attempt), "push")
+
+    async def _send(self, attempt: SendAttempt) -> None:
+        try:
+            answer = await self._answer(attempt)
+        finally:
+            self._sending -= 1
+        if not self._closed:
+            self._listener.answered(attempt, answer)
+            self._listener.ready()
+
+    async def _answer(self, attempt: SendAttempt) -> Answer:
+        answer = await self._post(attempt, fresh=False)
+        if answer.verdict is Verdict.CREDENTIAL and answer.status == 401 and self._target.authorization is not None:
+            return await self._post(attempt, fresh=True)
+        return answer
+
+    async def _post(self, attempt: SendAttempt, *, fresh: bool) -> Answer:
+        target = self._target
+        try:
+            headers, body = self._encode(attempt.events)
+        except ValueError:  # it cannot be written in this protocol, however often it is tried
+            return Answer(Verdict.REFUSED, "the event cannot be encoded for HTTP")
+        headers += [*target.headers, ("scopegate-attempt", str(attempt.repetition + 1))]
+        try:
+            if target.authorization is not None and (login := await target.authorization(fresh)) is not None:
+                headers.append(("authorization", login))
+            found = await self._client.request(target.method, target.url, headers, body, seconds=target.timeout)
+        except EgressRefused as error:
+            return Answer(Verdict.SINK_FAILED, reason_of(error), reached=False)
+        except aiohttp.ClientConnectorCertificateError as error:
+            return Answer(Verdict.SINK_FAILED, reason_of(error.certificate_error), reached=False)
+        except aiohttp.ClientConnectorError as error:
+            return Answer(Verdict.SINK_FAILED, reason_of(error.os_error), reached=False)
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # the sink may have the event all the same
+            return Answer(Verdict.FAILED, _failure(error), reached=False)
+        return answer_of(found.status, found.headers.get("retry-after"), time.time())
+
+    async def close(self, patience: float) -> None:
+        """See `Sink`."""
+        await until(lambda: not self._sending, patience)
+        self._closed = True
+
+
+def _failure(error: Exception) -> str:
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the sink closed the connection without an answer"
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError):
+        return "what the sink sent is no valid answer"
+    return reason_of(error)

@@ -1,0 +1,263 @@
+"""The HTTP sink against a server that answers by script: every answer and every fault becomes one verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.dial import NOT_ALLOWED, Dialer
+from bridges.cloudevents.sinks.http.client import HttpClient
+from bridges.cloudevents.sinks.http.sink import HttpSink, HttpTarget
+from bridges.cloudevents.sinks.port import SendAttempt
+from gateway.tasks import Supervisor
+from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
+
+ATTRIBUTES = {"id": "1", "source": "/s", "type": "t", "specversion": "1.0"}
+EVENT = CloudEvent(ATTRIBUTES, "text/plain", b"data", None, "a", 0, 7, 0)
+
+
+class Heard:
+    """Keeps the answers."""
+
+    def __init__(self) -> None:
+        self.answers: asyncio.Queue[tuple[SendAttempt, Answer]] = asyncio.Queue()
+
+    def answered(self, attempt: SendAttempt, answer: Answer) -> None:
+        self.answers.put_nowait((attempt, answer))
+
+    def ready(self) -> None:
+        pass
+
+    async def next(self) -> Answer:
+        async with asyncio.timeout(10):
+            return (await self.answers.get())[1]
+
+
+def encode(events: Sequence[CloudEvent]) -> tuple[list[tuple[str, str]], bytes]:
+    return [("ce-id", events[0].attributes["id"])], b"data"
+
+
+def refuse_task(name: str, error: BaseException) -> None:
+    raise AssertionError(f"task {name} failed") from error
+
+
+@asynccontextmanager
+async def sink_at(
+    url: str,
+    *,
+    seconds: float = 5.0,
+    allowed: Callable[[str], bool] = lambda address: True,
+    resolve: Callable[[str], list[str]] | None = None,
+    connections: int = 8,
+    authorization: Callable[[bool], object] | None = None,
+) -> AsyncIterator[tuple[HttpSink, Heard]]:
+    async def names(host: str, port: int) -> list[str]:
+        return resolve(host) if resolve is not None else ["127.0.0.1"]
+
+    heard, supervisor = Heard(), Supervisor(refuse_task)
+    context = ssl.create_default_context()
+    client = HttpClient(Dialer(allowed, names), context)
+    login = None
+    if authorization is not None:
+
+        async def login(fresh: bool) -> str | None:
+            return authorization(fresh)  # type: ignore[return-value]
+
+    target = HttpTarget("POST", url, [("x-tenant", "7")], seconds, login)
+    sink = HttpSink(client, target, encode, connections, heard, supervisor)
+    try:
+        yield sink, heard
+    finally:
+        await sink.close(0)
+        await client.close()
+        await supervisor.close()
+
+
+def attempt(number: int = 1, repetition: int = 0) -> SendAttempt:
+    return SendAttempt(number, (EVENT,), repetition)
+
+
+async def send_once(server: HttpSinkServer, path: str = "/in?q=%2F", **options: object) -> Answer:
+    async with sink_at(server.url + path, **options) as (sink, heard):  # type: ignore[arg-type]
+        sink.send(attempt(repetition=2))
+        return await heard.next()
+
+
+@pytest.mark.row("CE-3.2.2.1-2")
+async def test_a_request_has_the_events_headers_and_the_settings() -> None:
+    async with http_sink() as server:
+        answer = await send_once(server)
+        assert answer.verdict is Verdict.DONE
+        (request,) = server.requests
+    assert (request.method, request.path, request.body) == ("POST", "/in?q=%2F", b"data")
+    assert request.header("ce-id") == "1"
+    assert request.header("x-tenant") == "7"
+    assert request.header("scopegate-attempt") == "3"
+    assert request.header("host") == f"127.0.0.1:{server.port}"
+    names = [name.lower() for name, _ in request.headers]
+    assert sorted(names) == ["accept", "ce-id", "content-length", "host", "scopegate-attempt", "x-tenant"]
+
+
+GARBAGE = {
+    "garbage": b"\x00\x01\x02 no HTTP\r\n\r\n",
+    "HTTP/0.9": b"<html>hello</html>",
+    "no answer": None,
+    "endless header": b"HTTP/1.1 200 OK\r\nx: " + b"a" * 20_000 + b"\r\n\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n12",
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+async def test_what_is_no_answer_is_repeated(name: str) -> None:
+    async with http_sink(lambda request: GARBAGE[name]) as server:
+        answer = await send_once(server)
+    assert answer.verdict is Verdict.FAILED
+    assert not answer.reached
+    assert "hello" not in answer.reason
+
+
+@pytest.mark.row("CE-W-3", part="redirects")
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_never_followed(code: int) -> None:
+    async with http_sink() as other, http_sink(lambda request: status(code, f"location: {other.url}/x")) as server:
+        answer = await send_once(server)
+        assert answer.verdict is Verdict.SINK_FAILED
+        assert len(server.requests) == 1
+        assert other.connections == 0
+
+
+@pytest.mark.parametrize("answer", [status(101), b"HTTP/1.1 100 Continue\r\n\r\n" * 50 + NO_CONTENT])
+async def test_informational_answers_do_not_count(answer: bytes) -> None:
+    async with http_sink(lambda request: answer) as server:
+        found = await send_once(server)
+    assert found.verdict is (Verdict.SINK_FAILED if b" 101 " in answer else Verdict.DONE)
+
+
+async def test_an_answer_that_does_not_end_is_given_up_in_time() -> None:
+    async def slowly(request: SunkRequest) -> bytes:
+        await asyncio.sleep(30)
+        return NO_CONTENT
+
+    async with http_sink(slowly) as server:
+        answer = await send_once(server, seconds=0.2)
+    assert (answer.verdict, answer.reason) == (Verdict.FAILED, "no answer in time")
+
+
+async def test_a_long_body_closes_the_connection_and_a_short_one_keeps_it() -> None:
+    bodies = [b"x" * 100, b"x" * 1_000_000, b"x" * 100]
+    script = lambda request: status(200, body=bodies.pop(0))  # noqa: E731
+    async with http_sink(script) as server, sink_at(server.url) as (sink, heard):
+        for number in range(3):
+            sink.send(attempt(number))
+            assert (await heard.next()).verdict is Verdict.DONE
+        assert [request.connection for request in server.requests] == [1, 1, 2]
+
+
+async def test_a_compressed_answer_is_not_decompressed() -> None:
+    bomb = b"\x1f\x8b" + b"\x00" * 1000
+    async with http_sink(lambda request: status(200, "content-encoding: gzip", body=bomb)) as server:
+        assert (await send_once(server)).verdict is Verdict.DONE
+
+
+async def test_cookies_are_not_kept() -> None:
+    script = lambda request: status(200, "set-cookie: a=b")  # noqa: E731
+    async with http_sink(script) as server, sink_at(server.url) as (sink, heard):
+        for number in range(2):
+            sink.send(attempt(number))
+            await heard.next()
+        assert [request.header("cookie") for request in server.requests] == [None, None]
+
+
+@pytest.mark.row("CE-P-3")
+async def test_the_address_that_was_checked_is_dialled_and_no_other() -> None:
+    answers = [["127.0.0.1"], ["127.0.0.2"], ["127.0.0.2", "127.0.0.1"]]
+    async with http_sink(lambda request: status(204, "connection: close")) as server:
+        url = f"http://sink.example:{server.port}/"
+        only = "127.0.0.1".__eq__
+        async with sink_at(url, allowed=only, resolve=lambda host: answers.pop(0)) as (sink, heard):
+            found = []
+            for number in range(3):
+                sink.send(attempt(number))
+                found.append(await heard.next())
+        assert [each.verdict for each in found] == [Verdict.DONE, Verdict.SINK_FAILED, Verdict.DONE]
+        assert found[1].reason == NOT_ALLOWED
+        assert [request.header("host") for request in server.requests] == [f"sink.example:{server.port}"] * 2
+
+
+@pytest.mark.row("CE-P-3")
+async def test_an_address_in_the_url_is_checked_as_well() -> None:
+    async with http_sink() as server:
+        answer = await send_once(server, allowed=lambda address: False)
+        assert (answer.verdict, answer.reason, answer.reached) == (Verdict.SINK_FAILED, NOT_ALLOWED, False)
+        assert server.connections == 0
+
+
+async def test_a_name_that_does_not_resolve_is_told_in_the_same_words() -> None:
+    def unknown(host: str) -> list[str]:
+        raise OSError("no such name")
+
+    async with sink_at("http://sink.example/", resolve=unknown) as (sink, heard):
+        sink.send(attempt())
+        answer = await heard.next()
+    assert (answer.verdict, answer.reason) == (Verdict.SINK_FAILED, NOT_ALLOWED)
+
+
+async def test_a_refused_connection_is_the_sinks_fault() -> None:
+    async with http_sink() as server:
+        url = server.url
+    async with sink_at(url) as (sink, heard):
+        sink.send(attempt())
+        answer = await heard.next()
+    assert (answer.verdict, answer.reason, answer.reached) == (Verdict.SINK_FAILED, "connection refused", False)
+
+
+async def test_a_rejected_login_is_renewed_once() -> None:
+    def script(request: SunkRequest) -> bytes:
+        return NO_CONTENT if request.header("authorization") == "Bearer new" else status(401)
+
+    async with http_sink(script) as server:
+        answer = await send_once(server, authorization=lambda fresh: "Bearer new" if fresh else "Bearer old")
+        assert answer.verdict is Verdict.DONE
+        assert len(server.requests) == 2
+        answer = await send_once(server, authorization=lambda fresh: "Bearer old")
+        assert answer.verdict is Verdict.CREDENTIAL
+        assert len(server.requests) == 4
+
+
+async def test_no_more_requests_run_than_connections() -> None:
+    release = asyncio.Event()
+
+    async def held(request: SunkRequest) -> bytes:
+        await release.wait()
+        return NO_CONTENT
+
+    async with http_sink(held) as server, sink_at(server.url, connections=3) as (sink, heard):
+        for number in range(3):
+            assert sink.room == 3 - number
+            sink.send(attempt(number))
+        assert sink.room == 0
+        await server.wait_for(3)
+        release.set()
+        for _ in range(3):
+            assert (await heard.next()).verdict is Verdict.DONE
+        assert sink.room == 3
+        assert server.connections == 3
+
+
+async def test_a_closed_sink_tells_nothing() -> None:
+    async def never(request: SunkRequest) -> bytes:
+        await asyncio.sleep(30)
+        return NO_CONTENT
+
+    async with http_sink(never) as server, sink_at(server.url) as (sink, heard):
+        sink.send(attempt())
+        await server.wait_for(1)
+        await sink.close(0.05)
+        assert sink.room == 0
+    assert heard.answers.empty()

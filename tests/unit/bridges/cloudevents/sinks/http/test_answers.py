@@ -1,0 +1,65 @@
+"""What HTTP statuses and `Retry-After` mean (docs/subscriptions.md; RFC 9110, 10.2.3)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+import pytest
+
+from bridges.cloudevents.delivery.answers import Verdict
+from bridges.cloudevents.sinks.http.answers import answer_of, seconds_of
+
+NOW = 1_795_000_000.0
+MEANINGS = {
+    Verdict.DONE: (200, 201, 202, 204, 299),
+    Verdict.SINK_FAILED: (101, 300, 301, 302, 303, 304, 307, 308, 399),
+    Verdict.REFUSED: (400, 402, 405, 406, 411, 412, 414, 415, 416, 417, 418, 422, 431, 451, 499),
+    Verdict.CREDENTIAL: (401, 403, 407),
+    Verdict.FAILED: (404, 408, 409, 425, 500, 501, 502, 504, 505, 599, 600, 999),
+    Verdict.GONE: (410,),
+    Verdict.TOO_LARGE: (413,),
+    Verdict.WAIT: (429, 503),
+}
+
+
+@pytest.mark.row("CE-3.2.2.1-4")
+@pytest.mark.parametrize(("verdict", "status"), [(key, each) for key, some in MEANINGS.items() for each in some])
+def test_each_status_has_its_meaning(verdict: Verdict, status: int) -> None:
+    answer = answer_of(status, None, NOW)
+    assert answer.verdict is verdict
+    assert answer.reached
+    if verdict is not Verdict.DONE:
+        assert str(status) in answer.reason
+        assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        ("1000000000", 1e9),
+        ("9" * 5000, 1e9),
+        (None, None),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("٣", None),
+        (format_datetime(datetime.fromtimestamp(NOW + 60, UTC), usegmt=True), 60.0),
+        (format_datetime(datetime.fromtimestamp(NOW - 60, UTC), usegmt=True), 0.0),
+        ("Mon, 99 Foo 2026 00:00:00 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | None) -> None:
+    assert seconds_of(text, NOW) == seconds
+
+
+@pytest.mark.row("CE-W-3", part="Retry-After")
+def test_a_pause_is_taken_from_answers_that_ask_for_one_only() -> None:
+    assert answer_of(429, "30", NOW).retry_after == 30.0
+    assert answer_of(503, "30", NOW).retry_after == 30.0
+    assert answer_of(500, "30", NOW).retry_after is None
+    assert answer_of(204, "30", NOW).retry_after is None
