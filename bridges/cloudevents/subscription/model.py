@@ -13,6 +13,21 @@ Order = Literal["key", "partition", "none"]
 Mode = Literal["binary", "structured", "batched"]
 
 
+class Mistake(NamedTuple):
+    """What is wrong with a proposed object; `field` is a JSON pointer (RFC 6901), empty for the whole object."""
+
+    field: str
+    message: str
+
+
+class Invalid(Exception):
+    """A proposed object that cannot be realized, with every mistake."""
+
+    def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
+        super().__init__("; ".join(f"{each.field}: {each.message}" for each in mistakes))
+        self.mistakes = mistakes
+
+
 class SinkProtocol(StrEnum):
     """The protocols of CE 3.2.1, in their exact spelling."""
 
