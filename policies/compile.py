@@ -10,10 +10,11 @@ from policies.internal_topics import ReservedTopics, reserved_topics
 from policies.load.diagnostics import Where
 from policies.load.findings import Finding
 from policies.load.tree import Tree
-from policies.model.assignment import Assignment
 from policies.model.policy import Policy
-from policies.model.reading import LogReadingRule
-from policies.model.rules import AccessRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
+from policies.model.scopes.access import AccessRule
+from policies.model.scopes.addresses import DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
+from policies.model.scopes.assignment import Assignment
+from policies.model.scopes.reading import LogReadingRule
 from policies.patterns import routable
 from policies.rules import (
     MAX_HOPS,

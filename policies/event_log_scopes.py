@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policies.model.policy import Policy
-from policies.model.rules import KafkaRule, RelayRule
+from policies.model.scopes.addresses import KafkaRule, RelayRule
 from policies.patterns import Pattern, PatternShape, Segment, shape
 
 _Place = tuple[str, int]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies.model.policy import Policy
-from policies.model.rules import KafkaRule
+from policies.model.scopes.addresses import KafkaRule
 from policies.patterns import Template
 
 _UNFILLED: Final = "\0"  # stands for a capture; no topic has it

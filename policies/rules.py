@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from policies.load.diagnostics import Diagnostic, Where
-from policies.model.assignment import Assignment
 from policies.model.base import Secret
-from policies.model.kafka import settings
-from policies.model.policy import KafkaCluster, Policy
-from policies.model.reading import LogReadingRule
-from policies.model.rules import Action, DirectMode, KeySource, RecordMode, Replies, ServiceName
+from policies.model.kafka import KafkaCluster
+from policies.model.kafka_security import security_settings
+from policies.model.policy import Policy
+from policies.model.scopes.access import Action
+from policies.model.scopes.addresses import DirectMode, KeySource, RecordMode, Replies, ServiceName
+from policies.model.scopes.assignment import Assignment
+from policies.model.scopes.reading import LogReadingRule
 from policies.model.units import Millis
 from policies.patterns import Pattern, routable
 
@@ -295,7 +297,7 @@ class CompiledPolicy:
             for name, value in cluster.client.items()
         }
         if cluster.security is not None:
-            found |= settings(
+            found |= security_settings(
                 cluster.security, lambda name: str(self.path(name)), lambda secret: self.secret(secret).decode()
             )
         return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from policies.model.assignment import Assignment
-from policies.model.reading import LogReadingRule
+from policies.model.scopes.assignment import Assignment
+from policies.model.scopes.reading import LogReadingRule
 
 
 class NodeRoute(Protocol):

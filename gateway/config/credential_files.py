@@ -17,7 +17,8 @@ from gateway.amqp.sasl.verifiers import UserStore
 from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, out_of_date
 
 if TYPE_CHECKING:
-    from policies.model.scope import ConnectorSection, ListenerSection
+    from policies.model.scopes.connect import ConnectorSection
+    from policies.model.scopes.listen import ListenerSection
     from policies.rules import CompiledPolicy
 
 _NOBODY: Final = UserStore({})

@@ -35,7 +35,7 @@ from gateway.routing.link_context import LinkContext, link_context
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
     from gateway.nodes.base import Resolver
-    from policies.model.scope import ConnectorSection as ConnectorModel
+    from policies.model.scopes.connect import ConnectorSection as ConnectorModel
     from policies.model.units import Endpoint
 
 _HANDSHAKE: Final = 10.0

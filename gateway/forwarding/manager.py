@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from gateway.forwarding.worker import BridgeWorker
     from gateway.nodes.base import GatewayContext
     from gateway.nodes.link import PolicyVerdict
-    from policies.model.bridge import BridgeEntry as Model
     from policies.model.policy import Policy
+    from policies.model.scopes.bridge import BridgeEntry as Model
 
 _END: Final = 2.0
 """Seconds for the last positions to be written."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gateway.forwarding.shared import Shared
     from gateway.nodes.base import GatewayContext
     from gateway.nodes.link import PolicyVerdict
-    from policies.model.bridge import BridgeEntry as Model
+    from policies.model.scopes.bridge import BridgeEntry as Model
 
 _PAUSES: Final = (0.1, 5.0)
 """Seconds before an end is attached anew, and before what came back is sent again: from, to, doubling."""

@@ -13,7 +13,7 @@ from gateway.held.container import budget
 from gateway.held.logs import LogDemand, LogShare, TurnBudget, shares
 from gateway.routing.requester_limits import DETACHED
 from gateway.tasks import off_loop
-from policies.model.rules import KafkaRule
+from policies.model.scopes.addresses import KafkaRule
 
 if TYPE_CHECKING:
     from gateway.observability.counters import Labels

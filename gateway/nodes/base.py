@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.nodes.decision import RouteDecision
     from gateway.nodes.link import Link
     from gateway.principal import Principal, Requester
-    from policies.model.rules import Action
+    from policies.model.scopes.access import Action
     from policies.rules import KafkaRoute, ScopeRules
 
 

@@ -12,7 +12,7 @@ from policies.rules import RelayRoute, Route
 
 if TYPE_CHECKING:
     from gateway.routing.link_context import LinkContext
-    from policies.model.rules import Action
+    from policies.model.scopes.access import Action
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from gateway.amqp.link.link import Link as PeerLink
     from gateway.nodes.decision import DecidedLink
     from gateway.nodes.link import Link
-    from policies.model.rules import Action
+    from policies.model.scopes.access import Action
     from policies.model.units import Rate
 
 _RELAY: Final = "ANONYMOUS-RELAY"

@@ -25,7 +25,7 @@ from gateway.quickstart.server import NotStarted, Server
 from gateway.quickstart.terminal import own_terminal
 from gateway.quickstart.terminal_output import TerminalOutput
 from policies.load.diagnostics import PolicyErrors
-from policies.model.policy import EMBEDDED
+from policies.model.kafka import EMBEDDED
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 

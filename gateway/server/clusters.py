@@ -14,11 +14,11 @@ from gateway.observability.readiness import Readiness
 from gateway.state.leases.manager import Leases
 from gateway.state.termini.store import Termini
 from gateway.tasks import Supervisor
-from policies.model.policy import EMBEDDED
+from policies.model.kafka import EMBEDDED
 
 if TYPE_CHECKING:
     from gateway.journal.writer import RowAppender
-    from policies.model.policy import KafkaCluster
+    from policies.model.kafka import KafkaCluster
     from policies.rules import CompiledPolicy
 
 

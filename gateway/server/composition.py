@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gateway.state.leases.manager import Leases
     from gateway.state.termini.store import Termini
     from gateway.tasks import Supervisor
-    from policies.model.policy import KafkaCluster
+    from policies.model.kafka import KafkaCluster
 
 
 def make_cluster(

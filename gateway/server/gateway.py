@@ -47,7 +47,7 @@ from gateway.tasks import Supervisor, off_loop, until
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
     from gateway.connectors import connector as connectors
-    from policies.model.scope import ConnectorSection
+    from policies.model.scopes.connect import ConnectorSection
     from policies.rules import CompiledPolicy
 
 _FIXED: Final = ("http", "state", "lease", "log", "journal", "memory")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from policies.model.scope import ListenerSection as ListenerModel
+    from policies.model.scopes.listen import ListenerSection as ListenerModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.amqp.sasl.server import offered
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
-from policies.model.scope import PASSWORD_MECHANISMS
+from policies.model.sasl import PASSWORD_MECHANISMS
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.config import PeerInfo

@@ -10,7 +10,7 @@ from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from policies.model.scope import ListenerLimits
+    from policies.model.scopes.listen import ListenerLimits
 
 
 class Usage:

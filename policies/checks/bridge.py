@@ -7,8 +7,8 @@ from typing import Final
 
 from policies.load.findings import Finding
 from policies.load.tree import Loc
-from policies.model.bridge import BridgeEnd, BridgeEntry
 from policies.model.policy import Policy
+from policies.model.scopes.bridge import BridgeEnd, BridgeEntry
 from policies.rules import KafkaRoute, RelayRoute, Route, ScopeRules
 
 _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/resolver.py)

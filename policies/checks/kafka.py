@@ -8,8 +8,8 @@ from policies.load.findings import Finding
 from policies.load.parts import PolicyPart
 from policies.load.tree import Loc
 from policies.model.base import Secret
-from policies.model.kafka import OAUTH, OWNED, KafkaSecurity
-from policies.model.policy import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
+from policies.model.kafka import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
+from policies.model.kafka_security import OAUTH, SECURITY_SETTINGS, KafkaSecurity
 
 
 def setting_findings(part: PolicyPart[Secret | str]) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def cluster_findings(part: PolicyPart[KafkaCluster]) -> Iterator[Finding]:
     if cluster.bootstrap == EMBEDDED and part.ok("bootstrap"):
         yield Finding((*loc, "security"), "not available for the embedded cluster: set bootstrap", at_key=True)
     for name in cluster.client:
-        if name in OWNED:
+        if name in SECURITY_SETTINGS:
             text = "security of this cluster sets this, too; set it in one place"
             yield Finding((*loc, "client", name), text, at_key=True)
     yield from _tls(cluster.security, (*loc, "security", "tls"))

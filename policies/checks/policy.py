@@ -11,8 +11,8 @@ from policies.checks.sasl import connector_findings, listener_findings
 from policies.load.findings import Finding
 from policies.load.parts import AnyAddressRule, PolicyPart, PolicyParts, ScopeParts
 from policies.load.tree import Loc, dotted
-from policies.model.policy import EMBEDDED
-from policies.model.rules import KafkaRule, RedirectRule, RelayRule
+from policies.model.kafka import EMBEDDED
+from policies.model.scopes.addresses import KafkaRule, RedirectRule, RelayRule
 from policies.model.units import Bind
 from policies.patterns import Pattern, Template
 from policies.schema import nearest

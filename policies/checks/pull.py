@@ -8,7 +8,7 @@ from typing import Final
 from policies.load.findings import Finding
 from policies.load.tree import Loc
 from policies.model.policy import Policy
-from policies.model.scope import ConnectorSection
+from policies.model.scopes.connect import ConnectorSection
 from policies.rules import RelayRoute, Route, ScopeRules
 
 _MAX_HOPS: Final = 8  # as many as the resolver follows (gateway/nodes/resolver.py)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from policies.load.findings import Finding
 from policies.load.parts import PolicyPart
-from policies.model.scope import PASSWORD_MECHANISMS, ConnectorSection, ListenerSection
+from policies.model.sasl import PASSWORD_MECHANISMS
+from policies.model.scopes.connect import ConnectorSection
+from policies.model.scopes.listen import ListenerSection
 
 
 def listener_findings(part: PolicyPart[ListenerSection]) -> Iterator[Finding]:

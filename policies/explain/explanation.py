@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
+from policies.explain.assignment import assignment_lines
 from policies.explain.replies import replies_lines
-from policies.model.assignment import lines as assignment_lines
-from policies.model.rules import Action
+from policies.model.scopes.access import Action
 from policies.model.units import Bind
 from policies.rules import (
     DEEDS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from policies.model.scope import ConnectorSection
+from policies.model.scopes.connect import ConnectorSection
 from policies.rules import CompiledPolicy, KafkaRoute, RelayRoute, Route
 
 _OFFERED: Final = "RESPONSE_ANNOTATIONS_V1_0"

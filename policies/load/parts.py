@@ -16,11 +16,15 @@ from pydantic import TypeAdapter, ValidationError
 from policies.load.messages import shown
 from policies.load.tree import Loc, Plain
 from policies.model.base import Secret
-from policies.model.bridge import BridgeEntry
+from policies.model.gateway import GatewaySection
+from policies.model.kafka import KafkaCluster, Setting
+from policies.model.keys import KeyEntry
 from policies.model.pipeline import PipelineSection
-from policies.model.policy import GatewaySection, KafkaCluster, KeyEntry, Setting
-from policies.model.rules import AccessRule, AddressRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
-from policies.model.scope import ConnectorSection, ListenerSection
+from policies.model.scopes.access import AccessRule
+from policies.model.scopes.addresses import AddressRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
+from policies.model.scopes.bridge import BridgeEntry
+from policies.model.scopes.connect import ConnectorSection
+from policies.model.scopes.listen import ListenerSection
 from policies.schema import allowed_keys, nearest
 
 M = TypeVar("M")

@@ -13,7 +13,7 @@ from policies.load.findings import Finding
 from policies.load.parts import PolicyParts
 from policies.load.tree import Loc
 from policies.model.base import Secret
-from policies.model.policy import KeyEntry
+from policies.model.keys import KeyEntry
 
 ReadBytes = Callable[[Path], bytes]
 KEY_BYTES: Final = 32

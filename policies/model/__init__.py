@@ -1,1 +1,1 @@
-"""The policy file as typed, frozen values: one module for each part of the file. Pure; uses nothing but pydantic."""
+"""The policy file as typed, frozen values: each section in the module of its key. Pure; uses nothing but pydantic."""

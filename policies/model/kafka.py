@@ -1,142 +1,120 @@
-"""How the gateway proves itself to a Kafka cluster: TLS and SASL in the words of the rest of the policy.
-
-`settings` translates them for librdkafka. Other mechanisms, such as Kerberos, go into `client` as librdkafka's own
-settings.
-"""
+"""Kafka clusters: servers, the settings of librdkafka, embedded topics (policy section `kafka`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.model.base import Also, Flag, Path, Secret, StrictSection, upper
+from policies.model.base import Also, Secret, StrictSection, parsed, setting_text
+from policies.model.kafka_security import KafkaSecurity
+from policies.model.units import Size, parse_bind, parse_size
 
-KAFKA_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-OAUTH: Final = "OAUTHBEARER"
-OWNED: Final = frozenset(
+EMBEDDED: Final = "embedded"
+
+# Settings that decide what the gateway promises (acks, positions, isolation, partitioning) or load code.
+RESERVED_SETTINGS: Final = frozenset(
     {
-        "security.protocol",
-        "ssl.ca.location",
-        "ssl.certificate.location",
-        "ssl.key.location",
-        "ssl.key.password",
-        "enable.ssl.certificate.verification",
-        "https.ca.location",
-        "sasl.mechanism",
-        "sasl.mechanisms",
-        "sasl.username",
-        "sasl.password",
-        "sasl.oauthbearer.method",
-        "sasl.oauthbearer.token.endpoint.url",
-        "sasl.oauthbearer.client.id",
-        "sasl.oauthbearer.client.secret",
-        "sasl.oauthbearer.scope",
+        "acks",
+        "request.required.acks",
+        "enable.idempotence",
+        "enable.gapless.guarantee",
+        "transactional.id",
+        "partitioner",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "auto.offset.reset",
+        "isolation.level",
+        "enable.partition.eof",
+        "bootstrap.servers",
+        "metadata.broker.list",
+        "client.id",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "plugin.library.paths",
+        "dr_cb",
+        "dr_msg_cb",
+        "error_cb",
+        "stats_cb",
+        "throttle_cb",
+        "log_cb",
+        "rebalance_cb",
+        "oauth_cb",
+        "logger",
+        "ssl.engine.location",
+        "sasl.kerberos.kinit.cmd",
+        "opaque",
     }
 )
-"""The librdkafka settings that `security` makes."""
+SECRET_SETTINGS: Final = frozenset(
+    {
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.key.pem",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+    }
+)
 
 
-def _switch(value: object) -> object:
-    """An empty `tls:` must not mean "none": its author wants TLS, or has forgotten half of it."""
-    if value is None:
-        raise ValueError("say true (the system's authorities), or {ca: file}")
-    return {} if value is True else None if value is False else value
+def _bootstrap(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError('must be embedded or servers, like "kafka1:9092,kafka2:9092"')
+    try:
+        _ = value == EMBEDDED or [parse_bind(server.strip()) for server in value.split(",")]
+    except ValueError:
+        raise ValueError('must be embedded or servers, like "kafka1:9092,kafka2:9092"') from None
+    return value.replace(" ", "")
 
 
-class KafkaTls(StrictSection):
-    """TLS to the brokers, with the gateway's own certificate if they require one (mutual TLS)."""
-
-    ca: Path | None = Field(default=None, description="certificate authorities of the brokers, PEM; default: the "
-        "system's")
-    cert: Path | None = Field(default=None, description="own certificate chain, PEM")
-    key: Path | None = Field(default=None, description="private key of the own certificate, PEM")
-    key_password: Secret | None = Field(default=None, description="where the password of the private key is found")
-    verify: Flag = Field(
-        default=True, description="false: accept any certificate of any broker; for experiments only"
-    )
+def _setting_kind(value: object) -> str:
+    return "<text>" if isinstance(value, str) else "<Secret>"
 
 
-KafkaMechanism = Annotated[
-    Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"],
-    BeforeValidator(upper),
-    WithJsonSchema({"type": "string", "enum": [*(name.lower() for name in KAFKA_MECHANISMS), *KAFKA_MECHANISMS]}),
+Bootstrap = Annotated[
+    str,
+    PlainValidator(_bootstrap),
+    WithJsonSchema({"type": "string", "examples": [EMBEDDED, "k1:9092,k2:9092"]}),
+]
+TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+Partitions = Annotated[StrictInt, Field(ge=1, le=64)]
+Setting = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[Secret, Tag("<Secret>")],
+    Discriminator(_setting_kind),
+    BeforeValidator(setting_text),
+    Also(lambda _: [{"type": ["number", "boolean"]}]),
 ]
 
 
-class KafkaSasl(StrictSection):
-    """How the gateway logs in to the brokers."""
+class KafkaCluster(StrictSection):
+    """One Kafka cluster."""
 
-    mechanism: KafkaMechanism = Field(default="SCRAM-SHA-512", description="SASL mechanism")
-    user: str | None = Field(default=None, min_length=1, description="user name; with oauthbearer the client id")
-    password: Secret | None = Field(
-        default=None, description="where the password is found; with oauthbearer the client secret"
+    bootstrap: Bootstrap = Field(
+        default=EMBEDDED,
+        description="servers, or embedded: an in-memory broker inside the gateway, for trials; it is empty after "
+        "each start, and after a reload that changes this cluster",
     )
-    token_url: str | None = Field(
-        default=None,
-        pattern=r"^https?://[^\s]+$",
-        description="oauthbearer: where tokens are fetched with client id and secret (OpenID Connect)",
+    client: dict[str, Setting] = Field(
+        default_factory=dict, description="librdkafka settings beyond `security`; secrets as {env} or {file}"
     )
-    scope: str | None = Field(default=None, min_length=1, description="oauthbearer: scope to request")
-
-
-_SWITCH_SCHEMA = {"type": "boolean"}
-
-
-class KafkaSecurity(StrictSection):
-    """TLS and login; settings that are not given are not used."""
-
-    tls: Annotated[KafkaTls | None, BeforeValidator(_switch), Also(lambda _: [_SWITCH_SCHEMA])] = Field(
-        default=None, description="true, or see KafkaTls; default: no TLS"
+    security: KafkaSecurity | None = Field(
+        default=None, description="TLS and login at the brokers, see KafkaSecurity; default: neither"
     )
-    sasl: KafkaSasl | None = Field(default=None, description="see KafkaSasl; default: no login")
-    allow_plain_without_tls: Flag = Field(
-        default=False,
-        description="true: send a password or token without TLS, where anybody on the path reads it",
+    readers: Annotated[StrictInt, Field(ge=1, le=256)] = Field(
+        default=16,
+        description="number of Kafka clients that read for all links, fewer if memory is short (gateway.memory); "
+        "links at the same position of a log share one",
     )
-
-    @property
-    def files(self) -> Iterator[tuple[tuple[str, str], str]]:
-        """Every file, with its keys in this section."""
-        for key in ("ca", "cert", "key"):
-            if (name := getattr(self.tls, key, None)) is not None:
-                yield ("tls", key), name
-
-    @property
-    def secrets(self) -> Iterator[tuple[tuple[str, str], Secret]]:
-        """Every secret, with its keys in this section."""
-        if self.tls is not None and self.tls.key_password is not None:
-            yield ("tls", "key_password"), self.tls.key_password
-        if self.sasl is not None and self.sasl.password is not None:
-            yield ("sasl", "password"), self.sasl.password
-
-
-def settings(security: KafkaSecurity, path: Callable[[str], str], secret: Callable[[Secret], str]) -> dict[str, str]:
-    """The librdkafka settings; `path` finds a file of the policy, `secret` a secret's value."""
-    protocol = ("sasl_" if security.sasl else "") + ("ssl" if security.tls else "plaintext")
-    found = {"security.protocol": protocol}
-    if (tls := security.tls) is not None:
-        names = {"ca": "ssl.ca.location", "cert": "ssl.certificate.location", "key": "ssl.key.location"}
-        found |= {names[key]: path(name) for (_, key), name in security.files}
-        if tls.key_password is not None:
-            found["ssl.key.password"] = secret(tls.key_password)
-        if not tls.verify:
-            found["enable.ssl.certificate.verification"] = "false"
-    return found | (_sasl(security.sasl, path, security, secret) if security.sasl else {})
-
-
-def _sasl(
-    sasl: KafkaSasl, path: Callable[[str], str], security: KafkaSecurity, secret: Callable[[Secret], str]
-) -> dict[str, str]:
-    found: dict[str, str] = {"sasl.mechanism": sasl.mechanism}
-    password = secret(sasl.password) if sasl.password is not None else ""
-    if sasl.mechanism != OAUTH:
-        return {**found, "sasl.username": sasl.user or "", "sasl.password": password}
-    found |= {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": sasl.token_url or ""}
-    found |= {"sasl.oauthbearer.client.id": sasl.user or "", "sasl.oauthbearer.client.secret": password}
-    if sasl.scope is not None:
-        found["sasl.oauthbearer.scope"] = sasl.scope
-    if security.tls is not None and security.tls.ca is not None:
-        found["https.ca.location"] = path(security.tls.ca)
-    return found
+    cache: Annotated[Size, Field(ge=2**20)] = parsed(
+        parse_size,
+        "64MiB",
+        "cache of recent events for links that are slightly behind, smaller if memory is short (gateway.memory); a "
+        "link that is far behind reads on its own",
+    )
+    topics: dict[TopicName, Partitions] = Field(
+        default_factory=dict, description="embedded only: topics to create, name: number of partitions"
+    )

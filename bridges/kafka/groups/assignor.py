@@ -15,7 +15,7 @@ from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, RESOURCE_DELETED, AmqpEr
 from gateway.nodes.link import Link
 from gateway.state.leases.lease import Lease, LeaseRequest
 from gateway.state.leases.manager import Leases
-from policies.model.assignment import Assignment
+from policies.model.scopes.assignment import Assignment
 
 _UNKNOWN: Final = 1 << 31
 """Stands for the number of partitions while Kafka is away; checked again once the topic is known."""

@@ -9,7 +9,7 @@ from bridges.kafka import partitions
 from gateway.amqp.codec.types import Long, Symbol, Timestamp, Value
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.state.leases.lease import Lease
-from policies.model.assignment import MAX_GROUP_NAME, Assignment, legal_group
+from policies.model.scopes.assignment import MAX_GROUP_NAME, Assignment, legal_group
 
 EPOCH: Final = "event-streams-epoch"
 _GREATEST: Final = (1 << 63) - 1

@@ -7,7 +7,7 @@ from typing import Final
 from bridges.kafka.admin.client import Topic
 from bridges.kafka.cluster import Cluster
 from gateway.state.leases.manager import Leases
-from policies.model.assignment import Assignment
+from policies.model.scopes.assignment import Assignment
 
 
 class TopicGrowthWatcher:

@@ -20,7 +20,7 @@ from gateway.filters.parse.filter_set import RULES, Rules, read
 from gateway.journal.rows import LinkEnd, end_of
 from gateway.response.crossing_rule import ANNOTATED, IN_CORRELATION_ID, REFUSED, REWRITTEN, UNCHANGED, choose
 from policies.explain.explanation import onward, through
-from policies.model.scope import ConnectorSection
+from policies.model.scopes.connect import ConnectorSection
 from policies.rules import (
     INFO_SUFFIX,
     NOT_FOUND,

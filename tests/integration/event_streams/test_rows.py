@@ -18,7 +18,7 @@ from gateway.amqp.engine.proton_data import ABSENT
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Rejected
 from gateway.amqp.message import sections
 from gateway.tasks import until
-from policies.model.reading import LogReadingRule
+from policies.model.scopes.reading import LogReadingRule
 from tests.support.amqp.messages import message
 from tests.support.gateway.process import PATIENCE
 from tests.support.kafka.streams import Route, Streams, bodies, fill

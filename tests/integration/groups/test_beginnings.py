@@ -11,7 +11,7 @@ import pytest
 from bridges.kafka.cluster import ClusterConfig
 from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, TerminusRequest
 from gateway.amqp.codec.types import Symbol
-from policies.model.assignment import Assignment
+from policies.model.scopes.assignment import Assignment
 from tests.support.amqp.numbered import until
 from tests.support.kafka.streams import Route, Streams, bodies, fill
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.codec.types import Symbol
-from policies.model.assignment import Assignment
+from policies.model.scopes.assignment import Assignment
 from tests.support.gateway.process import PATIENCE
 from tests.support.kafka.streams import Peer, Route, Streams, bodies, fill
 

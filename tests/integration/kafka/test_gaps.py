@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.codec.types import Described, Symbol
 from gateway.filters.position.event_stream import OFFSET, offset_symbol
-from policies.model.assignment import Assignment
+from policies.model.scopes.assignment import Assignment
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.kafka.streams import Delivered, Route, Streams, position
 from tests.support.servers.kafka import KafkaBroker

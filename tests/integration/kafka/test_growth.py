@@ -12,7 +12,7 @@ from bridges.kafka.admin.client import Topic
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.codec.types import Symbol
 from gateway.errors import RESOURCE_DELETED
-from policies.model.assignment import Assignment
+from policies.model.scopes.assignment import Assignment
 from tests.support.amqp.numbered import until
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.kafka.streams import Route, Streams

@@ -19,7 +19,7 @@ from gateway.state.leases.store import StoreUnavailable
 from gateway.state.redis import RedisState
 from gateway.state.termini.store import TerminiUnavailable
 from gateway.tasks import Supervisor, until
-from policies.model.reading import LogReadingRule
+from policies.model.scopes.reading import LogReadingRule
 from tests.support.amqp.messages import message
 from tests.support.gateway.process import PATIENCE
 from tests.support.kafka.streams import Route, Streams, bodies, fill, position

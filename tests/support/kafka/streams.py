@@ -25,8 +25,8 @@ from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters.position.event_stream import FILTER_NAME
 from gateway.tasks import Supervisor
-from policies.model.assignment import Assignment
-from policies.model.reading import LogReadingRule
+from policies.model.scopes.assignment import Assignment
+from policies.model.scopes.reading import LogReadingRule
 from tests.support.amqp.messages import message
 from tests.support.gateway.process import PATIENCE
 

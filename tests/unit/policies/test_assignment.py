@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from policies.explain.assignment import assignment_lines
 from policies.explain.explanation import explain
 from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
-from policies.model.assignment import Assignment, lines
+from policies.model.scopes.assignment import Assignment
 from policies.rules import CompiledPolicy, KafkaRoute
 
 POLICY = """
@@ -78,13 +79,13 @@ def test_shards_need_shared_state_and_places(tmp_path: Path) -> None:
 
 
 def test_what_links_that_share_get(tmp_path: Path) -> None:
-    told = "\n".join(lines(of(load(tmp_path, "group_mode: shared")), "receive"))
+    told = "\n".join(assignment_lines(of(load(tmp_path, "group_mode: shared")), "receive"))
     assert "a link of any group gets its share of the partitions" in told
     assert "names a partition or an epoch: amqp:not-allowed (group_mode: shared)" in told
     assert "more links than partitions: amqp:link:detach-forced (surplus: reject)" in told
-    told = "\n".join(lines(of(load(tmp_path, "group_mode: shared, surplus: pend")), "receive"))
+    told = "\n".join(assignment_lines(of(load(tmp_path, "group_mode: shared, surplus: pend")), "receive"))
     assert "they stand by without one (surplus: pend)" in told
-    assert "share" not in "\n".join(lines(of(load(tmp_path)), "receive"))
+    assert "share" not in "\n".join(assignment_lines(of(load(tmp_path)), "receive"))
 
 
 def test_what_is_not_said_is_the_matrix_default(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_explain_says_what_a_link_gets(tmp_path: Path) -> None:
     for action in ("send", "info"):
         other = str(explain(load(tmp_path, rule), "edge", "anonymous", "events/orders", action))  # type: ignore[arg-type]
         assert "group" not in other
-    (unnamed, named, refused) = lines(Assignment("client", "none", "none"), "receive")
+    (unnamed, named, refused) = assignment_lines(Assignment("client", "none", "none"), "receive")
     assert "has to name one" in unnamed
     assert "partitions: none" in named
     assert "groups: none" in refused

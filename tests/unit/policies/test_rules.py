@@ -6,9 +6,9 @@ import pytest
 
 from policies.explain.explanation import explain
 from policies.load.diagnostics import PolicyErrors
-from policies.model.assignment import Assignment
-from policies.model.reading import LogReadingRule
-from policies.model.rules import Action
+from policies.model.scopes.access import Action
+from policies.model.scopes.assignment import Assignment
+from policies.model.scopes.reading import LogReadingRule
 from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Where
 from tests.support.gateway.policy import KEY, load_text
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from bridges.kafka.cluster import ClusterConfig
 from gateway.amqp.link.outcomes import Rejected
-from policies.model.reading import LogReadingRule
+from policies.model.scopes.reading import LogReadingRule
 from tests.bench.running import resident_kib
 from tests.support.amqp.members import Member, keep_connected
 from tests.support.amqp.messages import sections

@@ -17,7 +17,7 @@ from gateway.amqp.codec.types import Array, Described, Symbol, Timestamp, Uint
 from gateway.amqp.link.outcomes import ACCEPTED, Rejected
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.filters.position.event_stream import offset_symbol
-from policies.model.reading import LogReadingRule
+from policies.model.scopes.reading import LogReadingRule
 from tests.support.amqp import frames
 from tests.support.amqp.members import Member, asked, keep_connected
 from tests.support.amqp.messages import message, sections

@@ -14,7 +14,7 @@ import structlog
 from gateway.amqp.transport.tls import client_context
 from gateway.connectors.connector import Connector
 from gateway.connectors.failures import Failures, why, worth_a_line
-from policies.model.scope import ConnectorSection
+from policies.model.scopes.connect import ConnectorSection
 from policies.model.units import Endpoint
 from tests.support.servers.certs import Authority
 

@@ -6,13 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.model.assignment import Binding, GroupMode, GroupNames, Ownership, PartitionNumbers, Surplus
 from policies.model.base import Also, Count, Flag, Name, OneOrMany, Strict, StrictSection, parsed
-from policies.model.reading import Annotate, Beginning, Isolation, Truncation
+from policies.model.scopes.assignment import Binding, GroupMode, GroupNames, Ownership, PartitionNumbers, Surplus
+from policies.model.scopes.reading import Annotate, Beginning, Isolation, Truncation
 from policies.model.units import Duration, Target, parse_duration
 from policies.patterns import Pattern, Template, parse_pattern, parse_template
 
-Action = Literal["send", "receive", "info"]
 Replies = Literal["auto", "cookie", "rewrite", "none"]
 DirectMode = Literal["balanced", "multicast"]
 RecordMode = Literal["auto", "amqp", "data", "cloudevents"]
@@ -227,20 +226,6 @@ class RedirectRule(Strict):
         min_length=1,
         max_length=255,
         description="host name for clients to use in open, SASL and TLS; default: the host of redirect",
-    )
-
-
-class AccessRule(Strict):
-    """Which users may do what on which addresses; anything that no entry allows is denied."""
-
-    who: OneOrMany[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
-        default=("*",),
-        min_length=1,
-        description='user or list of users; "*" is everybody, anonymous included',
-    )
-    may: OneOrMany[Action] = Field(min_length=1, description="allowed actions; send or receive include info")
-    on: Annotated[OneOrMany[Match], Field(min_length=1)] = parsed(
-        lambda text: (parse_pattern(text),), "**", "pattern or list of patterns of addresses"
     )
 
 

@@ -1,0 +1,27 @@
+"""Which users may do what on which addresses (`scopes.<name>.access`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from policies.model.base import OneOrMany, Strict, parsed
+from policies.model.scopes.addresses import Match
+from policies.patterns import parse_pattern
+
+Action = Literal["send", "receive", "info"]
+
+
+class AccessRule(Strict):
+    """Which users may do what on which addresses; anything that no entry allows is denied."""
+
+    who: OneOrMany[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
+        default=("*",),
+        min_length=1,
+        description='user or list of users; "*" is everybody, anonymous included',
+    )
+    may: OneOrMany[Action] = Field(min_length=1, description="allowed actions; send or receive include info")
+    on: Annotated[OneOrMany[Match], Field(min_length=1)] = parsed(
+        lambda text: (parse_pattern(text),), "**", "pattern or list of patterns of addresses"
+    )

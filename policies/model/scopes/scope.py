@@ -1,0 +1,51 @@
+"""A scope: one AMQP address space with its listeners, connectors and rules (policy section `scopes`)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from policies.model.base import Flag, StrictSection
+from policies.model.scopes.access import AccessRule
+from policies.model.scopes.addresses import AddressRule
+from policies.model.scopes.bridge import BridgeEntry
+from policies.model.scopes.connect import ConnectorSection
+from policies.model.scopes.listen import ListenerSection
+from policies.model.units import PerTime
+
+
+class ScopeSection(StrictSection):
+    """One address space: nothing in it is visible from another scope unless an address rule relays there."""
+
+    listen: tuple[ListenerSection, ...] = Field(default=(), description="listeners for client connections")
+    connect: tuple[ConnectorSection, ...] = Field(default=(), description="containers that the gateway connects to")
+    addresses: tuple[AddressRule, ...] = Field(
+        default=(),
+        description="types of addresses: match and one of direct, relay, kafka, service, redirect; the first match "
+        "wins",
+    )
+    bridge: tuple[BridgeEntry, ...] = Field(
+        default=(), description="events that the gateway itself forwards to another address or container"
+    )
+    access: tuple[AccessRule, ...] = Field(default=(), description="which users may do what; anything that no entry "
+        "allows is denied")
+    anonymous_relay: Flag = Field(default=True, description="offer the anonymous terminus (null target)")
+    strict_desired: Flag = Field(
+        default=False,
+        description="true: only clients whose open desired ANONYMOUS-RELAY may attach to the anonymous terminus; "
+        "many clients attach without desiring it",
+    )
+    temporary: Flag = Field(
+        default=True,
+        description="allow dynamic sources and targets; they need no access entry, and only the connection that "
+        "created a node receives from it",
+    )
+    response_routing: Flag = Field(
+        default=True,
+        description="offer RESPONSE_ANNOTATIONS_V1_0 and annotate requests (cookies); false: requests into this "
+        "scope are rewritten, and $replies.<scope> still accepts responses to requests that were annotated earlier",
+    )
+    response_rate: PerTime | None = Field(
+        default=None,
+        description="maximum rate of responses from one user of this scope, or one connector; responses above it are "
+        "queued; default: no limit",
+    )
