@@ -2,8 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from bridges.cloudevents.events.structured import parse_json
+from bridges.kafka.records.cloudevents import HEADER_PREFIX, REQUIRED, STRUCTURED, VERSION
+from bridges.kafka.records.envelope import Header
+from bridges.kafka.records.headers import CONTENT_TYPE
+from bridges.kafka.records.record import KafkaRecord
+
+WRAPPED: Final = "kafka.record"
+"""The type of an event that was made of a record that is none."""
+_JSON: Final = "application/cloudevents+json"
+_NAME: Final = re.compile(r"[a-z0-9]+")
+_VERSION_HEADER: Final = VERSION
+_PREFIX: Final = len(HEADER_PREFIX)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_STRUCTURED: Final = STRUCTURED.encode()
+
+
+class StructuredBody(NamedTuple):
+    """The value of a record in structured mode, with its content type: what is sent on as it is."""
+
+    content_type: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +37,8 @@ class CloudEvent:
     """An event, in binary mode whichever mode its record has; `attributes` without `datacontenttype`.
 
     `address` is the address of the stream; `partition`, `offset` and `timestamp` (milliseconds since 1970) are the
-    record's, `key` is its key.
+    record's, `key` is its key. `attributes` is empty if they cannot be read: a batch, or a structured event in another
+    format than JSON. Such an event matches no filter, and is sent as it is.
     """
 
     attributes: Mapping[str, str]
@@ -23,3 +50,103 @@ class CloudEvent:
     partition: int
     offset: int
     timestamp: int
+    structured: StructuredBody | None = None
+    """None: the record has the event in binary mode."""
+    record: KafkaRecord | None = field(default=None, compare=False, repr=False)
+    """The record it was made of: for dead letters, and for headers that are no attributes."""
+
+
+def event_of(record: KafkaRecord, address: str, *, wrap: bool) -> CloudEvent | None:
+    """The event in `record`, a record of the stream at `address`; never raises.
+
+    None: the record is no CloudEvent. With `wrap` it then becomes the data of an event of the type `kafka.record`.
+    """
+    headers = record.headers() or []
+    named = dict(headers)
+    media = named.get(CONTENT_TYPE)
+    if media is not None and media[: len(_STRUCTURED)].lower() == _STRUCTURED:
+        event = _structured(record, address, media)
+    elif _VERSION_HEADER in named:
+        event = _binary(record, address, headers, media)
+    else:
+        event = None
+    return _wrapped(record, address, media) if event is None and wrap else event
+
+
+def _binary(record: KafkaRecord, address: str, headers: list[Header], media: bytes | None) -> CloudEvent | None:
+    """Of a record with the headers of the Kafka binding, 3.2; None unless it has all required attributes."""
+    attributes: dict[str, str] = {}
+    try:
+        for name, content in headers:
+            if content is not None and name.startswith(HEADER_PREFIX) and _is_attribute(name[_PREFIX:]):
+                attributes[name[_PREFIX:]] = content.decode()
+        content_type = None if media is None else media.decode()
+    except UnicodeDecodeError:
+        return None
+    written = attributes.pop("datacontenttype", None)
+    if not has_required(attributes):
+        return None
+    content_type = written if content_type is None else content_type
+    return _event(record, address, attributes, content_type, record.value())
+
+
+def has_required(attributes: Mapping[str, str]) -> bool:
+    """Whether the attributes that every event has are there, and not empty (CE 1.0, Required Attributes)."""
+    return all(map(attributes.get, REQUIRED))
+
+
+def _is_attribute(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def _structured(record: KafkaRecord, address: str, media: bytes) -> CloudEvent | None:
+    """Of a record in structured mode (Kafka binding, 3.3); None: it is JSON, but no event."""
+    value = record.value()
+    if value is None or not media.isascii():
+        return None
+    content_type = media.decode()
+    body = StructuredBody(content_type, value)
+    if content_type.partition(";")[0].strip().lower() != _JSON:
+        return _event(record, address, {}, content_type, value, body)
+    parsed = parse_json(value)
+    if parsed is None or not has_required(parsed.attributes):
+        return None
+    return _event(record, address, parsed.attributes, parsed.content_type, parsed.data, body)
+
+
+def _event(
+    record: KafkaRecord,
+    address: str,
+    attributes: Mapping[str, str],
+    content_type: str | None,
+    data: bytes | None,
+    structured: StructuredBody | None = None,
+) -> CloudEvent:
+    partition, offset, timestamp = record.partition(), record.offset(), record.timestamp()[1]
+    return CloudEvent(
+        attributes, content_type, data, record.key(), address, partition, offset, timestamp, structured, record
+    )
+
+
+def _wrapped(record: KafkaRecord, address: str, media: bytes | None) -> CloudEvent:
+    """The record as data; its place makes the id, so that a repetition has the same one."""
+    attributes = {
+        "specversion": "1.0",
+        "id": f"{record.partition()}-{record.offset()}",
+        "source": "/" + quote(address.lstrip("/")),
+        "type": WRAPPED,
+    }
+    stamp = record.timestamp()[1]
+    if stamp > 0 and (time := rfc3339(stamp)) is not None:
+        attributes["time"] = time
+    content_type = media.decode() if media is not None and media.isascii() else None
+    return _event(record, address, attributes, content_type or None, record.value())
+
+
+def rfc3339(milliseconds: int) -> str | None:
+    """A time since 1970 as text in UTC; None beyond the year 9999."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

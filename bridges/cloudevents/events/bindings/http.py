@@ -1,0 +1,32 @@
+"""Events as HTTP requests (HTTP Protocol Binding 1.0): header fields and body, in each of its three modes."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from bridges.cloudevents.events.event import CloudEvent
+
+HeaderFields = list[tuple[str, str]]
+_PREFIX: Final = "ce-"
+_CONTENT_TYPE: Final = "content-type"
+_AS_IS: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+"""Characters that are not percent-encoded (3.1.3.2); space, quotation mark and percent sign are."""
+
+
+def http_binary(event: CloudEvent) -> tuple[HeaderFields, bytes]:
+    """Header fields and body in binary mode (3.1); an event whose attributes cannot be read is sent as it is."""
+    fields = [(_PREFIX + name, percent_encoded(value)) for name, value in event.attributes.items()]
+    if event.content_type is not None:
+        fields.append((_CONTENT_TYPE, header_text(event.content_type)))
+    return fields, event.data or b""
+
+
+def percent_encoded(text: str) -> str:
+    """An attribute as the value of a header field (3.1.3.2); a lone surrogate cannot come from UTF-8."""
+    return quote(text, safe=_AS_IS)
+
+
+def header_text(text: str) -> str:
+    """A content type as the value of a header field: what no field may hold is left out."""
+    return "".join(character for character in text if " " <= character <= "~")

@@ -1,0 +1,71 @@
+"""The index over the filters of all subscriptions of a manager: looks up those that want an event."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+from bridges.cloudevents.events.access import ATTRIBUTES
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
+from gateway.filters.index import PredicateIndex
+
+K = TypeVar("K", bound=Hashable)
+
+
+class FilterIndex(Generic[K]):
+    """Which of many filters want an event: the same answers as `EventFilter.matches` of each.
+
+    Keys are the caller's names of subscriptions. Adding or removing one costs as much as its own filter's size.
+    """
+
+    def __init__(self) -> None:
+        self._index: Final = PredicateIndex[EventFilter, CloudEvent](ATTRIBUTES)
+        self._keys: Final[dict[EventFilter, dict[K, None]]] = {}
+        self._filter_of: Final[dict[K, EventFilter]] = {}
+        self._every: Final[dict[K, None]] = {}
+
+    def __len__(self) -> int:
+        """The number of keys."""
+        return len(self._filter_of)
+
+    @property
+    def unindexed(self) -> int:
+        """The number of different filters that are evaluated for every event."""
+        return self._index.scanned
+
+    def add(self, key: K, wanted: EventFilter) -> None:
+        """Store the filter of `key`; raises ValueError for a key that has one already."""
+        if key in self._filter_of:
+            raise ValueError("this key has a filter already")
+        self._filter_of[key] = wanted
+        if wanted == EVERYTHING:
+            self._every[key] = None
+            return
+        keys = self._keys.get(wanted)
+        if keys is None:
+            keys = self._keys[wanted] = {}
+            self._index.add(wanted, wanted.necessary)
+        keys[key] = None
+
+    def remove(self, key: K) -> None:
+        """Remove the filter of `key`; raises KeyError for an unknown key."""
+        wanted = self._filter_of.pop(key)
+        if wanted == EVERYTHING:
+            del self._every[key]
+            return
+        keys = self._keys[wanted]
+        del keys[key]
+        if not keys:
+            del self._keys[wanted]
+            self._index.remove(wanted)
+
+    def matching(self, event: CloudEvent) -> list[K]:
+        """The keys whose filters want the event, each once, in no particular order; never raises."""
+        found = list(self._every)
+        if not event.attributes or not self._keys:
+            return found
+        for wanted in self._index.matching(event):
+            if wanted.check is None or wanted.check(event):
+                found += self._keys[wanted]
+        return found

@@ -1,0 +1,83 @@
+"""Events in structured mode with the JSON format (CloudEvents JSON Format 1.0): read. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from typing import Final, NamedTuple
+
+from bridges.cloudevents.subscription.model import Json
+
+_NAME: Final = re.compile(r"[a-z0-9]+")
+_DATA, _BASE64, _MEDIA = "data", "data_base64", "datacontenttype"
+_JSON_MEDIA: Final = re.compile(r"[^/;]+/(?:[^;]*\+)?json\s*(?:;.*)?", re.IGNORECASE)
+
+
+class ParsedEvent(NamedTuple):
+    """An event that came as JSON: attributes as text, data as it is in binary mode."""
+
+    attributes: dict[str, str]
+    content_type: str | None
+    data: bytes | None
+
+
+def parse_json(body: bytes) -> ParsedEvent | None:
+    """The event in `body`; None: it is no JSON object, or a member of it cannot be in an event. Never raises."""
+    try:
+        found = json.loads(body, parse_constant=_refused)
+        return _parsed(found) if isinstance(found, dict) else None
+    except (ValueError, RecursionError):  # of JSON, UTF-8, base64
+        return None
+
+
+def is_json(content_type: str | None) -> bool:
+    """Whether data of this type is JSON; data without a type is (JSON Format, 3.1)."""
+    return content_type is None or _JSON_MEDIA.fullmatch(content_type) is not None
+
+
+def _refused(name: str) -> float:
+    raise ValueError(name)
+
+
+def _parsed(members: dict[str, Json]) -> ParsedEvent | None:
+    attributes: dict[str, str] = {}
+    for name, value in members.items():
+        if name in (_DATA, _BASE64) or value is None:
+            continue
+        text = _text(value)
+        if text is None or _NAME.fullmatch(name) is None:
+            return None
+        attributes[name] = text
+    content_type = attributes.pop(_MEDIA, None)
+    data = _data(members, content_type)
+    if data is not None and content_type is None and _BASE64 not in members:
+        content_type = "application/json"
+    return ParsedEvent(attributes, content_type, data)
+
+
+def _text(value: Json) -> str | None:
+    """The text of an attribute (CE 1.0, Type System); None: it is a number with a fraction, or no single value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        value.encode()  # a lone surrogate is no text
+        return value
+    return None
+
+
+def _data(members: dict[str, Json], content_type: str | None) -> bytes | None:
+    """Data as bytes (JSON Format, 3.1.1): of JSON, or of another type, as text or in base64."""
+    encoded, data = members.get(_BASE64), members.get(_DATA)
+    if encoded is not None:
+        if not isinstance(encoded, str) or data is not None:
+            raise binascii.Error("data_base64 is no text, or is there beside data")
+        return base64.b64decode(encoded, validate=True)
+    if _DATA not in members or (data is None and not is_json(content_type)):
+        return None
+    if isinstance(data, str) and not is_json(content_type):
+        return data.encode()
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()

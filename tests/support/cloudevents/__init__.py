@@ -1,0 +1,1 @@
+"""Records, events and other material of CloudEvents subscriptions."""
