@@ -21,6 +21,7 @@ from bridges.kafka.produce import client
 from bridges.kafka.produce.append import RowProducer
 from bridges.kafka.produce.producer import ClusterProducer
 from bridges.kafka.route import NodeRoute
+from bridges.kafka.tap import TopicLog
 from gateway.held.logs import LogShare, TurnBudget
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.open import open_leases
@@ -98,6 +99,10 @@ class ClusterBridge:
     def appender(self, topic: str) -> RowProducer:
         """For records that the gateway itself writes."""
         return RowProducer(self.cluster, self._producer, topic)
+
+    def log(self, route: NodeRoute) -> TopicLog:
+        """The log of a route, for somebody who is no link."""
+        return TopicLog(self.cluster, route.topic, route.reading.isolation)
 
     def info_node(self, route: NodeRoute) -> InfoNode:
         """The `$info` of a route's node."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gateway.state.counters.store import CounterStore
+from gateway.state.subscriptions.store import SubscriptionStore
 from gateway.state.termini.store import Termini
 
 
@@ -18,6 +19,10 @@ class State(Protocol):
     @property
     def termini(self) -> Termini:
         """Termini that outlive their links."""
+
+    @property
+    def subscriptions(self) -> SubscriptionStore:
+        """Subscriptions of all managers; its `run` is a task of its own."""
 
     def ready(self) -> tuple[bool, str]:
         """Whether it can be used now, and a line for `/readyz`; does not block."""

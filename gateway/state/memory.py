@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.state.counters.memory_store import MemoryCounterStore
+from gateway.state.subscriptions.memory_store import MemorySubscriptionStore
 from gateway.state.termini.store import EACH, MemoryTermini
 
 
@@ -14,6 +15,7 @@ class MemoryState:
     def __init__(self, user_termini: int = EACH) -> None:
         self.store: Final = MemoryCounterStore()
         self.termini: Final = MemoryTermini(each=user_termini)
+        self.subscriptions: Final = MemorySubscriptionStore()
 
     def ready(self) -> tuple[bool, str]:
         """Always."""

@@ -10,12 +10,15 @@ from redis.exceptions import RedisError
 
 from gateway.observability.logs import get_logger
 from gateway.state.counters.redis_store import RedisCounterStore
+from gateway.state.subscriptions.redis_store import RedisSubscriptionStore
 from gateway.state.termini.redis_store import RedisTermini
 from gateway.state.termini.store import EACH
 
 LOG: Final = get_logger(__name__)
 TIMEOUT: Final = 2.0
 """Seconds one ping may take: longer than a busy Redis, shorter than anybody's patience with `/readyz`."""
+LISTEN: Final = 5.0
+"""The same where the answer may wait for a change."""
 
 
 class RedisState:
@@ -25,6 +28,9 @@ class RedisState:
         self._client: Redis = Redis.from_url(
             url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry_on_timeout=False, retry=None
         )
+        self._listener: Redis = Redis.from_url(
+            url, socket_timeout=LISTEN, socket_connect_timeout=TIMEOUT, retry_on_timeout=False, retry=None
+        )
         known = self._client.connection_pool.connection_kwargs
         self._where = str(known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}")
         self._every = every
@@ -32,6 +38,7 @@ class RedisState:
         self._ready = False
         self._detail = "not asked yet"
         self.termini: Final = RedisTermini(self._client, user_termini)
+        self.subscriptions: Final = RedisSubscriptionStore(self._client, self._listener)
         self.store: Final = RedisCounterStore(self._client, lambda: self._asked and not self._ready)
 
     def ready(self) -> tuple[bool, str]:
@@ -47,6 +54,7 @@ class RedisState:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+        await self._listener.aclose()
 
     async def _ping(self) -> str | None:
         """None when it answered, else what is wrong."""

@@ -1,0 +1,82 @@
+"""Where a subscription begins to read: found before Create is answered, and stored with it (CE 3.2.1)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from bridges.cloudevents.subscription.model import (
+    FromEarliest,
+    FromLatest,
+    FromOffsets,
+    FromTime,
+    Json,
+    Start,
+)
+from bridges.kafka.bridge import ClusterBridge
+from bridges.kafka.tap import LogStart
+from policies.rules import KafkaRoute
+
+
+class Starts(NamedTuple):
+    """The beginnings of a subscription; `incarnation` tells it from an earlier one with the same id."""
+
+    incarnation: str
+    streams: Mapping[str, LogStart]
+    """By address."""
+
+
+def dump_starts(starts: Starts) -> Json:
+    """As JSON, to be stored."""
+    streams: dict[str, Json] = {
+        address: {"log": log.identity, "offsets": {str(number): at for number, at in log.offsets.items()}}
+        for address, log in starts.streams.items()
+    }
+    return {"incarnation": starts.incarnation, "streams": streams}
+
+
+def load_starts(stored: Json) -> Starts:
+    """What `dump_starts` made; raises ValueError, KeyError or TypeError for anything else."""
+    if not isinstance(stored, dict) or not isinstance(stored["streams"], dict):
+        raise TypeError("starts have to be an object")
+    return Starts(str(stored["incarnation"]), {name: _log(each) for name, each in stored["streams"].items()})
+
+
+def _log(stored: Json) -> LogStart:
+    if not isinstance(stored, dict) or not isinstance(stored["offsets"], dict):
+        raise TypeError("the start of a stream has to be an object")
+    return LogStart(str(stored["log"]), {int(number): int(str(at)) for number, at in stored["offsets"].items()})
+
+
+async def find_starts(
+    addresses: Mapping[str, KafkaRoute],
+    start: Start,
+    clusters: Mapping[str, ClusterBridge],
+    known: Starts | None = None,
+) -> Starts:
+    """Ask Kafka where each stream begins for a new subscription, or for the new streams of an updated one (`known`).
+
+    Raises AmqpError when a topic does not exist, or Kafka does not answer.
+    """
+    streams = {}
+    for address, route in addresses.items():
+        if known is not None and address in known.streams:
+            streams[address] = known.streams[address]
+        else:
+            streams[address] = await _start_of(clusters[route.cluster], route, start)
+    return Starts(known.incarnation if known is not None else secrets.token_hex(8), streams)
+
+
+async def _start_of(cluster: ClusterBridge, route: KafkaRoute, start: Start) -> LogStart:
+    log = cluster.log(route)
+    match start:
+        case FromLatest():
+            return await log.ends()
+        case FromEarliest():
+            return await log.beginnings()
+        case FromTime(time):
+            return await log.since(time)
+        case FromOffsets(offsets):
+            ends = await log.ends()
+            return ends._replace(offsets={**ends.offsets, **offsets})

@@ -1,0 +1,106 @@
+"""The subscriptions of a single process, gone with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from gateway.state.subscriptions.store import (
+    AlreadyExists,
+    Changed,
+    LimitReached,
+    StoredSubscription,
+    SubscriptionLimits,
+)
+
+
+class _Manager:
+    """What is stored of one manager."""
+
+    __slots__ = ("followers", "owned", "revision", "stored")
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.stored: Final[dict[str, StoredSubscription]] = {}
+        self.owned: Final[dict[str, int]] = {}
+        """How many subscriptions each owner has."""
+        self.followers: Final[dict[object, Callable[[], None]]] = {}
+
+    def put(self, id: str, owner: str, document: bytes) -> StoredSubscription:
+        """Store a document under the next revision."""
+        self.revision += 1
+        stored = self.stored[id] = StoredSubscription(id, owner, self.revision, document)
+        self.tell()
+        return stored
+
+    def tell(self) -> None:
+        """Call the followers in a later turn: none of them runs within a change."""
+        loop = asyncio.get_running_loop()
+        for changed in list(self.followers.values()):
+            loop.call_soon(changed)
+
+
+class MemorySubscriptionStore:
+    """See `SubscriptionStore`; every answer comes at once."""
+
+    lasting: Final = False
+
+    def __init__(self) -> None:
+        self._managers: Final[dict[str, _Manager]] = {}
+
+    def _of(self, manager: str) -> _Manager:
+        return self._managers.setdefault(manager, _Manager())
+
+    async def create(
+        self, manager: str, id: str, owner: str, document: bytes, limits: SubscriptionLimits
+    ) -> StoredSubscription:
+        """See `SubscriptionStore`."""
+        own = self._of(manager)
+        if id in own.stored:
+            raise AlreadyExists(id)
+        if len(own.stored) >= limits.subscriptions:
+            raise LimitReached("subscriptions", limits.subscriptions)
+        if own.owned.get(owner, 0) >= limits.user:
+            raise LimitReached("user", limits.user)
+        own.owned[owner] = own.owned.get(owner, 0) + 1
+        return own.put(id, owner, document)
+
+    async def replace(self, manager: str, id: str, document: bytes, revision: int) -> StoredSubscription:
+        """See `SubscriptionStore`."""
+        own = self._of(manager)
+        known = own.stored.get(id)
+        if known is None or known.revision != revision:
+            raise Changed(id)
+        return own.put(id, known.owner, document)
+
+    async def delete(self, manager: str, id: str, revision: int) -> None:
+        """See `SubscriptionStore`."""
+        own = self._of(manager)
+        known = own.stored.get(id)
+        if known is None or known.revision != revision:
+            raise Changed(id)
+        del own.stored[id]
+        own.revision += 1
+        own.owned[known.owner] -= 1
+        if not own.owned[known.owner]:
+            del own.owned[known.owner]
+        own.tell()
+
+    async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:
+        """See `SubscriptionStore`."""
+        own = self._of(manager)
+        return own.revision, dict(own.stored)
+
+    def follow(self, manager: str, changed: Callable[[], None]) -> Callable[[], None]:
+        """See `SubscriptionStore`."""
+        followers, me = self._of(manager).followers, object()
+        followers[me] = changed
+
+        def end() -> None:
+            followers.pop(me, None)
+
+        return end
+
+    async def run(self) -> None:
+        """There are no other processes."""

@@ -1,0 +1,215 @@
+"""Subscriptions in Redis, the same for every gateway that uses it: a hash for each manager, and a stream of changes.
+
+Create, replace and delete are one script each: what is asked for is compared, counted, written and told in one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.observability.logs import get_logger
+from gateway.state.counters.redis_store import PREFIX
+from gateway.state.subscriptions.store import (
+    AlreadyExists,
+    Changed,
+    LimitReached,
+    StoredSubscription,
+    SubscriptionLimits,
+    SubscriptionsUnavailable,
+)
+from gateway.state.termini.redis_store import ScriptAnswer
+
+LOG: Final = get_logger(__name__)
+_KEEP: Final = 10_000
+"""Changes that are remembered."""
+_BLOCK_MS: Final = 1000
+_AGAIN: Final = 0.2
+_ANEW: Final = 60.0
+"""Seconds after which followers look even if no change was heard of."""
+
+# KEYS: documents (id -> revision, owner, document), owners (owner -> count), revision, changes
+_HEAD: Final = """
+local function split(text)
+  local a = string.find(text, '\\n', 1, true)
+  local b = string.find(text, '\\n', a + 1, true)
+  return tonumber(string.sub(text, 1, a - 1)), string.sub(text, a + 1, b - 1)
+end
+local function changed(id)
+  local revision = redis.call('INCR', KEYS[3])
+  redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[1], '*', 'id', id)
+  return revision
+end
+"""
+_CREATE: Final = (
+    _HEAD
+    + """
+if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then return -1 end
+if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[5]) then return -2 end
+if tonumber(redis.call('HGET', KEYS[2], ARGV[3]) or 0) >= tonumber(ARGV[6]) then return -3 end
+redis.call('HINCRBY', KEYS[2], ARGV[3], 1)
+local revision = changed(ARGV[2])
+redis.call('HSET', KEYS[1], ARGV[2], string.format('%d', revision) .. '\\n' .. ARGV[3] .. '\\n' .. ARGV[4])
+return revision
+"""
+)
+_REPLACE: Final = (
+    _HEAD
+    + """
+local known = redis.call('HGET', KEYS[1], ARGV[2])
+if not known then return false end
+local revision, owner = split(known)
+if revision ~= tonumber(ARGV[3]) then return false end
+revision = changed(ARGV[2])
+redis.call('HSET', KEYS[1], ARGV[2], string.format('%d', revision) .. '\\n' .. owner .. '\\n' .. ARGV[4])
+return {revision, owner}
+"""
+)
+_DELETE: Final = (
+    _HEAD
+    + """
+local known = redis.call('HGET', KEYS[1], ARGV[2])
+if not known then return 0 end
+local revision, owner = split(known)
+if revision ~= tonumber(ARGV[3]) then return 0 end
+redis.call('HDEL', KEYS[1], ARGV[2])
+if redis.call('HINCRBY', KEYS[2], owner, -1) <= 0 then redis.call('HDEL', KEYS[2], owner) end
+changed(ARGV[2])
+return 1
+"""
+)
+_LOAD: Final = """
+return {redis.call('GET', KEYS[3]) or '0', redis.call('HGETALL', KEYS[1])}
+"""
+
+
+class RedisSubscriptionStore:
+    """Uses the client of the state; `listener` is one of its own, whose reads may block for a second."""
+
+    lasting: Final = True
+
+    def __init__(self, client: Redis, listener: Redis) -> None:
+        self._client: Final = client
+        self._listener: Final = listener
+        self._followers: Final[dict[str, dict[object, Callable[[], None]]]] = {}
+        self._seen: Final[dict[bytes, bytes]] = {}
+        """How far each stream of changes was read."""
+        self._wake: Final = asyncio.Event()
+
+    async def create(
+        self, manager: str, id: str, owner: str, document: bytes, limits: SubscriptionLimits
+    ) -> StoredSubscription:
+        """See `SubscriptionStore`."""
+        answer = await self._run(_CREATE, manager, _KEEP, id, _line(owner), document, *limits)
+        if answer == -1:
+            raise AlreadyExists(id)
+        if answer == -2:
+            raise LimitReached("subscriptions", limits.subscriptions)
+        if answer == -3:
+            raise LimitReached("user", limits.user)
+        return StoredSubscription(id, owner, int(answer), document)
+
+    async def replace(self, manager: str, id: str, document: bytes, revision: int) -> StoredSubscription:
+        """See `SubscriptionStore`."""
+        answer = await self._run(_REPLACE, manager, _KEEP, id, revision, document)
+        if answer is None:
+            raise Changed(id)
+        return StoredSubscription(id, _owner(answer[1]), int(answer[0]), document)
+
+    async def delete(self, manager: str, id: str, revision: int) -> None:
+        """See `SubscriptionStore`."""
+        if not await self._run(_DELETE, manager, _KEEP, id, revision):
+            raise Changed(id)
+
+    async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:
+        """See `SubscriptionStore`."""
+        revision, fields = await self._run(_LOAD, manager)
+        found = {}
+        for name, text in zip(fields[::2], fields[1::2], strict=True):
+            try:
+                known, owner, document = text.split(b"\n", 2)
+                found[name.decode()] = StoredSubscription(name.decode(), _owner(owner), int(known), document)
+            except ValueError as error:  # somebody else has written there
+                key = _keys(manager)[0]
+                raise SubscriptionsUnavailable(f"a subscription in {key} cannot be read; delete it in Redis") from error
+        return int(revision), found
+
+    async def _run(self, script: str, manager: str, *arguments: str | bytes | int) -> ScriptAnswer:
+        try:
+            return await self._client.eval(script, 4, *_keys(manager), *arguments)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise SubscriptionsUnavailable(type(error).__name__) from error
+
+    # -- changes
+
+    def follow(self, manager: str, changed: Callable[[], None]) -> Callable[[], None]:
+        """See `SubscriptionStore`."""
+        followers, me = self._followers.setdefault(manager, {}), object()
+        followers[me] = changed
+        self._wake.set()
+
+        def end() -> None:
+            followers.pop(me, None)
+            if not followers and self._followers.get(manager) is followers:
+                del self._followers[manager]
+
+        return end
+
+    async def run(self) -> None:
+        """Read the streams of changes; after a break, and now and then, everything may have changed."""
+        loop = asyncio.get_running_loop()
+        anew = loop.time() + _ANEW
+        while True:
+            if not self._followers:
+                self._wake.clear()
+                await self._wake.wait()
+            try:
+                told = await self._changes()
+            except (RedisError, OSError, TimeoutError) as error:
+                LOG.debug("changes of subscriptions not heard", reason=type(error).__name__)
+                self._seen.clear()
+                await asyncio.sleep(_AGAIN)
+                continue
+            if loop.time() >= anew:
+                anew, told = loop.time() + _ANEW, list(self._followers)
+            self._tell(told)
+
+    async def _changes(self) -> Sequence[str]:
+        """The managers with changes since the last call; one that is new to us counts as changed."""
+        names = {_keys(manager)[3].encode(): manager for manager in self._followers}
+        fresh = [key for key in names if key not in self._seen]
+        for key in [key for key in self._seen if key not in names]:
+            del self._seen[key]
+        for key in fresh:
+            last: ScriptAnswer = await self._listener.xrevrange(key, count=1)
+            self._seen[key] = last[0][0] if last else b"0-0"
+        if fresh:
+            return [names[key] for key in fresh]
+        seen: dict[ScriptAnswer, ScriptAnswer] = dict(self._seen)
+        found: ScriptAnswer = await self._listener.xread(seen, block=_BLOCK_MS)
+        for key, entries in found or ():
+            self._seen[key] = entries[-1][0]
+        return [names[key] for key, _ in found or ()]
+
+    def _tell(self, managers: Sequence[str]) -> None:
+        for manager in managers:
+            for changed in list(self._followers.get(manager, {}).values()):
+                changed()
+
+
+def _keys(manager: str) -> tuple[str, str, str, str]:
+    name = f"{PREFIX}subs:{manager}"
+    return name, f"{name}:owners", f"{name}:revision", f"{name}:changes"
+
+
+def _line(owner: str) -> bytes:
+    """A user's name in one line."""
+    return owner.encode("unicode_escape")
+
+
+def _owner(line: bytes) -> str:
+    return line.decode("unicode_escape")

@@ -1,0 +1,144 @@
+"""The stores of subscriptions, in memory and in Redis: limits, revisions, and what followers hear."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.state import MemoryState, State
+from gateway.state.redis import RedisState
+from gateway.state.subscriptions.store import (
+    AlreadyExists,
+    Changed,
+    LimitReached,
+    SubscriptionLimits,
+    SubscriptionsUnavailable,
+)
+from tests.support.servers.servers import Redis
+
+MANY = SubscriptionLimits(100, 100)
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def state(request: pytest.FixtureRequest) -> AsyncIterator[State]:
+    """A place of state whose changes are followed."""
+    state: State
+    if request.param == "memory":
+        state = MemoryState()
+    else:
+        server: Redis = request.getfixturevalue("redis_server")
+        state = RedisState(server.url)
+    task = asyncio.create_task(state.subscriptions.run())
+    yield state
+    task.cancel()
+    await state.close()
+
+
+@pytest.fixture
+def manager() -> str:
+    """A manager of this test alone."""
+    return f"core/{uuid.uuid4()}"
+
+
+async def test_a_subscription_is_created_replaced_and_deleted(state: State, manager: str) -> None:
+    store = state.subscriptions
+    made = await store.create(manager, "äß", "ann\nbob\\", b"one\ntwo\n", MANY)
+    assert (made.id, made.owner, made.document) == ("äß", "ann\nbob\\", b"one\ntwo\n")
+    assert await store.load(manager) == (made.revision, {"äß": made})
+    changed = await store.replace(manager, "äß", b"three", made.revision)
+    assert changed.revision > made.revision
+    assert (changed.owner, changed.document) == (made.owner, b"three")
+    assert await store.load(manager) == (changed.revision, {"äß": changed})
+    await store.delete(manager, "äß", changed.revision)
+    revision, left = await store.load(manager)
+    assert revision > changed.revision
+    assert left == {}
+
+
+async def test_of_two_creators_of_one_id_one_wins(state: State, manager: str) -> None:
+    store = state.subscriptions
+    made = [store.create(manager, "a", "ann", b"%d" % each, MANY) for each in range(2)]
+    answers = await asyncio.gather(*made, return_exceptions=True)
+    assert sorted(type(each) is AlreadyExists for each in answers) == [False, True]
+
+
+async def test_a_change_of_an_older_revision_changes_nothing(state: State, manager: str) -> None:
+    store = state.subscriptions
+    made = await store.create(manager, "a", "ann", b"1", MANY)
+    changed = await store.replace(manager, "a", b"2", made.revision)
+    with pytest.raises(Changed):
+        await store.replace(manager, "a", b"3", made.revision)
+    with pytest.raises(Changed):
+        await store.delete(manager, "a", made.revision)
+    with pytest.raises(Changed):
+        await store.replace(manager, "b", b"3", made.revision)
+    assert (await store.load(manager))[1] == {"a": changed}
+
+
+async def test_limits_of_a_manager_and_of_a_user(state: State, manager: str) -> None:
+    store, limits = state.subscriptions, SubscriptionLimits(3, 2)
+    first = await store.create(manager, "1", "ann", b"", limits)
+    await store.create(manager, "2", "ann", b"", limits)
+    with pytest.raises(LimitReached) as user:
+        await store.create(manager, "3", "ann", b"", limits)
+    assert (user.value.which, user.value.most) == ("user", 2)
+    await store.create(manager, "3", "bob", b"", limits)
+    with pytest.raises(LimitReached) as full:
+        await store.create(manager, "4", "cid", b"", limits)
+    assert (full.value.which, full.value.most) == ("subscriptions", 3)
+    await store.delete(manager, "1", first.revision)
+    await store.create(manager, "4", "ann", b"", limits)
+
+
+async def test_managers_know_nothing_of_each_other(state: State, manager: str) -> None:
+    await state.subscriptions.create(manager, "a", "ann", b"", SubscriptionLimits(1, 1))
+    await state.subscriptions.create(f"{manager}2", "a", "ann", b"", SubscriptionLimits(1, 1))
+    assert list((await state.subscriptions.load(manager))[1]) == ["a"]
+
+
+async def test_followers_hear_of_each_change_until_they_end(state: State, manager: str) -> None:
+    store, heard = state.subscriptions, asyncio.Event()
+    end = store.follow(manager, heard.set)
+    made = await store.create(manager, "a", "ann", b"", MANY)
+    await asyncio.wait_for(heard.wait(), 5)
+    while heard.is_set():  # a follower that is new counts as told once, at any time
+        heard.clear()
+        await asyncio.sleep(0.05)
+    changed = await store.replace(manager, "a", b"", made.revision)
+    await asyncio.wait_for(heard.wait(), 5)
+    end()
+    heard.clear()
+    await store.delete(manager, "a", changed.revision)
+    other = asyncio.Event()
+    end = store.follow(manager, other.set)
+    await store.create(manager, "b", "ann", b"", MANY)
+    await asyncio.wait_for(other.wait(), 5)
+    assert not heard.is_set()
+    end()
+
+
+async def test_a_process_hears_of_the_changes_of_another_one(redis_server: Redis, manager: str) -> None:
+    here, there = RedisState(redis_server.url), RedisState(redis_server.url)
+    task, heard = asyncio.create_task(there.subscriptions.run()), asyncio.Event()
+    there.subscriptions.follow(manager, heard.set)
+    await asyncio.wait_for(heard.wait(), 5)
+    for number in range(3):
+        heard.clear()
+        await here.subscriptions.create(manager, str(number), "ann", b"", MANY)
+        await asyncio.wait_for(heard.wait(), 5)
+    assert (await there.subscriptions.load(manager))[1].keys() == {"0", "1", "2"}
+    task.cancel()
+    await here.close()
+    await there.close()
+
+
+async def test_without_redis_nothing_is_changed_and_that_is_said() -> None:
+    state = RedisState("redis://127.0.0.1:1")
+    with pytest.raises(SubscriptionsUnavailable):
+        await state.subscriptions.create("core/a", "a", "ann", b"", MANY)
+    with pytest.raises(SubscriptionsUnavailable):
+        await state.subscriptions.load("core/a")
+    await state.close()
