@@ -14,8 +14,6 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Final
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a name, as text; raises OSError."""
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
@@ -72,7 +70,7 @@ class Dialer:
         raise failure or EgressRefused()
 
     async def _connect(self, address: str, port: int) -> socket.socket:
-        made = self.socket((_family(address), socket.SOCK_STREAM, 0, "", (address, port)))
+        made = self.socket((family_of(address), socket.SOCK_STREAM, 0, "", (address, port)))
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().sock_connect(made, (address, port))
@@ -92,33 +90,8 @@ class Dialer:
         return made
 
 
-class CheckedResolver(AbstractResolver):
-    """A dialer as aiohttp asks for addresses."""
-
-    def __init__(self, dialer: Dialer) -> None:
-        self._dialer: Final = dialer
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """The addresses that may be dialled; raises EgressRefused."""
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=_family(address),
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for address in await self._dialer.addresses(host, port)
-        ]
-
-    async def close(self) -> None:
-        """Nothing is kept."""
-
-
-def _family(address: str) -> socket.AddressFamily:
+def family_of(address: str) -> socket.AddressFamily:
+    """IPv6 where there is a colon."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 

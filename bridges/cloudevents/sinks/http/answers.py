@@ -7,9 +7,10 @@ from typing import Final
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
 
+UNAUTHORIZED: Final = 401
 _SPECIAL: Final = {
     101: Verdict.SINK_FAILED,
-    401: Verdict.CREDENTIAL,
+    UNAUTHORIZED: Verdict.CREDENTIAL,
     403: Verdict.CREDENTIAL,
     404: Verdict.FAILED,
     407: Verdict.CREDENTIAL,

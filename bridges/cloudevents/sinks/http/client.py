@@ -7,14 +7,16 @@ body are read so that the connection can be used again; a longer one closes it.
 
 from __future__ import annotations
 
+import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from bridges.cloudevents.sinks.dial import CheckedResolver, Dialer
+from bridges.cloudevents.sinks.dial import Dialer, family_of
 
 _BODY: Final = 65_536
 _HEADER: Final = 16_384
@@ -53,6 +55,8 @@ class HttpClient:
             max_field_size=_HEADER,
             requote_redirect_url=False,
         )
+        # A request is sent once: its repetition is for the one who counts attempts. There is no public switch.
+        self._session._retry_connection = False
 
     async def request(
         self, method: str, url: str, headers: Iterable[tuple[str, str]], body: bytes | None, seconds: float
@@ -65,9 +69,47 @@ class HttpClient:
             await _forget_body(response)
             return HttpAnswer(response.status, {name.lower(): value for name, value in response.headers.items()})
 
+    async def post_form(
+        self, url: str, form: Mapping[str, str], headers: Iterable[tuple[str, str]], seconds: float
+    ) -> tuple[int, bytes]:
+        """Send a form; returns the status and up to 64 KiB of the body; raises as `request` does."""
+        limit = aiohttp.ClientTimeout(total=seconds)
+        async with self._session.post(
+            URL(url, encoded=True), data=dict(form), headers=list(headers), timeout=limit, allow_redirects=False
+        ) as response:
+            body = await response.content.read(_BODY)
+            response.close()
+            return response.status, body
+
     async def close(self) -> None:
         """Close all connections."""
         await self._session.close()
+
+
+class CheckedResolver(AbstractResolver):
+    """A dialer as aiohttp asks for addresses."""
+
+    def __init__(self, dialer: Dialer) -> None:
+        self._dialer: Final = dialer
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses that may be dialled; raises EgressRefused."""
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=family_of(address),
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for address in await self._dialer.addresses(host, port)
+        ]
+
+    async def close(self) -> None:
+        """Nothing is kept."""
 
 
 async def _forget_body(response: aiohttp.ClientResponse) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import aiohttp
@@ -11,16 +11,15 @@ import aiohttp
 from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dial import EgressRefused, reason_of
-from bridges.cloudevents.sinks.http.answers import answer_of
+from bridges.cloudevents.sinks.http.answers import UNAUTHORIZED, answer_of
 from bridges.cloudevents.sinks.http.client import HttpClient
+from bridges.cloudevents.sinks.http.login import Authorization, LoginFailed
 from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
 from gateway.tasks import Supervisor, until
 
 Headers = list[tuple[str, str]]
 Encode = Callable[[Sequence[CloudEvent]], tuple[Headers, bytes]]
 """The headers and the body of a request with these events."""
-Authorization = Callable[[bool], Awaitable[str | None]]
-"""The value of `Authorization`, None for none; True: the one before was not accepted."""
 
 
 class HttpTarget:
@@ -79,28 +78,34 @@ class HttpSink:
             self._listener.ready()
 
     async def _answer(self, attempt: SendAttempt) -> Answer:
-        answer = await self._post(attempt, fresh=False)
-        if answer.verdict is Verdict.CREDENTIAL and answer.status == 401 and self._target.authorization is not None:
-            return await self._post(attempt, fresh=True)
+        authorization = self._target.authorization
+        if authorization is None:
+            return await self._post(attempt, None)
+        try:
+            login = await authorization(False)
+            answer = await self._post(attempt, login)
+            if answer.status == UNAUTHORIZED and (renewed := await authorization(True)) != login:
+                return await self._post(attempt, renewed)
+        except LoginFailed as error:
+            return Answer(Verdict.CREDENTIAL, str(error))
         return answer
 
-    async def _post(self, attempt: SendAttempt, *, fresh: bool) -> Answer:
+    async def _post(self, attempt: SendAttempt, login: str | None) -> Answer:
         target = self._target
         try:
             headers, body = self._encode(attempt.events)
         except ValueError:  # it cannot be written in this protocol, however often it is tried
             return Answer(Verdict.REFUSED, "the event cannot be encoded for HTTP")
         headers += [*target.headers, ("scopegate-attempt", str(attempt.repetition + 1))]
+        headers += [] if login is None else [("authorization", login)]
         try:
-            if target.authorization is not None and (login := await target.authorization(fresh)) is not None:
-                headers.append(("authorization", login))
             found = await self._client.request(target.method, target.url, headers, body, seconds=target.timeout)
-        except EgressRefused as error:
-            return Answer(Verdict.SINK_FAILED, reason_of(error), reached=False)
         except aiohttp.ClientConnectorCertificateError as error:
             return Answer(Verdict.SINK_FAILED, reason_of(error.certificate_error), reached=False)
         except aiohttp.ClientConnectorError as error:
             return Answer(Verdict.SINK_FAILED, reason_of(error.os_error), reached=False)
+        except EgressRefused as error:
+            return Answer(Verdict.SINK_FAILED, reason_of(error), reached=False)
         except (aiohttp.ClientError, OSError, ValueError) as error:  # the sink may have the event all the same
             return Answer(Verdict.FAILED, _failure(error), reached=False)
         return answer_of(found.status, found.headers.get("retry-after"), time.time())

@@ -55,6 +55,7 @@ async def sink_at(
     allowed: Callable[[str], bool] = lambda address: True,
     resolve: Callable[[str], list[str]] | None = None,
     connections: int = 8,
+    method: str = "POST",
     authorization: Callable[[bool], object] | None = None,
 ) -> AsyncIterator[tuple[HttpSink, Heard]]:
     async def names(host: str, port: int) -> list[str]:
@@ -69,7 +70,7 @@ async def sink_at(
         async def login(fresh: bool) -> str | None:
             return authorization(fresh)  # type: ignore[return-value]
 
-    target = HttpTarget("POST", url, [("x-tenant", "7")], seconds, login)
+    target = HttpTarget(method, url, [("x-tenant", "7")], seconds, login)
     sink = HttpSink(client, target, encode, connections, heard, supervisor)
     try:
         yield sink, heard
@@ -81,6 +82,14 @@ async def sink_at(
 
 def attempt(number: int = 1, repetition: int = 0) -> SendAttempt:
     return SendAttempt(number, (EVENT,), repetition)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+async def test_a_request_is_sent_once_whatever_its_method(method: str) -> None:
+    async with http_sink(lambda request: None) as server:
+        answer = await send_once(server, method=method)
+        assert answer.verdict is Verdict.FAILED
+        assert [request.method for request in server.requests] == [method]
 
 
 async def send_once(server: HttpSinkServer, path: str = "/in?q=%2F", **options: object) -> Answer:
@@ -227,7 +236,7 @@ async def test_a_rejected_login_is_renewed_once() -> None:
         assert len(server.requests) == 2
         answer = await send_once(server, authorization=lambda fresh: "Bearer old")
         assert answer.verdict is Verdict.CREDENTIAL
-        assert len(server.requests) == 4
+        assert len(server.requests) == 3, "the same login is not sent twice"
 
 
 async def test_no_more_requests_run_than_connections() -> None:
