@@ -81,7 +81,7 @@ def _address(
         direct = DirectRoute(rule.direct, where)
         return CompiledAddress(rule.match, lambda _address, _captures: direct, where)
     if isinstance(rule, ServiceRule):
-        service = ServiceRoute(rule.service, where)
+        service = ServiceRoute(rule.service, where, rule.manager)
         return CompiledAddress(rule.match, lambda _address, _captures: service, where)
     if isinstance(rule, RedirectRule):
         return CompiledAddress(rule.match, _redirect(rule, where), where)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from policies.egress import SinkRule
 from policies.load.diagnostics import Diagnostic, Where
 from policies.model.base import Secret
 from policies.model.kafka import KafkaCluster
@@ -39,6 +40,7 @@ DEEDS: Final[Mapping[Action, str]] = {
     "send": "send to",
     "receive": "receive from",
     "info": "ask for information about",
+    "subscribe": "subscribe to",
 }
 """The verbs for actions in sentences; the address follows."""
 
@@ -84,6 +86,8 @@ class ServiceRoute:
 
     service: ServiceName
     where: Where = field(compare=False)
+    manager: str | None = None
+    """The subscription manager, where that is the service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +283,8 @@ class CompiledPolicy:
     signing: SigningKeys | None
     warnings: tuple[Diagnostic, ...]
     secrets: Mapping[Secret, bytes] = field(repr=False, compare=False)
+    sinks: Mapping[tuple[str, str], tuple[SinkRule, ...]] = field(default_factory=dict)
+    """The sinks that each subscription manager may reach, by scope and name."""
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     """Digests of the files the policy names, as they were when it was loaded."""
 

@@ -23,6 +23,7 @@ from policies.load.tree import Tree, parse
 from policies.model.base import Secret
 from policies.model.policy import Policy
 from policies.rules import CompiledPolicy, SigningKey, SigningKeys
+from policies.subscriptions import compile_sinks
 
 
 def load_policy(
@@ -48,7 +49,8 @@ def load_policy(
     if problems := _placed(found_later, tree):
         raise PolicyErrors(problems)
     found, files = (vault.values, vault.digests) if vault is not None else ({}, {})
-    return CompiledPolicy(path, policy, scopes, _signing(policy, found), tuple(warnings), found, files)
+    signing, sinks = _signing(policy, found), compile_sinks(policy, tree)
+    return CompiledPolicy(path, policy, scopes, signing, tuple(warnings), found, sinks, files)
 
 
 def _read(path: Path, read_bytes: ReadBytes) -> bytes:

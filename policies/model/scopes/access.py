@@ -10,7 +10,7 @@ from policies.model.base import OneOrMany, Strict, parsed
 from policies.model.scopes.addresses import Match
 from policies.patterns import parse_pattern
 
-Action = Literal["send", "receive", "info"]
+Action = Literal["send", "receive", "info", "subscribe"]
 
 
 class AccessRule(Strict):
@@ -21,7 +21,11 @@ class AccessRule(Strict):
         min_length=1,
         description='user or list of users; "*" is everybody, anonymous included',
     )
-    may: OneOrMany[Action] = Field(min_length=1, description="allowed actions; send or receive include info")
+    may: OneOrMany[Action] = Field(
+        min_length=1,
+        description="allowed actions; send or receive include info; subscribe: to have the events of an address "
+        "pushed to sinks by a subscription manager",
+    )
     on: Annotated[OneOrMany[Match], Field(min_length=1)] = parsed(
         lambda text: (parse_pattern(text),), "**", "pattern or list of patterns of addresses"
     )

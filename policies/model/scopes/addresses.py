@@ -15,7 +15,7 @@ from policies.patterns import Pattern, Template, parse_pattern, parse_template
 Replies = Literal["auto", "cookie", "rewrite", "none"]
 DirectMode = Literal["balanced", "multicast"]
 RecordMode = Literal["auto", "amqp", "data", "cloudevents"]
-ServiceName = Literal["echo"]
+ServiceName = Literal["echo", "subscriptions"]
 KeySource = Literal["group-key", "group-id"]
 MAX_USES = 1000
 """More than this is a rate, not a limit of uses."""
@@ -207,7 +207,13 @@ class ServiceRule(Strict):
     """A responder inside the gateway; it answers to addresses that the requester may send to, or that it came from."""
 
     match: Match = Field(description=_MATCH_TEXT)
-    service: ServiceName = Field(description="echo: answers with the application properties and body of the request")
+    service: ServiceName = Field(
+        description="echo: answers with the application properties and body of the request; subscriptions: the "
+        "operations of a subscription manager (`manager`)"
+    )
+    manager: Name | None = Field(
+        default=None, description="subscriptions: name of an entry of `subscriptions` of this scope"
+    )
 
 
 class RedirectRule(Strict):

@@ -7,9 +7,11 @@ from pydantic import Field
 from policies.model.base import Flag, StrictSection
 from policies.model.scopes.access import AccessRule
 from policies.model.scopes.addresses import AddressRule
+from policies.model.scopes.api import ApiSection
 from policies.model.scopes.bridge import BridgeEntry
 from policies.model.scopes.connect import ConnectorSection
 from policies.model.scopes.listen import ListenerSection
+from policies.model.scopes.subscriptions import SubscriptionManagerEntry
 from policies.model.units import PerTime
 
 
@@ -25,6 +27,12 @@ class ScopeSection(StrictSection):
     )
     bridge: tuple[BridgeEntry, ...] = Field(
         default=(), description="events that the gateway itself forwards to another address or container"
+    )
+    api: tuple[ApiSection, ...] = Field(
+        default=(), description="ports at which clients manage subscriptions over HTTP"
+    )
+    subscriptions: tuple[SubscriptionManagerEntry, ...] = Field(
+        default=(), description="managers of CloudEvents subscriptions, which push events of Kafka topics to sinks"
     )
     access: tuple[AccessRule, ...] = Field(default=(), description="which users may do what; anything that no entry "
         "allows is denied")

@@ -1,0 +1,76 @@
+"""A subscription, checked and with its defaults applied (CE 3.2.1). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bridges.cloudevents.events.filter import EventFilter
+from bridges.cloudevents.subscription.model import (
+    AmqpSettings,
+    DeliverySettings,
+    Json,
+    KafkaSettings,
+    MqttSettings,
+    ProtocolSettings,
+    SinkCredential,
+    SinkProtocol,
+    SinkUri,
+    SubscriptionConfig,
+)
+from policies.egress import SinkPlace
+from policies.model.scopes.sinks import SinkKind
+
+_KINDS: Mapping[SinkProtocol, SinkKind] = {
+    SinkProtocol.HTTP: "http",
+    SinkProtocol.AMQP: "amqp",
+    SinkProtocol.KAFKA: "kafka",
+    SinkProtocol.MQTT3: "mqtt3",
+    SinkProtocol.MQTT5: "mqtt5",
+    SinkProtocol.NATS: "nats",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscription of a manager; `document` is what its operations return: realized, without secrets.
+
+    `delivery` is what the policy allows of what the object asks for. `filter` has all of `filter`, `filters`, `types`
+    and `source`. `locked`: its secrets cannot be opened any more, and `credential` and secret headers are missing.
+    """
+
+    id: str
+    owner: str
+    protocol: SinkProtocol
+    sink: SinkUri
+    settings: ProtocolSettings
+    filter: EventFilter
+    dialects: frozenset[str]
+    """The dialects that the filter uses, as the policy names them."""
+    config: SubscriptionConfig
+    credential: SinkCredential | None = field(repr=False)
+    delivery: DeliverySettings
+    document: Mapping[str, Json]
+    locked: bool = False
+
+    @property
+    def guarantee(self) -> Literal["at-least-once", "at-most-once"]:
+        """What this subscription can promise: `qos` 0, `acks` "0" and settled sending lose events with the sink."""
+        settings = self.settings
+        lossy = (
+            (isinstance(settings, MqttSettings) and settings.qos == 0)
+            or (isinstance(settings, KafkaSettings) and settings.acks == "0")
+            or (isinstance(settings, AmqpSettings) and settings.settled)
+        )
+        return "at-most-once" if lossy else "at-least-once"
+
+    @property
+    def place(self) -> SinkPlace:
+        """What decides whether the policy allows the sink."""
+        address = ""
+        if isinstance(self.settings, AmqpSettings):
+            address = self.settings.address
+        elif isinstance(self.settings, KafkaSettings):
+            address = self.settings.topic
+        return SinkPlace(_KINDS[self.protocol], self.sink.scheme, self.sink.hosts, self.sink.path, address)

@@ -1,0 +1,119 @@
+"""Where events may go: does a rule of the policy allow this place, and this address (docs/subscriptions.md)? Pure.
+
+A sink is checked twice: as a URI when the subscription is made, by `allows`, and as an address before every connect,
+by `address_allowed`. What no rule allows is denied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from policies.hosts import IpAddress
+from policies.load.diagnostics import Where
+from policies.model.scopes.sinks import SinkEntry, SinkKind, SinkTls, UrlPattern
+from policies.networks import IpNetwork, is_public, unmapped
+from policies.patterns import Pattern, routable
+
+
+class SinkPlace(NamedTuple):
+    """What of a sink decides whether it is allowed.
+
+    `hosts` as `policies.hosts.parse_host` spells them, with ports; none: the sink is this scope (amqp) or the cluster
+    of the rule (kafka). `path` is the URI's, checked. `address` is the AMQP address or the Kafka topic.
+    """
+
+    protocol: SinkKind
+    scheme: str
+    hosts: tuple[tuple[str, int], ...]
+    path: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRule:
+    """One entry of `sinks`; exactly one of `to`, `local`, `connector` and `cluster` is set."""
+
+    protocols: frozenset[SinkKind]
+    to: UrlPattern | None
+    local: Pattern | None
+    connector: str | None
+    endpoints: frozenset[tuple[str, str, int]]
+    """Scheme, host and port of the connector's containers."""
+    address: Pattern | None
+    cluster: str | None
+    topics: re.Pattern[str] = field(compare=False)
+    topic_patterns: tuple[str, ...]
+    public: bool
+    networks: tuple[IpNetwork, ...]
+    tls: SinkTls | None
+    handshake: bool
+    where: Where = field(compare=False)
+
+    def allows(self, place: SinkPlace) -> bool:
+        """Whether this entry allows the place."""
+        if place.protocol not in self.protocols:
+            return False
+        if self.local is not None:
+            return not place.hosts and routable(place.address) and self.local.match(place.address) is not None
+        if self.cluster is not None:
+            return not place.hosts and self.topics.fullmatch(place.address) is not None
+        return bool(place.hosts) and self._reaches(place) and self._takes(place)
+
+    def _reaches(self, place: SinkPlace) -> bool:
+        if self.to is not None:
+            return self.to.matches(place.scheme, place.hosts, place.path if place.protocol == "http" else "")
+        return len(place.hosts) == 1 and (place.scheme, *place.hosts[0]) in self.endpoints
+
+    def _takes(self, place: SinkPlace) -> bool:
+        if place.protocol == "kafka":
+            return self.topics.fullmatch(place.address) is not None
+        if self.address is None or place.protocol != "amqp":
+            return True
+        return routable(place.address) and self.address.match(place.address) is not None
+
+
+def sink_rule(entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], where: Where) -> SinkRule:
+    """The rule of an entry; `endpoints` are those of its connector, if it names one."""
+    return SinkRule(
+        protocols=frozenset(entry.protocol),
+        to=entry.to,
+        local=entry.local,
+        connector=entry.connector,
+        endpoints=endpoints,
+        address=entry.address,
+        cluster=entry.cluster,
+        topics=re.compile("|".join(re.escape(topic).replace(r"\*", ".*") for topic in entry.topics)),
+        topic_patterns=entry.topics,
+        public="public" in entry.networks,
+        networks=tuple(network for network in entry.networks if not isinstance(network, str)),
+        tls=entry.tls,
+        handshake=entry.handshake,
+        where=where,
+    )
+
+
+def allows(rules: Sequence[SinkRule], place: SinkPlace) -> SinkRule | None:
+    """The first rule that allows the place; None: it is denied."""
+    return next((rule for rule in rules if rule.allows(place)), None)
+
+
+def address_allowed(rule: SinkRule, address: IpAddress, own: Collection[IpAddress] = ()) -> bool:
+    """Whether a connection to this address may be made for a sink that `rule` allows.
+
+    `own` are the addresses of the gateway itself, of Kafka and of Redis, without IPv4-mapped ones: they are public to
+    nobody, and reached only where the rule names their network.
+    """
+    return network_allowed(rule.public, rule.networks, address, own)
+
+
+def network_allowed(
+    public: bool, networks: Sequence[IpNetwork], address: IpAddress, own: Collection[IpAddress] = ()
+) -> bool:
+    """As `address_allowed`, for networks that are not a sink's (`oauth`)."""
+    for each in (address, unmapped(address)):
+        if any(each.version == network.version and each in network for network in networks):
+            return True
+    return public and unmapped(address) not in own and is_public(address)

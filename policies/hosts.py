@@ -1,0 +1,65 @@
+"""Hosts as URIs of sinks name them, in the one spelling that rules are compared with.
+
+Names are ASCII (IDNA), lower case and without a last dot. Addresses are spelled as `ipaddress` spells them. A name that
+some resolver would take for a number is refused, unless it is an IPv4 address of four plain decimal parts.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Final
+
+IpAddress = IPv4Address | IPv6Address
+_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+_LONGEST: Final = 253
+
+
+class HostError(ValueError):
+    """A host that cannot be used; the text says why, without the host."""
+
+
+def parse_host(text: str) -> str:
+    """The host in its one spelling, IPv6 without brackets; raises HostError."""
+    if text.startswith("[") or text.endswith("]"):
+        return _bracketed(text)
+    name = _ascii(text).removesuffix(".")
+    if len(name) > _LONGEST or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        raise HostError("not a host name: labels of letters, digits and - (1 to 63 characters, 253 in all)")
+    # Resolvers take such names for IPv4 addresses in octal, hexadecimal or with fewer parts (inet_aton).
+    if _NUMBER.fullmatch(name.rpartition(".")[2]):
+        return _four_parts(name)
+    return name
+
+
+def address_of(host: str) -> IpAddress | None:
+    """The address that a host of `parse_host` is; None: it is a name."""
+    try:
+        return IPv6Address(host) if ":" in host else IPv4Address(host)
+    except AddressValueError:
+        return None
+
+
+def _bracketed(text: str) -> str:
+    try:
+        if text.startswith("[") and text.endswith("]") and "%" not in text:
+            return str(IPv6Address(text[1:-1]))
+    except AddressValueError:
+        pass
+    raise HostError("not an IPv6 address in brackets without a zone")
+
+
+def _ascii(text: str) -> str:
+    """The name as DNS has it (RFC 5890); wide digits and dots become plain ones, too."""
+    try:
+        return text.lower() if text.isascii() else text.encode("idna").decode().lower()
+    except UnicodeError:
+        raise HostError("not a host name that DNS can hold (IDNA)") from None
+
+
+def _four_parts(name: str) -> str:
+    try:
+        return str(IPv4Address(name))  # strict: four decimal parts without leading zeros
+    except AddressValueError:
+        raise HostError("an IPv4 address needs four plain decimal parts") from None

@@ -1,0 +1,126 @@
+"""The compiled policy of a subscription manager: what it serves, where its events may go, and within which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from policies.egress import SinkRule, sink_rule
+from policies.load.diagnostics import Where
+from policies.load.tree import Tree
+from policies.model.filters import Filters
+from policies.model.kafka import EMBEDDED
+from policies.model.policy import Policy
+from policies.model.scopes.scope import ScopeSection
+from policies.model.scopes.sinks import OAuthEntry, SinkEntry
+from policies.model.scopes.subscriptions import (
+    DeliverySection,
+    Dialect,
+    HandshakeSection,
+    ManagerLimits,
+    Operation,
+    SubscriptionManagerEntry,
+)
+from policies.model.units import Millis, parse_bind
+from policies.rules import CompiledPolicy, KafkaRoute, ScopeRules
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerRules:
+    """What a subscription manager needs of the policy; equal where a reload changes nothing for it.
+
+    `streams` are its sources in the order of the file, with their topics. `clusters` has the bootstrap servers of the
+    Kafka clusters of these streams and of the sinks, none for an embedded one.
+    """
+
+    scope: str
+    name: str
+    path: str
+    streams: Mapping[str, KafkaRoute]
+    manage: frozenset[str]
+    operations: frozenset[Operation]
+    upsert: bool
+    dialects: frozenset[Dialect]
+    wrap: bool
+    """Whether records that are no CloudEvents are wrapped (`others`)."""
+    slices: int
+    keep_ended: Millis
+    limits: ManagerLimits
+    delivery: DeliverySection
+    handshake: HandshakeSection | None
+    sinks: tuple[SinkRule, ...]
+    oauth: tuple[OAuthEntry, ...]
+    filters: Filters
+    clusters: Mapping[str, frozenset[tuple[str, int]]]
+    access: ScopeRules = field(compare=False, repr=False)
+    """The rules of the scope: who may subscribe to a stream, or send to a local sink."""
+
+    @property
+    def full_name(self) -> str:
+        """Scope and name: the key of the manager's subscriptions in the store."""
+        return f"{self.scope}/{self.name}"
+
+    def may_subscribe(self, user: str, address: str) -> bool:
+        """Whether the user may have events of this stream pushed out."""
+        return address in self.streams and self.access.access(user, "subscribe", address).allowed
+
+    def subscribable(self, user: str) -> tuple[str, ...]:
+        """The streams of this manager to which the user may subscribe, in the order of the file."""
+        return tuple(address for address in self.streams if self.may_subscribe(user, address))
+
+
+def compile_sinks(policy: Policy, tree: Tree) -> dict[tuple[str, str], tuple[SinkRule, ...]]:
+    """The sinks of every manager, by scope and name, each with its line in the file."""
+    return {
+        (name, manager.name): tuple(
+            _sink(entry, scope, Where(tree.file, tree.at(("scopes", name, "subscriptions", at, "sinks", number)).line))
+            for number, entry in enumerate(manager.sinks)
+        )
+        for name, scope in policy.scopes.items()
+        for at, manager in enumerate(scope.subscriptions)
+    }
+
+
+def _sink(entry: SinkEntry, scope: ScopeSection, where: Where) -> SinkRule:
+    places = (place for connector in scope.connect if connector.name == entry.connector for place in connector.to)
+    endpoints = frozenset(("amqps" if place.tls else "amqp", place.host.lower(), place.port) for place in places)
+    return sink_rule(entry, endpoints, where)
+
+
+def manager_rules(policy: CompiledPolicy) -> tuple[ManagerRules, ...]:
+    """The rules of all managers of a policy, in the order of the file."""
+    return tuple(
+        _manager(policy, name, entry) for name, scope in policy.model.scopes.items() for entry in scope.subscriptions
+    )
+
+
+def _manager(policy: CompiledPolicy, scope: str, entry: SubscriptionManagerEntry) -> ManagerRules:
+    rules = policy.scopes[scope]
+    routes = ((address, rules.route(address)) for address in entry.events)
+    return ManagerRules(
+        scope=scope,
+        name=entry.name,
+        path=entry.path,
+        streams={address: route for address, route in routes if isinstance(route, KafkaRoute)},
+        manage=frozenset(entry.manage),
+        operations=frozenset(entry.operations),
+        upsert=entry.upsert,
+        dialects=frozenset(entry.dialects),
+        wrap=entry.others == "wrap",
+        slices=entry.slices,
+        keep_ended=entry.keep_ended,
+        limits=entry.limits,
+        delivery=entry.delivery,
+        handshake=entry.handshake,
+        sinks=policy.sinks.get((scope, entry.name), ()),
+        oauth=entry.oauth,
+        filters=policy.model.filters,
+        clusters={name: frozenset(_servers(cluster.bootstrap)) for name, cluster in policy.model.kafka.items()},
+        access=rules,
+    )
+
+
+def _servers(bootstrap: str) -> Iterator[tuple[str, int]]:
+    if bootstrap != EMBEDDED:
+        for place in map(parse_bind, bootstrap.split(",")):
+            yield place.host.lower(), place.port
