@@ -1,14 +1,13 @@
-"""Compiles the model's rules into `ScopeRules`, and finds relays that go round in circles."""
+"""Compiles the model's rules into `ScopeRules`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
 from policies.event_log_scopes import shows_logs
 from policies.internal_topics import ReservedTopics, reserved_topics
-from policies.load.diagnostics import Where
-from policies.load.findings import Finding
+from policies.load.diagnostics import PolicyLine
 from policies.load.tree import Tree
 from policies.model.policy import Policy
 from policies.model.scopes.access import AccessRule
@@ -17,7 +16,6 @@ from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
 from policies.patterns import routable
 from policies.rules import (
-    MAX_HOPS,
     CompiledAccess,
     CompiledAddress,
     DirectRoute,
@@ -48,8 +46,8 @@ def _scope(
 ) -> ScopeRules:
     scope = policy.scopes[name]
 
-    def where(*loc: str | int) -> Where:
-        return Where(tree.file, tree.at(("scopes", name, *loc)).line)
+    def where(*loc: str | int) -> PolicyLine:
+        return tree.policy_line(("scopes", name, *loc))
 
     connectors = frozenset(connector.name for connector in scope.connect)
     return ScopeRules(
@@ -69,13 +67,13 @@ def _answers(rule: AddressRule) -> bool:
     return not isinstance(rule, KafkaRule | RedirectRule)
 
 
-def _access(entry: AccessRule, where: Where) -> CompiledAccess:
+def _access(entry: AccessRule, where: PolicyLine) -> CompiledAccess:
     who = None if "*" in entry.who else frozenset(entry.who)
     return CompiledAccess(who, frozenset(entry.may), entry.on, where)
 
 
 def _address(
-    rule: AddressRule, connectors: frozenset[str], where: Where, reserved: Mapping[str, ReservedTopics]
+    rule: AddressRule, connectors: frozenset[str], where: PolicyLine, reserved: Mapping[str, ReservedTopics]
 ) -> CompiledAddress:
     if isinstance(rule, DirectRule):
         direct = DirectRoute(rule.direct, where)
@@ -90,7 +88,7 @@ def _address(
     return _kafka(rule, where, reserved.get(rule.kafka, ReservedTopics()))
 
 
-def _relay(rule: RelayRule, connectors: frozenset[str], where: Where) -> Build:
+def _relay(rule: RelayRule, connectors: frozenset[str], where: PolicyLine) -> Build:
     connector = rule.relay if rule.relay in connectors else None
     scope = rule.relay if connector is None else None
     template, replies, uses = rule.address, rule.replies.mode, rule.replies.uses
@@ -102,7 +100,7 @@ def _relay(rule: RelayRule, connectors: frozenset[str], where: Where) -> Build:
     return build
 
 
-def _redirect(rule: RedirectRule, where: Where) -> Build:
+def _redirect(rule: RedirectRule, where: PolicyLine) -> Build:
     place, template = rule.redirect, rule.address
     hostname = rule.hostname or place.host
 
@@ -122,7 +120,7 @@ def _reading(rule: KafkaRule) -> LogReadingRule:
     return LogReadingRule(**{**values, "dead_letter": None})
 
 
-def _kafka(rule: KafkaRule, where: Where, reserved: ReservedTopics) -> CompiledAddress:
+def _kafka(rule: KafkaRule, where: PolicyLine, reserved: ReservedTopics) -> CompiledAddress:
     assignment, plain = _assignment(rule), _reading(rule)
 
     def refusal(captures: dict[str, str]) -> str | None:
@@ -147,23 +145,3 @@ def _unfit(rule: KafkaRule, captures: dict[str, str]) -> str | None:
     if topic == rule.topic.fill(captures):
         return "its dead_letter would be the topic itself"
     return None if legal_topic(topic) else "its dead_letter would not be a legal topic name"
-
-
-def relay_loops(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Finding]:
-    """Relay rules whose example address comes back to where it was."""
-    for name, scope in policy.scopes.items():
-        for at, rule in enumerate(scope.addresses):
-            if isinstance(rule, RelayRule) and (way := _circle(name, rule.match.example(), scopes)):
-                text = f"relays in a circle: {' → '.join(way)}"
-                yield Finding(("scopes", name, "addresses", at, "relay"), text)
-
-
-def _circle(scope: str, address: str, scopes: Mapping[str, ScopeRules]) -> list[str]:
-    seen: list[tuple[str, str]] = []
-    while (scope, address) not in seen and len(seen) < MAX_HOPS:
-        seen.append((scope, address))
-        route = scopes[scope].route(address)
-        if not isinstance(route, RelayRoute) or route.scope is None:
-            return []
-        scope, address = route.scope, route.address
-    return [f"{place} {there}" for place, there in (*seen, (scope, address))]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from policies.hosts import IpAddress
-from policies.load.diagnostics import Where
+from policies.load.diagnostics import PolicyLine
 from policies.model.scopes.sinks import SinkEntry, SinkKind, SinkTls, UrlPattern
 from policies.networks import IpNetwork, is_public, unmapped
 from policies.patterns import Pattern, routable
@@ -50,7 +50,7 @@ class SinkRule:
     networks: tuple[IpNetwork, ...]
     tls: SinkTls | None
     handshake: bool
-    where: Where = field(compare=False)
+    where: PolicyLine = field(compare=False)
 
     def allows(self, place: SinkPlace) -> bool:
         """Whether this entry allows the place."""
@@ -75,7 +75,7 @@ class SinkRule:
         return routable(place.address) and self.address.match(place.address) is not None
 
 
-def sink_rule(entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], where: Where) -> SinkRule:
+def sink_rule(entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], where: PolicyLine) -> SinkRule:
     """The rule of an entry; `endpoints` are those of its connector, if it names one."""
     return SinkRule(
         protocols=frozenset(entry.protocol),

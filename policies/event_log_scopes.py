@@ -1,7 +1,7 @@
-"""Which scopes show event logs: their own, and those that a relay leads to (ES 3.1).
+"""Finds the scopes that show event logs: their own, and those that a relay leads to (ES 3.1).
 
-By the patterns alone, for no address is known before a client asks for it: a relay counts as leading to each rule of
-the other scope that some address of it could match.
+It compares patterns only, because no address is known before a client asks for it: a relay counts as leading to each
+rule of the other scope that some address of the relay could match.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _Place = tuple[str, int]
 
 
 def shows_logs(policy: Policy, scope: str) -> bool:
-    """Whether some address of `scope` may be one of an event log."""
+    """Whether some address of `scope` may be that of an event log."""
     seen: set[_Place] = set()
-    left = [(scope, at) for at in range(len(policy.scopes[scope].addresses))]
-    while left:
-        scope, at = place = left.pop()
+    waiting = [(scope, at) for at in range(len(policy.scopes[scope].addresses))]
+    while waiting:
+        scope, at = place = waiting.pop()
         rule = policy.scopes[scope].addresses[at]
         if isinstance(rule, KafkaRule):
             return True
         if isinstance(rule, RelayRule) and place not in seen:
             seen.add(place)
-            left.extend(_onward(policy, scope, rule))
+            waiting.extend(_onward(policy, scope, rule))
     return False
 
 

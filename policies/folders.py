@@ -1,4 +1,4 @@
-"""Paths of folders that the pipeline reads and writes: of a file system, never URLs. Pure."""
+"""Checks paths of folders that the pipeline reads and writes: they name a file system, never a URL. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)")
 def url_problem(path: str) -> str | None:
     """What is wrong with a path that begins with a scheme (`file:`, `s3a:`, `hdfs:`, ...); `None` for any other.
 
-    Spark takes such a path for a URL and Python takes it for a relative name: they would mean two different folders.
+    Spark reads such a path as a URL and Python as a relative name: they would use two different folders.
     """
     found = _SCHEME.match(path)
     if found is None:

@@ -1,7 +1,8 @@
-"""Internal Kafka topics: a rule whose `topic` has captures leads to one only where its template names it literally.
+"""Internal Kafka topics: captures of a rule never lead to one; the rule's template has to name it literally.
 
-Internal are topics that start with `__` (Kafka's own), the gateway's journal and the dead-letter topics of address
-rules. Without this a rule like `events/{topic}` would hand out consumer offsets, and dead letters of other addresses.
+Internal topics are those that start with `__` (Kafka's own), the gateway's journal and the dead-letter topics of
+address rules. Otherwise a rule like `events/{topic}` would give access to consumer offsets and to dead letters of other
+addresses.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _UNFILLED: Final = "\0"  # stands for a capture; no topic has it
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Internal topics of one cluster: `names` matches theirs, `what` says what each of them is."""
+    """A kind of internal topics of one cluster: a pattern of their `names`, and `what` they are, for error texts."""
 
     names: re.Pattern[str]
     what: str
 
     def hides(self, template: Template, topic: str) -> bool:
-        """Whether `topic` is one of them and `template`, which was filled to give it, does not say so by itself."""
+        """Whether `topic` is one of them only because of the captures that `template` was filled with."""
         if self.names.fullmatch(topic) is None:
             return False
         return self.names.fullmatch(template.fill(dict.fromkeys(template.names, _UNFILLED))) is None
@@ -43,7 +44,7 @@ class ReservedTopics:
     dead_letters: tuple[Reserved, ...] = ()
 
     def refusal(self, rule: KafkaRule, captures: dict[str, str]) -> str | None:
-        """Why these captures of `rule` lead to no topic; None: they do."""
+        """Why these captures of `rule` must not be used; None: they may."""
         return _hidden((*self.own, *self.dead_letters), "topic", rule.topic, captures) or _hidden(
             self.own, "dead_letter", rule.dead_letter, captures
         )
@@ -81,6 +82,6 @@ def _dead_letters(policy: Policy, cluster: str) -> Iterable[Reserved]:
 
 
 def _filled(template: Template) -> re.Pattern[str]:
-    """All that can come of a template."""
+    """A pattern of the topics that a template can name."""
     literals = (re.escape(part) for part in template.parts[::2])
     return re.compile(".+".join(literals), re.DOTALL)

@@ -1,7 +1,7 @@
 """Address patterns: segments between "/"; `{name}` and `*` take one segment, a last `**` takes the rest.
 
 A segment may mix text and one capture (`orders-{n}`). Every character of an address is literal: wildcards,
-dots and percent escapes in it mean nothing. `routable` decides which addresses may match anything at all.
+dots and percent escapes in it mean nothing. `routable` decides which addresses can match a pattern at all.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Segment:
         return re.escape(self.before) + wild + re.escape(self.after)
 
     def covers(self, other: Segment) -> bool:
-        """Whether every segment that `other` matches is matched here too."""
+        """Whether this segment matches everything that `other` matches."""
         if not self.wild:
             return self == other
         if not other.wild:
@@ -78,7 +78,7 @@ class Pattern:
 
 
 def parse_pattern(text: object) -> Pattern:
-    """Compile one pattern or raise `PatternError`."""
+    """Compile a pattern; raises `PatternError`."""
     if not isinstance(text, str):
         raise PatternError('must be an address pattern in text, like "events/{topic}"')
     if not routable(text):
@@ -155,7 +155,7 @@ def _blurred(part: str) -> Segment:
 
 
 def parse_template(text: object) -> Template:
-    """Compile one template or raise `PatternError`."""
+    """Compile a template; raises `PatternError`."""
     if not isinstance(text, str) or not routable(text):
         raise PatternError(f"must be text of 1 to {MAX_ADDRESS} characters without control characters")
     parts = tuple(_CAPTURE.split(text))

@@ -1,7 +1,7 @@
 """The compiled policy: where an address leads, which users may use it, and the error for the others.
 
-`route` is a pure function of the address; callers keep a bounded cache of it. An address that is empty,
-longer than 1024 characters or holds control characters is refused here (`patterns.routable`).
+`route` is a pure function of the address; callers keep a bounded cache of it. An address is refused if it is empty,
+longer than 1024 characters or contains control characters (`patterns.routable`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from policies.egress import SinkRule
-from policies.load.diagnostics import Diagnostic, Where
+from policies.load.diagnostics import Diagnostic, PolicyLine
 from policies.model.base import Secret
 from policies.model.kafka import KafkaCluster
 from policies.model.kafka_security import security_settings
@@ -31,26 +31,26 @@ UNAUTHORIZED: Final = "amqp:unauthorized-access"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 REDIRECT: Final = "amqp:link:redirect"
 MAX_HOPS: Final = 8
-"""As many relays into another scope as the resolver follows (gateway/nodes/resolver.py)."""
+"""The maximum number of relays into other scopes that the resolver follows (gateway/nodes/resolver.py)."""
 _LINKS: Final = frozenset(("send", "receive"))
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
-DEEDS: Final[Mapping[Action, str]] = {
+VERBS: Final[Mapping[Action, str]] = {
     "send": "send to",
     "receive": "receive from",
     "info": "ask for information about",
     "subscribe": "subscribe to",
 }
-"""The verbs for actions in sentences; the address follows."""
+"""The verb for each action in a sentence; the address follows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectRoute:
-    """A meeting point in this scope."""
+    """A node of this scope without storage, which matches attached senders and receivers."""
 
     mode: DirectMode
-    where: Where = field(compare=False)
+    where: PolicyLine = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class RelayRoute:
     connector: str | None
     address: str
     replies: Replies
-    where: Where = field(compare=False)
+    where: PolicyLine = field(compare=False)
     uses: int | None = None
 
 
@@ -76,45 +76,45 @@ class KafkaRoute:
     credit: int
     tombstones: bool
     reading: LogReadingRule
-    where: Where = field(compare=False)
+    where: PolicyLine = field(compare=False)
     key_from: tuple[KeySource, ...] = ("group-key",)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceRoute:
-    """A responder of the gateway's own."""
+    """A responder inside the gateway."""
 
     service: ServiceName
-    where: Where = field(compare=False)
+    where: PolicyLine = field(compare=False)
     manager: str | None = None
     """The subscription manager, where that is the service."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedirectRoute:
-    """A node in another container: where a client attaches instead."""
+    """A node in another container, which clients attach to instead."""
 
     hostname: str
     host: str
     port: int
     address: str
-    where: Where = field(compare=False)
+    where: PolicyLine = field(compare=False)
 
 
 Route = DirectRoute | RelayRoute | KafkaRoute | ServiceRoute | RedirectRoute
 
 
 def legal_topic(name: str) -> bool:
-    """Whether Kafka could have a topic of this name; hostile captures end here."""
+    """Whether a Kafka topic can have this name; it refuses hostile captures."""
     return _TOPIC.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Whether access is granted, and by which line; a denial has none, because no line grants it."""
+    """Whether access is granted, and by which line; a denial has no line."""
 
     allowed: bool
-    where: Where | None = field(default=None, compare=False)
+    where: PolicyLine | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class CompiledAddress:
 
     match: Pattern
     build: Callable[[str, dict[str, str]], Route | None]
-    where: Where
+    where: PolicyLine
     refusal: Callable[[dict[str, str]], str | None] = lambda _captures: None
 
 
@@ -148,7 +148,7 @@ class CompiledAccess:
     who: frozenset[str] | None
     may: frozenset[str]
     on: tuple[Pattern, ...]
-    where: Where
+    where: PolicyLine
 
     def grants(self, user: str, action: str, address: str) -> bool:
         """Whether this entry allows it."""
@@ -175,7 +175,7 @@ class ScopeRules:
     ) -> None:
         """`event_streams`: some address is one of an event log, here or behind relays into other scopes.
 
-        `responses`: requests can be answered at some address; `others`: the rules of all scopes, for relays.
+        `responses`: some address accepts requests that expect responses; `others`: the rules of all scopes, for relays.
         """
         self.name = name
         self.event_streams = event_streams
@@ -216,17 +216,18 @@ class ScopeRules:
                     return Grant(True, entry.where)
         return Grant(False)
 
-    def answers(self, user: str, address: str) -> bool:
-        """Whether responses to this user's requests may go to `address`: where it may send, or receive and no topic is.
+    def may_be_answered_at(self, user: str, address: str) -> bool:
+        """Whether responses to this user's requests may go to `address`.
 
-        A response at a topic stays there for all its readers: that needs the right to send.
+        They may go where the user may send, or may receive and there is no topic. A response at a topic
+        stays there for all its readers, so it needs the right to send.
         """
         if self.access(user, "send", address).allowed:
             return True
         return self.access(user, "receive", address).allowed and not self.leads_to_log(self.route(address))
 
-    def answered_at(self, user: str) -> tuple[str, ...]:
-        """The patterns of the addresses that `answers` allows."""
+    def reply_to_patterns(self, user: str) -> tuple[str, ...]:
+        """The patterns of the addresses that `may_be_answered_at` allows."""
         named = [self._access[at] for at in self.entries_for(user)]
         found = [on.text for entry in named if entry.may & {"send", "receive"} for on in entry.on]
         return tuple(dict.fromkeys(found))
@@ -245,7 +246,7 @@ class ScopeRules:
             return Decision(None, Grant(False), False, NOT_FOUND, "no node has this address")
         grant = self.access(user, asked, base)
         if not grant.allowed:
-            return Decision(route, grant, asked == "info", UNAUTHORIZED, f"not allowed to {DEEDS[asked]} this address")
+            return Decision(route, grant, asked == "info", UNAUTHORIZED, f"not allowed to {VERBS[asked]} this address")
         if suffixed and action == "send":
             return Decision(route, grant, True, NOT_ALLOWED, "$info can only be read")
         if isinstance(route, RedirectRoute):
@@ -309,5 +310,5 @@ class CompiledPolicy:
         return found
 
     def cluster_files(self, cluster: KafkaCluster) -> tuple[bytes | None, ...]:
-        """What a cluster's certificates and keys held: another value means that its clients have to be made anew."""
+        """What a cluster's certificates and keys held: if they change, its clients have to be recreated."""
         return tuple(self.files.get(name) for _, name in cluster.security.files) if cluster.security else ()

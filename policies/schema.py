@@ -8,7 +8,7 @@ from functools import cache
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from policies.load.tree import Loc
+from policies.load.diagnostics import Loc
 from policies.model.policy import Policy
 
 
@@ -39,7 +39,7 @@ def node_at(loc: Loc) -> JsonSchemaValue:
 
 
 def is_form(part: str | int) -> bool:
-    """Tell whether a part of a place chooses a form: a key of the file may begin with `<`, too."""
+    """Whether a part of a place chooses a form; a key of the file may begin with `<`, too."""
     if not isinstance(part, str) or not (part.startswith("<") and part.endswith(">")):
         return False
     return part == "<text>" or part[1:-1] in _schema()["$defs"]
@@ -65,12 +65,12 @@ def _resolved(node: object) -> JsonSchemaValue:
 
 
 def allowed_keys(loc: Loc) -> list[str]:
-    """The keys that may stand in the section at `loc`."""
+    """The keys that the section at `loc` may have."""
     return list(node_at(loc).get("properties", {}))
 
 
 def nearest(key: str, known: list[str]) -> str | None:
-    """The known key that `key` was probably meant to be."""
+    """The known key that is most like `key`; None if none is."""
     folded = {name.lower().replace("-", "_"): name for name in known}
     found = difflib.get_close_matches(key.lower().replace("-", "_"), folded, n=1, cutoff=0.6)
     return folded[found[0]] if found else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from policies.egress import SinkRule, sink_rule
-from policies.load.diagnostics import Where
+from policies.load.diagnostics import PolicyLine
 from policies.load.tree import Tree
 from policies.model.filters import Filters
 from policies.model.kafka import EMBEDDED
@@ -73,7 +73,7 @@ def compile_sinks(policy: Policy, tree: Tree) -> dict[tuple[str, str], tuple[Sin
     """The sinks of every manager, by scope and name, each with its line in the file."""
     return {
         (name, manager.name): tuple(
-            _sink(entry, scope, Where(tree.file, tree.at(("scopes", name, "subscriptions", at, "sinks", number)).line))
+            _sink(entry, scope, tree.policy_line(("scopes", name, "subscriptions", at, "sinks", number)))
             for number, entry in enumerate(manager.sinks)
         )
         for name, scope in policy.scopes.items()
@@ -81,7 +81,7 @@ def compile_sinks(policy: Policy, tree: Tree) -> dict[tuple[str, str], tuple[Sin
     }
 
 
-def _sink(entry: SinkEntry, scope: ScopeSection, where: Where) -> SinkRule:
+def _sink(entry: SinkEntry, scope: ScopeSection, where: PolicyLine) -> SinkRule:
     places = (place for connector in scope.connect if connector.name == entry.connector for place in connector.to)
     endpoints = frozenset(("amqps" if place.tls else "amqp", place.host.lower(), place.port) for place in places)
     return sink_rule(entry, endpoints, where)

@@ -35,9 +35,9 @@ from gateway.routing.anonymous_terminus import attach_anonymous, attach_replies
 from gateway.routing.link_context import announced_capabilities, link_context
 from gateway.routing.reserved import TEMPORARY, replies_address
 from policies.rules import (
-    DEEDS,
     INFO_SUFFIX,
     MAX_HOPS,
+    VERBS,
     RedirectRoute,
     RelayRoute,
     Route,
@@ -241,7 +241,7 @@ class Scope:
     def decide(self, action: Action, address: str, principal: Principal) -> RouteDecision:
         """Where `address` leads through all scopes; raises the error of docs/conformance.md 0.3."""
         if principal.scope != self.name:  # a name of another scope says nothing here
-            raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: not allowed to {DEEDS[action]} this address")
+            raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: not allowed to {VERBS[action]} this address")
         if isinstance(principal, User):
             route, info = self._decide_for_user(action, address, principal.name)
         else:
@@ -265,7 +265,7 @@ class Scope:
     def _decide_for_gateway(self, action: Action, address: str, itself: GatewayItself) -> tuple[Route | None, bool]:
         """The same for a link of our own: no access entry names it, its purpose says what it may."""
         if not itself.may(action, address):
-            text = f"{quoted(address)}: a {itself.purpose} may not {DEEDS[action]} this address"
+            text = f"{quoted(address)}: a {itself.purpose} may not {VERBS[action]} this address"
             raise AmqpError(UNAUTHORIZED_ACCESS, text)
         log = self.rules.log_of(address)
         route = log or self.rules.route(address)

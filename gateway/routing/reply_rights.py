@@ -105,7 +105,7 @@ class ReplyRight:
         return True
 
     def _may(self, scope: RequesterScope, address: str) -> bool:
-        if scope.rules.answers(self._user, address):
+        if scope.rules.may_be_answered_at(self._user, address):
             return True
         if not isinstance(self._requester, Container):
             return False

@@ -4,51 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.load.findings import Finding
+from policies.load.diagnostics import Diagnostic, Loc
 from policies.load.parts import PolicyPart
-from policies.load.tree import Loc
 from policies.model.base import Secret
 from policies.model.kafka import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
 from policies.model.kafka_security import OAUTH, SECURITY_SETTINGS, KafkaSecurity
 
 
-def setting_findings(part: PolicyPart[Secret | str]) -> Iterator[Finding]:
+def check_setting(part: PolicyPart[Secret | str]) -> Iterator[Diagnostic]:
     """Mistakes in one of librdkafka's settings."""
     name = str(part.loc[-1])
     if name in RESERVED_SETTINGS or name.startswith("test.mock."):
-        yield Finding(part.loc, "reserved: the gateway's guarantees depend on this setting", at_key=True)
+        yield Diagnostic(part.loc, "reserved: the gateway's guarantees depend on this setting", at_key=True)
     elif name in SECRET_SETTINGS and isinstance(part.value, str):
-        yield Finding(part.loc, "a secret is never written into the policy; use {env: NAME} or {file: path}")
+        yield Diagnostic(part.loc, "a secret is never written into the policy; use {env: NAME} or {file: path}")
 
 
-def cluster_findings(part: PolicyPart[KafkaCluster]) -> Iterator[Finding]:
+def check_cluster(part: PolicyPart[KafkaCluster]) -> Iterator[Diagnostic]:
     """Mistakes between the keys of one cluster."""
     cluster, loc = part.value, part.loc
     if cluster.topics and cluster.bootstrap != EMBEDDED:
-        yield Finding((*loc, "topics"), "topics are created only in an embedded cluster", at_key=True)
+        yield Diagnostic((*loc, "topics"), "topics are created only in an embedded cluster", at_key=True)
     if cluster.security is None or not part.ok("security"):
         return
     if cluster.bootstrap == EMBEDDED and part.ok("bootstrap"):
-        yield Finding((*loc, "security"), "not available for the embedded cluster: set bootstrap", at_key=True)
+        yield Diagnostic((*loc, "security"), "not available for the embedded cluster: set bootstrap", at_key=True)
     for name in cluster.client:
         if name in SECURITY_SETTINGS:
             text = "security of this cluster sets this, too; set it in one place"
-            yield Finding((*loc, "client", name), text, at_key=True)
+            yield Diagnostic((*loc, "client", name), text, at_key=True)
     yield from _tls(cluster.security, (*loc, "security", "tls"))
     yield from _sasl(cluster.security, (*loc, "security", "sasl"))
 
 
-def _tls(security: KafkaSecurity, loc: Loc) -> Iterator[Finding]:
+def _tls(security: KafkaSecurity, loc: Loc) -> Iterator[Diagnostic]:
     tls = security.tls
     if tls is None:
         return
     if (tls.cert is None) != (tls.key is None):
-        yield Finding(loc, "cert and key belong together")
+        yield Diagnostic(loc, "cert and key belong together")
     if tls.key_password is not None and tls.key is None:
-        yield Finding((*loc, "key_password"), "there is no key for this password")
+        yield Diagnostic((*loc, "key_password"), "there is no key for this password")
 
 
-def _sasl(security: KafkaSecurity, loc: Loc) -> Iterator[Finding]:
+def _sasl(security: KafkaSecurity, loc: Loc) -> Iterator[Diagnostic]:
     sasl = security.sasl
     if sasl is None:
         return
@@ -56,10 +55,10 @@ def _sasl(security: KafkaSecurity, loc: Loc) -> Iterator[Finding]:
     for key in wanted:
         if getattr(sasl, key) is None:
             what = {"user": " (the client id)", "password": " (the client secret)"}.get(key, "")
-            yield Finding(loc, f"{sasl.mechanism} needs {key}{what if sasl.mechanism == OAUTH else ''}")
+            yield Diagnostic(loc, f"{sasl.mechanism} needs {key}{what if sasl.mechanism == OAUTH else ''}")
     if sasl.mechanism != OAUTH:
         for key in ("token_url", "scope"):
             if getattr(sasl, key) is not None:
-                yield Finding((*loc, key), f"{sasl.mechanism} fetches no token; only oauthbearer does")
+                yield Diagnostic((*loc, key), f"{sasl.mechanism} fetches no token; only oauthbearer does")
     if sasl.mechanism in ("PLAIN", OAUTH) and security.tls is None and not security.allow_plain_without_tls:
-        yield Finding(loc, f"{sasl.mechanism} needs tls, or allow_plain_without_tls: true")
+        yield Diagnostic(loc, f"{sasl.mechanism} needs tls, or allow_plain_without_tls: true")

@@ -1,4 +1,4 @@
-"""Checks between the parts of a policy: names that must exist, rules nothing reaches, reserved settings."""
+"""Checks between the parts of a policy: names that must exist, rules that no address reaches, reserved settings."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from policies.checks.kafka import cluster_findings, setting_findings
-from policies.checks.sasl import connector_findings, listener_findings
-from policies.load.findings import Finding
+from policies.checks.kafka import check_cluster, check_setting
+from policies.checks.sasl import check_connector, check_listener
+from policies.load.diagnostics import Diagnostic, Loc
 from policies.load.parts import AnyAddressRule, PolicyPart, PolicyParts, ScopeParts
-from policies.load.tree import Loc, dotted
+from policies.load.tree import dotted
 from policies.model.kafka import EMBEDDED
 from policies.model.scopes.addresses import KafkaRule, RedirectRule, RelayRule
 from policies.model.units import Bind
@@ -23,71 +23,71 @@ _MEMORY: Final = (
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  compared with, never bound
 
 
-def findings(parts: PolicyParts) -> Iterator[Finding]:
+def check_parts(parts: PolicyParts) -> Iterator[Diagnostic]:
     """Every mistake and warning between the valid parts of a file."""
     yield from _keys(parts)
     yield from _binds(parts)
     yield from _journal(parts)
     yield from _pipeline(parts)
     for cluster in parts.kafka:
-        yield from cluster_findings(cluster)
+        yield from check_cluster(cluster)
     for setting in parts.settings:
-        yield from setting_findings(setting)
+        yield from check_setting(setting)
     for scope in parts.scopes:
         yield from _scope(scope, parts)
 
 
-def _scope(scope: ScopeParts, parts: PolicyParts) -> Iterator[Finding]:
+def _scope(scope: ScopeParts, parts: PolicyParts) -> Iterator[Diagnostic]:
     for listener in scope.listen:
-        yield from listener_findings(listener)
+        yield from check_listener(listener)
     for connector in scope.connect:
-        yield from connector_findings(connector)
+        yield from check_connector(connector)
     yield from _connector_names(scope)
     for rule in scope.addresses:
         yield from _rule(rule, scope, parts)
     yield from _shadowed(scope.addresses)
     for bridge in scope.bridge:
         if bridge.value.durable and _in_memory(parts):
-            yield Finding(bridge.loc, f"its position is stored {_MEMORY}", warning=True)
+            yield Diagnostic(bridge.loc, f"its position is stored {_MEMORY}", warning=True)
     if scope.listen and not scope.grants:
         message = "has no access entries: clients may connect, and every link is refused"
-        yield Finding(scope.loc, message, at_key=True, warning=True)
+        yield Diagnostic(scope.loc, message, at_key=True, warning=True)
 
 
-def _keys(parts: PolicyParts) -> Iterator[Finding]:
+def _keys(parts: PolicyParts) -> Iterator[Diagnostic]:
     if parts.active is None:
         return
     active = parts.active.value
     if active not in parts.key_names:
         guess, allowed = _guess(active, parts.key_names), ", ".join(sorted(parts.key_names))
-        yield Finding(parts.active.loc, f"no key of the ring has this id{guess} (allowed: {allowed})")
+        yield Diagnostic(parts.active.loc, f"no key of the ring has this id{guess} (allowed: {allowed})")
     for entry in parts.ring:
         if entry.loc[-1] == active and entry.value.until is not None:
             message = "the active key must not expire; make another key active before this one expires"
-            yield Finding((*entry.loc, "until"), message)
+            yield Diagnostic((*entry.loc, "until"), message)
     if parts.max_cookie and _in_memory(parts):
-        yield Finding(("keys", "max_cookie"), f"longer cookies are stored {_MEMORY}", warning=True)
+        yield Diagnostic(("keys", "max_cookie"), f"longer cookies are stored {_MEMORY}", warning=True)
 
 
 def _in_memory(parts: PolicyParts) -> bool:
     return parts.gateway is None or parts.gateway.value.state == "memory"
 
 
-def _journal(parts: PolicyParts) -> Iterator[Finding]:
+def _journal(parts: PolicyParts) -> Iterator[Diagnostic]:
     gateway = parts.gateway
     journal = gateway.value.journal if gateway is not None and gateway.ok("journal") else None
     if journal is not None and journal.kafka not in parts.cluster_names:
         yield _no_such(("gateway", "journal", "kafka"), "Kafka cluster", journal.kafka, parts.cluster_names)
 
 
-def _pipeline(parts: PolicyParts) -> Iterator[Finding]:
+def _pipeline(parts: PolicyParts) -> Iterator[Diagnostic]:
     if parts.pipeline is None or not parts.pipeline.ok("kafka") or (name := parts.pipeline.value.kafka) is None:
         return
     loc = "pipeline", "kafka"
     if name not in parts.cluster_names:
         yield _no_such(loc, "Kafka cluster", name, parts.cluster_names)
     elif any(part.value.bootstrap == EMBEDDED and part.loc[-1] == name for part in parts.kafka):
-        yield Finding(loc, "this cluster is embedded in the gateway, where no job of the pipeline can reach it")
+        yield Diagnostic(loc, "this cluster is embedded in the gateway, where no job of the pipeline can reach it")
 
 
 class _Place(NamedTuple):
@@ -95,7 +95,7 @@ class _Place(NamedTuple):
     bind: Bind
 
 
-def _binds(parts: PolicyParts) -> Iterator[Finding]:
+def _binds(parts: PolicyParts) -> Iterator[Diagnostic]:
     listeners = (part for scope in parts.scopes for part in scope.listen if part.ok("bind"))
     places = [_Place((*part.loc, "bind"), part.value.bind) for part in listeners]
     gateway = parts.gateway
@@ -104,7 +104,7 @@ def _binds(parts: PolicyParts) -> Iterator[Finding]:
     for at, later in enumerate(places):
         taken = next((early for early in places[:at] if _overlap(early.bind, later.bind)), None)
         if taken is not None:
-            yield Finding(later.loc, f"{later.bind} is already in use by {dotted(taken.loc)}")
+            yield Diagnostic(later.loc, f"{later.bind} is already in use by {dotted(taken.loc)}")
 
 
 def _overlap(one: Bind, other: Bind) -> bool:
@@ -112,13 +112,13 @@ def _overlap(one: Bind, other: Bind) -> bool:
     return one.port == other.port != 0 and (one.host == other.host or everywhere)
 
 
-def _connector_names(scope: ScopeParts) -> Iterator[Finding]:
+def _connector_names(scope: ScopeParts) -> Iterator[Diagnostic]:
     for earlier, later in combinations(scope.connect, 2):
         if earlier.value.name == later.value.name and earlier.ok("name") and later.ok("name"):
-            yield Finding((*later.loc, "name"), "another connector of this scope has this name")
+            yield Diagnostic((*later.loc, "name"), "another connector of this scope has this name")
 
 
-def _rule(rule: PolicyPart[AnyAddressRule], scope: ScopeParts, parts: PolicyParts) -> Iterator[Finding]:
+def _rule(rule: PolicyPart[AnyAddressRule], scope: ScopeParts, parts: PolicyParts) -> Iterator[Diagnostic]:
     value = rule.value
     if isinstance(value, RelayRule):
         yield from _relay(PolicyPart(rule.loc, value, rule.broken), scope, parts)
@@ -129,13 +129,13 @@ def _rule(rule: PolicyPart[AnyAddressRule], scope: ScopeParts, parts: PolicyPart
             yield from _captures((*rule.loc, "dead_letter"), value.dead_letter, value.match)
             if rule.ok("topic") and value.dead_letter.parts == value.topic.parts:
                 text = "this is the topic itself: its receivers would get their rejected events again"
-                yield Finding((*rule.loc, "dead_letter"), text)
+                yield Diagnostic((*rule.loc, "dead_letter"), text)
         if value.kafka not in parts.cluster_names:
             yield _no_such((*rule.loc, "kafka"), "Kafka cluster", value.kafka, parts.cluster_names)
         yield from _partitions(PolicyPart(rule.loc, value, rule.broken), scope, parts)
         if _in_memory(parts) and not _embedded(value.kafka, parts):
             message = f"positions of durable links and consumer groups are stored {_MEMORY}"
-            yield Finding(rule.loc, message, warning=True)
+            yield Diagnostic(rule.loc, message, warning=True)
         yield from _times(PolicyPart(rule.loc, value, rule.broken), parts)
     if isinstance(value, RelayRule | RedirectRule) and value.address is not None and rule.ok("match"):
         yield from _captures((*rule.loc, "address"), value.address, value.match)
@@ -146,55 +146,56 @@ def _embedded(cluster: str, parts: PolicyParts) -> bool:
     return any(part.value.bootstrap == EMBEDDED for part in parts.kafka if part.loc[-1] == cluster)
 
 
-def _times(rule: PolicyPart[KafkaRule], parts: PolicyParts) -> Iterator[Finding]:
+def _times(rule: PolicyPart[KafkaRule], parts: PolicyParts) -> Iterator[Diagnostic]:
     embedded = _embedded(rule.value.kafka, parts)
     if rule.value.strict_timestamps and embedded and rule.ok("strict_timestamps", "kafka"):
         message = "every link would be refused: the topics of an embedded cluster store producers' timestamps"
-        yield Finding((*rule.loc, "strict_timestamps"), message)
+        yield Diagnostic((*rule.loc, "strict_timestamps"), message)
 
 
-def _partitions(rule: PolicyPart[KafkaRule], scope: ScopeParts, parts: PolicyParts) -> Iterator[Finding]:
+def _partitions(rule: PolicyPart[KafkaRule], scope: ScopeParts, parts: PolicyParts) -> Iterator[Diagnostic]:
     value = rule.value
     if value.partitions == "none" and value.binding != "agnostic" and rule.ok("partitions", "binding"):
         message = f"binding: {value.binding} needs partitions that links may be bound to"
-        yield Finding((*rule.loc, "partitions"), message)
+        yield Diagnostic((*rule.loc, "partitions"), message)
     if value.group_mode == "shared" and rule.ok("group_mode", "ownership", "groups"):
         if value.ownership == "sharded":
             message = "links that share partitions cannot be redirected; leave out ownership: sharded"
-            yield Finding((*rule.loc, "group_mode"), message)
+            yield Diagnostic((*rule.loc, "group_mode"), message)
         elif value.groups == "none":
-            yield Finding((*rule.loc, "group_mode"), "this rule has no groups (groups: none)")
+            yield Diagnostic((*rule.loc, "group_mode"), "this rule has no groups (groups: none)")
     if value.ownership == "sharded" and rule.ok("ownership"):
         if _in_memory(parts):
             message = f"the owners of partitions are stored {_MEMORY}"
-            yield Finding((*rule.loc, "ownership"), message, warning=True)
+            yield Diagnostic((*rule.loc, "ownership"), message, warning=True)
         elif not any(part.value.advertise for part in scope.listen):
             message = "needs a listener of this scope that other gateways' clients can reach (advertise: host:port)"
-            yield Finding((*rule.loc, "ownership"), message)
+            yield Diagnostic((*rule.loc, "ownership"), message)
 
 
-def _relay(rule: PolicyPart[RelayRule], scope: ScopeParts, parts: PolicyParts) -> Iterator[Finding]:
+def _relay(rule: PolicyPart[RelayRule], scope: ScopeParts, parts: PolicyParts) -> Iterator[Diagnostic]:
     name, loc = rule.value.relay, (*rule.loc, "relay")
     others = parts.scope_names - {scope.name}
     if name == scope.name and name not in scope.connector_names:
-        yield Finding(loc, "a scope cannot relay to itself")
+        yield Diagnostic(loc, "a scope cannot relay to itself")
     elif name in others and name in scope.connector_names:
-        yield Finding(loc, "both a scope and a connector of this scope have this name; rename one")
+        yield Diagnostic(loc, "both a scope and a connector of this scope have this name; rename one")
     elif name not in others | scope.connector_names:
         yield _no_such(loc, "other scope or connector of this scope", name, others | scope.connector_names)
     replies = rule.value.replies
     if replies.mode == "none" and replies.uses is not None:
-        yield Finding((*rule.loc, "replies", "uses"), "replies: none routes no responses that could be counted")
+        yield Diagnostic((*rule.loc, "replies", "uses"), "replies: none routes no responses that could be counted")
     if replies.uses is not None and _in_memory(parts):
-        yield Finding((*rule.loc, "replies", "uses"), f"responses are counted {_MEMORY}", warning=True)
+        yield Diagnostic((*rule.loc, "replies", "uses"), f"responses are counted {_MEMORY}", warning=True)
     if replies.mode != "none" and rule.ok("replies") and not parts.has_keys:
         message = "routes responses, which needs signing keys: add keys (`scopegate keys new`), or replies: none"
-        yield Finding(loc, message)
+        yield Diagnostic(loc, message)
 
 
-def _no_such(loc: Loc, what: str, name: str, known: Iterable[str]) -> Finding:
+def _no_such(loc: Loc, what: str, name: str, known: Iterable[str]) -> Diagnostic:
     names = sorted(known)
-    return Finding(loc, f"there is no {what} {name}{_guess(name, names)} (allowed: {', '.join(names) or 'none yet'})")
+    allowed = ", ".join(names) or "none yet"
+    return Diagnostic(loc, f"there is no {what} {name}{_guess(name, names)} (allowed: {allowed})")
 
 
 def _guess(name: str, known: Iterable[str]) -> str:
@@ -202,17 +203,17 @@ def _guess(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
-def _captures(loc: Loc, template: Template, match: Pattern) -> Iterator[Finding]:
+def _captures(loc: Loc, template: Template, match: Pattern) -> Iterator[Diagnostic]:
     for name in template.names:
         if name not in match.captures:
             allowed = ", ".join(f"{{{capture}}}" for capture in match.captures) or "no captures"
-            yield Finding(loc, f"{{{name}}} is not a capture of match (allowed: {allowed})")
+            yield Diagnostic(loc, f"{{{name}}} is not a capture of match (allowed: {allowed})")
 
 
-def _shadowed(rules: tuple[PolicyPart[AnyAddressRule], ...]) -> Iterator[Finding]:
+def _shadowed(rules: tuple[PolicyPart[AnyAddressRule], ...]) -> Iterator[Diagnostic]:
     rules = tuple(rule for rule in rules if rule.ok("match"))
     for at, rule in enumerate(rules):
         cover = next((early for early in rules[:at] if early.value.match.covers(rule.value.match)), None)
         if cover is not None:
             text = f"never reached: entry {cover.loc[-1]} before it ({cover.value.match.text}) matches all of it"
-            yield Finding((*rule.loc, "match"), text)
+            yield Diagnostic((*rule.loc, "match"), text)

@@ -1,4 +1,4 @@
-"""Explains how links come to partitions of an event log, and links of a consumer group to theirs (ES 4)."""
+"""Explains how partitions of an event log are assigned to links, and to links of a consumer group (ES 4)."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from policies.explain.replies import replies_lines
 from policies.model.scopes.access import Action
 from policies.model.units import Bind
 from policies.rules import (
-    DEEDS,
     MAX_HOPS,
     NOT_FOUND,
+    VERBS,
     CompiledPolicy,
     Decision,
     DirectRoute,
@@ -28,7 +28,7 @@ from policies.rules import (
     ServiceRoute,
 )
 
-BEYOND: Final = "a relay follows no redirect of the other scope; relay to a connector there"
+REDIRECT_BEHIND_RELAY: Final = "a relay follows no redirect of the other scope; relay to a connector there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,16 @@ class Explanation:
 def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action: Action) -> Explanation:
     """What happens when `user` in `scope` attaches at `address`; KeyError when there is no such scope."""
     rules = policy.scopes[scope]
-    hops = onward(policy, rules.decide(user, action, address).route)
-    decision = through(rules.decide(user, action, address), hops)
-    # An address that no user may attach to still has a rule to show: the one that leads nowhere.
+    hops = follow_relays(policy, rules.decide(user, action, address).route)
+    decision = decide_behind_relays(rules.decide(user, action, address), hops)
+    # An address without a node may still match a rule, which is shown.
     rule = rules.rule(address)
     where = decision.route.where if decision.route else rule.where if rule else None
     allowed = action == "send" and decision.condition is None
     replies = tuple(replies_lines(policy, scope, user, decision.route, hops)) if allowed else ()
     pulled = _pulled(policy, scope, address) if action == "send" else ()
     bridged = _bridged(policy, scope, address, action)
-    asks = f"{shown(user)} wants to {DEEDS[action]} {shown(address)}"
+    question = f"{printable(user)} wants to {VERBS[action]} {printable(address)}"
     return Explanation(
         scope=scope,
         user=user,
@@ -82,7 +82,7 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
         access_where=str(decision.grant.where) if decision.grant.where else None,
         replies=replies,
         lines=(
-            *_lines(rules, decision, hops, asks, address),
+            *_lines(rules, decision, hops, question, address),
             *(f"  links    {line}" for line in _links(decision, hops, action)),
             *(f"  {line}" for line in replies),
             *(f"  pulled   {line}" for line in pulled),
@@ -93,7 +93,7 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
 
 
 def _links(decision: Decision, hops: list[tuple[str, Route | None]], action: Action) -> Iterator[str]:
-    """How the link comes to its partitions, where it leads to a Kafka topic."""
+    """How partitions are assigned to the link, if it leads to a Kafka topic."""
     last = hops[-1][1] if hops else decision.route
     if decision.condition is None and isinstance(last, KafkaRoute) and action != "info" and not decision.info:
         yield from assignment_lines(last.assignment, action)
@@ -112,7 +112,7 @@ def _pulled(policy: CompiledPolicy, scope: str, address: str) -> Iterator[str]:
     for connector in policy.model.scopes[scope].connect:
         for pull in connector.pull:
             if pull.to == address:
-                yield f"the gateway itself fetches messages from {shown(pull.source)} at connector {connector.name}"
+                yield f"the gateway itself fetches messages from {printable(pull.source)} at connector {connector.name}"
 
 
 def _bridged(policy: CompiledPolicy, scope: str, address: str, action: Action) -> Iterator[str]:
@@ -121,12 +121,12 @@ def _bridged(policy: CompiledPolicy, scope: str, address: str, action: Action) -
         if action == "send" and bridge.to.connector is None and bridge.to.address == address:
             yield f"{bridge.name} forwards events from {bridge.source} to this address"
         if action == "receive" and bridge.source.connector is None and bridge.source.address == address:
-            kept = "continues at its stored position" if bridge.durable else "stores no position"
-            yield f"{bridge.name} forwards events from this address to {bridge.to}; {kept}"
+            position = "continues at its stored position" if bridge.durable else "stores no position"
+            yield f"{bridge.name} forwards events from this address to {bridge.to}; {position}"
 
 
-def onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route | None]]:
-    """The scopes a relay leads through and the route in each; access was decided at the door."""
+def follow_relays(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route | None]]:
+    """The scopes a relay leads through and the route in each; access is decided only in the first scope."""
     hops: list[tuple[str, Route | None]] = []
     while isinstance(route, RelayRoute) and route.scope is not None and len(hops) < MAX_HOPS:
         scope = route.scope
@@ -135,12 +135,12 @@ def onward(policy: CompiledPolicy, route: Route | None) -> list[tuple[str, Route
     return hops
 
 
-def through(decision: Decision, hops: list[tuple[str, Route | None]]) -> Decision:
-    """A relay is worth what stands at its end."""
+def decide_behind_relays(decision: Decision, hops: list[tuple[str, Route | None]]) -> Decision:
+    """The decision, as the node at the end of the relays changes it."""
     if decision.condition is None and hops and (hops[-1][1] is None or len(hops) == MAX_HOPS):
         return replace(decision, condition=NOT_FOUND, reason="the node behind this address does not exist")
     if decision.condition is None and hops and isinstance(hops[-1][1], RedirectRoute):
-        return replace(decision, condition=NOT_FOUND, reason=BEYOND)
+        return replace(decision, condition=NOT_FOUND, reason=REDIRECT_BEHIND_RELAY)
     return decision
 
 
@@ -168,25 +168,25 @@ def describe(route: Route) -> str:
     if isinstance(route, ServiceRoute):
         return f"service {route.service} of the gateway"
     if isinstance(route, RedirectRoute):
-        return f"redirect to {Bind(route.host, route.port)} ({route.hostname}), address {shown(route.address)}"
-    far = f"scope {route.scope}" if route.scope is not None else f"connector {route.connector}"
-    return f"relay to {far}, address {shown(route.address)}, replies {route.replies}{_uses(route)}"
+        return f"redirect to {Bind(route.host, route.port)} ({route.hostname}), address {printable(route.address)}"
+    target = f"scope {route.scope}" if route.scope is not None else f"connector {route.connector}"
+    return f"relay to {target}, address {printable(route.address)}, replies {route.replies}{_uses(route)}"
 
 
 def _uses(route: RelayRoute) -> str:
     return "" if route.uses is None else f", uses {route.uses}"
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Text of a peer, safe for one line of a terminal."""
     short = text if len(text) <= 200 else f"{text[:200]}… ({len(text)} characters)"
     return short if short and short.isprintable() else repr(short)
 
 
 def _lines(
-    rules: ScopeRules, decision: Decision, hops: list[tuple[str, Route | None]], asks: str, address: str
+    rules: ScopeRules, decision: Decision, hops: list[tuple[str, Route | None]], question: str, address: str
 ) -> Iterator[str]:
-    yield f"{asks} in scope {rules.name}"
+    yield f"{question} in scope {rules.name}"
     yield f"  address  {_address(rules, decision, address)}"
     if decision.info:
         yield "           $info: the service that describes the partitions of this node"

@@ -17,7 +17,7 @@ Hops = Sequence[tuple[str, Route | None]]
 def replies_lines(
     policy: CompiledPolicy, scope: str, user: str, route: Route | None, hops: Hops
 ) -> Iterator[str]:
-    """What happens to requests that `route` takes out of `scope`, and to their responses; nothing if it does not."""
+    """What happens to requests that leave `scope` on `route`, and to their responses; nothing if it is no relay."""
     if not isinstance(route, RelayRoute):
         return
     if route.scope is None:
@@ -37,8 +37,8 @@ def replies_lines(
 
 
 def _allowed(policy: CompiledPolicy, scope: str, user: str) -> str:
-    """Where the reply-to may be, as `ScopeRules.answers` decides."""
-    patterns = policy.scopes[scope].answered_at(user)
+    """Where the reply-to may be, as `ScopeRules.may_be_answered_at` decides."""
+    patterns = policy.scopes[scope].reply_to_patterns(user)
     right = "where this user may send (or receive, but not at a topic)"
     found = f"at {', '.join(patterns)}, {right}, or " if patterns else ""
     return f"the reply-to has to be {found}a temporary node; else amqp:unauthorized-access"
@@ -121,7 +121,7 @@ def _places(replies: str, routed: bool, there: str, connector: ConnectorSection 
 
 
 def _place_there(connector: ConnectorSection) -> str:
-    """Where the container itself has an address for us (`connect.replies`)."""
+    """The address of ours at the container itself (`connect.replies`)."""
     address = connector.replies.address
     found = ""
     if connector.replies.ids == "message-id":

@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+Loc = tuple[str | int, ...]
+"""The place of a value in a policy file: the keys and list indexes that lead to it."""
 
-@dataclass(frozen=True, order=True, slots=True)
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One mistake or warning; lines and columns count from 1. `line` 0: it is in no place of the file."""
+    """One mistake or warning about the value at `loc`, or about its key (`at_key`).
 
-    file: str
-    line: int
-    column: int
-    key: str
+    A check sets no more than that; `Tree.locate` adds the position: file, line and column (which count from 1; line 0
+    if the mistake is at no place of the file), and the path of the key as messages show it.
+    """
+
+    loc: Loc
     message: str
+    at_key: bool = False
+    warning: bool = False
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    key: str = ""
+
+    @property
+    def order(self) -> tuple[str, int, int, str, str]:
+        """A key that sorts diagnostics as the file has them; those that print the same text have the same."""
+        return self.file, self.line, self.column, self.key, self.message
 
     def __str__(self) -> str:
         key = f"{self.key}: " if self.key else ""
@@ -26,12 +41,13 @@ class PolicyErrors(Exception):
     """Every mistake of one policy file at once, in the order of the file."""
 
     def __init__(self, problems: Iterable[Diagnostic]) -> None:
-        self.problems: tuple[Diagnostic, ...] = tuple(sorted(set(problems)))
+        unique = {problem.order: problem for problem in problems}
+        self.problems: tuple[Diagnostic, ...] = tuple(unique[order] for order in sorted(unique))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class PolicyLine:
     """The line of the policy file that decides something."""
 
     file: str

@@ -1,6 +1,6 @@
 """Loads a policy file: all mistakes at once, each with its place, or a compiled policy.
 
-Nothing is read but through the arguments: `gateway/config/policy.py` hands in the environment and the disk.
+It reads nothing by itself: `gateway/config/policy.py` passes functions that read the environment and the disk.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from policies.checks.bridge import CheckFilter, bridges
-from policies.checks.policy import findings
-from policies.checks.pull import pulls
-from policies.compile import compile_scopes, relay_loops
+from policies.checks.bridge import CheckFilter, check_bridges
+from policies.checks.policy import check_parts
+from policies.checks.pull import check_pulls
+from policies.checks.relay_loops import check_relay_loops
+from policies.compile import compile_scopes
 from policies.load.diagnostics import Diagnostic, PolicyErrors
-from policies.load.findings import Finding
 from policies.load.messages import model_problems
 from policies.load.parts import policy_parts
-from policies.load.secrets import ReadBytes, Vault, missing, signing_key
+from policies.load.secrets import ReadBytes, SecretReader, check_secrets, signing_key
 from policies.load.tree import Tree, parse
 from policies.model.base import Secret
 from policies.model.policy import Policy
@@ -40,17 +40,19 @@ def load_policy(
     `signing` keys and must not be served. `check_filter` returns the mistake in a bridge's filter, or None.
     """
     tree = parse(_read(path, read_bytes), str(path))
-    vault = Vault(path.parent, environ, read_bytes) if with_secrets else None
-    policy, problems, warnings = _examine(tree, vault)
+    reader = SecretReader(path.parent, environ, read_bytes) if with_secrets else None
+    policy, problems, warnings = _examine(tree, reader)
     if policy is None or problems:
         raise PolicyErrors(problems)
     scopes = compile_scopes(policy, tree)
-    found_later = (*relay_loops(policy, scopes), *pulls(policy, scopes), *bridges(policy, scopes, check_filter))
-    if problems := _placed(found_later, tree):
-        raise PolicyErrors(problems)
-    found, files = (vault.values, vault.digests) if vault is not None else ({}, {})
-    signing, sinks = _signing(policy, found), compile_sinks(policy, tree)
-    return CompiledPolicy(path, policy, scopes, signing, tuple(warnings), found, sinks, files)
+    found = (
+        *check_relay_loops(policy, scopes), *check_pulls(policy, scopes), *check_bridges(policy, scopes, check_filter)
+    )  # fmt: skip
+    if found:
+        raise PolicyErrors(_located(found, tree))
+    secrets, files = (reader.values, reader.digests) if reader is not None else ({}, {})
+    signing, sinks = _signing(policy, secrets), compile_sinks(policy, tree)
+    return CompiledPolicy(path, policy, scopes, signing, tuple(warnings), secrets, sinks, files)
 
 
 def _read(path: Path, read_bytes: ReadBytes) -> bytes:
@@ -58,31 +60,31 @@ def _read(path: Path, read_bytes: ReadBytes) -> bytes:
         return read_bytes(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise PolicyErrors([Diagnostic(str(path), 0, 0, "", f"cannot be read: {reason}")]) from None
+        raise PolicyErrors([Diagnostic((), f"cannot be read: {reason}", file=str(path))]) from None
 
 
-def _examine(tree: Tree, vault: Vault | None) -> tuple[Policy | None, list[Diagnostic], list[Diagnostic]]:
+def _examine(tree: Tree, reader: SecretReader | None) -> tuple[Policy | None, list[Diagnostic], list[Diagnostic]]:
     problems, policy = list(tree.problems), None
     try:
         policy = Policy.model_validate({} if tree.data is None else tree.data)
     except ValidationError as error:
         problems += model_problems(error, tree)
     parts = policy_parts(tree.data)
-    found = [*findings(parts), *(missing(parts, vault) if vault is not None else ())]
-    problems += _placed((finding for finding in found if not finding.warning), tree)
-    warnings = _placed((finding for finding in found if finding.warning), tree)
-    return policy, problems, sorted(warnings)
+    found = [*check_parts(parts), *(check_secrets(parts, reader) if reader is not None else ())]
+    problems += _located((each for each in found if not each.warning), tree)
+    warnings = _located((each for each in found if each.warning), tree)
+    return policy, problems, sorted(warnings, key=lambda warning: warning.order)
 
 
-def _placed(found: Iterable[Finding], tree: Tree) -> list[Diagnostic]:
-    return [tree.problem(finding.loc, finding.message, key=finding.at_key) for finding in found]
+def _located(found: Iterable[Diagnostic], tree: Tree) -> list[Diagnostic]:
+    return [tree.locate(each) for each in found]
 
 
-def _signing(policy: Policy, found: Mapping[Secret, bytes]) -> SigningKeys | None:
-    if policy.keys is None or not found:
+def _signing(policy: Policy, secrets: Mapping[Secret, bytes]) -> SigningKeys | None:
+    if policy.keys is None or not secrets:
         return None
     ring = {
-        name: SigningKey(signing_key(found[entry.reference]), entry.until) for name, entry in policy.keys.ring.items()
+        name: SigningKey(signing_key(secrets[entry.reference]), entry.until) for name, entry in policy.keys.ring.items()
     }
     keys = policy.keys
     return SigningKeys(keys.active, ring, keys.expiry, keys.skew, keys.seal, keys.max_cookie)

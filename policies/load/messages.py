@@ -8,11 +8,11 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from policies.load.diagnostics import Diagnostic
-from policies.load.tree import Loc, Tree
+from policies.load.diagnostics import Diagnostic, Loc
+from policies.load.tree import Tree
 from policies.schema import allowed_keys, is_form, nearest, node_at
 
-# Keys of later versions: the honest answer is not "unknown".
+# Keys that a later version may have: they get another message than unknown keys.
 _NOT_YET: Final = {
     "create": "this version creates topics only by kafka.<name>.topics (embedded); leave the key out",
     "annotate": "this version always annotates event-stream deliveries; leave the key out",
@@ -30,14 +30,14 @@ _ADDRESS_KEYS: Final = ("<DirectRule>", "<RelayRule>", "<KafkaRule>", "<ServiceR
 
 
 def model_problems(error: ValidationError, tree: Tree) -> Iterator[Diagnostic]:
-    """Every structural mistake, without those that only repeat a deeper one."""
+    """Every structural mistake, except those that only repeat one of an inner value."""
     details = error.errors(include_url=False, include_input=True)
     places = [_clean(detail["loc"]) for detail in details]
     for detail, (loc, key) in zip(details, places, strict=True):
         follows = any(len(other) > len(loc) and other[: len(loc)] == loc for other, _ in places)
         if not (detail["type"] == "too_short" and follows):
             at_key = key or detail["type"] == "extra_forbidden"
-            yield tree.problem(shown(loc, key=at_key), _message(detail, loc), key=at_key)
+            yield tree.locate(Diagnostic(file_loc(loc, at_key=at_key), _message(detail, loc), at_key))
 
 
 def _clean(loc: Loc) -> tuple[Loc, bool]:
@@ -45,9 +45,12 @@ def _clean(loc: Loc) -> tuple[Loc, bool]:
     return (loc[:-1], True) if loc and loc[-1] == "[key]" else (loc, False)
 
 
-def shown(loc: Loc, *, key: bool) -> Loc:
-    """The place as the file has it: without the parts that choose between forms; `key`: the last is the file's."""
-    ends = loc[-1:] if key else ()
+def file_loc(loc: Loc, *, at_key: bool) -> Loc:
+    """A place of pydantic as the file has it: without the parts like `<RelayRule>` that choose between forms.
+
+    With `at_key` the last part is a key of the file, whatever it looks like.
+    """
+    ends = loc[-1:] if at_key else ()
     return tuple(part for part in loc[: len(loc) - len(ends)] if not is_form(part)) + ends
 
 

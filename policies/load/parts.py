@@ -1,7 +1,7 @@
 """The parts of a policy file that are valid by themselves, for the checks across parts.
 
-Each part is validated alone. Invalid keys are taken out (validation of the whole model reports them) and remembered,
-so that a check asks `ok(…)` about the keys it needs: one mistake causes one message, and hides no other.
+Each part is validated alone. Invalid keys are removed (validation of the whole model reports them) and remembered. A
+check asks `ok(…)` about the keys that it needs, so one mistake causes one message and hides no other.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Final, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from policies.load.messages import shown
-from policies.load.tree import Loc, Plain
+from policies.load.diagnostics import Loc
+from policies.load.messages import file_loc
+from policies.load.tree import Plain
 from policies.model.base import Secret
 from policies.model.gateway import GatewaySection
 from policies.model.kafka import KafkaCluster, Setting
@@ -42,20 +43,20 @@ _ADDRESS: TypeAdapter[AnyAddressRule] = TypeAdapter(AddressRule)
 _ACCESS: Final = TypeAdapter(AccessRule)
 _BRIDGE: Final = TypeAdapter(BridgeEntry)
 
-# Values for required keys that had a mistake; `broken` keeps every check away from them.
-_STAND_INS: Final = {"match": "**", "name": "x", "to": "amqps://x", "redirect": "amqps://x", "may": "info"}
+# Values for required keys that have a mistake; they are in `broken`, so no check uses them.
+_PLACEHOLDERS: Final = {"match": "**", "name": "x", "to": "amqps://x", "redirect": "amqps://x", "may": "info"}
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyPart(Generic[M]):
-    """A valid part and its place; `broken` are the keys that had a mistake and were taken out."""
+    """A valid part and its place; `broken` are the keys that were removed because of a mistake."""
 
     loc: Loc
     value: M
     broken: frozenset[str] = frozenset()
 
     def ok(self, *keys: str) -> bool:
-        """Whether these keys are as the file has them."""
+        """Whether these keys have the values of the file."""
         return self.broken.isdisjoint(keys)
 
 
@@ -80,7 +81,7 @@ class ScopeParts:
 
 @dataclass(frozen=True, slots=True)
 class PolicyParts:
-    """The valid parts of a policy file, and every name it gives."""
+    """The valid parts of a policy file, and every name that it defines."""
 
     gateway: PolicyPart[GatewaySection] | None
     active: PolicyPart[str] | None
@@ -97,7 +98,7 @@ class PolicyParts:
 
 
 def policy_parts(data: Plain) -> PolicyParts:
-    """Take a file apart; anything may be missing or of the wrong type."""
+    """Split a file into its parts; anything may be missing or of the wrong type."""
     root, keys = _dict(data), _dict(_dict(data).get("keys"))
     clusters, scopes = _dict(root.get("kafka")), _dict(root.get("scopes"))
     return PolicyParts(
@@ -153,11 +154,11 @@ def _part(adapter: TypeAdapter[M], raw: Plain, loc: Loc) -> PolicyPart[M] | None
 
 
 def _repaired(adapter: TypeAdapter[M], raw: dict[str, Plain], loc: Loc, error: ValidationError) -> PolicyPart[M] | None:
-    """The part without its wrong keys; None when nothing usable is left."""
+    """The part without its invalid keys; None if nothing usable is left."""
     rest, broken, suspects = deepcopy(raw), set[str](), set[str]()
     for detail in error.errors(include_url=False, include_context=False, include_input=False):
         unknown = detail["type"] == "extra_forbidden"
-        place = shown(detail["loc"], key=unknown)
+        place = file_loc(detail["loc"], at_key=unknown)
         if place and unknown:
             _drop(rest, place)
             meant = nearest(str(place[0]), allowed_keys(loc))
@@ -166,7 +167,7 @@ def _repaired(adapter: TypeAdapter[M], raw: dict[str, Plain], loc: Loc, error: V
             broken.add(str(place[0]))
     for key in broken:
         rest.pop(key, None)
-        rest |= {key: _STAND_INS[key]} if key in _STAND_INS else {}
+        rest |= {key: _PLACEHOLDERS[key]} if key in _PLACEHOLDERS else {}
     try:
         return PolicyPart(loc, adapter.validate_python(rest), frozenset(broken | suspects))
     except ValidationError:
@@ -174,7 +175,7 @@ def _repaired(adapter: TypeAdapter[M], raw: dict[str, Plain], loc: Loc, error: V
 
 
 def _drop(data: Plain, loc: Loc) -> None:
-    """Take the key at `loc` out of `data`."""
+    """Remove the key at `loc` from `data`."""
     for part in loc[:-1]:
         data = _list(data)[part] if isinstance(part, int) else _dict(data)[part]
     del _dict(data)[str(loc[-1])]

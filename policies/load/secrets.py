@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from policies.load.findings import Finding
+from policies.load.diagnostics import Diagnostic, Loc
 from policies.load.parts import PolicyParts
-from policies.load.tree import Loc
 from policies.model.base import Secret
 from policies.model.keys import KeyEntry
 
@@ -20,11 +19,11 @@ KEY_BYTES: Final = 32
 
 
 class SecretError(Exception):
-    """A secret that is not there or cannot be used; the text never holds its value."""
+    """A secret that is not there or cannot be used; the text never contains its value."""
 
 
-class Vault:
-    """Looks up secrets once and remembers them; relative paths start at the policy file."""
+class SecretReader:
+    """Reads each secret once; relative paths start at the directory of the policy file."""
 
     def __init__(self, base: Path, environ: Mapping[str, str], read_bytes: ReadBytes) -> None:
         self._base = base
@@ -34,7 +33,7 @@ class Vault:
         self.digests: dict[str, bytes] = {}
 
     def secret(self, secret: Secret) -> bytes:
-        """The value, without the line end a file or shell may have added."""
+        """The value, without a line end that a file or shell may have added."""
         known = self.values.get(secret.reference)
         if known is None:
             known = self._environment(secret.env) if secret.env else self.file(str(secret.file)).strip()
@@ -87,21 +86,21 @@ def guessable(key: bytes) -> bool:
     return len(set(key)) < _FEW
 
 
-def missing(parts: PolicyParts, vault: Vault) -> Iterator[Finding]:
+def check_secrets(parts: PolicyParts, reader: SecretReader) -> Iterator[Diagnostic]:
     """Every secret and file of the policy that is missing or unusable."""
     for loc, secret in _secrets(parts):
         try:
-            value = vault.secret(secret)
+            value = reader.secret(secret)
             if isinstance(secret, KeyEntry) and guessable(signing_key(value)):
                 what = "is not random: an attacker who guesses it can forge response addresses"
-                yield Finding(loc, f"the key {what}; make one with `scopegate keys new`", warning=True)
+                yield Diagnostic(loc, f"the key {what}; make one with `scopegate keys new`", warning=True)
         except SecretError as error:
-            yield Finding(loc, str(error))
+            yield Diagnostic(loc, str(error))
     for loc, name in _files(parts):
         try:
-            vault.file(name)
+            reader.file(name)
         except SecretError as error:
-            yield Finding(loc, str(error))
+            yield Diagnostic(loc, str(error))
 
 
 def _secrets(parts: PolicyParts) -> Iterator[tuple[Loc, Secret]]:

@@ -1,21 +1,21 @@
-"""YAML as plain data with the position of every key and value, all the file's own mistakes reported at once.
+"""YAML as plain data, with the position of every key and value; all mistakes of the YAML are reported at once.
 
-Only the composer of ruamel.yaml is used: tags beyond plain data, duplicate keys and run-away aliases are
-mistakes here, and keys are always text.
+Only the composer of ruamel.yaml is used: tags other than those of plain data, repeated keys and endless aliases are
+mistakes, and keys are always text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from policies.load.diagnostics import Diagnostic, PolicyErrors
+from policies.load.diagnostics import Diagnostic, Loc, PolicyErrors, PolicyLine
 
-Loc = tuple[str | int, ...]
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
 """A value of a policy file: YAML without tags, dates and the like."""
 
@@ -36,7 +36,7 @@ class SourcePosition(NamedTuple):
 
 
 class Tree:
-    """A parsed file: `data` as plain values, `at` for positions, `problems` of the YAML itself."""
+    """A parsed file: its values as plain `data`, positions by `at`, and the `problems` of the YAML itself."""
 
     def __init__(self, file: str, root: Node | None) -> None:
         self.file: Final = file
@@ -46,7 +46,7 @@ class Tree:
         self.data: Final[Plain] = None if root is None else self._plain(root, ())
 
     def at(self, loc: Loc, *, key: bool = False) -> SourcePosition:
-        """Where the value at `loc` starts, or its key; a missing part counts as the value that lacks it."""
+        """The position of the value at `loc`, or of its key; of the innermost value that exists, if there is none."""
         node, mark = self._root, None
         for part in loc:
             step = _step(node, part)
@@ -57,9 +57,14 @@ class Tree:
         start = getattr(mark or node, "start_mark", None)
         return SourcePosition(1, 1) if start is None else SourcePosition(start.line + 1, start.column + 1)
 
-    def problem(self, loc: Loc, message: str, *, key: bool = False) -> Diagnostic:
-        """A problem of the value (or key) at `loc`."""
-        return Diagnostic(self.file, *self.at(loc, key=key), dotted(self._written(loc)), message)
+    def policy_line(self, loc: Loc) -> PolicyLine:
+        """The line of the value at `loc`."""
+        return PolicyLine(self.file, self.at(loc).line)
+
+    def locate(self, found: Diagnostic) -> Diagnostic:
+        """The same diagnostic with its position in the file."""
+        line, column = self.at(found.loc, key=found.at_key)
+        return replace(found, file=self.file, line=line, column=column, key=dotted(self._written(found.loc)))
 
     def _written(self, loc: Loc) -> Loc:
         """Without the indexes of lists that were written as one value (`may: send`)."""
@@ -110,8 +115,8 @@ class Tree:
         return text
 
     def _report(self, node: Node, loc: Loc, message: str) -> None:
-        mark = node.start_mark
-        self.problems.append(Diagnostic(self.file, mark.line + 1, mark.column + 1, dotted(loc), message))
+        line, column = node.start_mark.line + 1, node.start_mark.column + 1
+        self.problems.append(Diagnostic(loc, message, file=self.file, line=line, column=column, key=dotted(loc)))
 
 
 def _number(text: str, kind: type[int] | type[float]) -> int | float | str:
@@ -135,11 +140,11 @@ def dotted(loc: Loc) -> str:
     """`scopes.edge.listen[0].bind`."""
     text = ""
     for part in loc:
-        text += f"[{part}]" if isinstance(part, int) else f".{_shown(part)}" if text else _shown(part)
+        text += f"[{part}]" if isinstance(part, int) else f".{_printable(part)}" if text else _printable(part)
     return text
 
 
-def _shown(part: str) -> str:
+def _printable(part: str) -> str:
     """A key for one line of a terminal."""
     plain = part if len(part) <= 64 else part[:61] + "..."
     return plain if plain.isprintable() and "." not in plain and plain else repr(plain)
@@ -154,12 +159,10 @@ def parse(raw: bytes, file: str) -> Tree:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise PolicyErrors(
-            [Diagnostic(file, line, column, "", f"not YAML: {error.problem or error.context}")]
-        ) from None
+        raise _unreadable(file, line, column, f"not YAML: {error.problem or error.context}") from None
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise PolicyErrors([Diagnostic(file, line, 1, "", "not UTF-8 text")]) from None
+        raise _unreadable(file, line, 1, "not UTF-8 text") from None
     # The parser answers some hostile texts with other exceptions (huge escapes, deep nesting).
     except (
         YAMLError,
@@ -171,4 +174,8 @@ def parse(raw: bytes, file: str) -> Tree:
         RecursionError,
     ) as error:
         text = str(error).splitlines() or [type(error).__name__]
-        raise PolicyErrors([Diagnostic(file, 1, 1, "", f"not YAML: {text[0]}")]) from None
+        raise _unreadable(file, 1, 1, f"not YAML: {text[0]}") from None
+
+
+def _unreadable(file: str, line: int, column: int, message: str) -> PolicyErrors:
+    return PolicyErrors([Diagnostic((), message, file=file, line=line, column=column)])

@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 class Strict(BaseModel):
-    """Unknown keys are mistakes, and values never change."""
+    """A model that rejects unknown keys, and whose values never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class StrictSection(Strict):
-    """A part that may stand empty (`core:`), which means all its defaults."""
+    """A section that may be empty (`core:`); it then has all its defaults."""
 
     @model_validator(mode="before")
     @classmethod
@@ -69,17 +69,17 @@ class Secret(Strict):
 
 
 def parsed(parse: Callable[[object], object], text: str, description: str) -> Any:
-    """A field whose default is written as in the file, so that the published schema shows it that way.
+    """A field whose default is given as in the file, so that the published schema shows it in that form.
 
-    Limits belong to the type, behind its parser: as arguments of the field they would be checked before it.
-    The result is `Any`, as that of `pydantic.Field`: it stands where a value of the field's type is expected.
+    Limits belong to the type, after its parser; arguments of the field would be checked before the parser runs.
+    The result is `Any`, as that of `pydantic.Field`: a value of the field's type is expected there.
     """
     extra: JsonSchemaValue = {"default": text}
     return Field(default_factory=lambda: parse(text), description=description, json_schema_extra=extra)
 
 
 class Also:
-    """Adds to the JSON Schema the forms that are also accepted, given the schema of the usual form."""
+    """Adds other accepted forms to the JSON Schema; `forms` makes them from the schema of the usual form."""
 
     def __init__(self, forms: Callable[[JsonSchemaValue], list[JsonSchemaValue]]) -> None:
         self._forms = forms

@@ -1,4 +1,4 @@
-"""What `scopegate pipeline … --policy FILE` does where the command line does not say otherwise (docs/pipeline.md)."""
+"""Defaults of `scopegate pipeline … --policy FILE`; the command line overrides them (docs/pipeline.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Values with units and network places, as they are written in a policy file.
+"""Values with units and network addresses, as they are written in a policy file.
 
-Each type is an ordinary value at run time (`int`, `NamedTuple`) and knows its text form for the JSON Schema.
+Each type is an ordinary value at run time (`int`, `NamedTuple`), and declares its text form for the JSON Schema.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class Millis(int):
 
     @property
     def seconds(self) -> float:
-        """The same duration as asyncio wants it."""
+        """The same duration in seconds, for asyncio."""
         return self / 1000
 
 
 class Bind(NamedTuple):
-    """Where a listener waits; port 0 lets the system choose."""
+    """The host and port of a listener; port 0 lets the system choose."""
 
     host: str
     port: int
@@ -33,7 +33,7 @@ class Bind(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """One container a connector may reach."""
+    """The address of a container that a connector may connect to."""
 
     tls: bool
     host: str
@@ -44,7 +44,7 @@ class Endpoint(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """So many in a time."""
+    """A number of events per unit of time."""
 
     number: int
     per_ms: int
@@ -85,7 +85,7 @@ def parse_duration(value: object) -> Millis:
 
 
 def parse_size(value: object) -> int:
-    """`512B`, `64KiB`, `128MiB` …: a bare number is refused, for nobody could tell its unit."""
+    """`512B`, `64KiB`, `128MiB` …; a number without a unit is refused because it would be ambiguous."""
     return _scaled(value, _SIZE_PATTERN, _SIZES, '"64KiB"')
 
 
@@ -110,7 +110,7 @@ def parse_bind(value: object) -> Bind:
 
 
 def parse_bind_or_off(value: object) -> Bind | None:
-    """A place to listen at, or `off`."""
+    """`host:port`, or `off`."""
     return None if value is None or value == "off" or value is False else parse_bind(value)
 
 
@@ -145,7 +145,7 @@ def is_host(name: str) -> bool:
 
 
 def _ascii(label: str) -> str:
-    """The label as DNS has it (RFC 5890), empty when it cannot be."""
+    """The label as DNS has it (RFC 5890); empty if it is not a legal label."""
     try:
         return label.encode("idna").decode()
     except UnicodeError:

@@ -19,7 +19,7 @@ from gateway.errors import CONNECTION_FORCED, NOT_ALLOWED, NOT_IMPLEMENTED, Amqp
 from gateway.filters.parse.filter_set import RULES, Rules, read
 from gateway.journal.rows import LinkEnd, end_of
 from gateway.response.crossing_rule import ANNOTATED, IN_CORRELATION_ID, REFUSED, REWRITTEN, UNCHANGED, choose
-from policies.explain.explanation import onward, through
+from policies.explain.explanation import decide_behind_relays, follow_relays
 from policies.model.scopes.connect import ConnectorSection
 from policies.rules import (
     INFO_SUFFIX,
@@ -169,8 +169,8 @@ class PolicyEvaluator:
             route = rules.route(address)
             lost = route is None or isinstance(route, RedirectRoute)
             decision = Decision(route, Grant(True), False, NOT_FOUND if lost else None)
-        hops = onward(self.policy, decision.route)
-        decision = through(decision, hops)
+        hops = follow_relays(self.policy, decision.route)
+        decision = decide_behind_relays(decision, hops)
         if decision.condition is not None or decision.route is None:
             return decision, ()
         return decision, (decision.route, *(route for _, route in hops if route is not None))
@@ -217,7 +217,7 @@ class PolicyEvaluator:
             return None
         if case.reply_to.startswith(("$temp/", "$replies.")):
             return "home"
-        if case.user is not None and not self.policy.scopes[case.scope].answers(case.user, case.reply_to):
+        if case.user is not None and not self.policy.scopes[case.scope].may_be_answered_at(case.user, case.reply_to):
             return "refused"
         back = Case(case.scope, None, "send", case.reply_to)
         return "home" if self._decide(back)[0].condition is None else "nowhere"

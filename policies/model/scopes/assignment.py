@@ -1,4 +1,4 @@
-"""How links come to partitions of an event log, and links of a consumer group to theirs (ES 4)."""
+"""How partitions of an event log are assigned to links, and to links of a consumer group (ES 4)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Assignment:
     group_mode: GroupMode = "bound"
 
     def among(self, partitions: int) -> tuple[int, ...]:
-        """The partitions that links may be bound to, where the log has so many."""
+        """The partitions that links may be bound to, in a log of `partitions` partitions."""
         if self.partitions == "none":
             return ()
         allowed = range(partitions) if self.partitions == "all" else self.partitions

@@ -1,4 +1,4 @@
-"""A bridge: messages that the gateway itself moves from one place to another, and remembers how far it got (KM-24)."""
+"""A bridge: events that the gateway itself forwards, with a stored position (KM-24)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 class LogReadingRule:
     """How a Kafka rule serves its receivers; `dead_letter` is a topic.
 
-    `strict_order` None: where a position is kept, for durable termini and consumer groups.
+    `strict_order` None means: for links whose position is stored, those of durable termini and consumer groups.
     """
 
     max_redeliveries: int = 5

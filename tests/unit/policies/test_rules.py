@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from policies.explain.explanation import explain
-from policies.load.diagnostics import PolicyErrors
+from policies.load.diagnostics import PolicyErrors, PolicyLine
 from policies.model.scopes.access import Action
 from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
-from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Where
+from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute
 from tests.support.gateway.policy import KEY, load_text
 
-NOWHERE = Where("", 0)
+NOWHERE = PolicyLine("", 0)
 POLICY = """
 keys: {active: a, ring: {a: {env: K}}}
 kafka: {main: }
