@@ -9,15 +9,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from bridges.cloudevents.events.structured import parse_json
+from bridges.cloudevents.events.structured import is_json_event, parse_json
 from bridges.kafka.records.cloudevents import HEADER_PREFIX, REQUIRED, STRUCTURED, VERSION
-from bridges.kafka.records.envelope import Header
-from bridges.kafka.records.headers import CONTENT_TYPE
+from bridges.kafka.records.encode import SECTIONS
+from bridges.kafka.records.envelope import Header, is_body
+from bridges.kafka.records.headers import BODY, CONTENT_TYPE
 from bridges.kafka.records.record import KafkaRecord
+from gateway.amqp.message.sections import body_values, walk
 
 WRAPPED: Final = "kafka.record"
 """The type of an event that was made of a record that is none."""
-_JSON: Final = "application/cloudevents+json"
 _NAME: Final = re.compile(r"[a-z0-9]+")
 _VERSION_HEADER: Final = VERSION
 _PREFIX: Final = len(HEADER_PREFIX)
@@ -87,7 +88,20 @@ def _binary(record: KafkaRecord, address: str, headers: list[Header], media: byt
     if not has_required(attributes):
         return None
     content_type = written if content_type is None else content_type
-    return _event(record, address, attributes, content_type, record.value())
+    return _event(record, address, attributes, content_type, _data(record.value(), headers))
+
+
+def _data(value: bytes | None, headers: list[Header]) -> bytes | None:
+    """The data in a record's value, which is an encoded body where that was not one data section (KM-13)."""
+    if value is None or (BODY, SECTIONS) not in headers or not is_body(value):
+        return value
+    sections = body_values(value, walk(value))
+    if all(isinstance(content, bytes) for content in sections):
+        return b"".join(sections)
+    (content, *others) = sections
+    if isinstance(content, str) and not others:
+        return content.encode()
+    return None if content is None and not others else value
 
 
 def has_required(attributes: Mapping[str, str]) -> bool:
@@ -106,7 +120,7 @@ def _structured(record: KafkaRecord, address: str, media: bytes) -> CloudEvent |
         return None
     content_type = media.decode()
     body = StructuredBody(content_type, value)
-    if content_type.partition(";")[0].strip().lower() != _JSON:
+    if not is_json_event(content_type):
         return _event(record, address, {}, content_type, value, body)
     parsed = parse_json(value)
     if parsed is None or not has_required(parsed.attributes):

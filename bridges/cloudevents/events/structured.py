@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from bridges.cloudevents.subscription.model import Json
 
+JSON_EVENT: Final = "application/cloudevents+json"
 _NAME: Final = re.compile(r"[a-z0-9]+")
 _DATA, _BASE64, _MEDIA = "data", "data_base64", "datacontenttype"
 _JSON_MEDIA: Final = re.compile(r"[^/;]+/(?:[^;]*\+)?json\s*(?:;.*)?", re.IGNORECASE)
@@ -26,7 +27,7 @@ class ParsedEvent(NamedTuple):
 def parse_json(body: bytes) -> ParsedEvent | None:
     """The event in `body`; None: it is no JSON object, or a member of it cannot be in an event. Never raises."""
     try:
-        found = json.loads(body, parse_constant=_refused)
+        found = json.loads(body, parse_constant=refuse_constant)
         return _parsed(found) if isinstance(found, dict) else None
     except (ValueError, RecursionError):  # of JSON, UTF-8, base64
         return None
@@ -37,8 +38,19 @@ def is_json(content_type: str | None) -> bool:
     return content_type is None or _JSON_MEDIA.fullmatch(content_type) is not None
 
 
-def _refused(name: str) -> float:
+def is_json_event(content_type: str) -> bool:
+    """Whether this is the content type of one event in the JSON format, with whatever parameters."""
+    return content_type.partition(";")[0].strip().lower() == JSON_EVENT
+
+
+def refuse_constant(name: str) -> float:
+    """For `json.loads`: NaN and the infinities are no JSON; raises ValueError."""
     raise ValueError(name)
+
+
+def base64_text(data: bytes) -> str:
+    """Data as text in base64 (RFC 4648)."""
+    return base64.b64encode(data).decode()
 
 
 def _parsed(members: dict[str, Json]) -> ParsedEvent | None:

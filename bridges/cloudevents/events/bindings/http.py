@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
+from bridges.cloudevents.events.bindings.json_format import JSON_BATCH, JSON_EVENT, json_batch, json_event
 from bridges.cloudevents.events.event import CloudEvent
 
 HeaderFields = list[tuple[str, str]]
-_PREFIX: Final = "ce-"
+PREFIX: Final = "ce-"
 _CONTENT_TYPE: Final = "content-type"
 _AS_IS: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 """Characters that are not percent-encoded (3.1.3.2); space, quotation mark and percent sign are."""
@@ -16,17 +18,29 @@ _AS_IS: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not
 
 def http_binary(event: CloudEvent) -> tuple[HeaderFields, bytes]:
     """Header fields and body in binary mode (3.1); an event whose attributes cannot be read is sent as it is."""
-    fields = [(_PREFIX + name, percent_encoded(value)) for name, value in event.attributes.items()]
+    fields = [(PREFIX + name, percent_encoded(value)) for name, value in event.attributes.items()]
     if event.content_type is not None:
         fields.append((_CONTENT_TYPE, header_text(event.content_type)))
     return fields, event.data or b""
 
 
+def http_structured(event: CloudEvent) -> tuple[HeaderFields, bytes]:
+    """Header fields and body in structured mode (3.2): as it came, otherwise in the JSON format."""
+    if event.structured is not None:
+        return [(_CONTENT_TYPE, header_text(event.structured.content_type))], event.structured.body
+    return [(_CONTENT_TYPE, JSON_EVENT)], json_event(event)
+
+
+def http_batched(events: Sequence[CloudEvent]) -> tuple[HeaderFields, bytes]:
+    """Header fields and body in batched mode (3.3); raises NotEncodable if one of them is in another format."""
+    return [(_CONTENT_TYPE, JSON_BATCH)], json_batch(events)
+
+
 def percent_encoded(text: str) -> str:
-    """An attribute as the value of a header field (3.1.3.2); a lone surrogate cannot come from UTF-8."""
+    """An attribute as the value of a header field (3.1.3.2)."""
     return quote(text, safe=_AS_IS)
 
 
 def header_text(text: str) -> str:
     """A content type as the value of a header field: what no field may hold is left out."""
-    return "".join(character for character in text if " " <= character <= "~")
+    return "".join(character for character in text if " " <= character <= "~").strip()

@@ -42,4 +42,4 @@ def test_unreadable_event_is_sent_as_it_is() -> None:
 
 
 def test_content_type_cannot_break_the_header() -> None:
-    assert dict(http_binary(event(datacontenttype="text/plain\r\nx: ü"))[0])["content-type"] == "text/plainx: "
+    assert dict(http_binary(event(datacontenttype="text/plain\r\nx: ü"))[0])["content-type"] == "text/plainx:"

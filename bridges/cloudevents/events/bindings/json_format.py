@@ -1,0 +1,71 @@
+"""Events in the JSON format (CloudEvents JSON Format 1.0): what structured mode and batches are made of."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from bridges.cloudevents.events.bindings.errors import NotEncodable
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.events.structured import base64_text, is_json, is_json_event, refuse_constant
+
+JSON_EVENT: Final = "application/cloudevents+json; charset=UTF-8"
+JSON_BATCH: Final = "application/cloudevents-batch+json; charset=UTF-8"
+_TEXT: Final = re.compile(r"(?:text/[^;]+|[^;]+[/+]xml)\s*(?:;.*)?", re.IGNORECASE)
+_OTHER_CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?(?!utf-8|us-ascii)", re.IGNORECASE)
+
+
+def json_event(event: CloudEvent) -> bytes:
+    """The event as a JSON object; one that came as one is returned as it came.
+
+    Data of a JSON type is embedded byte for byte, text as a string, everything else in base64. Raises NotEncodable for
+    an event whose attributes cannot be read.
+    """
+    if event.structured is not None and is_json_event(event.structured.content_type):
+        return event.structured.body
+    if not event.attributes:
+        raise NotEncodable("an event in another format cannot be put into JSON")
+    members = [f"{_string(name)}:{_string(value)}" for name, value in event.attributes.items()]
+    if event.content_type is not None:
+        members.append(f'"datacontenttype":{_string(event.content_type)}')
+    if event.data is not None:
+        members.append(_data(event.data, event.content_type))
+    return ("{" + ",".join(members) + "}").encode()
+
+
+def json_batch(events: Sequence[CloudEvent]) -> bytes:
+    """The events as a JSON array; raises NotEncodable as `json_event` does."""
+    return b"[" + b",".join(map(json_event, events)) + b"]"
+
+
+def _data(data: bytes, content_type: str | None) -> str:
+    """The member `data` or `data_base64` (3.1.1): data without a type is not known to be JSON."""
+    if content_type is not None and not _OTHER_CHARSET.search(content_type):
+        text = _utf8(data)
+        if text is not None and is_json(content_type) and _is_value(text):
+            return '"data":' + text
+        if text is not None and _TEXT.fullmatch(content_type):
+            return '"data":' + _string(text)
+    return f'"data_base64":"{base64_text(data)}"'
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _utf8(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_value(text: str) -> bool:
+    """Whether the text is one JSON value."""
+    try:
+        json.loads(text, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        return False
+    return True
