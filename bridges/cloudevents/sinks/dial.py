@@ -95,6 +95,11 @@ def family_of(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
+def bracketed(address: str) -> str:
+    """An address as a URI has it."""
+    return f"[{address}]" if ":" in address else address
+
+
 def _is_address(host: str) -> bool:
     with suppress(ValueError):
         ip_address(host)

@@ -65,6 +65,8 @@ COMMANDS = (
     Command("tar", "tar"),
     Command("redis-server", "redis-server"),
     Command("chromium", "chromium"),
+    Command("mosquitto", "mosquitto"),
+    Command("nats-server", "nats-server"),
 )
 
 

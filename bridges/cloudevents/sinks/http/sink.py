@@ -15,7 +15,8 @@ from bridges.cloudevents.sinks.http.answers import UNAUTHORIZED, answer_of
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.login import Authorization, LoginFailed
 from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
-from gateway.tasks import Supervisor, until
+from bridges.cloudevents.sinks.tasked import TaskedSink
+from gateway.tasks import Supervisor
 
 Headers = list[tuple[str, str]]
 Encode = Callable[[Sequence[CloudEvent]], tuple[Headers, bytes]]
@@ -37,7 +38,7 @@ class HttpTarget:
         self.authorization: Final = authorization
 
 
-class HttpSink:
+class HttpSink(TaskedSink):
     """Sends each attempt as one request, up to `connections` at a time."""
 
     def __init__(
@@ -49,33 +50,10 @@ class HttpSink:
         listener: SinkListener,
         supervisor: Supervisor,
     ) -> None:
+        super().__init__(connections, listener, supervisor)
         self._client: Final = client
         self._target: Final = target
         self._encode: Final = encode
-        self._connections: Final = connections
-        self._listener: Final = listener
-        self._supervisor: Final = supervisor
-        self._sending = 0
-        self._closed = False
-
-    @property
-    def room(self) -> int:
-        """See `Sink`."""
-        return 0 if self._closed else self._connections - self._sending
-
-    def send(self, attempt: SendAttempt) -> None:
-        """See `Sink`."""
-        self._sending += 1
-        self._supervisor.start(self._send(attempt), "push")
-
-    async def _send(self, attempt: SendAttempt) -> None:
-        try:
-            answer = await self._answer(attempt)
-        finally:
-            self._sending -= 1
-        if not self._closed:
-            self._listener.answered(attempt, answer)
-            self._listener.ready()
 
     async def _answer(self, attempt: SendAttempt) -> Answer:
         authorization = self._target.authorization
@@ -109,11 +87,6 @@ class HttpSink:
         except (aiohttp.ClientError, OSError, ValueError) as error:  # the sink may have the event all the same
             return Answer(Verdict.FAILED, _failure(error), reached=False)
         return answer_of(found.status, found.headers.get("retry-after"), time.time())
-
-    async def close(self, patience: float) -> None:
-        """See `Sink`."""
-        await until(lambda: not self._sending, patience)
-        self._closed = True
 
 
 def _failure(error: Exception) -> str:

@@ -14,37 +14,12 @@ from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dial import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.sink import HttpSink, HttpTarget
-from bridges.cloudevents.sinks.port import SendAttempt
-from gateway.tasks import Supervisor
 from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
-
-ATTRIBUTES = {"id": "1", "source": "/s", "type": "t", "specversion": "1.0"}
-EVENT = CloudEvent(ATTRIBUTES, "text/plain", b"data", None, "a", 0, 7, 0)
-
-
-class Heard:
-    """Keeps the answers."""
-
-    def __init__(self) -> None:
-        self.answers: asyncio.Queue[tuple[SendAttempt, Answer]] = asyncio.Queue()
-
-    def answered(self, attempt: SendAttempt, answer: Answer) -> None:
-        self.answers.put_nowait((attempt, answer))
-
-    def ready(self) -> None:
-        pass
-
-    async def next(self) -> Answer:
-        async with asyncio.timeout(10):
-            return (await self.answers.get())[1]
+from tests.support.subscriptions.heard import Heard, attempt, strict_supervisor
 
 
 def encode(events: Sequence[CloudEvent]) -> tuple[list[tuple[str, str]], bytes]:
     return [("ce-id", events[0].attributes["id"])], b"data"
-
-
-def refuse_task(name: str, error: BaseException) -> None:
-    raise AssertionError(f"task {name} failed") from error
 
 
 @asynccontextmanager
@@ -61,7 +36,7 @@ async def sink_at(
     async def names(host: str, port: int) -> list[str]:
         return resolve(host) if resolve is not None else ["127.0.0.1"]
 
-    heard, supervisor = Heard(), Supervisor(refuse_task)
+    heard, supervisor = Heard(), strict_supervisor()
     context = ssl.create_default_context()
     client = HttpClient(Dialer(allowed, names), context)
     login = None
@@ -78,10 +53,6 @@ async def sink_at(
         await sink.close(0)
         await client.close()
         await supervisor.close()
-
-
-def attempt(number: int = 1, repetition: int = 0) -> SendAttempt:
-    return SendAttempt(number, (EVENT,), repetition)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
@@ -163,7 +134,7 @@ async def test_a_long_body_closes_the_connection_and_a_short_one_keeps_it() -> N
     script = lambda request: status(200, body=bodies.pop(0))  # noqa: E731
     async with http_sink(script) as server, sink_at(server.url) as (sink, heard):
         for number in range(3):
-            sink.send(attempt(number))
+            sink.send(attempt(number=number))
             assert (await heard.next()).verdict is Verdict.DONE
         assert [request.connection for request in server.requests] == [1, 1, 2]
 
@@ -178,7 +149,7 @@ async def test_cookies_are_not_kept() -> None:
     script = lambda request: status(200, "set-cookie: a=b")  # noqa: E731
     async with http_sink(script) as server, sink_at(server.url) as (sink, heard):
         for number in range(2):
-            sink.send(attempt(number))
+            sink.send(attempt(number=number))
             await heard.next()
         assert [request.header("cookie") for request in server.requests] == [None, None]
 
@@ -192,7 +163,7 @@ async def test_the_address_that_was_checked_is_dialled_and_no_other() -> None:
         async with sink_at(url, allowed=only, resolve=lambda host: answers.pop(0)) as (sink, heard):
             found = []
             for number in range(3):
-                sink.send(attempt(number))
+                sink.send(attempt(number=number))
                 found.append(await heard.next())
         assert [each.verdict for each in found] == [Verdict.DONE, Verdict.SINK_FAILED, Verdict.DONE]
         assert found[1].reason == NOT_ALLOWED
@@ -249,7 +220,7 @@ async def test_no_more_requests_run_than_connections() -> None:
     async with http_sink(held) as server, sink_at(server.url, connections=3) as (sink, heard):
         for number in range(3):
             assert sink.room == 3 - number
-            sink.send(attempt(number))
+            sink.send(attempt(number=number))
         assert sink.room == 0
         await server.wait_for(3)
         release.set()
@@ -269,4 +240,4 @@ async def test_a_closed_sink_tells_nothing() -> None:
         await server.wait_for(1)
         await sink.close(0.05)
         assert sink.room == 0
-    assert heard.answers.empty()
+    assert heard.nothing

@@ -1,0 +1,263 @@
+"""A connection to an MQTT server: paho's client, driven by the gateway's loop.
+
+A client is made anew for each connection, so that nothing is sent again behind our back: what was under way has no
+answer, and is repeated by the one who counts attempts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import Final, NamedTuple
+
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.subscription.model import Plain
+from gateway.tasks import off_loop
+
+KEEPALIVE: Final = 60
+_FAILURE: Final = 0x80
+_REFUSED: Final = frozenset((0x90, 0x95, 0x99))
+"""Topic name invalid, packet too large, payload format invalid."""
+_DENIED: Final = frozenset((0x86, 0x87, 0x8C))
+_LATER: Final = frozenset((0x89, 0x97))
+_DENIED_3: Final = frozenset(("Bad user name or password", "Not authorized"))
+_OVERHEAD: Final = 16
+"""Bytes of a PUBLISH beside topic, payload and properties, at most."""
+
+
+class MqttMessage(NamedTuple):
+    """An event as MQTT has it; `user_properties` and `content_type` only in version 5."""
+
+    payload: bytes
+    user_properties: list[tuple[str, str]]
+    content_type: str | None
+
+
+class MqttTarget(NamedTuple):
+    """Where messages go, and how; `tls` None: a connection in the clear."""
+
+    host: str
+    port: int
+    version: MQTTProtocolVersion
+    topic: str
+    qos: int
+    retain: bool
+    expiry: int | None
+    user_properties: tuple[tuple[str, str], ...]
+    tls: ssl.SSLContext | None
+    login: Plain | None
+    timeout: float
+
+
+class ConnectRefused(Exception):
+    """The server did not accept the connection."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.reason)
+        self.answer: Final = answer
+
+
+class _Client(paho.Client):
+    """paho's client on a socket that was connected to a checked address."""
+
+    given: socket.socket
+
+    def _create_socket_connection(self) -> socket.socket:
+        return self.given
+
+
+class MqttConnection:
+    """A connection, and the publications that wait for an answer on it."""
+
+    def __init__(self, target: MqttTarget, connected: socket.socket, window: int) -> None:
+        self.lost = False
+        self._target: Final = target
+        self._five: Final = target.version is MQTTProtocolVersion.MQTTv5
+        self._loop: Final = asyncio.get_running_loop()
+        self._waiting: Final[dict[int, asyncio.Future[Answer]]] = {}
+        self._early: Final[dict[int, Answer]] = {}
+        self._opened: Final[asyncio.Future[None]] = self._loop.create_future()
+        self._watched: socket.socket | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._most = 0
+        """The largest packet that the server takes; 0: any."""
+        self._client: Final = self._make(connected, window)
+
+    def _make(self, connected: socket.socket, window: int) -> _Client:
+        target = self._target
+        client = _Client(
+            CallbackAPIVersion.VERSION2,
+            client_id="",
+            clean_session=None if self._five else True,
+            protocol=target.version,
+            reconnect_on_failure=False,
+        )
+        client.given = connected
+        client.suppress_exceptions = True
+        client.max_inflight_messages_set(min(window, 65_535))
+        if target.login is not None:
+            client.username_pw_set(target.login.identifier, target.login.secret)
+        if target.tls is not None:
+            client.tls_set_context(target.tls)
+        client.on_connect = self._on_connect
+        client.on_publish = self._on_publish
+        client.on_disconnect = self._on_disconnect
+        client.on_socket_register_write = self._want_write
+        client.on_socket_unregister_write = self._written
+        return client
+
+    async def open(self) -> None:
+        """Log in; raises OSError or ConnectRefused. TLS is made in a thread: paho's handshake blocks."""
+        target = self._target
+        self._client.given.setblocking(True)
+        self._client.given.settimeout(target.timeout)
+        await off_loop(self._client.connect, target.host, target.port, KEEPALIVE)
+        made = self._client.socket()
+        if not isinstance(made, socket.socket):
+            raise ConnectionResetError
+        self._watched = made
+        self._loop.add_reader(self._watched, self._read)
+        if self._client.want_write():
+            self._want_write(self._client, None, self._watched)
+        self._tick()
+        await self._opened
+
+    async def publish(self, message: MqttMessage) -> Answer:
+        """Send and wait for PUBACK or PUBCOMP; at QoS 0 until it is written."""
+        if self._most and self._size(message) > self._most:
+            return Answer(Verdict.REFUSED, f"larger than the server's largest packet of {self._most} bytes")
+        target = self._target
+        info = self._client.publish(
+            target.topic, message.payload, target.qos, target.retain, self._properties(message) if self._five else None
+        )
+        if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            return Answer(Verdict.FAILED, "the connection was lost", reached=False)
+        if (early := self._early.pop(info.mid, None)) is not None:
+            return early
+        waiting: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting[info.mid] = waiting
+        try:
+            return await waiting
+        finally:
+            self._waiting.pop(info.mid, None)
+
+    def _size(self, message: MqttMessage) -> int:
+        pairs = [*message.user_properties, *self._target.user_properties]
+        own = sum(len(name.encode()) + len(value.encode()) + 5 for name, value in pairs)
+        head = len(self._target.topic.encode()) + len(message.content_type or "")
+        return _OVERHEAD + head + own + len(message.payload)
+
+    def _properties(self, message: MqttMessage) -> Properties:
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        if message.content_type is not None:
+            properties.ContentType = message.content_type
+        if self._target.expiry is not None:
+            properties.MessageExpiryInterval = self._target.expiry
+        taken = {name for name, _ in message.user_properties}
+        own = [each for each in self._target.user_properties if each[0] not in taken]
+        if pairs := [*message.user_properties, *own]:
+            properties.UserProperty = pairs
+        return properties
+
+    def close(self) -> None:
+        """Disconnect; what waits for an answer gets none."""
+        self._client.disconnect()
+        self._gone("the connection was closed")
+
+    # -- from the loop
+
+    def _read(self) -> None:
+        self._client.loop_read()
+        while (made := self._client.socket()) is not None and getattr(made, "pending", int)():
+            self._client.loop_read()  # decrypted already: the socket will not say so again
+        self._check()
+
+    def _write(self) -> None:
+        self._client.loop_write()
+        self._check()
+
+    def _tick(self) -> None:
+        self._client.loop_misc()
+        self._check()
+        if not self.lost:
+            self._timer = self._loop.call_later(1.0, self._tick)
+
+    def _check(self) -> None:
+        if self._client.socket() is None:
+            self._gone("the connection was lost")
+
+    def _want_write(self, client: paho.Client, data: object, made: object) -> None:
+        if self._watched is not None:
+            self._loop.add_writer(self._watched, self._write)
+
+    def _written(self, client: paho.Client, data: object, made: object) -> None:
+        if self._watched is not None:
+            self._loop.remove_writer(self._watched)
+
+    def _gone(self, reason: str) -> None:
+        self.lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if (watched := self._watched) is not None:
+            self._watched = None
+            self._loop.remove_reader(watched)
+            self._loop.remove_writer(watched)
+            watched.close()
+        self._client.given.close()
+        for waiting in [*self._waiting.values()]:
+            if not waiting.done():
+                waiting.set_result(Answer(Verdict.FAILED, reason, reached=False))
+        if not self._opened.done():
+            self._opened.set_exception(ConnectionResetError())
+            self._opened.exception()
+
+    # -- from paho
+
+    def _on_connect(
+        self, client: paho.Client, data: object, flags: object, code: ReasonCode, properties: Properties | None
+    ) -> None:
+        if self._opened.done():
+            return
+        if not code.is_failure:
+            self._most = getattr(properties, "MaximumPacketSize", 0)
+            self._opened.set_result(None)
+        else:
+            self._opened.set_exception(ConnectRefused(_refused(code)))
+
+    def _on_publish(
+        self, client: paho.Client, data: object, mid: int, code: ReasonCode, properties: Properties | None
+    ) -> None:
+        answer = _outcome(code.value)
+        waiting = self._waiting.get(mid)
+        if waiting is None:  # answered before `publish` has returned
+            self._early[mid] = answer
+        elif not waiting.done():
+            waiting.set_result(answer)
+
+    def _on_disconnect(self, *arguments: object) -> None:
+        self._loop.call_soon(self._check)
+
+
+def _refused(code: ReasonCode) -> Answer:
+    if code.value in _DENIED or code.getName() in _DENIED_3:
+        return Answer(Verdict.CREDENTIAL, "the server does not accept the login", code.value)
+    return Answer(Verdict.SINK_FAILED, f"the server refused the connection with 0x{code.value:02x}", code.value)
+
+
+def _outcome(code: int) -> Answer:
+    """What the reason code of a PUBACK or PUBCOMP means (MQTT 5, 3.4.2.1); version 3.1.1 has none but success."""
+    if code < _FAILURE:
+        return DONE
+    reason = f"the server answered 0x{code:02x}"
+    if code in _REFUSED:
+        return Answer(Verdict.REFUSED, reason, code)
+    if code in _DENIED:
+        return Answer(Verdict.CREDENTIAL, reason, code)
+    return Answer(Verdict.WAIT if code in _LATER else Verdict.FAILED, reason, code)

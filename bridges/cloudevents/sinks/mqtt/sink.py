@@ -1,0 +1,85 @@
+"""The MQTT sink: one connection for a subscription."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.dial import Dialer, reason_of
+from bridges.cloudevents.sinks.mqtt.connection import ConnectRefused, MqttConnection, MqttMessage, MqttTarget
+from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
+from bridges.cloudevents.sinks.tasked import TaskedSink
+from gateway.tasks import Supervisor
+
+Encode = Callable[[CloudEvent], MqttMessage]
+"""Raises ValueError for what MQTT cannot carry."""
+
+
+class MqttSink(TaskedSink):
+    """One connection for a subscription; made again after it was lost, for the next attempt."""
+
+    def __init__(
+        self,
+        dialer: Dialer,
+        target: MqttTarget,
+        encode: Encode,
+        window: int,
+        listener: SinkListener,
+        supervisor: Supervisor,
+    ) -> None:
+        super().__init__(window, listener, supervisor)
+        self._dialer: Final = dialer
+        self._target: Final = target
+        self._encode: Final = encode
+        self._window: Final = window
+        self._connection: MqttConnection | None = None
+        self._connecting: Final = asyncio.Lock()
+
+    async def _answer(self, attempt: SendAttempt) -> Answer:
+        (event,) = attempt.events
+        try:
+            message = self._encode(event)
+        except ValueError:
+            return Answer(Verdict.REFUSED, "the event cannot be encoded for MQTT")
+        try:
+            connection = await self._connected()
+        except ConnectRefused as error:
+            return error.answer
+        except (OSError, ValueError) as error:
+            return Answer(Verdict.SINK_FAILED, reason_of(error), reached=False)
+        try:
+            async with asyncio.timeout(self._target.timeout):
+                return await connection.publish(message)
+        except TimeoutError:
+            await self._drop(connection)  # its packet identifier would stay in use
+            return Answer(Verdict.FAILED, "no answer in time", reached=False)
+
+    async def _connected(self) -> MqttConnection:
+        async with self._connecting:
+            if self._connection is None or self._connection.lost:
+                self._connection = await self._connect()
+            return self._connection
+
+    async def _connect(self) -> MqttConnection:
+        target = self._target
+        async with asyncio.timeout(target.timeout):
+            made = await self._dialer.connect(target.host, target.port)
+            connection = MqttConnection(target, made, self._window)
+            try:
+                await connection.open()
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    async def _drop(self, connection: MqttConnection) -> None:
+        connection.close()
+        if self._connection is connection:
+            self._connection = None
+
+    async def _end(self) -> None:
+        if self._connection is not None:
+            self._connection.close()

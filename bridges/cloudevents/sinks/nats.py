@@ -1,0 +1,191 @@
+"""The NATS sink: core NATS, done when a PING behind the message is answered, or JetStream (NATS binding)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from nats.aio.client import Client
+from nats.errors import Error, FlushTimeoutError, MaxPayloadError, NoServersError
+from nats.js.errors import APIError, NoStreamResponseError
+
+from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.dial import Dialer, EgressRefused, bracketed, reason_of
+from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
+from bridges.cloudevents.sinks.tasked import TaskedSink
+from bridges.cloudevents.subscription.model import AccessToken, Plain
+from gateway.tasks import Supervisor
+
+Encode = Callable[[CloudEvent], tuple[list[tuple[str, str]], bytes]]
+"""Headers and payload; raises ValueError for what NATS cannot carry."""
+_DIGEST: Final = 16
+_SEPARATOR: Final = "\x00"
+_UNAUTHORIZED: Final = ("authorization", "permissions violation", "authentication")
+
+
+class NatsTarget(NamedTuple):
+    """Where messages go; `tls` None: a connection in the clear."""
+
+    host: str
+    port: int
+    subject: str
+    jetstream: bool
+    tls: ssl.SSLContext | None
+    login: Plain | AccessToken | None
+    timeout: float
+
+
+class _Client(Client):
+    """The library's client, which uses TLS only where the server asks for it: here it is we who ask."""
+
+    secured = False
+
+    async def _process_info(self, info: dict[str, object], initial_connection: bool = False) -> None:
+        """Before anything is sent: a server, or whoever is between, must not talk us out of TLS."""
+        if self.secured and initial_connection and not info.get("tls_required"):
+            raise InClear
+        await super()._process_info(info, initial_connection=initial_connection)
+
+
+class InClear(OSError):
+    """The server does not offer the TLS that the sink's URI asks for."""
+
+
+class NatsSink(TaskedSink):
+    """One connection for a subscription; made again after it was lost, for the next attempt."""
+
+    def __init__(
+        self,
+        dialer: Dialer,
+        target: NatsTarget,
+        encode: Encode,
+        window: int,
+        listener: SinkListener,
+        supervisor: Supervisor,
+    ) -> None:
+        super().__init__(window, listener, supervisor)
+        self._dialer: Final = dialer
+        self._target: Final = target
+        self._encode: Final = encode
+        self._client: Client | None = None
+        self._connecting: Final = asyncio.Lock()
+        self._denied = 0
+        """Times that the server said that we may not publish."""
+
+    async def _answer(self, attempt: SendAttempt) -> Answer:
+        (event,) = attempt.events
+        try:
+            fields, payload = self._encode(event)
+        except ValueError:
+            return Answer(Verdict.REFUSED, "the event cannot be encoded for NATS")
+        try:
+            client = await self._connected()
+        except EgressRefused as error:
+            return Answer(Verdict.SINK_FAILED, reason_of(error), reached=False)
+        except (Error, OSError, ValueError) as error:
+            return _not_connected(error)
+        headers = dict(fields)
+        try:
+            async with asyncio.timeout(self._target.timeout):
+                if self._target.jetstream:
+                    return await self._store(client, event, payload, headers)
+                return await self._publish(client, payload, headers)
+        except MaxPayloadError:
+            return Answer(Verdict.REFUSED, f"larger than the server's max_payload of {client.max_payload} bytes")
+        except (TimeoutError, FlushTimeoutError):
+            return Answer(Verdict.FAILED, "no answer in time", reached=False)
+        except (Error, OSError) as error:
+            return Answer(Verdict.FAILED, _lost(error), reached=False)
+
+    async def _publish(self, client: Client, payload: bytes, headers: dict[str, str]) -> Answer:
+        denied = self._denied
+        await client.publish(self._target.subject, payload, headers=headers)
+        await client.flush(int(self._target.timeout) + 1)
+        if self._denied > denied:
+            return Answer(Verdict.CREDENTIAL, "the server does not let us publish to the subject")
+        return DONE
+
+    async def _store(self, client: Client, event: CloudEvent, payload: bytes, headers: dict[str, str]) -> Answer:
+        headers["Nats-Msg-Id"] = message_id(event)
+        try:
+            await client.jetstream().publish(self._target.subject, payload, self._target.timeout, headers=headers)
+        except NoStreamResponseError:
+            return Answer(Verdict.SINK_FAILED, "no stream takes messages of the subject")
+        except APIError as error:
+            return Answer(Verdict.FAILED, f"the stream answered {error.code}", error.code)
+        return DONE
+
+    async def _connected(self) -> Client:
+        async with self._connecting:
+            if self._client is None or not self._client.is_connected:
+                await self._disconnect()
+                self._client = await self._connect()
+            return self._client
+
+    async def _connect(self) -> Client:
+        """To an address that was checked, and to no server that this one names: reconnecting is left to us."""
+        target = self._target
+        failure: Exception = EgressRefused()
+        for address in await self._dialer.addresses(target.host, target.port):
+            client = _Client()
+            client.secured = target.tls is not None
+            try:
+                async with asyncio.timeout(target.timeout):
+                    await client.connect(
+                        servers=[f"nats://{bracketed(address)}:{target.port}"],
+                        allow_reconnect=False,
+                        max_reconnect_attempts=0,
+                        connect_timeout=int(target.timeout) + 1,
+                        error_cb=self._error,
+                        name="scopegate",
+                        no_echo=True,
+                        tls=target.tls,
+                        tls_hostname=target.host if target.tls is not None else None,
+                        user=target.login.identifier if isinstance(target.login, Plain) else None,
+                        password=target.login.secret if isinstance(target.login, Plain) else None,
+                        token=target.login.token if isinstance(target.login, AccessToken) else None,
+                    )
+            except (Error, OSError) as error:
+                failure = _cause(client, error)
+                continue
+            return client
+        raise failure
+
+    async def _error(self, error: Exception) -> None:
+        if "permissions violation" in str(error).lower():
+            self._denied += 1
+
+    async def _disconnect(self) -> None:
+        if self._client is not None and not self._client.is_closed:
+            await self._client.close()
+        self._client = None
+
+    async def _end(self) -> None:
+        await self._disconnect()
+
+
+def message_id(event: CloudEvent) -> str:
+    """What JetStream tells repetitions by: the same for the same source and id."""
+    name = event.attributes.get("source", "") + _SEPARATOR + event.attributes.get("id", "")
+    return hashlib.blake2b(name.encode(), digest_size=_DIGEST).hexdigest()
+
+
+def _cause(client: Client, error: Exception) -> Exception:
+    """What the client hides behind `NoServersError`."""
+    last = client.last_error
+    return last if isinstance(error, NoServersError) and isinstance(last, Exception) else error
+
+
+def _not_connected(error: Exception) -> Answer:
+    if any(word in str(error).lower() for word in _UNAUTHORIZED):
+        return Answer(Verdict.CREDENTIAL, "the server does not accept the login")
+    reason = "the server does not offer TLS" if isinstance(error, InClear) else reason_of(error)
+    return Answer(Verdict.SINK_FAILED, reason, reached=False)
+
+
+def _lost(error: Exception) -> str:
+    return reason_of(error) if isinstance(error, OSError) else "the connection was lost"

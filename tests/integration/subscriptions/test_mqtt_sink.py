@@ -1,0 +1,205 @@
+"""The MQTT sink against mosquitto, in both versions and all qualities of service."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.dial import NOT_ALLOWED
+from bridges.cloudevents.sinks.mqtt.connection import MqttMessage, MqttTarget
+from bridges.cloudevents.sinks.mqtt.sink import MqttSink
+from bridges.cloudevents.subscription.model import Plain
+from tests.support.gateway.process import PATIENCE, free_port
+from tests.support.servers.certs import Authority
+from tests.support.servers.sink_servers import Mosquitto
+from tests.support.subscriptions.heard import Heard, attempt, event, local_dialer, strict_supervisor
+
+FIVE, THREE = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
+
+
+def encode(each: CloudEvent) -> MqttMessage:
+    return MqttMessage(each.data or b"", [*each.attributes.items()], each.content_type)
+
+
+@asynccontextmanager
+async def sink(
+    port: int, allowed: Callable[[str], bool] = lambda address: True, **fields: object
+) -> AsyncIterator[tuple[MqttSink, Heard]]:
+    values: dict[str, object] = {
+        "host": "127.0.0.1", "port": port, "version": FIVE, "topic": "out/orders", "qos": 1, "retain": False,
+        "expiry": None, "user_properties": (), "tls": None, "login": None, "timeout": 5.0,
+    }  # fmt: skip
+    heard, supervisor = Heard(), strict_supervisor()
+    target = MqttTarget(**{**values, **fields})  # type: ignore[arg-type]
+    made = MqttSink(local_dialer(allowed), target, encode, 16, heard, supervisor)
+    try:
+        yield made, heard
+    finally:
+        await made.close(0)
+        await supervisor.close()
+
+
+class Subscriber:
+    """An ordinary client in its own thread."""
+
+    def __init__(self, port: int, topic: str = "out/#") -> None:
+        self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
+        ready: queue.Queue[None] = queue.Queue()
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, protocol=FIVE)
+        self._client.on_message = lambda client, data, message: self.messages.put(message)
+        self._client.on_connect = lambda client, *rest: client.subscribe(topic, 2)
+        self._client.on_subscribe = lambda *rest: ready.put(None)
+        self._client.connect("127.0.0.1", port)
+        self._client.loop_start()
+        ready.get(timeout=PATIENCE)
+
+    def next(self) -> paho.MQTTMessage:
+        return self.messages.get(timeout=PATIENCE)
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Mosquitto]:
+    server = Mosquitto("max_packet_size 20000", "max_queued_messages 0")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def subscriber(broker: Mosquitto) -> Iterator[Subscriber]:
+    made = Subscriber(broker.port)
+    yield made
+    made.close()
+
+
+@pytest.mark.row("CE-3.2.2.2-2", "CE-3.2.2.2-3", part="the packet")
+@pytest.mark.parametrize("version", [FIVE, THREE])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_an_event_arrives_with_its_quality_of_service(
+    broker: Mosquitto, subscriber: Subscriber, version: MQTTProtocolVersion, qos: int
+) -> None:
+    async with sink(broker.port, version=version, qos=qos) as (made, heard):
+        made.send(attempt())
+        assert (await heard.next()).verdict is Verdict.DONE
+    message = await asyncio.to_thread(subscriber.next)
+    assert (message.topic, message.payload, message.qos, message.retain) == ("out/orders", b"data", qos, False)
+
+
+@pytest.mark.row("CE-3.2.2.2-5", "CE-3.2.2.2-6", part="the packet")
+async def test_version_5_carries_properties_and_expiry(broker: Mosquitto, subscriber: Subscriber) -> None:
+    own = (("tenant", "7"), ("id", "mine"))
+    async with sink(broker.port, expiry=77, user_properties=own) as (made, heard):
+        made.send(attempt())
+        assert (await heard.next()).verdict is Verdict.DONE
+    properties = (await asyncio.to_thread(subscriber.next)).properties
+    assert properties.ContentType == "text/plain"
+    assert 0 < properties.MessageExpiryInterval <= 77
+    assert dict(properties.UserProperty) == {**event().attributes, "tenant": "7"}
+
+
+@pytest.mark.row("CE-3.2.2.2-4", part="the packet")
+async def test_a_retained_event_waits_for_later_subscribers(broker: Mosquitto) -> None:
+    async with sink(broker.port, retain=True, topic="kept/1") as (made, heard):
+        made.send(attempt())
+        assert (await heard.next()).verdict is Verdict.DONE
+    later = Subscriber(broker.port, "kept/#")
+    message = await asyncio.to_thread(later.next)
+    later.close()
+    assert message.retain
+    assert message.payload == b"data"
+
+
+async def test_many_events_share_a_connection_and_keep_their_order(broker: Mosquitto, subscriber: Subscriber) -> None:
+    async with sink(broker.port) as (made, heard):
+        sent = 0
+        for _ in range(200):
+            while made.room and sent < 200:
+                made.send(attempt(str(sent).encode(), sent))
+                sent += 1
+            assert (await heard.next()).verdict is Verdict.DONE
+    got = [await asyncio.to_thread(subscriber.next) for _ in range(200)]
+    assert [message.payload for message in got] == [str(number).encode() for number in range(200)]
+
+
+async def test_what_is_larger_than_the_servers_largest_packet_is_refused(broker: Mosquitto) -> None:
+    async with sink(broker.port) as (made, heard):
+        made.send(attempt())
+        assert (await heard.next()).verdict is Verdict.DONE
+        made.send(attempt(b"x" * 30_000))
+        reason = "larger than the server's largest packet of 20000 bytes"
+        assert await heard.next() == Answer(Verdict.REFUSED, reason)
+        made.send(attempt())
+        assert (await heard.next()).verdict is Verdict.DONE
+
+
+@pytest.mark.parametrize("version", [FIVE, THREE])
+async def test_a_wrong_password_is_a_matter_of_the_credential(version: MQTTProtocolVersion) -> None:
+    server = Mosquitto(user="gw", password="right")
+    try:
+        async with sink(server.port, version=version, login=Plain("gw", "wrong")) as (made, heard):
+            made.send(attempt())
+            assert (await heard.next()).verdict is Verdict.CREDENTIAL
+        async with sink(server.port, version=version, login=Plain("gw", "right")) as (made, heard):
+            made.send(attempt())
+            assert (await heard.next()).verdict is Verdict.DONE
+    finally:
+        server.stop()
+
+
+async def test_a_server_that_was_away_gets_the_next_attempt() -> None:
+    server = Mosquitto()
+    try:
+        async with sink(server.port) as (made, heard):
+            made.send(attempt())
+            assert (await heard.next()).verdict is Verdict.DONE
+            server.kill()
+            made.send(attempt())
+            assert not (await heard.next()).reached
+            server.start()
+            made.send(attempt())
+            assert (await heard.next()).verdict is Verdict.DONE
+    finally:
+        server.stop()
+
+
+@pytest.mark.row("CE-P-3", part="MQTT")
+async def test_nothing_is_connected_that_is_not_allowed(broker: Mosquitto) -> None:
+    async with sink(broker.port, allowed=lambda address: False) as (made, heard):
+        made.send(attempt())
+        assert await heard.next() == Answer(Verdict.SINK_FAILED, NOT_ALLOWED, reached=False)
+
+
+async def test_nobody_there_is_the_sinks_fault() -> None:
+    async with sink(free_port()) as (made, heard):
+        made.send(attempt())
+        assert await heard.next() == Answer(Verdict.SINK_FAILED, "connection refused", reached=False)
+
+
+async def test_tls_checks_the_name_of_the_sink_not_its_address(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server = Mosquitto(pair=authority.server("mqtt.example"))
+    context = ssl.create_default_context(cafile=str(authority.ca))
+    try:
+        async with sink(server.tls_port, host="mqtt.example", tls=context) as (made, heard):
+            made.send(attempt())
+            assert (await heard.next()).verdict is Verdict.DONE
+        async with sink(server.tls_port, host="other.example", tls=context) as (made, heard):
+            made.send(attempt())
+            answer = await heard.next()
+            assert answer.verdict is Verdict.SINK_FAILED
+            assert "certificate" in answer.reason
+    finally:
+        server.stop()

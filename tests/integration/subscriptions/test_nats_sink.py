@@ -1,0 +1,192 @@
+"""The NATS sink against nats-server: core NATS and JetStream."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import nats
+import pytest
+from nats.aio.msg import Msg
+
+from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.dial import NOT_ALLOWED
+from bridges.cloudevents.sinks.nats import NatsSink, NatsTarget
+from bridges.cloudevents.subscription.model import AccessToken, Plain
+from tests.support.gateway.process import PATIENCE, free_port
+from tests.support.servers.certs import Authority
+from tests.support.servers.sink_servers import NatsServer
+from tests.support.subscriptions.heard import Heard, attempt, local_dialer, strict_supervisor
+
+LIMITED = """
+max_payload: 10000
+authorization: {
+  users: [
+    {user: gw, password: right, permissions: {publish: ["out.>", "$JS.>", "_INBOX.>"], subscribe: ">"}}
+    {user: all, password: all}
+  ]
+}
+"""
+
+
+def encode(event: CloudEvent) -> tuple[list[tuple[str, str]], bytes]:
+    return [(f"ce-{name}", value) for name, value in event.attributes.items()], event.data or b""
+
+
+@asynccontextmanager
+async def sink(
+    port: int, allowed: Callable[[str], bool] = lambda address: True, **fields: object
+) -> AsyncIterator[tuple[NatsSink, Heard]]:
+    values: dict[str, object] = {
+        "host": "127.0.0.1", "port": port, "subject": "out.orders", "jetstream": False,
+        "tls": None, "login": None, "timeout": 5.0,
+    }  # fmt: skip
+    heard, supervisor = Heard(), strict_supervisor()
+    target = NatsTarget(**{**values, **fields})  # type: ignore[arg-type]
+    made = NatsSink(local_dialer(allowed), target, encode, 16, heard, supervisor)
+    try:
+        yield made, heard
+    finally:
+        await made.close(0)
+        await supervisor.close()
+
+
+@asynccontextmanager
+async def subscribed(port: int, subject: str = "out.>", **login: str) -> AsyncIterator[Callable[[], object]]:
+    client = await nats.connect(f"nats://127.0.0.1:{port}", **login)
+    subscription = await client.subscribe(subject)
+    await client.flush()
+
+    async def following() -> Msg:
+        return await subscription.next_msg(PATIENCE)
+
+    try:
+        yield following
+    finally:
+        await client.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[NatsServer]:
+    made = NatsServer()
+    yield made
+    made.stop()
+
+
+@pytest.mark.row("CE-3.2.2.5-1", part="the message")
+async def test_an_event_arrives_on_the_subject_before_it_is_done(server: NatsServer) -> None:
+    async with subscribed(server.port) as following, sink(server.port) as (made, heard):
+        made.send(attempt())
+        assert (await heard.next()).verdict is Verdict.DONE
+        message = await following()
+    assert (message.subject, message.data) == ("out.orders", b"data")
+    assert message.headers == {"ce-id": "1", "ce-source": "/s", "ce-type": "t", "ce-specversion": "1.0"}
+
+
+async def test_many_events_keep_their_order(server: NatsServer) -> None:
+    async with subscribed(server.port) as following, sink(server.port) as (made, heard):
+        sent = 0
+        for _ in range(200):
+            while made.room and sent < 200:
+                made.send(attempt(str(sent).encode(), sent))
+                sent += 1
+            assert (await heard.next()).verdict is Verdict.DONE
+        assert [(await following()).data for _ in range(200)] == [str(number).encode() for number in range(200)]
+
+
+async def test_jetstream_acknowledges_and_drops_repetitions(server: NatsServer) -> None:
+    client = await nats.connect(f"nats://127.0.0.1:{server.port}")
+    stream = client.jetstream()
+    await stream.add_stream(name="KEPT", subjects=["kept.*"])
+    async with sink(server.port, subject="kept.orders", jetstream=True) as (made, heard):
+        for repetition in range(3):
+            made.send(attempt(repetition=repetition))
+            assert (await heard.next()).verdict is Verdict.DONE
+        made.send(attempt(number=2))
+        assert (await heard.next()).verdict is Verdict.DONE
+    assert (await stream.stream_info("KEPT")).state.messages == 2
+    await client.close()
+
+
+async def test_a_subject_without_a_stream_is_the_sinks_fault(server: NatsServer) -> None:
+    async with sink(server.port, subject="nobody.there", jetstream=True) as (made, heard):
+        made.send(attempt())
+        assert await heard.next() == Answer(Verdict.SINK_FAILED, "no stream takes messages of the subject")
+
+
+@pytest.fixture(scope="module")
+def limited() -> Iterator[NatsServer]:
+    made = NatsServer(LIMITED)
+    yield made
+    made.stop()
+
+
+async def test_permissions_passwords_and_sizes_have_their_answers(limited: NatsServer) -> None:
+    right = Plain("gw", "right")
+    async with sink(limited.port, login=right) as (made, heard):
+        made.send(attempt())
+        assert (await heard.next()).verdict is Verdict.DONE
+        made.send(attempt(b"x" * 20_000))
+        reason = "larger than the server's max_payload of 10000 bytes"
+        assert await heard.next() == Answer(Verdict.REFUSED, reason)
+        made.send(attempt())
+        assert (await heard.next()).verdict is Verdict.DONE
+    async with sink(limited.port, login=right, subject="forbidden") as (made, heard):
+        made.send(attempt())
+        assert (await heard.next()).verdict is Verdict.CREDENTIAL
+    for wrong in (Plain("gw", "wrong"), AccessToken("token", 0), None):
+        async with sink(limited.port, login=wrong) as (made, heard):
+            made.send(attempt())
+            answer = await heard.next()
+            assert answer == Answer(Verdict.CREDENTIAL, "the server does not accept the login")
+
+
+async def test_a_server_that_was_away_gets_the_next_attempt() -> None:
+    server = NatsServer()
+    try:
+        async with sink(server.port) as (made, heard):
+            made.send(attempt())
+            assert (await heard.next()).verdict is Verdict.DONE
+            server.kill()
+            made.send(attempt())
+            assert not (await heard.next()).reached
+            server.start()
+            made.send(attempt())
+            assert (await heard.next()).verdict is Verdict.DONE
+    finally:
+        server.stop()
+
+
+@pytest.mark.row("CE-P-3", part="NATS")
+async def test_nothing_is_connected_that_is_not_allowed(server: NatsServer) -> None:
+    async with sink(server.port, allowed=lambda address: False) as (made, heard):
+        made.send(attempt())
+        assert await heard.next() == Answer(Verdict.SINK_FAILED, NOT_ALLOWED, reached=False)
+    async with sink(free_port()) as (made, heard):
+        made.send(attempt())
+        answer = await heard.next()
+        assert (answer.verdict, answer.reached) == (Verdict.SINK_FAILED, False)
+
+
+async def test_tls_checks_the_name_of_the_sink_and_is_never_given_up(tmp_path: Path, server: NatsServer) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.server("nats.example")
+    secured = NatsServer(f'tls {{ cert_file: "{pair.cert}", key_file: "{pair.key}" }}')
+    context = ssl.create_default_context(cafile=str(authority.ca))
+    try:
+        async with sink(secured.port, host="nats.example", tls=context) as (made, heard):
+            made.send(attempt())
+            assert (await heard.next()).verdict is Verdict.DONE
+        async with sink(secured.port, host="other.example", tls=context) as (made, heard):
+            made.send(attempt())
+            answer = await heard.next()
+            assert answer.verdict is Verdict.SINK_FAILED
+            assert "certificate" in answer.reason
+        async with sink(server.port, host="nats.example", tls=context, login=Plain("a", "b")) as (made, heard):
+            made.send(attempt())
+            assert await heard.next() == Answer(Verdict.SINK_FAILED, "the server does not offer TLS", reached=False)
+    finally:
+        secured.stop()

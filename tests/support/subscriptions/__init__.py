@@ -1,0 +1,1 @@
+"""Subscriptions: sinks on their own, and what they were sent."""
