@@ -1,4 +1,4 @@
-"""Whether the attach of a link to a topic still waits for its answer."""
+"""Whether a link to a topic still waits for the answer to its attach."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gateway.nodes.link import Link
 
 
 def still_attached(link: Link) -> bool:
-    """Whether the peer still waits for the answer to its attach; it may have left while Kafka was asked.
+    """Whether the peer still waits for the answer; it may have left while Kafka was asked.
 
     Links inside the gateway (relays, the anonymous terminus) may be answered at any time.
     """

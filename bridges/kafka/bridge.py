@@ -1,4 +1,4 @@
-"""A Kafka cluster of the policy as the rest of the gateway uses it, and the nodes on its topics."""
+"""A Kafka cluster of the policy, as the rest of the gateway uses it: makes the nodes on its topics."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def client_slowness() -> str | None:
 
 
 @cache
-def _warn() -> None:
-    """Once in a process."""
+def _warn_once() -> None:
+    """Log that the client is slow, once per process."""
     if (text := client_slowness()) is not None:
         log.warning("kafka client is slow", reason=text)
 
@@ -56,22 +56,22 @@ class ClusterBridge:
         leases: Leases | None = None,
         termini: Termini | None = None,
     ) -> None:
-        """`leases` and `termini` are what gateways share; without them groups and termini live in this bridge alone."""
-        _warn()
+        """`leases` and `termini`: the state that gateways share; without it, groups and termini are in memory."""
+        _warn_once()
         self._leases: Final = leases or open_leases("memory", 0, supervisor)
         self.cluster: Final = Cluster(name, config, loop, supervisor)
         self.counters: Final = ClusterCounters()
         self._producer: Final = ClusterProducer(self.cluster)
-        self._keeper: Final = TerminusCheckpointer(self.cluster, termini or MemoryTermini())
+        self._checkpointer: Final = TerminusCheckpointer(self.cluster, termini or MemoryTermini())
 
     @property
     def bootstrap(self) -> str:
-        """Where ordinary Kafka clients find the cluster, the embedded one too."""
+        """The address of the cluster for ordinary Kafka clients, also of an embedded one."""
         return self.cluster.bootstrap
 
     @property
     def in_flight(self) -> int:
-        """Records whose delivery report is still to come."""
+        """Records without a delivery report yet."""
         return len(self._producer)
 
     def counts(self) -> dict[str, int]:
@@ -85,19 +85,19 @@ class ClusterBridge:
 
     @property
     def held(self) -> int:
-        """Bytes that are kept of logs, or may be in clients: those that read, and records on their way to Kafka."""
+        """Bytes of cached records, records in the readers' clients, and records on their way to Kafka."""
         return self.cluster.held + self._producer.held
 
     def limit(self, share: LogShare, turn: TurnBudget) -> None:
-        """What may be taken for what is read, of each isolation, and for what links are sent at once."""
+        """Set the memory for the readers of each isolation level, and for what links are sent in one turn."""
         self.cluster.limit(share, turn)
 
     def node(self, route: NodeRoute) -> KafkaNode:
         """The event-stream node of a route."""
-        return KafkaNode(self.cluster, self._producer, self._keeper, self.counters, route, self._leases)
+        return KafkaNode(self.cluster, self._producer, self._checkpointer, self.counters, route, self._leases)
 
     def appender(self, topic: str) -> RowProducer:
-        """For records that the gateway itself writes."""
+        """A producer of rows that the gateway itself writes, such as the journal."""
         return RowProducer(self.cluster, self._producer, topic)
 
     def log(self, route: NodeRoute) -> TopicLog:
@@ -109,12 +109,12 @@ class ClusterBridge:
         return InfoNode(self.cluster, route.topic, isolation=route.reading.isolation)
 
     async def behind(self, topic: str, positions: Mapping[int, int]) -> int:
-        """How many records the topic keeps from these positions on; raises AmqpError."""
+        """The number of records that the topic has from these positions on; raises AmqpError."""
         bounds = await self.cluster.bounds(topic, tuple(positions))
         return sum(max(0, each.high - max(each.low, positions[partition])) for partition, each in bounds.items())
 
     async def ends(self, topic: str) -> dict[int, int]:
-        """Where each partition of a topic in use ends, for readers of committed records; raises AmqpError."""
+        """The end offset of each partition of a topic for readers of committed records; raises AmqpError."""
         known = await self.cluster.topic(topic)
         bounds = await self.cluster.bounds(topic, range(known.partitions))
         return {partition: each.high for partition, each in bounds.items()}
@@ -130,5 +130,5 @@ class ClusterBridge:
     async def close(self, limit: float = _FLUSH) -> None:
         """Wait up to `limit` seconds for records in flight, then close the cluster's clients."""
         await self._producer.close(limit)
-        await self._keeper.close()
+        await self._checkpointer.close()
         await self.cluster.close()

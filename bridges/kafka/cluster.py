@@ -1,19 +1,18 @@
-"""A Kafka cluster as the gateway knows it: reachable or not, its topics, and who wants to hear of changes.
+"""A Kafka cluster: whether it is reachable, requests to it, and the readers of its topics.
 
-Nothing here blocks the event loop: questions go to a small pool of threads (`admin`), a bounded number at a
-time. Metadata is asked again every `refresh` seconds and when something goes wrong (KM-9). Kafka being away
-is a normal state: `up` says so, and producers get `released` at once instead of waiting.
+Nothing here blocks the event loop: requests run in a small pool of threads (`admin`), a bounded number at a
+time. Metadata is refreshed every `refresh` seconds and when something goes wrong (KM-9). An unreachable cluster
+is a normal state: `up` says so, and senders get `released` at once instead of waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 from confluent_kafka import KafkaException
@@ -22,9 +21,10 @@ from bridges.kafka import errors
 from bridges.kafka.admin.client import Admin, Bounds, Topic
 from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.admin.offset_mirror import Mirror
-from bridges.kafka.admin.offset_queries import OffsetQueryCoalescer, heard
+from bridges.kafka.admin.offset_queries import OffsetQueryCoalescer, mark_retrieved
 from bridges.kafka.consume.fetch_scheduler import FetchScheduler
 from bridges.kafka.consume.reader import PartitionReader, join_all
+from bridges.kafka.topics import TopicTable, TopicWatcher
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.logs import LogDemand, LogShare, TurnBudget, unlimited, whole
 from gateway.tasks import Supervisor
@@ -33,12 +33,11 @@ from policies.rules import legal_topic
 EMBEDDED: Final = "embedded"
 COMMITTED: Final = "read_committed"
 _THREADS: Final = 4
-_REASONS: Final = 8
-"""How many reasons are logged for one outage."""
-STALE: Final = 0.25
-"""Seconds after which what was seen of a topic is asked again by who attaches."""
-_READER_END: Final = 2.0
-_MAX_QUESTIONS: Final = 1000
+_MAX_REASONS: Final = 8
+"""Reasons that are logged for one outage."""
+_READER_TIMEOUT: Final = 2.0
+"""Seconds that `close` waits for the thread of each reader."""
+_MAX_CALLS: Final = 1000
 _MAX_EMBEDDED_TOPICS: Final = 64
 _EMBEDDED_PARTITIONS: Final = 4
 T = TypeVar("T")
@@ -47,10 +46,10 @@ log = structlog.get_logger(logger_name="kafka")
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """How to reach a cluster; `client` holds librdkafka settings, such as security, secrets looked up.
+    """How to reach a cluster. `client` has librdkafka settings, such as security, with the values of secrets.
 
-    `topics` exist on an embedded cluster from the start; where it is empty, topics come into being when used.
-    `plain` says that a cluster elsewhere is librdkafka's mock, too.
+    `topics` (name to partitions) are created on an embedded cluster; if it is empty, topics are created when used.
+    `plain`: the cluster at `bootstrap` is librdkafka's mock cluster as well.
     """
 
     bootstrap: str = EMBEDDED
@@ -60,17 +59,10 @@ class ClusterConfig:
     retry: float = 1.0
     timeout: float = 3.0
     max_readers: int = 16
-    """Kafka clients that read, however many links there are."""
+    """The most Kafka clients that read, however many links there are."""
     cache: int = 64 * 1024 * 1024
-    """Bytes of records kept for links that are a little behind."""
+    """Bytes of records cached for links that are a little behind."""
     plain: bool = False
-
-
-class TopicWatcher(Protocol):
-    """A link or node that lives on a topic."""
-
-    def topic_grew(self, topic: Topic) -> None: ...
-    def topic_gone(self) -> None: ...
 
 
 class Cluster:
@@ -87,34 +79,31 @@ class Cluster:
         self._embedded = EmbeddedKafka() if config.bootstrap == EMBEDDED else None
         self.bootstrap: Final = self._embedded.bootstrap if self._embedded else config.bootstrap
         self._threads: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"kafka-{name}")
-        self._questions = 0
+        self._calls = 0
         self._admin: Final = Admin(self.settings(), timeout=config.timeout, plain=self.plain)
         self._mirror: Final = Mirror(self.settings())
-        self._topics: dict[str, Topic] = {}
-        self._seen: Final[dict[str, float]] = {}
-        self._asked: Final[dict[str, asyncio.Future[Topic]]] = {}
-        self._invented: set[str] = set()
+        self._topics: Final = TopicTable(name, loop)
+        self._lookups: Final[dict[str, asyncio.Future[Topic]]] = {}
+        self._created: Final[set[str]] = set()
         self._turns: Final[dict[str, int]] = {}
-        self._warned: Final[set[str]] = set()
         self._unmirrored: Final[set[str]] = set()
-        self._watchers: dict[str, set[TopicWatcher]] = {}
-        self._said: Final[set[str]] = set()
-        self._trouble = asyncio.Event()
+        self._logged_reasons: Final[set[str]] = set()
+        self._probe_wanted: Final = asyncio.Event()
         self.probed: Final = asyncio.Event()
         self.turn_budget = unlimited(loop)
         self._share = whole(LogDemand(config.cache, config.max_readers))
         self.scheduler: Final = self._make_scheduler(COMMITTED)
         self._uncommitted: FetchScheduler | None = None
-        self._together: Final = OffsetQueryCoalescer(self._bounds, supervisor)
-        self._refresher = supervisor.keep(self._keep_fresh, f"kafka-refresh:{name}")
+        self._offset_queries: Final = OffsetQueryCoalescer(self._bounds, supervisor)
+        self._refresher = supervisor.keep(self._refresh, f"kafka-refresh:{name}")
 
     @property
     def plain(self) -> bool:
-        """Whether the cluster cannot look up by time, tell topic ids or settings: the mock cluster."""
+        """Whether this is librdkafka's mock cluster, which has no lookup by time, topic ids or topic settings."""
         return self._embedded is not None or self.config.plain
 
     def scheduler_of(self, isolation: str) -> FetchScheduler:
-        """What is read with this isolation (KM-17); few nodes want another than `read_committed`."""
+        """The readers with this isolation level (KM-17); few nodes use another than `read_committed`."""
         if isolation == COMMITTED:
             return self.scheduler
         if self._uncommitted is None:
@@ -122,17 +111,17 @@ class Cluster:
         return self._uncommitted
 
     def reading(self) -> dict[str, float]:
-        """What is read and kept now, of either isolation."""
+        """Gauges of the readers and their caches, summed over both isolation levels."""
         states, others = self.scheduler.states(), {} if self._uncommitted is None else self._uncommitted.states()
         return {name: value + others.get(name, 0) for name, value in states.items()}
 
     @property
     def held(self) -> int:
-        """Bytes that are kept of logs, or may be in clients."""
+        """Bytes of cached records, and of records that may be in the readers' clients."""
         return self.scheduler.held + (0 if self._uncommitted is None else self._uncommitted.held)
 
     def limit(self, share: LogShare, turn: TurnBudget) -> None:
-        """What may be taken for the readers of each isolation, and for what links are sent at once."""
+        """Set the memory for the readers of each isolation level, and for what links are sent in one turn."""
         self._share, self.turn_budget = share, turn
         for scheduler in filter(None, (self.scheduler, self._uncommitted)):
             scheduler.limit(share)
@@ -143,12 +132,12 @@ class Cluster:
             self.loop.call_soon,
             self.loop.call_later,
             share=self._share,
-            trouble=self.trouble,
-            gone=self._gone,
+            trouble=self.probe_soon,
+            gone=self._topics.gone,
         )
 
     def settings(self) -> dict[str, Any]:
-        """What every client of this cluster is configured with."""
+        """The settings of every client of this cluster."""
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "scopegate",
@@ -159,72 +148,56 @@ class Cluster:
         }
 
     def ready(self) -> tuple[bool, str]:
-        """For `/readyz`; an embedded cluster chose its port itself, and says here where to find it."""
-        place = f"embedded at {self.bootstrap}" if self._embedded else "up"
-        return self.up, f"kafka {self.name}: {place if self.up else self._reason}"
+        """For `/readyz`; the detail of an embedded cluster has its address, because it chooses its port itself."""
+        state = f"embedded at {self.bootstrap}" if self._embedded else "up"
+        return self.up, f"kafka {self.name}: {state if self.up else self._reason}"
 
-    # -- asking Kafka
+    # -- requests
 
     async def topic(self, name: str) -> Topic:
-        """A topic that exists; NOT_FOUND otherwise, INTERNAL_ERROR while nobody answers.
+        """A topic; NOT_FOUND if it does not exist, INTERNAL_ERROR if Kafka does not answer.
 
-        A link must not resume a position in a log that was made anew meanwhile (KM-18), so who attaches gets what was
-        seen just now; many at once share one question.
+        A link must not resume a position in a log that was created again meanwhile (KM-18), so an attach uses what was
+        seen less than `STALE` seconds ago; many attaches share one lookup.
         """
         known = self._topics.get(name)
-        if known is not None and (not self.up or self.loop.time() - self._seen[name] < STALE):
+        if known is not None and (not self.up or self._topics.is_fresh(name)):
             return known
-        if (asked := self._asked.get(name)) is not None:
-            return await asyncio.shield(asked)
-        asked = self._asked[name] = self.loop.create_future()
-        asked.add_done_callback(heard)
+        if (lookup := self._lookups.get(name)) is not None:
+            return await asyncio.shield(lookup)
+        lookup = self._lookups[name] = self.loop.create_future()
+        lookup.add_done_callback(mark_retrieved)
         try:
-            asked.set_result(topic := await self._find(name))
+            lookup.set_result(topic := await self._find(name))
             return topic
         except BaseException as error:
-            asked.set_exception(error)
+            lookup.set_exception(error)
             raise
         finally:
-            del self._asked[name]
+            del self._lookups[name]
 
     async def _find(self, name: str) -> Topic:
         if not legal_topic(name):
             raise AmqpError(NOT_FOUND, "an event log cannot have this name")
         await self.probed.wait()
         if self._embedded is not None:
-            await self._invent(self._embedded, name)
+            await self._create_topic(self._embedded, name)
         try:
             topic = await self._ask(name, lambda: self._admin.topic(name))
         except AmqpError as error:
             if (known := self._topics.get(name)) is None:
                 raise
-            if error.condition != NOT_FOUND:  # away for a moment: what was seen last will do
+            if error.condition != NOT_FOUND:  # Kafka is away for a moment: use what was seen last
                 return known
-            self._gone(name)
+            self._topics.gone(name)
             raise
-        self._learned(name, topic)
-        self._warn_of_times(topic)
+        self._topics.update(topic)
+        self._topics.warn_of_times(topic)
         return topic
 
-    def _learned(self, name: str, new: Topic) -> None:
-        """What a topic is now; links on it hear of what has changed."""
-        old = self._topics.get(name)
-        if old is not None and (new.identity != old.identity or new.partitions < old.partitions):
-            self._gone(name)
-        self._topics[name], self._seen[name] = new, self.loop.time()
-        if old is not None and new.identity == old.identity and new.partitions > old.partitions:
-            self._grew(new)
-
-    def _warn_of_times(self, topic: Topic) -> None:
-        """KM-3: once per topic, when it is first used."""
-        if topic.append_time is False and topic.name not in self._warned:
-            self._warned.add(topic.name)
-            advice = "set message.timestamp.type=LogAppendTime: peers want to know when an event was added"
-            log.warning("topic keeps its producers' times", cluster=self.name, topic=topic.name, advice=advice)
-
     async def bounds(self, topic: str, partitions: Iterable[int], isolation: str = COMMITTED) -> dict[int, Bounds]:
-        """Log start and end of each partition for readers of this isolation; a committed one ends at what is stable."""
-        return await self._together.bounds(topic, partitions, isolation)
+        """Log start and end of each partition for readers of this isolation; committed: the last stable offset."""
+        return await self._offset_queries.bounds(topic, partitions, isolation)
 
     async def _bounds(self, topic: str, partitions: tuple[int, ...], isolation: str) -> dict[int, Bounds]:
         committed = isolation == COMMITTED
@@ -235,11 +208,11 @@ class Cluster:
         return found
 
     async def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
-        """The first offset per partition at or after a time; only where the cluster can tell."""
+        """The first offset per partition with a timestamp of at least `time_ms`; not on the mock cluster."""
         return await self._ask(topic, lambda: self._admin.first_since(topic, partitions, time_ms))
 
     async def commit(self, group: str, topic: str, positions: Mapping[int, int]) -> None:
-        """Mirror positions for lag tools; a failure costs nothing but the view, and is said once."""
+        """Commit positions for lag tools; a failure is logged once for each topic, and otherwise ignored."""
         if self.plain or not self.up:
             return
         try:
@@ -249,93 +222,71 @@ class Cluster:
                 self._unmirrored.add(topic)
                 log.warning("positions are not shown as committed offsets", topic=topic, reason=str(error))
 
-    async def _ask(self, topic: str, question: Callable[[], T]) -> T:
+    async def _ask(self, topic: str, call: Callable[[], T]) -> T:
         try:
-            return await self.in_thread(question)
+            return await self.in_thread(call)
         except KafkaException as error:
             cause = errors.cause_of(error)
-            self.trouble()
+            self.probe_soon()
             raise errors.link_error(cause) from error
         except TimeoutError as error:
-            self.trouble()
+            self.probe_soon()
             raise errors.unreachable() from error
 
-    async def in_thread(self, question: Callable[[], T]) -> T:
-        """Ask something that blocks; RESOURCE_LIMIT_EXCEEDED where too many ask already, INTERNAL_ERROR once closed."""
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Make a blocking call; RESOURCE_LIMIT_EXCEEDED if too many are waiting, INTERNAL_ERROR after `close`."""
         if self._refresher.cancelling():  # `close` has begun
             raise errors.unreachable()
-        if self._questions >= _MAX_QUESTIONS:
+        if self._calls >= _MAX_CALLS:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many links are waiting for Kafka")
-        self._questions += 1
+        self._calls += 1
         try:
-            return await self.loop.run_in_executor(self._threads, question)
+            return await self.loop.run_in_executor(self._threads, call)
         finally:
-            self._questions -= 1
+            self._calls -= 1
 
-    async def _invent(self, embedded: EmbeddedKafka, name: str) -> None:
-        """Nobody creates topics for the embedded cluster, so using one does; within bounds."""
-        if self.config.topics or name in self._invented:
+    async def _create_topic(self, embedded: EmbeddedKafka, name: str) -> None:
+        """Create a topic of the embedded cluster on its first use, unless the policy lists its topics."""
+        if self.config.topics or name in self._created:
             return
-        if len(self._invented | {name}) > _MAX_EMBEDDED_TOPICS:
+        if len(self._created | {name}) > _MAX_EMBEDDED_TOPICS:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"the embedded Kafka is limited to {_MAX_EMBEDDED_TOPICS} topics")
         await self.in_thread(lambda: embedded.create_topic(name, _EMBEDDED_PARTITIONS))
-        self._invented.add(name)
+        self._created.add(name)
 
-    def turn(self, what: str, among: Sequence[int]) -> int:
-        """One of these, each in its turn; `what` is a topic and a direction (ES-4-11)."""
-        turn = self._turns[what] = self._turns.get(what, -1) + 1
-        return among[turn % len(among)]
-
-    # -- staying informed
+    def round_robin(self, key: str, partitions: Sequence[int]) -> int:
+        """The next of these partitions; `key` is a topic and a direction (ES-4-11)."""
+        turn = self._turns[key] = self._turns.get(key, -1) + 1
+        return partitions[turn % len(partitions)]
 
     def watch(self, topic: Topic | str, watcher: TopicWatcher) -> None:
-        """Tell `watcher` when the topic grows or goes, and soon, if it has since it was seen as `topic`.
-
-        An attach takes a while, and what is not watched is forgotten: without this a link would miss, for as long as
-        it lives, what changed meanwhile. A name only: nobody could say yet what the topic is.
-        """
-        name = topic if isinstance(topic, str) else topic.name
-        self._watchers.setdefault(name, set()).add(watcher)
-        if isinstance(topic, str):
-            return
-        if self._topics.setdefault(name, topic) is not topic:
-            self.loop.call_soon(self._catch_up, topic, watcher)
-        self._seen.setdefault(name, -math.inf)
-
-    def _catch_up(self, seen: Topic, watcher: TopicWatcher) -> None:
-        now = self._topics.get(seen.name)
-        if now is None or watcher not in self._watchers.get(seen.name, ()):
-            return
-        if now.identity != seen.identity or now.partitions < seen.partitions:
-            watcher.topic_gone()
-        elif now.partitions > seen.partitions:
-            watcher.topic_grew(now)
+        """See `TopicTable.watch`."""
+        self._topics.watch(topic, watcher)
 
     def unwatch(self, topic: str, watcher: TopicWatcher) -> None:
-        """The watcher's link is gone."""
-        watchers = self._watchers.get(topic, set())
-        watchers.discard(watcher)
-        if not watchers:
-            self._watchers.pop(topic, None)
+        """See `TopicTable.unwatch`."""
+        self._topics.unwatch(topic, watcher)
 
-    def trouble(self) -> None:
-        """Something went wrong in a client: find out now whether Kafka is there."""
-        self._trouble.set()
+    # -- refreshing
 
-    async def _keep_fresh(self) -> None:
+    def probe_soon(self) -> None:
+        """A client has reported an error: check now whether Kafka is reachable."""
+        self._probe_wanted.set()
+
+    async def _refresh(self) -> None:
         if self._embedded is not None:
             await self.loop.run_in_executor(self._threads, self._embedded.create_topics, self.config.topics)
         while True:
-            self._trouble.clear()
+            self._probe_wanted.clear()
             await self._probe()
             if self.up:
                 await self._refresh_topics()
             pause = self.config.refresh if self.up else self.config.retry
             try:
-                await asyncio.wait_for(self._trouble.wait(), pause)
+                await asyncio.wait_for(self._probe_wanted.wait(), pause)
             except TimeoutError:
                 continue
-            await asyncio.sleep(min(0.1, pause))  # errors come in crowds: one question answers them all
+            await asyncio.sleep(min(0.1, pause))  # errors come in bursts: one probe serves them all
 
     async def _probe(self) -> None:
         try:
@@ -344,56 +295,35 @@ class Cluster:
         except KafkaException as error:
             up, reason = False, f"not reachable ({errors.cause_of(error).str()})"
         if up != self.up or not self.probed.is_set():
-            self._said.clear()
-        if reason not in self._said and len(self._said) < _REASONS:  # the cause is often known a little later only
-            self._said.add(reason)
+            self._logged_reasons.clear()
+        if reason not in self._logged_reasons and len(self._logged_reasons) < _MAX_REASONS:
+            # the cause is often known only a little later
+            self._logged_reasons.add(reason)
             log.log(20 if up else 40, "kafka up" if up else "kafka down", cluster=self.name, reason=reason)
         self.up, self._reason = up, reason
         self.probed.set()
 
     async def _refresh_topics(self) -> None:
-        for name in list(self._topics):
-            if name not in self._watchers:  # asked again when somebody attaches
-                self._forget(name)
+        for name in self._topics.names():
+            if not self._topics.watched(name):  # the next attach asks again
+                self._topics.forget(name)
                 continue
             try:
                 new = await self.in_thread(lambda name=name: self._admin.topic(name))  # type: ignore[misc]
-            except (KafkaException, TimeoutError, AmqpError) as error:  # the last: too many questions are under way
+            except (KafkaException, TimeoutError, AmqpError) as error:  # AmqpError: too many calls are waiting
                 if isinstance(error, KafkaException) and errors.cause_of(error).code() in errors.UNKNOWN_TOPIC:
-                    self._gone(name)
+                    self._topics.gone(name)
                 continue
-            self._learned(name, new)
+            self._topics.update(new)
             if buffered := self.scheduler.buffered(name):
                 with contextlib.suppress(AmqpError):
                     await self.bounds(name, buffered)
 
-    def _grew(self, topic: Topic) -> None:
-        log.info("topic grew", cluster=self.name, topic=topic.name, partitions=topic.partitions)
-        self._tell(topic.name, lambda watcher: watcher.topic_grew(topic))
-
-    def _gone(self, name: str) -> None:
-        """KM-18: deleted, or deleted and created again; either way its offsets mean nothing any more."""
-        log.warning("topic gone", cluster=self.name, topic=name)
-        self._forget(name)
-        self._tell(name, lambda watcher: watcher.topic_gone())
-
-    def _tell(self, name: str, tell: Callable[[TopicWatcher], None]) -> None:
-        """One watcher that fails must not keep the news from the others."""
-        for watcher in list(self._watchers.get(name, ())):
-            try:
-                tell(watcher)
-            except Exception:
-                log.exception("link not told of a change of its topic", cluster=self.name, topic=name)
-
-    def _forget(self, name: str) -> None:
-        self._topics.pop(name, None)
-        self._seen.pop(name, None)
-
     async def close(self) -> None:
-        """Stop asking; the embedded cluster ends with it."""
+        """Stop the readers and all requests; an embedded cluster ends as well."""
         self._refresher.cancel()
         readers = [*self.scheduler.stop(), *(self._uncommitted.stop() if self._uncommitted else ())]
-        await self.loop.run_in_executor(None, join_all, readers, _READER_END)
+        await self.loop.run_in_executor(None, join_all, readers, _READER_TIMEOUT)
         await self.loop.run_in_executor(None, self._mirror.close)
         await self.loop.run_in_executor(None, lambda: self._threads.shutdown(wait=True, cancel_futures=True))
         if self._embedded is not None:

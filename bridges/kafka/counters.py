@@ -1,4 +1,4 @@
-"""What the bridge counts per cluster; read when metrics are scraped, so that a message costs one addition."""
+"""Counters of a cluster; they are read when metrics are scraped, so that a message costs one addition."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class ClusterCounters:
         self.rejected = 0
         self.released = 0
         self.modified = 0
-        """Transfers whose fate is unknown."""
+        """Transfers that Kafka may or may not have written."""
         self.presettled_failed = 0
-        """Pre-settled transfers that are not in Kafka, or perhaps not."""
+        """Pre-settled transfers that Kafka has not written, or perhaps not."""
         self.delivered = 0
         self.redelivered = 0
         self.dead_lettered = 0
         """Events copied to a dead-letter topic."""
         self.dropped = 0
-        """Events given up for a link after too many redeliveries."""
+        """Events that a link gets no more after too many redeliveries."""
         self.expired = 0
-        """Events left out because their time was over (drop_expired)."""
+        """Expired events that were not delivered (drop_expired)."""
         self.annotations_refused = 0
-        """Times annotations of a modified outcome were left out: the event had 64 KiB of them with those."""
+        """Times that the annotations of a modified outcome were ignored: the event would have had more than 64 KiB."""
         self.held_back = 0
-        """Times a link got nothing more until it settles what it has (64 MiB)."""
+        """Times that a link had to settle deliveries (64 MiB) before it got more."""
         self.gaps = 0
         """Positions that retention overtook (KM-8)."""

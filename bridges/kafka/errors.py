@@ -1,4 +1,4 @@
-"""Kafka errors as an AMQP peer sees them: outcomes of a produce (KM-15) and errors of a link (0.3)."""
+"""Kafka errors as AMQP outcomes of sent messages (KM-15) and as errors of links (0.3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNAUTHORIZED: Final = frozenset(
 
 TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
-# Definitive refusals only: after anything else, a time-out above all, the record may have been written.
+# Definitive refusals only: after any other error, such as a time-out, the record may have been written.
 _REFUSALS: Final[dict[int, tuple[str, str]]] = {
     **dict.fromkeys(TOO_LARGE, (MESSAGE_SIZE_EXCEEDED, "Kafka does not accept a record of this size")),
     KafkaError.INVALID_RECORD: (INVALID_FIELD, "the topic refuses the record, for example because it has no key"),
@@ -38,7 +38,7 @@ _REFUSALS: Final[dict[int, tuple[str, str]]] = {
 
 
 def refused(error: KafkaError) -> Outcome:
-    """The outcome of a record that the client itself refused: nothing left this process."""
+    """The outcome of a record that the client itself refused, so that it was certainly not written."""
     if (known := _REFUSALS.get(error.code())) is not None:
         return Rejected(AmqpError(*known))
     if error.code() == KafkaError._INVALID_ARG:
@@ -47,10 +47,10 @@ def refused(error: KafkaError) -> Outcome:
 
 
 def failed(error: KafkaError, *, keyed: bool = False) -> Outcome:
-    """The outcome that a delivery report's error stands for.
+    """The outcome for the error of a delivery report.
 
-    A broker refuses whole batches for one record. librdkafka says which ones are at fault only where there are several,
-    so a record that has a key, which is what most are refused for want of, may be sent again.
+    A broker refuses a whole batch because of one record, and librdkafka tells which one only if the batch has several.
+    Most records are refused because they have no key, so a record with a key may be sent again.
     """
     if error.code() == KafkaError._INVALID_DIFFERENT_RECORD:
         return RELEASED
@@ -67,7 +67,7 @@ def cause_of(error: KafkaException) -> KafkaError:
 
 
 def link_error(error: KafkaError) -> AmqpError:
-    """The error that refuses or ends a link; its peer may be in another scope and must not learn the topic's name."""
+    """The error for a link; it does not have the name of the topic, because the peer may be in another scope."""
     if error.code() in UNKNOWN_TOPIC:
         return AmqpError(NOT_FOUND, "there is no event log behind this address")
     if error.code() in UNAUTHORIZED:
@@ -76,7 +76,7 @@ def link_error(error: KafkaError) -> AmqpError:
 
 
 def unreachable() -> AmqpError:
-    """Kafka does not answer: the peer may try again."""
+    """The error while Kafka does not answer: the peer may try again."""
     return AmqpError(
         INTERNAL_ERROR, "the Kafka cluster behind this address does not answer; try again", fault=Fault.BACKEND
     )

@@ -1,7 +1,8 @@
-"""`<node>/$info`: what an event log holds, as one message per credit (ES 6).
+"""`<node>/$info`: partitions and offsets of an event log, as one message per credit (ES 6).
 
-The first message goes out at once; the next when something has changed, or after five seconds, and never
-within a second of the last (ES-6-5). While Kafka is away a message has the last known offsets, or nulls, and says so.
+The first message is sent at once; the next when something has changed, or after five seconds, and never within a
+second of the last (ES-6-5). While Kafka is unreachable a message has the last known offsets, or nulls, and
+`current: false`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class InfoNode:
         self._current = False
 
     def attach(self, link: Link) -> None:
-        """Accept a receive link once the topic is known to exist (or Kafka known to be away)."""
+        """Accept a receive link once the topic is known to exist, or Kafka to be unreachable."""
         if not is_outgoing(link):
             raise AmqpError(NOT_ALLOWED, "$info can only be read")
         refuse_group(link.properties)
@@ -67,7 +68,7 @@ class InfoNode:
             source.begin()
 
     async def _refresh(self) -> None:
-        """Ask Kafka; raises AmqpError where the topic does not exist, but not where Kafka is away."""
+        """Ask Kafka; raises AmqpError if the topic does not exist, but not if Kafka is unreachable."""
         try:
             self.topic = await self._cluster.topic(self.name)
             every = range(self.topic.partitions)
@@ -81,26 +82,26 @@ class InfoNode:
     async def message(self, address: str) -> bytes:
         """The present state as an encoded message."""
         await self._refresh()
-        about = describe(address, self.topic, self._bounds)
+        body = describe(address, self.topic, self._bounds)
         if not self._current:
-            about["current"] = False
-        return sections.section(sections.AMQP_VALUE, about)
+            body["current"] = False
+        return sections.section(sections.AMQP_VALUE, body)
 
 
 def describe(address: str, topic: Topic | None, bounds: dict[int, Bounds]) -> dict[str, Value]:
-    """The map of ES 6; a log that was never seen still has its main partition (ES-6-8).
+    """The map of ES 6; a log that was never seen has its main partition (ES-6-8).
 
-    Beyond ES 6 there are `log-id`, which changes when a topic is created again, and `next-offset` of each partition, so
-    that an empty one has a position, too (docs/event-streams.md).
+    In addition to ES 6 it has `log-id`, which changes when a topic is created again, and `next-offset` of each
+    partition, so that an empty one has a position as well (docs/event-streams.md).
     """
     count = 1 if topic is None else topic.partitions
     entries = [_entry(partition, bounds.get(partition)) for partition in range(count)]
-    about: dict[str, Value] = {"address": address, "partition-count": Uint(count), "partitions": entries}
+    body: dict[str, Value] = {"address": address, "partition-count": Uint(count), "partitions": entries}
     if topic is not None and topic.append_time is not None:
-        about["timestamp-type"] = "append" if topic.append_time else "create"
+        body["timestamp-type"] = "append" if topic.append_time else "create"
     if topic is not None and topic.identity is not None:
-        about["log-id"] = topic.identity
-    return about
+        body["log-id"] = topic.identity
+    return body
 
 
 def _entry(partition: int, bounds: Bounds | None) -> dict[str, Value]:
@@ -124,7 +125,7 @@ class InfoSource(Outgoing):
         self._node: Final = node
         self._cluster: Final = cluster
         self._address: Final = (link.source.address or "").removesuffix(SUFFIX)
-        self._called: Final = asyncio.Event()
+        self._wake: Final = asyncio.Event()
         self._last: bytes | None = None
         self._last_time = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -136,18 +137,18 @@ class InfoSource(Outgoing):
             self._task = self._cluster.supervisor.start(self._serve(), f"kafka-info:{self._address}")
 
     def topic_grew(self, topic: Topic) -> None:
-        """The next message says so."""
+        """The next message has the new partitions."""
 
     def topic_gone(self) -> None:
         """KM-18."""
         self._link.detach(AmqpError(RESOURCE_DELETED, f"the event log {self._node.name!r} was deleted"))
 
     def on_credit(self) -> None:
-        """The peer wants a message, or its credit back."""
-        self._called.set()
+        """The peer asks for a message, or drains."""
+        self._wake.set()
 
     def on_outcome(self, context: object, outcome: Outcome) -> None:
-        """Information is not an event: it is not sent again."""
+        """Nothing to do: information is not sent again."""
 
     def on_detach(self, error: AmqpError | None) -> None:
         """Stop serving."""
@@ -173,8 +174,8 @@ class InfoSource(Outgoing):
         link = self._link
         while link.open:
             if link.credit <= 0:
-                self._called.clear()
-                await self._called.wait()
+                self._wake.clear()
+                await self._wake.wait()
                 continue
             if self._last is None or not link.draining:
                 await self._send_when_due()
@@ -182,26 +183,26 @@ class InfoSource(Outgoing):
                 link.drained()
 
     async def _send_when_due(self) -> None:
-        """One message: at once, on a change, or when the interval is over."""
+        """Send one message: the first at once, others after a change or when the interval is over."""
         while self._last is not None and (pause := self._last_time + self._node.minimum - self._now()) > 0:
-            if await self._called_within(pause):
+            if await self._woken_within(pause):
                 return
         while True:
             message = await self._node.message(self._address)
             due = self._last is None or self._now() - self._last_time >= self._node.interval
             if due or message != self._last:
                 break
-            if await self._called_within(self._node.minimum):
+            if await self._woken_within(self._node.minimum):
                 return
         if self._link.credit > 0:
             self._last, self._last_time = message, self._now()
             self._link.send(message, message)
 
-    async def _called_within(self, seconds: float) -> bool:
-        """Wait; True when the peer asked for its credit back meanwhile."""
-        self._called.clear()
+    async def _woken_within(self, seconds: float) -> bool:
+        """Wait up to `seconds`; True if the peer drains."""
+        self._wake.clear()
         try:
-            await asyncio.wait_for(self._called.wait(), seconds)
+            await asyncio.wait_for(self._wake.wait(), seconds)
         except TimeoutError:
             return False
         return self._link.draining

@@ -1,4 +1,4 @@
-"""Functions of librdkafka that its Python binding does not offer, from the very library that the binding has loaded."""
+"""Functions of librdkafka that its Python binding does not have, from the library that the binding has loaded."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, Final, TypeAlias
 from confluent_kafka import cimpl
 
 ClientSettings: TypeAlias = Mapping[str, Any]
-"""What a client is configured with, by librdkafka's names: texts, numbers, booleans, and callbacks of any kind."""
+"""The settings of a client, by librdkafka's names: texts, numbers, booleans, and callbacks of any kind."""
 CFunction: TypeAlias = Any
-"""A C function with the types of its arguments; `ctypes` has no type for what it is called with or returns."""
+"""A C function of `ctypes`, which has no static types for arguments and results."""
 SUPPORTED_LAYOUTS: Final = frozenset[object]({"2.16.1"})
-"""Versions of confluent-kafka whose clients are known to begin with librdkafka's handle (`_client.h`)."""
+"""Versions of confluent-kafka whose client objects begin with librdkafka's handle (`_client.h`)."""
 KNOWN: Final = "2.16.1"
-"""The version to install where another one is slow."""
+"""The version that the warning about a slow client recommends."""
 _UNSIGNED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
 
 
 def function(name: str, result: type | None, *arguments: type) -> CFunction:
-    """A public function, to be called through `ctypes`; raises AttributeError where the library has none."""
-    # Symbols of a library are looked up in what it depends on, too: no path to librdkafka is needed.
+    """A public function, to be called through `ctypes`; raises AttributeError if the library does not have it."""
+    # The symbols of a library include those of its dependencies: no path to librdkafka is needed.
     found = getattr(ctypes.CDLL(cimpl.__file__), name)
     found.restype, found.argtypes = result, arguments
     return found
@@ -35,9 +35,9 @@ def address(name: str) -> int:
 
 
 def slowness(bound: bool) -> str | None:
-    """Why records are handled one by one, which is half as fast, and the remedy; None where they are not.
+    """Why records are handled one by one, which is half as fast, and the remedy; None: they are not.
 
-    `bound`: whether the C code has found the functions that it needs in the client.
+    `bound`: whether the C code supports the client (`poll.BOUND`, `produce.client.BOUND`).
     """
     if bound:
         return None
@@ -45,13 +45,13 @@ def slowness(bound: bool) -> str | None:
     cause = f"this version of confluent-kafka is {found}, and the fast path knows only {KNOWN}"
     if found in SUPPORTED_LAYOUTS:
         cause = f"this build of confluent-kafka {found} does not show librdkafka's functions"
-    what = "Kafka records are handled one by one, which is about half as fast"
-    return f"{what}: {cause}; install confluent-kafka=={KNOWN}"
+    effect = "Kafka records are handled one by one, which is about half as fast"
+    return f"{effect}: {cause}; install confluent-kafka=={KNOWN}"
 
 
 def calls_back(settings: ClientSettings) -> bool:
-    """Whether a client with these settings needs its own `poll` or `consume`.
+    """Whether a client with these settings must be polled by its own `poll` or `consume`.
 
-    Callbacks and loggers are called there, and unsecured tokens for tests are made there.
+    They call callbacks and loggers, and make unsecured tokens for tests.
     """
     return any(callable(value) or name in ("logger", _UNSIGNED) for name, value in settings.items())

@@ -1,8 +1,7 @@
 """An event-stream node: a Kafka topic at an AMQP address (ES 3, 4; KM-15, KM-16).
 
-Decides on links: what a peer asks for is granted, refused with the error of docs/conformance.md 0.3, or left
-out of the answer. `PartitionAssignor` decides which partition a link is bound to; a link of a consumer group needs a
-lease on it.
+Answers attaches: what a peer asks for is granted, refused with the error of docs/conformance.md 0.3, or left out of the
+answer. `PartitionAssignor` decides which partition a link is bound to; a link of a consumer group needs a lease on it.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from bridges.kafka.consume.selection import Selections
 from bridges.kafka.consume.start_offsets import clamp, end_offsets, start_offsets
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.groups.assignor import PartitionAssignor
-from bridges.kafka.groups.beginnings import Beginning
 from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, durable_terminus, group_terminus
 from bridges.kafka.groups.gate import LeaseGatedLink
+from bridges.kafka.groups.group_start import GroupStart
 from bridges.kafka.groups.membership import Membership, answer, group_key, membership
 from bridges.kafka.groups.owner import GroupHandler
 from bridges.kafka.groups.shared import MemberEntry, SharedMember
@@ -46,49 +45,49 @@ from gateway.state.leases.manager import Leases
 
 log = structlog.get_logger(logger_name="kafka")
 _OVERHEAD: Final = 512
-"""Room in a Kafka record batch for what is not the message (KM-19)."""
+"""Bytes of a Kafka record batch that are not the message (KM-19)."""
 EVENT_STREAMS: Final = "AMQP_EVENT_STREAMS_V1_0"
 EXTENSION: Final = "event-streams-"
-"""How the link properties of the extension begin."""
+"""The prefix of the link properties of the extension."""
 
 
 def _max_message_size(link: Link, topic: Topic | None) -> int:
-    """KM-19: the bytes that both the topic and the listener take; 0: any size."""
+    """KM-19: the bytes that both the topic and the listener accept; 0: any size."""
     log = 0 if topic is None else topic.max_bytes - _OVERHEAD
     return min(filter(None, (link.engine.config.max_message_size, log)), default=0)
 
 
 class KafkaNode:
-    """Takes links for one route; it holds nothing that outlives them."""
+    """Attaches links for one route; it has no state that outlives them."""
 
     def __init__(
         self,
         cluster: Cluster,
         producer: ClusterProducer,
-        keeper: TerminusCheckpointer,
+        checkpointer: TerminusCheckpointer,
         counters: ClusterCounters,
         route: NodeRoute,
         leases: Leases,
     ) -> None:
         self._cluster: Final = cluster
         self._producer: Final = producer
-        self._keeper: Final = keeper
+        self._checkpointer: Final = checkpointer
         self._counters: Final = counters
         self._route: Final = route
         self._leases: Final = leases
         self._assignor: Final = PartitionAssignor(cluster, route.topic, route.assignment, leases)
         shared = route.assignment.group_mode == "shared"
-        self._attach_member: Final = self._attach_sharer if shared else self._attach_owner
+        self._attach_member: Final = self._attach_shared if shared else self._attach_owner
 
     def attach(self, link: Link) -> None:
-        """Answer the attach as soon as Kafka has said what is needed for it; raises AmqpError for a refusal."""
+        """Answer the attach as soon as Kafka has returned what is needed for it; raises AmqpError for a refusal."""
         if is_incoming(link):
             self._start(link, partial(self._attach_sender, link))
         elif is_outgoing(link):
-            self._start(link, self._reading(link))
+            self._start(link, self._attach_of(link))
 
-    def _reading(self, link: OutgoingLink) -> Callable[[], Awaitable[None]]:
-        """How a receive link is attached."""
+    def _attach_of(self, link: OutgoingLink) -> Callable[[], Awaitable[None]]:
+        """The coroutine that attaches a receive link; raises AmqpError for invalid filters or properties."""
         member = membership(link.properties, self._route.assignment)
         rules = link.filter_rules or RULES
         if self._route.reading.filter_without_position == "earliest":
@@ -107,13 +106,13 @@ class KafkaNode:
         except AmqpError as error:
             if still_attached(link):
                 link.refuse(error)
-        except Exception:  # a bug, or state that others have written: the peer gets an answer all the same
+        except Exception:  # a bug, or invalid shared state: answer the peer anyway
             if still_attached(link):
                 text = "the attach failed in the gateway; its log says why"
                 link.refuse(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))
             raise
 
-    # -- the peer sends
+    # -- send links
 
     async def _attach_sender(self, link: IncomingLink) -> None:
         topic = await self._topic_if_reachable()
@@ -145,7 +144,7 @@ class KafkaNode:
         sender.begin()
 
     async def _topic_if_reachable(self) -> Topic | None:
-        """None: Kafka is away. Senders may attach all the same and get `released` (issue: bad input)."""
+        """None: Kafka is unreachable. Senders may attach anyway, and get `released`."""
         try:
             return await self._topic()
         except AmqpError as error:
@@ -154,23 +153,23 @@ class KafkaNode:
             raise
 
     async def _topic(self) -> Topic:
-        """The topic, if it is as the policy wants it (KM-3)."""
+        """The topic; raises AmqpError if it does not meet the policy (KM-3)."""
         topic = await self._cluster.topic(self._route.topic)
         if self._route.reading.strict_timestamps and not topic.append_time:
-            why = "the event log stores producers' timestamps; strict_timestamps requires LogAppendTime"
-            raise AmqpError(PRECONDITION_FAILED, why)
+            text = "the event log stores producers' timestamps; strict_timestamps requires LogAppendTime"
+            raise AmqpError(PRECONDITION_FAILED, text)
         return topic
 
-    # -- the peer receives
+    # -- receive links
 
     async def _attach_receiver(self, link: OutgoingLink, parsed: FilterSet) -> None:
         cluster = self._cluster
         topic = await self._topic()
         bound = await self._assignor.bound(link, topic)
-        mine = range(topic.partitions) if bound is None else (bound,)
-        held = await self._terminus(link, topic, bound, parsed)
+        own = range(topic.partitions) if bound is None else (bound,)
+        terminus = await self._terminus(link, topic, bound, parsed)
         annotated = self._annotated(link, parsed)
-        starts, ends = await self._starts(topic.name, mine, parsed, held)
+        starts, ends = await self._starts(topic.name, own, parsed, terminus)
         receiver = LogReceiver(
             link,
             cluster,
@@ -179,14 +178,14 @@ class KafkaNode:
             self._counters,
             bound=bound is not None,
             selections=Selections(parsed, starts, ends, bound=bound is not None, annotated=annotated),
-            policy=await self._delivery_policy(topic.name, ordered=held is not None, annotated=annotated),
-            terminus=held,
+            policy=await self._delivery_policy(topic.name, ordered=terminus is not None, annotated=annotated),
+            terminus=terminus,
         )
-        if held is not None:
-            await self._keeper.begin(held, topic.name, receiver.positions)
+        if terminus is not None:
+            await self._checkpointer.begin(terminus, topic.name, receiver.positions)
         if not still_attached(link):
-            if held is not None:
-                await self._keeper.hand_over(held)
+            if terminus is not None:
+                await self._checkpointer.hand_over(terminus)
             return
         receiver.begin()
         link.accept(
@@ -195,56 +194,56 @@ class KafkaNode:
             capabilities=CAPABILITIES,
             filter=parsed.in_force,
             distribution_mode="copy",
-            durable=held is not None,
-            volatile=not self._keeper.lasting,
+            durable=terminus is not None,
+            volatile=not self._checkpointer.lasting,
         )
 
     async def _terminus(
         self, link: OutgoingLink, topic: Topic, bound: int | None, parsed: FilterSet
     ) -> TerminusLease | None:
-        """The durable terminus a link asks for, taken from the link that had it (ES-3.2-7)."""
+        """The durable terminus that a link asks for; an earlier link loses it (ES-3.2-7)."""
         about = [topic.identity, bound, repr(beyond_position(parsed.predicate))]
         request = durable_terminus(link, f"{self._cluster.name}/{topic.name}", about)
-        return None if request is None else await self._keeper.take(request, link.fence)
+        return None if request is None else await self._checkpointer.acquire(request, link.fence)
 
     async def _starts(
-        self, topic: str, mine: Iterable[int], parsed: FilterSet, held: TerminusLease | None, *, shared: bool = False
+        self, topic: str, own: Iterable[int], parsed: FilterSet, terminus: TerminusLease | None, *, shared: bool = False
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Where the link begins in each of its partitions, and what is `@latest` to it there."""
+        """The offset to begin at in each partition, and the offset that `@latest` stands for."""
         isolation = self._route.reading.isolation
-        starts, ends = await start_offsets(self._cluster, topic, mine, parsed.position, isolation)
-        if held is None or held.start is None:
+        starts, ends = await start_offsets(self._cluster, topic, own, parsed.position, isolation)
+        if terminus is None or terminus.start is None:
             return starts, ends
-        resumed = held.resume(starts, named=not shared and mentions_log(parsed.predicate))
+        resumed = terminus.resume(starts, named=not shared and mentions_log(parsed.predicate))
         resumed = clamp(topic, resumed, ends)
         return resumed, resumed
 
     async def _starts_in_group(
-        self, topic: Topic, partition: int, parsed: FilterSet, held: TerminusLease, group: str
+        self, topic: Topic, partition: int, parsed: FilterSet, terminus: TerminusLease, group: str
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """The same in a partition of a group: all of what was added since the group began is new to it (KM-9)."""
-        if held.start is None:
-            began = await self._keeper.began(group, f"{self._cluster.name}/{topic.name}", topic)
-            if partition >= began.partitions:
+        """The same for a partition of a group: partitions added since the group began are read from 0 (KM-9)."""
+        if terminus.start is None:
+            group_start = await self._checkpointer.group_start(group, f"{self._cluster.name}/{topic.name}", topic)
+            if partition >= group_start.partitions:
                 return {partition: 0}, {partition: 0}
-        return await self._starts(topic.name, (partition,), parsed, held)
+        return await self._starts(topic.name, (partition,), parsed, terminus)
 
-    async def _began(self, topic: Topic, group: str) -> Beginning:
-        """When a group began whose links share: asked before any of them is answered (ES-1-4)."""
+    async def _group_start(self, topic: Topic, group: str) -> GroupStart:
+        """When a group whose links share partitions began; needed before any attach is answered (ES-1-4)."""
         ends = partial(end_offsets, self._cluster, topic, self._route.reading.isolation)
-        return await self._keeper.began(group, f"{self._cluster.name}/{topic.name}", topic, ends)
+        return await self._checkpointer.group_start(group, f"{self._cluster.name}/{topic.name}", topic, ends)
 
     async def _starts_shared(
-        self, topic: Topic, partition: int, parsed: FilterSet, held: TerminusLease, began: Beginning
+        self, topic: Topic, partition: int, parsed: FilterSet, terminus: TerminusLease, group_start: GroupStart
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """As `_starts_in_group`, where links share: what no link has begun to read yet is read from the beginning."""
-        if held.start is None and partition >= began.partitions:
+        """As `_starts_in_group` for links that share: partitions without a position begin where it began."""
+        if terminus.start is None and partition >= group_start.partitions:
             return {partition: 0}, {partition: 0}
-        starts, ends = await self._starts(topic.name, (partition,), parsed, held, shared=True)
-        return (starts, ends) if held.start is not None else began.since(starts, ends, parsed.position)
+        starts, ends = await self._starts(topic.name, (partition,), parsed, terminus, shared=True)
+        return (starts, ends) if terminus.start is not None else group_start.since(starts, ends, parsed.position)
 
     def _annotated(self, link: OutgoingLink, parsed: FilterSet) -> bool:
-        """Whether events have the annotations of the log (ledger A1), which users of the extension understand."""
+        """Whether events carry the annotations of the log (ledger A1); `negotiated`: if the peer uses the extension."""
         rule = self._route.reading.annotate
         if rule != "negotiated":
             return rule == "always"
@@ -266,7 +265,7 @@ class KafkaNode:
         )
 
     async def _dead_letters(self, topic: str, to: str) -> DeadLetters:
-        """A missing dead-letter topic is logged when a link attaches, not when the first event is rejected."""
+        """The dead letters of a topic; if their topic is missing, that is logged now and not at the first rejection."""
         try:
             await self._producer.learn(await self._cluster.topic(to))
         except AmqpError as error:
@@ -275,7 +274,7 @@ class KafkaNode:
         return DeadLetters(self._producer, loop, self._counters, topic, to, keys=keys)
 
     async def _attach_owner(self, link: OutgoingLink, parsed: FilterSet, member: Membership) -> None:
-        """A link of a consumer group: bound to the partition that it gets a lease on (ES 4.5)."""
+        """Attach a link of a consumer group, bound to the partition that it gets a lease on (ES 4.5)."""
         cluster, rules = self._cluster, self._route.assignment
         topic = await self._topic()
         key = group_key(cluster.name, topic.name, member.group)
@@ -283,7 +282,7 @@ class KafkaNode:
         lease: Lease | None = None
         try:
             lease = await self._assignor.lease(link, topic, key, member, growth)
-            handler = await self._member(link, parsed, lease, growth, member.group)
+            handler = await self._accept_owner(link, parsed, lease, growth, member.group)
             self._leases.hold(lease, handler)
         except BaseException:
             growth.end()
@@ -291,19 +290,17 @@ class KafkaNode:
                 self._leases.release(lease, orderly=False)
             raise
 
-    async def _member(
+    async def _accept_owner(
         self, link: OutgoingLink, parsed: FilterSet, lease: Lease, growth: TopicGrowthWatcher, group: str
     ) -> GroupHandler:
         cluster = self._cluster
-        topic = await cluster.topic(self._route.topic)  # again: it may have grown while the link waited
+        topic = await cluster.topic(self._route.topic)  # once more, because it may have grown while the link waited
         node = f"{cluster.name}/{topic.name}"
-        held = await self._keeper.take(group_terminus(link, group, node, lease.partition, topic.identity), lease.fence)
-        starts, ends = await self._starts_in_group(topic, lease.partition, parsed, held, group)
-        annotated = self._route.reading.annotate != "never"  # a peer that names a group understands them
-        gate, selections = (
-            LeaseGatedLink(link, lease),
-            Selections(parsed, starts, ends, bound=True, annotated=annotated),
-        )
+        request = group_terminus(link, group, node, lease.partition, topic.identity)
+        terminus = await self._checkpointer.acquire(request, lease.fence)
+        starts, ends = await self._starts_in_group(topic, lease.partition, parsed, terminus, group)
+        annotated = self._route.reading.annotate != "never"  # a peer that names a group uses the extension
+        gate = LeaseGatedLink(link, lease)
         receiver = LogReceiver(
             gate,
             cluster,
@@ -311,13 +308,13 @@ class KafkaNode:
             starts,
             self._counters,
             bound=True,
-            selections=selections,
+            selections=Selections(parsed, starts, ends, bound=True, annotated=annotated),
             policy=await self._delivery_policy(topic.name, ordered=True, annotated=annotated),
-            terminus=held,
+            terminus=terminus,
         )
-        await self._keeper.begin(held, topic.name, receiver.positions)
+        await self._checkpointer.begin(terminus, topic.name, receiver.positions)
         if not still_attached(link) or not lease.valid:
-            await self._keeper.hand_over(held)
+            await self._checkpointer.hand_over(terminus)
             raise unavailable()
         handler = GroupHandler(gate, lease, receiver, cluster, self._leases, growth)
         receiver.begin()
@@ -330,60 +327,60 @@ class KafkaNode:
         )
         return handler
 
-    async def _attach_sharer(self, link: OutgoingLink, parsed: FilterSet, member: Membership) -> None:
-        """A link of a consumer group that is bound to nothing and has its share of the partitions (ES-4.5.1-8)."""
+    async def _attach_shared(self, link: OutgoingLink, parsed: FilterSet, member: Membership) -> None:
+        """Attach a link of a consumer group that is bound to no partition and gets a share of all (ES-4.5.1-8)."""
         cluster, rules, leases = self._cluster, self._route.assignment, self._leases
         topic = await self._topic()
         key = group_key(cluster.name, topic.name, member.group)
         growth = TopicGrowthWatcher(cluster, topic, leases, key, rules)
         share: Share | None = None
-        sharer: SharedMember | None = None
+        handler: SharedMember | None = None
         try:
-            began = await self._began(topic, member.group)
+            group_start = await self._group_start(topic, member.group)
             share, first = await leases.share(key, self._assignor.share(topic))
             annotated = self._route.reading.annotate != "never"
             policy = await self._delivery_policy(topic.name, ordered=True, annotated=annotated)
             resumed: list[int] = []
-            begins = partial(self._begins, topic, parsed, began, annotated, resumed)
-            entry = MemberEntry(self._keeper, cluster, topic, link, member.group, begins)
-            sharer = SharedMember(LeaseGatedLink(link, share), share, leases, growth, entry, policy, self._counters)
-            await sharer.acquire(first)
+            begin_in = partial(self._begin_in, topic, parsed, group_start, annotated, resumed)
+            entry = MemberEntry(self._checkpointer, cluster, topic, link, member.group, begin_in)
+            handler = SharedMember(LeaseGatedLink(link, share), share, leases, growth, entry, policy, self._counters)
+            await handler.acquire(first)
             if not still_attached(link) or not share.valid:
                 raise unavailable()
-            sharer.begin()
+            handler.begin()
             properties = {Symbol(partitions.GROUP): member.group}
             link.accept(
-                sharer,
+                handler,
                 properties=properties,
                 capabilities=CAPABILITIES,
                 filter=parsed.without_position() if resumed else parsed.in_force,
                 distribution_mode="copy",
             )
-            leases.hold_share(share, sharer)
+            leases.hold_share(share, handler)
         except BaseException:
             growth.end()
-            if sharer is not None:
-                sharer.abandon()
+            if handler is not None:
+                handler.abandon()
             if share is not None:
                 leases.leave(share)
             raise
 
-    async def _begins(
+    async def _begin_in(
         self,
         topic: Topic,
         parsed: FilterSet,
-        began: Beginning,
+        group_start: GroupStart,
         annotated: bool,
         resumed: list[int],
         partition: int,
-        held: TerminusLease,
+        terminus: TerminusLease,
     ) -> tuple[int, Selections]:
-        """Where a link that shares begins in a partition, and what it wants there.
+        """The offset at which a link that shares begins in a partition, and its selections.
 
-        What the group has kept counts more than a position in the filter: else whoever gets a partition would begin
-        there again each time that partitions move. `resumed` gets the partitions where that is so.
+        The stored position of the group takes precedence over one in the filter: otherwise reading would begin there
+        again each time that a partition moves. Partitions that are resumed are added to `resumed`.
         """
-        if held.start is not None:
+        if terminus.start is not None:
             resumed.append(partition)
-        starts, ends = await self._starts_shared(topic, partition, parsed, held, began)
+        starts, ends = await self._starts_shared(topic, partition, parsed, terminus, group_start)
         return starts[partition], Selections(parsed, starts, ends, bound=True, annotated=annotated)

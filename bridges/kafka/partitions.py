@@ -14,7 +14,7 @@ TARGET: Final = "event-streams-target-partition"
 
 
 def number(value: object, partitions: int, field: str) -> int:
-    """The partition that `value` names, a symbol or a string: many clients cannot send symbols. Raises AmqpError."""
+    """The partition that `value` names, a symbol or a string (many clients cannot send symbols). Raises AmqpError."""
     if not isinstance(value, str):
         raise AmqpError(INVALID_FIELD, f"{field} must be a symbol", info={"field": field})
     if not (value.isascii() and value.isdigit() and len(value) < 10 and str(int(value)) == value):
@@ -32,7 +32,7 @@ def bound(properties: Mapping[Value, Value], partitions: int) -> int | None:
 
 
 def refuse_group(properties: Mapping[Value, Value]) -> None:
-    """Raise AmqpError where a link to `$info` names a group: ignoring it would pretend that groups share it."""
+    """Raise AmqpError if a link to `$info` names a group: ignoring the group would suggest that it is supported."""
     if properties.get(GROUP) is not None:
         raise AmqpError(NOT_IMPLEMENTED, "$info has no consumer groups", info={"field": GROUP})
 

@@ -1,4 +1,4 @@
-"""What a node on a topic reads of its route in the policy."""
+"""The part of a route in the policy that a node on a topic uses."""
 
 from __future__ import annotations
 

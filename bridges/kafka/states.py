@@ -1,4 +1,4 @@
-"""State machines as tables: an enum of states, an enum of events, and one table of what each event leads to. Pure."""
+"""State machines as tables: an enum of states, an enum of events, and a table of transitions. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)
 Table = Mapping[S, Mapping[E, S]]
-"""For each state the events that it handles and the state that follows; every other event is refused."""
+"""For each state, the events that it handles and the state that each leads to; any other event raises an error."""
 
 
 class TransitionRefused(RuntimeError):
@@ -17,7 +17,7 @@ class TransitionRefused(RuntimeError):
 
 
 def next_state(table: Table[S, E], state: S, event: E) -> S:
-    """The state that follows `event`; raises TransitionRefused where the table has none."""
+    """The state after `event`; raises TransitionRefused if the table has none."""
     found = table[state].get(event)
     if found is None:
         raise TransitionRefused(f"{event} cannot happen in {state}")

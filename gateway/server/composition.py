@@ -41,9 +41,9 @@ def make_cluster(
 
 def check_cluster(settings: Mapping[str, str]) -> str | None:
     """What librdkafka says of settings that it does not take; nothing is connected."""
-    from bridges.kafka.admin.client import mistake
+    from bridges.kafka.admin.client import settings_error
 
-    return mistake(settings)
+    return settings_error(settings)
 
 
 def newest_events(

@@ -1,4 +1,4 @@
-"""Questions to a Kafka cluster, asked in worker threads: they block until Kafka answers or time is up."""
+"""Blocking requests to a Kafka cluster (metadata, settings, offsets), made in worker threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bridges.kafka.librdkafka import ClientSettings
 
 _MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's default `max.message.bytes`."""
-_YOUNG: Final = frozenset(
+_NOT_READY: Final = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -35,11 +35,11 @@ _YOUNG: Final = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-"""What brokers say of the partitions of a topic that is known, for a moment after it was made or its leader changed."""
+"""Errors that brokers return for a short time after a topic was created or the leader of a partition changed."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
-_MOMENT: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
-_FETCHES: Final = "sasl.oauthbearer."
-"""How settings begin that let a client fetch a token as soon as it is made."""
+_ELAPSED: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
+_OAUTH_SETTINGS: Final = "sasl.oauthbearer."
+"""The prefix of settings that make a client fetch a token as soon as it is created."""
 
 
 _TOPIC_SETTINGS: Final = ("message.timestamp.type", "cleanup.policy", "max.message.bytes")
@@ -48,7 +48,7 @@ _TOPIC_SETTINGS: Final = ("message.timestamp.type", "cleanup.policy", "max.messa
 class Topic(NamedTuple):
     """A topic as last seen; `identity` is None where the cluster has no topic ids.
 
-    `append_time` is None where the cluster did not say whether it stamps records itself.
+    `append_time`: whether the broker sets the timestamps (LogAppendTime); None where the cluster does not say.
     """
 
     name: str
@@ -60,15 +60,15 @@ class Topic(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What a partition retains for a reader of committed records: [low, high)."""
+    """The offsets that a partition retains for a reader of committed records: [low, high)."""
 
     low: int
     high: int
 
 
-def mistake(settings: ClientSettings) -> str | None:
-    """What librdkafka says of settings that it does not take, files included; nothing is connected."""
-    checked = {name: value for name, value in settings.items() if not name.startswith(_FETCHES)}
+def settings_error(settings: ClientSettings) -> str | None:
+    """librdkafka's error for these settings and the files they name; None: they are valid. Nothing is connected."""
+    checked = {name: value for name, value in settings.items() if not name.startswith(_OAUTH_SETTINGS)}
     try:
         AdminClient({**checked, "log_level": 0})
     except KafkaException as error:
@@ -77,7 +77,7 @@ def mistake(settings: ClientSettings) -> str | None:
 
 
 def _value(settings: Mapping[str, ConfigEntry], name: str) -> str | None:
-    """The value of a setting; None: the broker, one of another make perhaps, does not tell it."""
+    """The value of a setting; None: the broker does not return it, as some other implementations of Kafka."""
     setting = settings.get(name)
     return None if setting is None else setting.value
 
@@ -86,31 +86,31 @@ class Admin:
     """Blocking calls, each bounded by `timeout` seconds; errors are `KafkaException`."""
 
     def __init__(self, settings: ClientSettings, *, timeout: float, plain: bool) -> None:
-        """`plain`: the embedded cluster, which knows no topic ids, topic settings or lookup by time."""
-        ours: ClientSettings = {"allow.auto.create.topics": False, "error_cb": self._complains}
+        """`plain`: the embedded cluster, which has no topic ids, topic settings or lookup by time."""
+        ours: ClientSettings = {"allow.auto.create.topics": False, "error_cb": self._on_error}
         self._client: Final = AdminClient({**settings, **ours})
         self._timeout: Final = timeout
         self._plain: Final = plain
-        self._complaint = ""
+        self._last_error = ""
 
-    def _complains(self, error: KafkaError) -> None:
-        """Called from `poll`; that all brokers are down says less than why the last one is."""
+    def _on_error(self, error: KafkaError) -> None:
+        """Called from `poll`. That all brokers are down is ignored: the error of the last one says why."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._complaint = _MOMENT.sub("", error.str())
+            self._last_error = _ELAPSED.sub("", error.str())
 
     def brokers(self) -> int:
-        """How many brokers answer for the cluster: proof that it is there; the error names the cause, if one is known.
+        """The number of brokers, as proof that the cluster answers; the error names the cause if it is known.
 
-        A time-out alone would not tell a wrong password from a cable.
+        A time-out alone would not tell a wrong password from a broken cable.
         """
         try:
             found = len(self._client.list_topics(timeout=self._timeout).brokers)
         except KafkaException as error:
-            self._client.poll(0)  # librdkafka says it once in a while only
-            if not self._complaint:
+            self._client.poll(0)  # calls `_on_error` with the cause, if librdkafka has reported it since
+            if not self._last_error:
                 raise
-            raise KafkaException(KafkaError(errors.cause_of(error).code(), self._complaint)) from None
-        self._complaint = ""
+            raise KafkaException(KafkaError(errors.cause_of(error).code(), self._last_error)) from None
+        self._last_error = ""
         return found
 
     def partitions(self, topic: str) -> int:
@@ -125,7 +125,7 @@ class Admin:
         return len(found.partitions)
 
     def topic(self, name: str) -> Topic:
-        """Everything about a topic that the bridge uses."""
+        """The partitions, identity and settings of a topic."""
         partitions = self.partitions(name)
         if self._plain:
             return Topic(name, partitions)
@@ -138,14 +138,14 @@ class Admin:
         try:
             answer = self._client.describe_configs([resource], request_timeout=self._timeout)
             found = answer[resource].result(self._timeout + 1)
-        except KafkaException:  # asking for settings takes a permission of its own; the defaults serve
+        except KafkaException:  # reading settings takes a separate permission; use the defaults
             return _MAX_MESSAGE_BYTES, None, False
-        times, cleanup, most = (_value(found, name) for name in _TOPIC_SETTINGS)
-        append = None if times is None else times == "LogAppendTime"
-        return int(most or _MAX_MESSAGE_BYTES), append, "compact" in (cleanup or "")
+        timestamp_type, cleanup, max_bytes = (_value(found, name) for name in _TOPIC_SETTINGS)
+        append_time = None if timestamp_type is None else timestamp_type == "LogAppendTime"
+        return int(max_bytes or _MAX_MESSAGE_BYTES), append_time, "compact" in (cleanup or "")
 
     def bounds(self, topic: str, partitions: Iterable[int], *, committed: bool = True) -> dict[int, Bounds]:
-        """Log start and last stable offset of each partition (KM-7); its end, where not only `committed` counts."""
+        """Log start and last stable offset of each partition (KM-7); uncommitted: its high watermark."""
         wanted = tuple(partitions)
         low = self._offsets(topic, wanted, OffsetSpec.earliest)
         high = self._offsets(topic, wanted, OffsetSpec.latest, committed=committed)
@@ -163,7 +163,7 @@ class Admin:
             try:
                 return self._list_offsets(topic, wanted, spec(), committed)
             except KafkaException as error:
-                if errors.cause_of(error).code() not in _YOUNG:
+                if errors.cause_of(error).code() not in _NOT_READY:
                     raise
             time.sleep(pause)
         return self._list_offsets(topic, wanted, spec(), committed)
@@ -171,7 +171,7 @@ class Admin:
     def _list_offsets(
         self, topic: str, partitions: tuple[int, ...], spec: OffsetSpec, committed: bool
     ) -> dict[int, int]:
-        asked = {TopicPartition(topic, partition): spec for partition in partitions}
+        requested = {TopicPartition(topic, partition): spec for partition in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        answers = self._client.list_offsets(asked, isolation_level=level, request_timeout=self._timeout)
-        return {asked.partition: answer.result(self._timeout + 1).offset for asked, answer in answers.items()}
+        answers = self._client.list_offsets(requested, isolation_level=level, request_timeout=self._timeout)
+        return {key.partition: answer.result(self._timeout + 1).offset for key, answer in answers.items()}

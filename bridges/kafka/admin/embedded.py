@@ -1,7 +1,7 @@
 """An in-memory Kafka inside this process, for quick starts and fast tests: librdkafka's mock cluster.
 
-The client library carries it (rdkafka_mock.h) but its Python binding only reaches it through a test
-setting that cannot create topics. So the public C functions are called through `ctypes`. Limits: memory
+librdkafka contains it (rdkafka_mock.h), but the Python binding reaches it only through a test
+setting that cannot create topics. So its public C functions are called through `ctypes`. Limits: memory
 only, about 5 MB kept per partition, no lookup by timestamp, no topic ids.
 """
 
@@ -39,7 +39,7 @@ class EmbeddedKafka:
         self.bootstrap: Final[str] = bootstrap(self._cluster).decode()
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """Create a topic; nothing happens when it is there."""
+        """Create a topic, unless it exists."""
         create = _function(
             "rd_kafka_mock_topic_create", ctypes.c_int, _pointer, ctypes.c_char_p, *[ctypes.c_int] * 2
         )
@@ -48,17 +48,17 @@ class EmbeddedKafka:
             raise RuntimeError(f"the embedded Kafka did not create the topic {name!r} (error {code})")
 
     def create_topics(self, topics: Mapping[str, int]) -> None:
-        """Create several; may take a second: the mock cluster's thread naps."""
+        """Create several; this may take a second, because the mock cluster's thread sleeps between requests."""
         for name, partitions in topics.items():
             self.create_topic(name, partitions)
 
     def set_reachable(self, reachable: bool) -> None:
-        """Let the broker refuse and drop connections, or serve again: faults for those who try things out."""
+        """Make the broker refuse and drop connections, or serve again, to try out an outage."""
         name = "rd_kafka_mock_broker_set_up" if reachable else "rd_kafka_mock_broker_set_down"
         _function(name, ctypes.c_int, _pointer, ctypes.c_int32)(self._cluster, 1)
 
     def close(self) -> None:
-        """Stop the broker; what it held is gone."""
+        """Stop the broker; its records are lost."""
         if self._cluster:
             _function("rd_kafka_mock_cluster_destroy", None, _pointer)(self._cluster)
             _function("rd_kafka_destroy", None, _pointer)(self._client)

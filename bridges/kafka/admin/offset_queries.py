@@ -1,6 +1,6 @@
-"""Questions for the bounds of logs that come at the same time become one (KM-7): thousands of links attach at once.
+"""Combines queries for the bounds of logs (KM-7), because thousands of links may attach at the same time.
 
-Whoever asks gets what Kafka said after it asked: a question under way is never joined, the next one is.
+The answer is never older than the query: a query that is already running is not joined, the next one is.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ Ask = Callable[[str, tuple[int, ...], str], Awaitable[dict[int, Bounds]]]
 """Topic, partitions, isolation; raises AmqpError."""
 
 
-class _Question:
+class _Query:
     def __init__(self) -> None:
         self.partitions: Final[set[int]] = set()
         self.answer: Final[asyncio.Future[dict[int, Bounds]]] = asyncio.get_running_loop().create_future()
 
 
 class OffsetQueryCoalescer:
-    """One question at a time for each topic."""
+    """Runs one query at a time for each topic and isolation level."""
 
     def __init__(self, ask: Ask, supervisor: Supervisor) -> None:
         self._ask: Final = ask
         self._supervisor: Final = supervisor
-        self._next: Final[dict[tuple[str, str], _Question]] = {}
-        self._busy: Final[set[tuple[str, str]]] = set()
+        self._waiting: Final[dict[tuple[str, str], _Query]] = {}
+        self._running: Final[set[tuple[str, str]]] = set()
 
     async def bounds(self, topic: str, partitions: Iterable[int], isolation: str) -> dict[int, Bounds]:
-        """The bounds of these partitions; a partition that fails does not keep others from their answer."""
+        """The bounds of these partitions; a failure for a partition that only others asked for is not raised."""
         wanted, key = tuple(partitions), (topic, isolation)
-        question = self._next.get(key)
-        if question is None:
-            question = self._next[key] = _Question()
-            if key not in self._busy:
-                self._busy.add(key)
-                self._supervisor.start(self._work(key), f"kafka-bounds:{topic}")
-        question.partitions.update(wanted)
+        query = self._waiting.get(key)
+        if query is None:
+            query = self._waiting[key] = _Query()
+            if key not in self._running:
+                self._running.add(key)
+                self._supervisor.start(self._run(key), f"kafka-bounds:{topic}")
+        query.partitions.update(wanted)
         try:
-            found = await asyncio.shield(question.answer)
+            found = await asyncio.shield(query.answer)
         except AmqpError:
-            if question.partitions == set(wanted):
+            if query.partitions == set(wanted):
                 raise
             return await self._ask(topic, wanted, isolation)
         return {partition: found[partition] for partition in wanted}
 
-    async def _work(self, key: tuple[str, str]) -> None:
+    async def _run(self, key: tuple[str, str]) -> None:
         try:
-            while (question := self._next.pop(key, None)) is not None:
-                question.answer.add_done_callback(heard)
+            while (query := self._waiting.pop(key, None)) is not None:
+                query.answer.add_done_callback(mark_retrieved)
                 try:
-                    question.answer.set_result(await self._ask(key[0], tuple(sorted(question.partitions)), key[1]))
+                    query.answer.set_result(await self._ask(key[0], tuple(sorted(query.partitions)), key[1]))
                 except Exception as error:
-                    question.answer.set_exception(error)
+                    query.answer.set_exception(error)
         finally:
-            self._busy.discard(key)
+            self._running.discard(key)
 
 
-def heard(answer: asyncio.Future[Any]) -> None:
-    """Nobody may be left who asks, or whoever asked has the error already: then its failure is no news."""
+def mark_retrieved(answer: asyncio.Future[Any]) -> None:
+    """Mark the error of a future as retrieved: asyncio would log it if nobody waits for the future any more."""
     if not answer.cancelled():
         answer.exception()

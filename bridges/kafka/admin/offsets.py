@@ -1,4 +1,7 @@
-"""What a topic holds, for jobs that are no gateway: blocking; errors are `AmqpError` with a sentence for people."""
+"""The partitions and offsets of a topic, for jobs outside the gateway; blocking.
+
+Raises `AmqpError` with a description for users.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from gateway.errors import INTERNAL_ERROR, NOT_FOUND, AmqpError
 
 _TIMEOUT: Final = 10.0
 _READING: Final[ClientSettings] = {
-    "group.id": "scopegate-offsets",  # asked for by the client; nothing is committed
+    "group.id": "scopegate-offsets",  # the client requires one; nothing is committed
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
@@ -31,7 +34,7 @@ T = TypeVar("T")
 
 
 class Offsets:
-    """Questions to one cluster."""
+    """Queries to one cluster."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._bootstrap: Final = settings["bootstrap.servers"]
@@ -39,11 +42,11 @@ class Offsets:
         self._admin: Final = Admin({"log_level": 0, **settings}, timeout=_TIMEOUT, plain=False)
 
     def topic(self, name: str) -> Topic:
-        """Partitions and identity; NOT_FOUND for a topic that is not there, INTERNAL_ERROR without an answer."""
+        """Partitions and identity; NOT_FOUND if the topic does not exist, INTERNAL_ERROR if Kafka does not answer."""
         return self._ask(name, lambda: self._admin.topic(name))
 
     def bounds(self, topic: Topic) -> dict[int, Bounds]:
-        """What committed readers find in each partition, [low, high)."""
+        """The offsets of each partition that readers of committed records can see, [low, high)."""
         return self._ask(topic.name, lambda: self._admin.bounds(topic.name, range(topic.partitions)))
 
     def first_since(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
@@ -51,25 +54,25 @@ class Offsets:
         return self._ask(topic, lambda: self._admin.first_since(topic, partitions, time_ms))
 
     def holding(self, topic: str, spans: Iterable[Span]) -> list[Span]:
-        """Those spans of offsets in which a reader of committed records finds one now; INTERNAL_ERROR: no answer."""
-        waiting: dict[int, list[Span]] = {}
+        """The spans of offsets in which there is a committed record now; INTERNAL_ERROR if Kafka does not answer."""
+        left: dict[int, list[Span]] = {}
         for span in spans:
-            waiting.setdefault(span[0], []).append(span)
+            left.setdefault(span[0], []).append(span)
         found: list[Span] = []
-        if waiting:
+        if left:
             consumer = Consumer({**self._settings, **_READING})
             try:
-                while waiting:  # one span of each partition at a time
-                    found += self._ask(topic, partial(_holding, consumer, topic, [own[0] for own in waiting.values()]))
-                    waiting = {partition: own[1:] for partition, own in waiting.items() if own[1:]}
+                while left:  # one span of each partition at a time
+                    found += self._ask(topic, partial(_holding, consumer, topic, [own[0] for own in left.values()]))
+                    left = {partition: own[1:] for partition, own in left.items() if own[1:]}
             finally:
                 consumer.close()
         return found
 
-    def _ask(self, topic: str, question: Callable[[], T]) -> T:
+    def _ask(self, topic: str, query: Callable[[], T]) -> T:
         try:
-            self._admin.brokers()  # names the cause where nobody answers: a login, a certificate, a cable
-            return question()
+            self._admin.brokers()  # its error names the cause: a login, a certificate, a cable
+            return query()
         except KafkaException as error:
             cause = errors.cause_of(error)
             if cause.code() in errors.UNKNOWN_TOPIC:
@@ -92,7 +95,7 @@ def _holding(consumer: Consumer, topic: str, spans: list[Span]) -> list[Span]:
             raise TimeoutError
         if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
             if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                continue  # the group is not used
+                continue  # the group is required by the client, but not used
             raise KafkaException(error)
         span = left.pop(message.partition(), None)
         if span is not None and error is None and (message.offset() or 0) < span[2]:

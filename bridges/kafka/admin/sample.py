@@ -1,4 +1,4 @@
-"""The newest records of a topic as the messages that a consumer would get: for who tries a filter out, not for links.
+"""The newest records of a topic, as the messages that a consumer would get: for `scopegate filter`.
 
 Blocking; for the command line only.
 """
@@ -21,53 +21,53 @@ _TIMEOUT: Final = 10.0
 _BATCH: Final = 500
 _POLL: Final = 0.5
 _GROUP: Final = "scopegate-filter"
-"""The client wants one; it is never used: no subscription, no commit."""
+"""Required by the client, but never used: no subscription, no commit."""
 
 
 def newest(settings: ClientSettings, cluster: str, topic: str, count: int) -> Iterator[bytes]:
     """Encoded messages of the newest `count` records, an equal share of each partition, oldest first in each.
 
-    Raises AmqpError: NOT_FOUND for a topic that is not there, INTERNAL_ERROR for a cluster that does not answer.
+    Raises AmqpError: NOT_FOUND if the topic does not exist, INTERNAL_ERROR if the cluster does not answer.
     """
     consumer = Consumer({**settings, "log_level": 0, "group.id": _GROUP, "enable.auto.commit": False})
     try:
-        places = _places(consumer, topic, count)
-        if places:
-            consumer.assign([TopicPartition(topic, partition, low) for partition, (low, _) in places.items()])
-            yield from _read(consumer, topic, {partition: high for partition, (_, high) in places.items()})
+        ranges = _ranges(consumer, topic, count)
+        if ranges:
+            consumer.assign([TopicPartition(topic, partition, low) for partition, (low, _) in ranges.items()])
+            yield from _read(consumer, topic, {partition: high for partition, (_, high) in ranges.items()})
     except KafkaException as error:
         raise errors.link_error(errors.cause_of(error)) from None
     finally:
         consumer.close()
 
 
-def _places(consumer: Consumer, topic: str, count: int) -> dict[int, tuple[int, int]]:
-    """First and end offset to read of each partition that has records."""
+def _ranges(consumer: Consumer, topic: str, count: int) -> dict[int, tuple[int, int]]:
+    """For each partition that has records: the offsets to read, [start, end)."""
     known = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
     if known.error is not None or not known.partitions:
         raise AmqpError(NOT_FOUND, f"the cluster has no topic {topic}")
     share = -(-count // len(known.partitions))
-    places = {}
+    ranges = {}
     for partition in known.partitions:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT)
         if high > low:
-            places[partition] = (max(low, high - share), high)
-    return places
+            ranges[partition] = (max(low, high - share), high)
+    return ranges
 
 
 def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[bytes]:
-    """Up to the ends; gives up when nothing has come for a while (transactions leave gaps, retention moves on)."""
-    reader, quiet = RecordReader(), time.monotonic() + _TIMEOUT
-    while ends and time.monotonic() < quiet:
+    """Read up to `ends`; stop early if no record arrives for a while (transactions leave gaps, retention deletes)."""
+    reader, deadline = RecordReader(), time.monotonic() + _TIMEOUT
+    while ends and time.monotonic() < deadline:
         for message in consumer.consume(_BATCH, timeout=_POLL):
             if (error := message.error()) is not None:
                 raise KafkaException(error)
-            record = cast(KafkaRecord, message)  # as it is without an error, which the client's types cannot say
-            quiet = time.monotonic() + _TIMEOUT
+            record = cast(KafkaRecord, message)  # a message without an error is a record
+            deadline = time.monotonic() + _TIMEOUT
             partition, offset = record.partition(), record.offset()
             if offset < ends.get(partition, 0):
                 kind, stamp = record.timestamp()
                 yield reader.encode(record.key(), record.value(), record.headers(), partition, offset, kind, stamp)
-        for place in consumer.position([TopicPartition(topic, partition) for partition in ends]):
-            if place.offset >= ends[place.partition]:
-                del ends[place.partition]
+        for position in consumer.position([TopicPartition(topic, partition) for partition in ends]):
+            if position.offset >= ends[position.partition]:
+                del ends[position.partition]

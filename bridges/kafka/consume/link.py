@@ -207,7 +207,7 @@ class LogReceiver(BatchOutgoing):
         terminus = self._terminus
         if terminus is not None:
             terminus.progress.done(event[1], event[2])
-            terminus.keeper.changed(terminus)
+            terminus.checkpointer.changed(terminus)
         waiting = self._unresolved.get(event[1])
         if waiting is not None:
             waiting.discard(event[2])
@@ -234,7 +234,7 @@ class LogReceiver(BatchOutgoing):
         """The link is over; its position stays only with a durable terminus or a group."""
         self._enter(ReceiverEvent.DETACHED)
         if self._terminus is not None:
-            self._terminus.keeper.end(self._terminus, self._link)
+            self._terminus.checkpointer.end(self._terminus, self._link)
         if self._counter is not None:
             self._counter.end()
         self._link.take_unsettled()
@@ -306,7 +306,7 @@ class LogReceiver(BatchOutgoing):
         terminus = self._terminus
         if terminus is not None:
             terminus.progress.sent(partition, map(_offset, chosen))
-            terminus.keeper.changed(terminus)
+            terminus.checkpointer.changed(terminus)
         end = self._positions[partition] = events[index].offset if index < len(events) else batch.end
         if self._counter is not None:
             self._counter.lot(batch.count(position, end), index - first, chosen)

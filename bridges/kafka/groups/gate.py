@@ -1,4 +1,4 @@
-"""The link of a group as its receiver sees it: without credit once the right to send has ended (KM-10)."""
+"""The link of a group as its receiver uses it: it has no credit once its lease or share has ended (KM-10)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class SendRight(Protocol):
 
 
 class LeaseGatedLink:
-    """A link (as `LogLink`) that gives no credit once its lease or share has ended.
+    """A link (as `LogLink`) that has no credit once its lease or share has ended.
 
-    The lease is asked before each batch: after a sleep of the process the first thing to run may be a batch from Kafka.
+    The lease is checked before each batch: after the process was suspended, a batch from Kafka may come first.
     """
 
     def __init__(self, link: OutgoingLink, lease: SendRight) -> None:
         self._link: Final = link
         self._lease: Final = lease
         self.closing = False
-        """Nothing more is sent, although the lease may be valid."""
-        # Instance attributes: sending costs no call more than without a group.
+        """Send nothing more, although the lease may be valid."""
+        # Instance attributes, so that sending needs no additional call.
         self.send: Final = link.send
         self.send_all: Final = link.send_all
 

@@ -1,4 +1,4 @@
-"""What the link properties of an attach ask of consumer groups, and what the answer says (ES 4.5, 4.6.2, 4.6.3)."""
+"""The consumer group and epoch in the link properties of an attach and of its answer (ES 4.5, 4.6.2, 4.6.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GREATEST: Final = (1 << 63) - 1
 
 
 class Membership(NamedTuple):
-    """What a link's properties ask for: a group, and the epoch if one is given."""
+    """The group that a link asks to join, and the epoch if it names one."""
 
     group: str
     epoch: int | None
@@ -26,7 +26,7 @@ def membership(properties: Mapping[Value, Value], rules: Assignment) -> Membersh
     """The group that a receive link asks for; None: none. Raises AmqpError as docs/conformance.md 0.3 says."""
     group = properties.get(partitions.GROUP)
     if group is None:
-        return None  # an epoch means something in a group only
+        return None  # an epoch without a group has no meaning
     if not legal_group(group):
         text = f"{partitions.GROUP} must be a printable string of 1 to {MAX_GROUP_NAME} characters"
         raise AmqpError(INVALID_FIELD, text, info={"field": partitions.GROUP})
@@ -49,7 +49,7 @@ def _refuse_binding(properties: Mapping[Value, Value]) -> None:
 
 
 def epoch_of(properties: Mapping[Value, Value]) -> int | None:
-    """The epoch asked for, of any integer type; the answer is a long (ledger A9). Raises AmqpError."""
+    """The requested epoch, of any integer type; the answer is a long (ledger A9). Raises AmqpError."""
     epoch = properties.get(EPOCH)
     if epoch is None:
         return None

@@ -18,11 +18,11 @@ from gateway.state.leases.manager import Leases
 
 _IN_ORDER: Final = (DetachKind.CLOSED, DetachKind.SESSION, DetachKind.CONNECTION)
 GRACE: Final = 5.0
-"""Seconds that a link whose partition goes to another one waits for outcomes."""
+"""Seconds that a link waits for outcomes before its partition goes to another link."""
 
 
 class GroupHandler:
-    """Handler of the link: its receiver, which ends with the lease, and the lease, which ends with the link."""
+    """Handler of the link: the receiver ends with the lease, and the lease with the link."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class GroupHandler:
         self._leases: Final = leases
         self._growth: Final = growth
         self._awaited = 0
-        # Instance attributes: an outcome costs no call more than without a group.
+        # Instance attributes, so that an outcome needs no additional call.
         self.on_credit: Final = receiver.on_credit
         self.on_outcome = receiver.on_outcome
         self.on_accepted = receiver.on_accepted
@@ -50,7 +50,7 @@ class GroupHandler:
         return self._receiver.takes_batches()
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:
-        """Nothing here was decided under the old policy: the link itself is looked at."""
+        """Nothing to do: the gateway checks the link itself."""
 
     def positions(self) -> dict[int, int]:
         """As `Outgoing.positions`."""
@@ -58,7 +58,7 @@ class GroupHandler:
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over: the partition is free."""
-        # A detach that does not close, and a connection that breaks, leave the epoch behind (ES-4.5.2-6).
+        # After a detach that does not close, or a broken connection, the epoch stays in force (ES-4.5.2-6).
         orderly = error is None and self._gate.left in _IN_ORDER
         self._growth.end()
         self._receiver.on_detach(error)
@@ -77,7 +77,7 @@ class GroupHandler:
             self._end_in_order()
 
     def _end_in_order(self) -> None:
-        """ES-4-13: nothing more is sent; outcomes of what was sent are awaited for a while."""
+        """ES-4-13: send nothing more, and wait up to `GRACE` seconds for the outcomes of what was sent."""
         self._awaited = len(self._gate.unsettled)
         if not self._awaited:
             self._end()
@@ -95,7 +95,7 @@ class GroupHandler:
         self._receiver.on_accepted(events)
         self._awaited -= len(events)
         if not self._awaited:
-            self._cluster.loop.call_soon(self._end)  # no link ends while a batch of outcomes is handled
+            self._cluster.loop.call_soon(self._end)  # a link must not end while a batch of outcomes is handled
 
     def _end(self) -> None:
         self._gate.detach(AmqpError(DETACH_FORCED, RevocationReason.REBALANCED.value))

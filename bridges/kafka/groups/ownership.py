@@ -1,8 +1,8 @@
-"""Which gateway process serves a partition where the policy says `ownership: sharded` (ES-4-2, ES-4-7).
+"""Which gateway process serves a partition, if the policy says `ownership: sharded` (ES-4-2, ES-4-7).
 
-Every process publishes where clients reach it, per scope. Rendezvous hashing gives each partition to one process: all
-processes compute the same, and one that joins or leaves moves only its own partitions. Attached links stay where they
-are; the next attach is redirected to the process that the partition belongs to.
+Every process publishes its endpoints, one for each scope. Rendezvous hashing gives each partition to one process: all
+processes compute the same result, and one that joins or leaves moves only its own partitions. Attached links stay where
+they are; the next attach is redirected to the process that owns the partition.
 """
 
 from __future__ import annotations
@@ -17,23 +17,18 @@ from gateway.nodes.link import Link
 from gateway.nodes.redirect import redirect_error
 from gateway.state.leases.manager import Leases
 
-Place = tuple[str, int]
+Endpoint = tuple[str, int]
 
 
 class ShardProcess(NamedTuple):
-    """A gateway process: its member id, and where clients of each scope reach it."""
+    """A gateway process: its member id, and its endpoint for the clients of each scope."""
 
     member: str
-    places: Mapping[str, Place]
+    places: Mapping[str, Endpoint]
 
 
-def told(places: Mapping[str, Place]) -> str:
-    """What a process says about itself."""
-    return json.dumps({"places": places}, sort_keys=True)
-
-
-def heard(members: Mapping[str, str]) -> list[ShardProcess]:
-    """What the others have said; who cannot be reached by clients serves no partition of its own."""
+def processes_of(members: Mapping[str, str]) -> list[ShardProcess]:
+    """The processes from what the members publish; a process without endpoints owns no partition."""
     processes = []
     for member, about in members.items():
         try:
@@ -45,41 +40,41 @@ def heard(members: Mapping[str, str]) -> list[ShardProcess]:
     return processes
 
 
-def home(processes: Iterable[ShardProcess], topic: str, partition: int) -> ShardProcess | None:
-    """The process that a partition belongs to; None: there is none to draw from."""
-    return max(processes, key=lambda process: _draw(process, topic, partition), default=None)
+def process_for(processes: Iterable[ShardProcess], topic: str, partition: int) -> ShardProcess | None:
+    """The process that owns a partition; None: there are no processes."""
+    return max(processes, key=lambda process: _weight(process, topic, partition), default=None)
 
 
-def _draw(process: ShardProcess, topic: str, partition: int) -> bytes:
-    # By its places, not its member id: a process that comes back gets the same partitions.
-    ticket = f"{sorted(process.places.items())}|{topic}|{partition}"
-    return blake2b(ticket.encode(), digest_size=8).digest()
+def _weight(process: ShardProcess, topic: str, partition: int) -> bytes:
+    # From its endpoints, not its member id: a process that is restarted gets the same partitions.
+    seed = f"{sorted(process.places.items())}|{topic}|{partition}"
+    return blake2b(seed.encode(), digest_size=8).digest()
 
 
 class PartitionOwnership:
-    """The partitions of one event log as one attach finds them dealt out."""
+    """The owners of the partitions of one event log, as of one attach."""
 
-    def __init__(self, processes: list[ShardProcess], me: str, topic: str) -> None:
+    def __init__(self, processes: list[ShardProcess], own_member: str, topic: str) -> None:
         self._processes: Final = processes
-        self._me: Final = me
+        self._own_member: Final = own_member
         self._topic: Final = topic
 
     @classmethod
     async def now(cls, leases: Leases, topic: str) -> PartitionOwnership:
-        """Ask who is there. Where that cannot be known everything is served here: a wrong place is none at all."""
+        """Ask for the members; if they are unknown, this process serves everything rather than redirect wrongly."""
         try:
-            return cls(heard(await leases.members()), leases.member, topic)
+            return cls(processes_of(await leases.members()), leases.member, topic)
         except AmqpError:
             return cls([], leases.member, topic)
 
-    def elsewhere(self, link: Link, partition: int) -> AmqpError | None:
-        """The redirect to where this partition is served; None: here."""
-        process = home(self._processes, self._topic, partition)
-        if process is None or process.member == self._me or link.scope not in process.places:
+    def redirect(self, link: Link, partition: int) -> AmqpError | None:
+        """The redirect to the process that serves this partition; None: this process does."""
+        process = process_for(self._processes, self._topic, partition)
+        if process is None or process.member == self._own_member or link.scope not in process.places:
             return None
         host, port = process.places[link.scope]
         return redirect_error(hostname=host, host=host, port=port, address=link.address or "")
 
-    def mine(self, link: Link, partitions: Iterable[int]) -> tuple[int, ...]:
-        """Those that are served here."""
-        return tuple(each for each in partitions if self.elsewhere(link, each) is None)
+    def local(self, link: Link, partitions: Iterable[int]) -> tuple[int, ...]:
+        """The partitions that this process serves."""
+        return tuple(each for each in partitions if self.redirect(link, each) is None)

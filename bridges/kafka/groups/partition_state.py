@@ -9,35 +9,35 @@ from bridges.kafka.states import Table
 
 
 class PartitionState(Enum):
-    """What a member of a group does with a partition that it has a lease on."""
+    """What a link does with a partition that it has a lease on."""
 
     ACQUIRING = auto()
-    """It takes over the group's stored position; nothing is read yet."""
+    """It acquires the group's stored position; nothing is read yet."""
     WITHDRAWN = auto()
-    """The same, but the partition is given up as soon as that is done."""
+    """As ACQUIRING, but the partition is released as soon as that is done."""
     READING = auto()
     """Events of the partition are sent on the link."""
     SETTLING = auto()
-    """Nothing more is sent; outcomes of what was sent are awaited."""
+    """Nothing more is sent; the outcomes of what was sent are still to come."""
     RELEASED = auto()
-    """Its position is written and its lease given back."""
+    """Its position is being written, then its lease is released."""
     ENDED = auto()
-    """The link is over: its positions are written together, and its share of the group ends."""
+    """The link is over: all its positions are written together, and its share of the group ends."""
 
 
 class PartitionEvent(Enum):
     """What happens to such a partition."""
 
     ACQUIRED = auto()
-    """The position is there: the link may read."""
+    """The position was acquired: the link may read."""
     REFUSED = auto()
-    """The position cannot be had."""
+    """The position could not be acquired."""
     REVOKED = auto()
     """The group gives the partition to another link."""
     LOST = auto()
-    """Another link may have it by now: the lease was not renewed, or the position was taken over."""
+    """Another link may own it by now: the lease was not renewed, or the position was acquired by another link."""
     SETTLED = auto()
-    """All outcomes have come, or the time for them is over."""
+    """All outcomes have arrived, or the time for them is over."""
     DETACHED = auto()
     """The link is over."""
 

@@ -1,9 +1,9 @@
 """Links of a consumer group that share its partitions and are bound to none (`group_mode: shared`; ES-4.5.1-8, -9).
 
-Each partition still has one owner, by a lease of its own, and a record of how far the group has read it. But a link may
-have several partitions, or none for a while, and they move while links live. The owner sends nothing more of a
-partition, awaits the outcomes of what it sent, writes how far it got, and gives the lease back. The next event of a
-link after a change announces which partitions it has now.
+Each partition has one owner, by a lease of its own, and a record of how far the group has read it. A link may have
+several partitions, or none for a while, and partitions move between attached links: the owner stops sending events of
+the partition, waits for the outcomes of those it sent, writes its position and releases the lease. After a change, the
+next event of a link announces which partitions it has now.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ from gateway.state.leases.manager import Leases
 
 
 class MemberEntry(NamedTuple):
-    """How a link takes over a partition: the group's position in it, where to begin, and what the link wants there."""
+    """How a link begins to read a partition: the position of the group, the offset to begin at, and the selection."""
 
-    keeper: TerminusCheckpointer
+    checkpointer: TerminusCheckpointer
     cluster: Cluster
     topic: Topic
     link: OutgoingLink
     group: str
-    begins: Callable[[int, TerminusLease], Awaitable[tuple[int, Selections]]]
+    begin_in: Callable[[int, TerminusLease], Awaitable[tuple[int, Selections]]]
 
     async def acquire(self, lease: Lease) -> tuple[TerminusLease, int, Selections]:
         """For the owner of `lease`; raises AmqpError."""
         node = f"{self.cluster.name}/{self.topic.name}"
         request = group_terminus(self.link, self.group, node, lease.partition, self.topic.identity)
-        held = await self.keeper.take(request, lease.fence)
-        start, selections = await self.begins(lease.partition, held)
-        await self.keeper.begin(held, self.topic.name, lambda: {lease.partition: start})
-        return held, start, selections
+        terminus = await self.checkpointer.acquire(request, lease.fence)
+        start, selections = await self.begin_in(lease.partition, terminus)
+        await self.checkpointer.begin(terminus, self.topic.name, lambda: {lease.partition: start})
+        return terminus, start, selections
 
 
 class MemberPartition:
     """One partition of a link, and its state (`partition_state`)."""
 
-    __slots__ = ("awaited", "held", "lease", "selections", "start", "state")
+    __slots__ = ("awaited", "lease", "selections", "start", "state", "terminus")
 
     def __init__(self, lease: Lease) -> None:
         self.lease: Final = lease
-        self.held: TerminusLease | None = None
+        self.terminus: TerminusLease | None = None
         self.start = 0
         self.selections: Selections | None = None
         self.state = PartitionState.ACQUIRING
         self.awaited = 0
-        """Outcomes that are still to come, while it is settling."""
+        """Outcomes that are still to come, in state SETTLING."""
 
     def enter(self, event: PartitionEvent) -> bool:
         """Whether `event` has changed the state."""
@@ -73,7 +73,7 @@ class MemberPartition:
 
 
 class SharedMember:
-    """Handler of a link that shares: its receiver, and what its group does to it and its partitions."""
+    """Handler of a link that shares partitions: feeds its receiver, and gains and releases partitions."""
 
     def __init__(
         self,
@@ -91,12 +91,13 @@ class SharedMember:
         self._growth: Final = growth
         self._entry: Final = entry
         self._cluster: Final = entry.cluster
-        self._terminus: Final = MemberTerminus(entry.keeper)
+        self._terminus: Final = MemberTerminus(entry.checkpointer)
+        self._progress: Final = self._terminus.progress
         self._receiver: Final = SharedReceiver(gate, entry.cluster, entry.topic, counters, policy, self._terminus)
         self._parts: Final[dict[int, MemberPartition]] = {}
         self._settling: Final[dict[int, MemberPartition]] = {}
         self._detached = False
-        # Instance attributes: an outcome costs no call more than without a group, while no partition is settling.
+        # Instance attributes, so that an outcome needs no additional call while no partition is settling.
         self.on_credit: Final = self._receiver.on_credit
         self.on_outcome = self._receiver.on_outcome
         self.on_accepted = self._receiver.on_accepted
@@ -106,23 +107,23 @@ class SharedMember:
         return self._receiver.takes_batches()
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:
-        """Nothing here was decided under the old policy: the link itself is looked at."""
+        """Nothing to do: the gateway checks the link itself."""
 
     def positions(self) -> dict[int, int]:
         """As `Outgoing.positions`."""
         return self._receiver.positions()
 
     async def acquire(self, leases: Iterable[Lease]) -> None:
-        """Take over the first partitions, before the attach is answered: events from then on are delivered."""
+        """Acquire the first partitions before the attach is answered: events that are added later are delivered."""
         for lease in leases:
             self._parts[lease.partition] = MemberPartition(lease)
         await asyncio.gather(*(self._acquire(part) for part in self._parts.values()))
 
     async def _acquire(self, part: MemberPartition) -> None:
-        part.held, part.start, part.selections = await self._entry.acquire(part.lease)
+        part.terminus, part.start, part.selections = await self._entry.acquire(part.lease)
 
     def begin(self) -> None:
-        """Called just before the attach is answered."""
+        """Begin to read; called just before the attach is answered."""
         self._receiver.begin()
         for part in self._parts.values():
             part.enter(PartitionEvent.ACQUIRED)
@@ -132,20 +133,20 @@ class SharedMember:
                 self._start_release(part)
 
     def _read(self, part: MemberPartition) -> None:
-        number, terminus, receiver, held = part.lease.partition, self._terminus, self._receiver, part.held
-        assert held is not None
+        number, receiver, progress, terminus = part.lease.partition, self._receiver, self._progress, part.terminus
+        assert terminus is not None
         assert part.selections is not None
-        terminus.progress.forget(number)
+        progress.forget(number)
         receiver.gain(number, part.start, part.selections)
-        terminus.held[number] = held
-        held.positions = lambda: {number: terminus.progress.position(number, receiver.next_offset(number))}
-        held.displaced = lambda error: self._lost(part)
+        self._terminus.termini[number] = terminus
+        terminus.positions = lambda: {number: progress.position(number, receiver.next_offset(number))}
+        terminus.displaced = lambda error: self._lost(part)
 
     def abandon(self) -> None:
-        """The attach is refused after all."""
+        """Release the partitions of an attach that is refused after all."""
         for part in self._parts.values():
-            if part.held is not None:
-                self._cluster.supervisor.start(self._entry.keeper.hand_over(part.held), "terminus-end")
+            if part.terminus is not None:
+                self._cluster.supervisor.start(self._entry.checkpointer.hand_over(part.terminus), "terminus-end")
 
     # -- from the group
 
@@ -161,7 +162,7 @@ class SharedMember:
         try:
             await self._acquire(part)
         except AmqpError as error:
-            if error.condition != STOLEN:  # else a later owner has it already, and the group's record says so soon
+            if error.condition != STOLEN:  # STOLEN: a later owner has the record, and the lease will end soon
                 self._gate.detach(error)
             event = PartitionEvent.REFUSED
         if part.lease.ended:
@@ -187,10 +188,10 @@ class SharedMember:
         self._gate.closing = True
         self._gate.detach(AmqpError(DETACH_FORCED, RevocationReason.LOST.value))
 
-    # -- a partition goes
+    # -- releasing a partition
 
     def _await_outcomes(self, part: MemberPartition) -> None:
-        """Send nothing more of it, and await the outcomes of what was sent for a while (as ES-4-13)."""
+        """Stop sending its events, and wait up to `GRACE` seconds for the outcomes of those sent (as ES-4-13)."""
         self._stop_reading(part)
         number = part.lease.partition
         part.awaited = sum(1 for event in self._gate.unsettled.contexts if event.partition == number)
@@ -202,9 +203,9 @@ class SharedMember:
         self._cluster.loop.call_later(GRACE, self._settled, part)
 
     def _stop_reading(self, part: MemberPartition) -> None:
-        number, progress = part.lease.partition, self._terminus.progress
-        held, read = self._terminus.held.pop(number), self._receiver.lose(number)
-        held.positions = lambda: {number: progress.position(number, read)}
+        number, progress = part.lease.partition, self._progress
+        terminus, read = self._terminus.termini.pop(number), self._receiver.lose(number)
+        terminus.positions = lambda: {number: progress.position(number, read)}
 
     def _outcome_awaited(self, event: EncodedEvent, outcome: Outcome) -> None:
         self._receiver.on_outcome(event, outcome)
@@ -233,13 +234,13 @@ class SharedMember:
         self._cluster.supervisor.start(self._release(part), "share-given-away")
 
     async def _release(self, part: MemberPartition) -> None:
-        """Write how far it got, then let another link have it."""
+        """Write its position, then release the lease to another link."""
         number = part.lease.partition
-        if part.held is not None:
-            await self._entry.keeper.hand_over(part.held)
+        if part.terminus is not None:
+            await self._entry.checkpointer.hand_over(part.terminus)
         if self._parts.get(number) is part:
             del self._parts[number]
-            self._terminus.progress.forget(number)
+            self._progress.forget(number)
         self._leases.release(part.lease, orderly=True)
 
     def _lost(self, part: MemberPartition) -> None:
@@ -252,7 +253,7 @@ class SharedMember:
     # -- from the link
 
     def on_detach(self, error: AmqpError | None) -> None:
-        """The link is over: others get its partitions."""
+        """The link is over: other links get its partitions."""
         self._detached = True
         self._growth.end()
         for part in dict.fromkeys((*self._parts.values(), *self._settling.values())):
@@ -262,5 +263,5 @@ class SharedMember:
         self._cluster.supervisor.start(self._leave(), "share-left")
 
     async def _leave(self) -> None:
-        await self._entry.keeper.flush()  # whoever goes on finds what was accepted
+        await self._entry.checkpointer.flush()  # the next owner resumes after what was accepted
         self._leases.leave(self._share)

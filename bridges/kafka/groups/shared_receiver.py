@@ -1,4 +1,4 @@
-"""A receive link whose partitions come and go while it lives (ES-4.5.1-8, -9)."""
+"""A receive link that gains and loses partitions while it is attached (ES-4.5.1-8, -9)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from gateway.errors import AmqpError
 class MemberTerminus:
     """The stored positions of a link, one record for each of its partitions (as `DurableTerminus`)."""
 
-    def __init__(self, keeper: TerminusCheckpointer) -> None:
-        self.keeper: Final = keeper
+    def __init__(self, checkpointer: TerminusCheckpointer) -> None:
+        self.checkpointer: Final = checkpointer
         self.progress: Final = Progress()
         self.displaced: Callable[[AmqpError], None] = lambda error: None
-        self.held: Final[dict[int, TerminusLease]] = {}
+        self.termini: Final[dict[int, TerminusLease]] = {}
 
     @property
     def parts(self) -> Iterable[TerminusLease]:
-        """All of them."""
-        return self.held.values()
+        """The records of all partitions that it has now."""
+        return self.termini.values()
 
 
 class MemberSelections(dict[int, Selections]):
-    """What a link wants of each of its partitions (as `PartitionSelections`)."""
+    """The selection for each partition that a link has now (as `PartitionSelections`)."""
 
     def of(self, partition: int) -> Selection | None:
         """See `PartitionSelections`."""
@@ -43,7 +43,7 @@ class MemberSelections(dict[int, Selections]):
 
 
 class SharedReceiver(LogReceiver):
-    """`LogReceiver` that begins without partitions."""
+    """A `LogReceiver` that begins without partitions."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class SharedReceiver(LogReceiver):
         self._deliver_later()
 
     def lose(self, partition: int) -> int:
-        """Send nothing more of a partition; returns the offset of the first event that was not sent."""
+        """Stop sending events of a partition; returns the offset of the first event that was not sent."""
         buffer, position = self._buffers.pop(partition), self._positions.pop(partition)
         buffer.remove_selection(self._selections.pop(partition))
         del self._members[partition]
@@ -86,7 +86,7 @@ class SharedReceiver(LogReceiver):
         self._gaps.discard(partition)
         self._redeliveries.forget(partition)
         self._announce = self._announces
-        self._deliver_later()  # a drain may have waited for it
+        self._deliver_later()  # a drain may have waited for this partition
         return position
 
     def next_offset(self, partition: int) -> int:
@@ -94,8 +94,8 @@ class SharedReceiver(LogReceiver):
         return self._positions[partition]
 
     def topic_grew(self, topic: Topic) -> None:
-        """See `TopicWatcher`: the group gives the new partitions to its links."""
+        """See `TopicWatcher`. The group assigns the new partitions to its links."""
 
     def _redeliver(self, event: EncodedEvent, *, failed: bool, annotations: bytes | None = None) -> None:
-        if event.partition in self._buffers:  # else the link that has the partition now sends it again
+        if event.partition in self._buffers:  # otherwise its new owner sends the event again
             super()._redeliver(event, failed=failed, annotations=annotations)

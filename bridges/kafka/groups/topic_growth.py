@@ -1,4 +1,4 @@
-"""New partitions of a topic, for the consumer groups that read it (KM-9)."""
+"""Adds the new partitions of a topic to the consumer groups that read it (KM-9)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policies.model.scopes.assignment import Assignment
 
 
 class TopicGrowthWatcher:
-    """Tells a group that its log has more partitions, from before its first claim to the end of the link."""
+    """Adds partitions to the group of one link, from before its first claim to the end of the link."""
 
     def __init__(self, cluster: Cluster, topic: Topic, leases: Leases, key: str, rules: Assignment) -> None:
         self._cluster: Final = cluster
@@ -34,5 +34,5 @@ class TopicGrowthWatcher:
         self.gone = True
 
     def end(self) -> None:
-        """The link is over, or was refused."""
+        """Stop watching: the link is over, or was refused."""
         self._cluster.unwatch(self._topic, self)

@@ -17,12 +17,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka import errors, partitions
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.cluster import STALE, Cluster
+from bridges.kafka.cluster import Cluster
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.produce.client import Came
 from bridges.kafka.produce.producer import ClusterProducer
 from bridges.kafka.records.fast_encode import plain_value
 from bridges.kafka.records.mapping import RecordWriter
+from bridges.kafka.topics import STALE
 from gateway.amqp.link.handlers import BatchIncoming
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
 from gateway.amqp.message import sections

@@ -197,7 +197,7 @@ class ClusterProducer:
 
     def _error(self, size: int, error: KafkaError) -> None:
         """Called from `poll`: a broker went away, or this producer can write no more."""
-        self._cluster.trouble()
+        self._cluster.probe_soon()
         if error.fatal():
             log.error("kafka producer replaced", cluster=self._cluster.name, reason=error.str())
             self._retired.append((size, self._outboxes[size]))

@@ -32,13 +32,15 @@ class Slow:
     """The first link that takes up partitions waits for the records of the group until `go` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go, self.reached, self.take = asyncio.Event(), False, TerminusCheckpointer.take
-        monkeypatch.setattr(TerminusCheckpointer, "take", lambda *arguments: self._take(*arguments))
+        self.go, self.reached, self.acquire = asyncio.Event(), False, TerminusCheckpointer.acquire
+        monkeypatch.setattr(TerminusCheckpointer, "acquire", lambda *arguments: self._acquire(*arguments))
 
-    async def _take(self, keeper: TerminusCheckpointer, wish: TerminusRequest, fence: int = 0) -> TerminusLease:
+    async def _acquire(
+        self, checkpointer: TerminusCheckpointer, request: TerminusRequest, fence: int = 0
+    ) -> TerminusLease:
         self.reached = True
         await self.go.wait()
-        return await self.take(keeper, wish, fence)
+        return await self.acquire(checkpointer, request, fence)
 
 
 @pytest.mark.row("ES-1-4")

@@ -38,7 +38,7 @@ async def local() -> AsyncIterator[Streams]:
 async def test_an_info_link_ends_with_its_topic(local: Streams) -> None:
     info = await local.receiver("solo/$info", credit=1)
     await info.receive()
-    local.bridge.cluster._gone("solo")
+    local.bridge.cluster._topics.gone("solo")
     assert (await info.end()).condition == RESOURCE_DELETED
 
 

@@ -44,7 +44,7 @@ KILLED: dict[str, tuple[Any, str]] = {
     "bridge": (BridgeWorker, "_claim"),
     "tls-accept": (tls_server.TlsServer, "_accept"),
     "kafka-refresh": (Cluster, "_probe"),
-    "termini": (TerminusCheckpointer, "_unpark"),
+    "termini": (TerminusCheckpointer, "_release_retained"),
     "mirror": (Cluster, "commit"),
 }
 """By the name of a task: a function that it calls, which fails once."""
@@ -89,7 +89,7 @@ async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 def show(gateway: InProcessGateway) -> None:
     """Give the task that mirrors positions something to do."""
     cluster: Any = gateway.service.clusters["main"]
-    cluster._keeper._mirror["log", "amqp.x"] = {0: 1}
+    cluster._checkpointer._mirror["log", "amqp.x"] = {0: 1}
 
 
 @pytest.mark.parametrize("name", sorted(KILLED))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridges.kafka.admin.client import mistake
+from bridges.kafka.admin.client import settings_error
 from policies.rules import KafkaRoute
 from tests.support.gateway.policy import load_text, mistakes
 
@@ -141,7 +141,7 @@ def test_a_certificate_that_was_replaced_is_noticed() -> None:
     ],
 )
 def test_what_librdkafka_does_not_take_is_said_before_it_is_used(settings: dict[str, str], said: str | None) -> None:
-    found = mistake(settings)
+    found = settings_error(settings)
     assert found is None if said is None else said in str(found)
 
 

@@ -305,18 +305,18 @@ def test_a_user_has_so_many_termini(start_gateway: Gateways, kafka_broker: Kafka
 async def test_a_process_keeps_so_many_termini_and_forgets_those_whose_link_never_stood(
     kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointer, "MOST", 2)
+    monkeypatch.setattr(checkpointer, "MAX_TERMINI", 2)
     streams = Streams(ClusterConfig(kafka_broker.bootstrap))
     topic, wanted = await asyncio.to_thread(kafka_broker.create_topic), {"durable": True}
     try:
-        keeper, side = streams.bridge._keeper, streams.connect()
+        stored, side = streams.bridge._checkpointer, streams.connect()
         for _ in range(3):
             streams.request(topic, incoming=True, side=side, **wanted)
         asked = streams.supervisor._tasks
         await until(lambda: sum(task.get_name().startswith("attach") for task in asked) == 3, "the attaches")
         side.engine.close(None)  # gone before the answer
         await until(lambda: not any(task.get_name().startswith("attach") for task in asked), "their answers")
-        assert not keeper._held
+        assert not stored._attached
         first = await streams.receiver(topic, **wanted)
         await streams.receiver(topic, **wanted)
         with pytest.raises(AmqpError) as error:
@@ -324,7 +324,7 @@ async def test_a_process_keeps_so_many_termini_and_forgets_those_whose_link_neve
         assert error.value.condition == "amqp:resource-limit-exceeded"
         await streams.receiver(topic)  # others need none
         first.link.detach()
-        await until(lambda: len(keeper._held) == 1, "room")
+        await until(lambda: len(stored._attached) == 1, "room")
         await streams.receiver(topic, **wanted)
     finally:
         await streams.close()

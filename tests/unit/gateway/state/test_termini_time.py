@@ -17,11 +17,11 @@ from gateway.tasks import Supervisor
 
 _SESSION, _HOUR = 1, 3600.0
 DAYS = 40 * 24 * 3600 * 1000
-WISH = TerminusRequest("key", "about", "group", _SESSION, 10, True, "")
+REQUEST = TerminusRequest("key", "about", "group", _SESSION, 10, True, "")
 
 
 class World:
-    """A keeper whose clock stands still unless it is told."""
+    """A checkpointer whose clock stands still unless it is told."""
 
     def __init__(self) -> None:
         self.now, self.lost, self.failed = 100.0, list[AmqpError](), list[BaseException]()
@@ -30,14 +30,14 @@ class World:
         cluster: Any = SimpleNamespace(
             name="main", supervisor=self.supervisor, loop=asyncio.get_running_loop(), commit=self._commit
         )
-        self.keeper = TerminusCheckpointer(cluster, self.termini)
+        self.checkpointer = TerminusCheckpointer(cluster, self.termini)
 
     async def _commit(self, *_: object) -> None: ...
 
     async def attached(self) -> TerminusLease:
-        held = await self.keeper.take(WISH)
+        held = await self.checkpointer.acquire(REQUEST)
         held.displaced = self.lost.append
-        await self.keeper.begin(held, "orders", lambda: {0: 7})
+        await self.checkpointer.begin(held, "orders", lambda: {0: 7})
         return held
 
 
@@ -52,10 +52,10 @@ async def world() -> AsyncIterator[World]:
 async def test_a_process_that_was_stopped_for_long_still_has_what_its_links_keep(world: World) -> None:
     held = await world.attached()
     world.now += _HOUR  # stopped, or the loop was held: nothing was written meanwhile
-    world.keeper.changed(held)  # type: ignore[arg-type]
-    await world.keeper.flush()
+    world.checkpointer.changed(held)  # type: ignore[arg-type]
+    await world.checkpointer.flush()
     assert not world.lost
-    assert (await world.keeper.take(WISH)).start == {0: 7}
+    assert (await world.checkpointer.acquire(REQUEST)).start == {0: 7}
 
 
 @pytest.mark.parametrize(("seconds", "start"), [(9, {0: 7}), (11, None)])
@@ -63,10 +63,10 @@ async def test_its_time_begins_with_the_end_of_its_link(world: World, seconds: i
     held = await world.attached()
     world.now += _HOUR
     link = SimpleNamespace(left=DetachKind.SESSION, engine=SimpleNamespace(closed=False))
-    world.keeper.end(held, link)  # type: ignore[arg-type]
-    await world.keeper.flush()
+    world.checkpointer.end(held, link)  # type: ignore[arg-type]
+    await world.checkpointer.flush()
     world.now += seconds
-    assert (await world.keeper.take(WISH)).start == start
+    assert (await world.checkpointer.acquire(REQUEST)).start == start
 
 
 async def test_what_was_dropped_before_its_time_is_not_remembered() -> None:

@@ -107,11 +107,11 @@ def test_partitions_are_served_where_their_process_can_be_reached() -> None:
     processes = [ShardProcess("me", {"edge": ("a", 1)}), ShardProcess("other", {"edge": ("b", 2)})]
     here, there = PartitionOwnership(processes, "me", "t"), PartitionOwnership(processes, "other", "t")
     edge, core = SimpleNamespace(scope="edge", address="log"), SimpleNamespace(scope="core", address="log")
-    mine, theirs = here.mine(edge, range(50)), there.mine(edge, range(50))
+    mine, theirs = here.local(edge, range(50)), there.local(edge, range(50))
     assert mine
     assert theirs
     assert sorted((*mine, *theirs)) == list(range(50))
-    assert here.mine(core, range(50)) == PartitionOwnership([], "me", "t").mine(edge, range(50)) == tuple(range(50))
-    redirect = here.elsewhere(edge, theirs[0])
+    assert here.local(core, range(50)) == PartitionOwnership([], "me", "t").local(edge, range(50)) == tuple(range(50))
+    redirect = here.redirect(edge, theirs[0])
     assert redirect is not None
     assert redirect.info == {"hostname": "b", "network-host": "b", "port": 2, "address": "log"}

@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bridges.kafka.groups.beginnings import Beginning, Beginnings
+from bridges.kafka.groups.group_start import GroupStart, GroupStarts
 from gateway.filters.position.event_stream import LogPosition, Start
 from gateway.state.termini.store import MemoryTermini, Save
 
-SMALL, GROWN = Beginning(1, {0: 7}), Beginning(2, {0: 8, 1: 3})
+SMALL, GROWN = GroupStart(1, {0: 7}), GroupStart(2, {0: 8, 1: 3})
 
 
-def seen(beginning: Beginning, meanwhile: asyncio.Event | None = None) -> Callable[[], Awaitable[Beginning]]:
+def seen(beginning: GroupStart, meanwhile: asyncio.Event | None = None) -> Callable[[], Awaitable[GroupStart]]:
     """What a process sees of the log; it may take a while."""
 
-    async def now() -> Beginning:
+    async def now() -> GroupStart:
         if meanwhile is not None:
             await meanwhile.wait()
         return beginning
@@ -25,30 +25,30 @@ def seen(beginning: Beginning, meanwhile: asyncio.Event | None = None) -> Callab
     return now
 
 
-async def unasked() -> Beginning:
+async def unasked() -> GroupStart:
     raise AssertionError("the group has begun already")
 
 
 async def test_a_group_begins_once() -> None:
     termini = MemoryTermini()
-    assert await Beginnings(termini).of("g", "main/orders", "id", seen(SMALL)) == SMALL
-    assert await Beginnings(termini).of("g", "main/orders", "id", unasked) == SMALL
-    assert await Beginnings(termini).of("other", "main/orders", "id", seen(GROWN)) == GROWN
-    assert await Beginnings(termini).of("g", "main/orders", "made anew", seen(GROWN)) == GROWN
+    assert await GroupStarts(termini).of("g", "main/orders", "id", seen(SMALL)) == SMALL
+    assert await GroupStarts(termini).of("g", "main/orders", "id", unasked) == SMALL
+    assert await GroupStarts(termini).of("other", "main/orders", "id", seen(GROWN)) == GROWN
+    assert await GroupStarts(termini).of("g", "main/orders", "made anew", seen(GROWN)) == GROWN
 
 
 async def test_two_processes_that_begin_while_the_log_grows_agree() -> None:
     """One saw the log before it grew; the other asks while that answer is on its way, and is the first to write."""
     termini, slow = MemoryTermini(), asyncio.Event()
-    before = asyncio.ensure_future(Beginnings(termini).of("g", "main/orders", "id", seen(SMALL, slow)))
+    before = asyncio.ensure_future(GroupStarts(termini).of("g", "main/orders", "id", seen(SMALL, slow)))
     await asyncio.sleep(0)
-    assert await Beginnings(termini).of("g", "main/orders", "id", seen(GROWN)) == GROWN
+    assert await GroupStarts(termini).of("g", "main/orders", "id", seen(GROWN)) == GROWN
     slow.set()
     assert await before == GROWN
 
 
 async def test_attaches_of_one_process_ask_once() -> None:
-    beginnings, slow = Beginnings(MemoryTermini()), asyncio.Event()
+    beginnings, slow = GroupStarts(MemoryTermini()), asyncio.Event()
     first = asyncio.ensure_future(beginnings.of("g", "main/orders", "id", seen(SMALL, slow)))
     await asyncio.sleep(0)
     second = asyncio.ensure_future(beginnings.of("g", "main/orders", "id", unasked))
@@ -59,13 +59,13 @@ async def test_attaches_of_one_process_ask_once() -> None:
 async def test_records_without_ends_are_read() -> None:
     """As they are written where links own their partitions, and were before links could share."""
     termini = MemoryTermini()
-    assert await Beginnings(termini).of("g", "n", "id", seen(Beginning(3, {}))) == Beginning(3, {})
-    assert await Beginnings(termini).of("g", "n", "id", unasked) == Beginning(3, {})
+    assert await GroupStarts(termini).of("g", "n", "id", seen(GroupStart(3, {}))) == GroupStart(3, {})
+    assert await GroupStarts(termini).of("g", "n", "id", unasked) == GroupStart(3, {})
     (key,) = termini._records
     kept = await termini.acquire(key, termini._records[key].about, None)
     assert kept.positions == {0: 3}
     await termini.save([Save(key, kept.token, {1: 5}, None)])
-    assert await Beginnings(termini).of("g", "n", "id", unasked) == Beginning(3, {0: 5})
+    assert await GroupStarts(termini).of("g", "n", "id", unasked) == GroupStart(3, {0: 5})
 
 
 @pytest.mark.parametrize(("partition", "start", "end"), [(0, 7, 7), (1, 2, 2)])
