@@ -18,8 +18,8 @@ from bridges.kafka.attach_state import still_attached
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.consume.delivery_policy import DeliveryPolicy
 from bridges.kafka.consume.link import LogReceiver
+from bridges.kafka.consume.offsets import clamp, end_offsets, start_offsets
 from bridges.kafka.consume.selection import Selections
-from bridges.kafka.consume.start_offsets import clamp, end_offsets, start_offsets
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.groups.assignor import PartitionAssignor
 from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, durable_terminus, group_terminus

@@ -1,7 +1,7 @@
 """Fetched records of a partition that are still in memory, shared by all links that read it (KM-16).
 
-A batch is a run of consecutive records. A link comes with a position and takes what its filter selects from the batch
-that holds it; a record is encoded once, when the first link wants it. A link waits at a position that no batch holds.
+A batch is a run of consecutive records. A link takes the events that its filter selects from the batch at its position;
+a record is encoded once, for the first link that gets it. If no batch has its position, the link waits.
 `fetch_scheduler` decides what is fetched. Pure: no Kafka client, no clock, no thread.
 """
 
@@ -22,21 +22,21 @@ from bridges.kafka.records.ttl import ttl
 from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS
 
 _OVERHEAD: Final = 512
-"""Bytes that a record costs beside its value, about: the client's object, the annotations of the encoded event."""
-_KEPT_FOR_ONE: Final = 4
-"""Batches that are kept of a partition which only one link reads."""
+"""Bytes of a record beside its value, roughly: the client's object and the annotations of the encoded event."""
+_MAX_FOR_ONE_LINK: Final = 4
+"""Batches that are retained of a partition which only one link reads."""
 _NO_POSITION: Final = 1 << 63
-"""Before its first credit a link needs nothing that is fetched for others."""
+"""The position of a link before its first credit: no batch is retained for it."""
 
 
 class BatchSource(Protocol):
-    """The fetch position that read a batch, and fetches no further until its batches are taken."""
+    """The fetch position that read a batch, and which pauses until links take its batches."""
 
     def taken(self, batch: FetchedBatch) -> None: ...
 
 
 class FetchedBatch:
-    """Records from offset `start` up to, but not including, `end`; gaps of the log are inside."""
+    """The records with offsets from `start` up to, but not including, `end`; the log may have gaps between them."""
 
     __slots__ = ("_events", "_selected", "buffer", "end", "has_ttl", "records", "size", "source", "start")
 
@@ -80,7 +80,7 @@ class FetchedBatch:
         return self._events
 
     def count(self, start: int, end: int) -> int:
-        """How many records lie from offset `start` up to `end`."""
+        """The number of records with offsets from `start` up to `end`."""
         if start <= self.start and end >= self.end:
             return len(self.records)
         first, last = (bisect_left(self.records, at, key=_offset) for at in (start, end))
@@ -107,7 +107,7 @@ def _has_ttl(data: bytes) -> bool:
 
 
 class BatchCache:
-    """Batches that were taken, the least recently used first, up to `limit` bytes."""
+    """Batches that at least one link has taken, up to `limit` bytes; the least recently used are evicted."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -115,7 +115,7 @@ class BatchCache:
         self.size = 0
 
     def use(self, batch: FetchedBatch) -> None:
-        """A link has just taken `batch`; others may have to go."""
+        """A link has taken `batch`; older ones may be evicted."""
         if batch in self._batches:
             self._batches.move_to_end(batch)
             return
@@ -124,7 +124,7 @@ class BatchCache:
         self._evict()
 
     def limit(self, limit: int) -> None:
-        """Keep no more bytes than this from now on."""
+        """Change the limit, in bytes."""
         self._limit = limit
         self._evict()
 
@@ -135,14 +135,14 @@ class BatchCache:
             oldest.buffer.forget(oldest)
 
     def drop(self, batch: FetchedBatch) -> None:
-        """`batch` is of no use any more."""
+        """Remove a batch that no link needs any more."""
         if batch in self._batches:
             del self._batches[batch]
             self.size -= batch.size
 
 
 class PartitionBuffer:
-    """One partition: its batches in memory, the links that read it, and the positions that some of them wait at."""
+    """One partition: its batches in memory, the links that read it, and the positions at which links wait."""
 
     __slots__ = (
         "_batches",
@@ -162,13 +162,13 @@ class PartitionBuffer:
     def __init__(
         self, topic: str, partition: int, cache: BatchCache, request: Callable[[PartitionBuffer, int], None]
     ) -> None:
-        """`request` is called with a position that a link begins to wait at."""
+        """`request` is called with the position at which a link begins to wait."""
         self.topic: Final = topic
         self.partition: Final = partition
         self.key: Final = (topic, partition)
         self.encoder: Final = EventEncoder()
         self.members: Final[dict[Waiter, int]] = {}
-        """The links that read the partition, and the position that each took last."""
+        """The links that read the partition, and the position of the last batch that each took."""
         self.waiting: Final[dict[int, dict[Waiter, None]]] = {}
         self._filters: Final[Counter[FilterSelection]] = Counter()
         self._filter_pass: SharedFilterPass | None = None
@@ -178,18 +178,18 @@ class PartitionBuffer:
         self._batches: Final[dict[int, FetchedBatch]] = {}
 
     def join(self, waiter: Waiter) -> None:
-        """`waiter` reads the partition until it leaves."""
+        """Add a link that reads the partition."""
         self.members[waiter] = _NO_POSITION
 
     @property
     def low_watermark(self) -> int:
-        """Every link has passed the offsets before this one."""
+        """The lowest position of a link: no link needs the offsets before it."""
         return min(self.members.values(), default=_NO_POSITION)
 
-    # A pass over several filters is kept while there are several: a link that comes or goes costs no more than its own.
+    # The shared pass exists while there are several filters; a link that joins or leaves adds or removes only its own.
 
     def add_selection(self, selection: Selection | None) -> None:
-        """A link with this selection has come."""
+        """A link with this selection has joined."""
         key = None if selection is None else selection.shared_key()
         if key is None:
             return
@@ -198,7 +198,7 @@ class PartitionBuffer:
             self._filter_pass.add(key)
 
     def remove_selection(self, selection: Selection | None) -> None:
-        """A link with this selection has gone."""
+        """A link with this selection has left."""
         key = None if selection is None else selection.shared_key()
         if key is None:
             return
@@ -214,7 +214,7 @@ class PartitionBuffer:
     def select(
         self, selection: Selection, batch: FetchedBatch, selected: dict[Selection, list[EncodedEvent]]
     ) -> None:
-        """Put into `selected` what `selection` wants, and what others want where one pass serves them all."""
+        """Add the events of `selection` to `selected`, and those of other selections that the same pass evaluates."""
         if selection not in self._filters or len(self._filters) == 1:
             selected[selection] = selection.select(batch)
             return
@@ -223,7 +223,7 @@ class PartitionBuffer:
         selected.update(self._filter_pass.select(batch))
 
     def take(self, position: int, waiter: Waiter) -> FetchedBatch | None:
-        """The batch that holds `position`; None: `waiter.arrived` is called when there is one."""
+        """The batch that has `position`; None: `waiter.arrived` is called when there is one."""
         self.members[waiter] = position
         batch = self.find(position)
         if batch is None:
@@ -239,8 +239,8 @@ class PartitionBuffer:
         return batch
 
     def _forget_before(self, position: int) -> None:
-        """There is only one link: drop what it has passed while it still is in the processor's caches."""
-        while len(self._starts) > _KEPT_FOR_ONE:
+        """Drop what the only link has passed, while it is still in the processor's caches."""
+        while len(self._starts) > _MAX_FOR_ONE_LINK:
             oldest = self._batches[self._starts[0]]
             if oldest.end > position or oldest.source is not None:
                 return
@@ -249,17 +249,17 @@ class PartitionBuffer:
 
     @property
     def batch_count(self) -> int:
-        """How many batches are in memory."""
+        """The number of batches in memory."""
         return len(self._starts)
 
     def find(self, position: int) -> FetchedBatch | None:
-        """The batch in memory that holds `position`."""
+        """The batch in memory that has `position`."""
         index = bisect_right(self._starts, position)
         batch = self._batches[self._starts[index - 1]] if index else None
         return batch if batch is not None and position < batch.end else None
 
     def add(self, batch: FetchedBatch) -> None:
-        """Keep what was fetched, and notify the links that wait for it."""
+        """Add a fetched batch, and notify the links that wait for it."""
         old = self._batches.get(batch.start)
         if old is None:
             insort(self._starts, batch.start)
@@ -268,31 +268,31 @@ class PartitionBuffer:
         else:
             self._cache.drop(old)
         self._batches[batch.start] = batch
-        for position in [at for at in self.waiting if batch.start <= at < batch.end]:
+        for position in [offset for offset in self.waiting if batch.start <= offset < batch.end]:
             for waiter in self.waiting.pop(position, {}):
                 waiter.arrived(self.partition)
 
     def requeue(self, position: int) -> None:
-        """The links that wait at `position` have had a turn: those at other positions come first."""
+        """Move the links that wait at `position` behind those at other positions, because they have had a turn."""
         if position in self.waiting:
             self.waiting[position] = self.waiting.pop(position)
 
     def skip_deleted(self, position: int, low: int) -> None:
-        """KM-8: the events before `low` are gone; links that wait at `position`, or before `low`, go on at `low`."""
-        for at in [at for at in self.waiting if at == position or at < low]:
-            for waiter in self.waiting.pop(at, {}):
+        """KM-8: links that wait at `position`, or before `low`, continue at `low`: earlier events were deleted."""
+        for offset in [offset for offset in self.waiting if offset == position or offset < low]:
+            for waiter in self.waiting.pop(offset, {}):
                 waiter.lost(self.partition, low)
 
     def forget(self, batch: FetchedBatch) -> None:
-        """The cache has dropped `batch`."""
+        """Remove a batch that the cache has dropped."""
         if self._batches.get(batch.start) is batch:
             del self._batches[batch.start]
             del self._starts[bisect_right(self._starts, batch.start) - 1]
 
     def truncate(self, low: int) -> None:
-        """The events before `low` were deleted from the log: they are not delivered any more.
+        """Drop the events before `low`, which were deleted from the log.
 
-        A link that was to read there asks Kafka, and learns that they are gone (KM-8).
+        A link that is still before `low` asks Kafka, and learns that they are deleted (KM-8).
         """
         for batch in [self._batches[start] for start in self._starts[: bisect_left(self._starts, low)]]:
             if batch.source is not None:
@@ -302,7 +302,7 @@ class PartitionBuffer:
             self.forget(batch)
 
     def clear(self) -> None:
-        """The last link has left."""
+        """Drop everything: the last link has left."""
         for batch in self._batches.values():
             self._cache.drop(batch)
         self._batches.clear()
@@ -310,7 +310,7 @@ class PartitionBuffer:
         self.waiting.clear()
 
     def leave(self, waiter: Waiter, position: int) -> None:
-        """`waiter` reads the partition no more; `position` is where it may have waited."""
+        """Remove a link; `position` is where it may have waited."""
         self.members.pop(waiter, None)
         waiters = self.waiting.get(position)
         if waiters is not None:

@@ -1,11 +1,13 @@
-"""Edits of an event for one link: redelivery, announced partitions, gaps. Pure.
+"""Changes to an event for one link: redelivery, announced partitions, gaps, requests of other scopes. Pure.
 
-Events are encoded once, whatever the number of links; few of them need an edit.
+Events are encoded once for all links; few of them need a change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Final
 
 from bridges.kafka.counters import ClusterCounters
@@ -18,7 +20,11 @@ ASSOCIATED: Final = "event-streams-associated-partitions-changed"
 GAP: Final = "x-opt-gateway-gap"
 _DELIVERY_COUNT: Final = 4
 _MAX_ANNOTATIONS: Final = 64 * 1024
-"""Bytes of message annotations that receivers may bring an event to, unless it has more itself."""
+"""The most bytes of message annotations of an event with those of receivers, unless it has more itself."""
+Rewrite = Callable[[EncodedEvent, Callable[[], None]], bytes | None]
+"""A request of another scope (X-5, KM-22) as the message for the reader's scope; None: not known yet, and the callable is called when it is."""
+_offset: Final = itemgetter(2)
+
 
 
 def with_partitions(data: bytes, partitions: Iterable[int]) -> bytes:
@@ -39,10 +45,10 @@ def with_gap(data: bytes) -> bytes:
 def redelivered(
     event: EncodedEvent, *, failed: bool, annotations: bytes | None = None, counters: ClusterCounters | None = None
 ) -> EncodedEvent:
-    """The event as it is delivered next on the same link (KM-12).
+    """The event for its next delivery on the same link (KM-12).
 
-    `annotations` (an encoded map) that would bring those of the event above 64 KiB are left out, and counted in
-    `counters`.
+    `annotations`: the encoded map of a modified outcome; it is ignored, and counted in `counters`, if the event would
+    then have more than 64 KiB of annotations.
     """
     data, failures = event.data, event.failures
     if failed:
@@ -57,8 +63,25 @@ def redelivered(
     return EncodedEvent(data, event.partition, event.offset, event.attempts + 1, failures, event.time)
 
 
+def rewritten(
+    rewrite: Rewrite, events: list[EncodedEvent], chosen: list[EncodedEvent], after: int, known: Callable[[], None]
+) -> tuple[list[EncodedEvent], int, bool]:
+    """The chosen events as messages for the reader's scope, up to the first one that is not known yet.
+
+    Returns these events, the index in `events` of the next one (`after` if all are known), and whether one is not
+    known yet; `known` is called when it is.
+    """
+    for at, event in enumerate(chosen):
+        data = rewrite(event, known)
+        if data is None:
+            return chosen[:at], bisect_left(events, event.offset, key=_offset), True
+        if data is not event.data:
+            chosen[at] = event._replace(data=data)
+    return chosen, after, False
+
+
 def _with_count(data: bytes, failures: int) -> bytes:
-    """The message with this delivery-count; unchanged where its header cannot be decoded."""
+    """The message with this delivery-count; unchanged if its header cannot be decoded."""
     layout = sections.walk(data)
     fields = header_fields(data, layout)
     if fields is None:
@@ -69,7 +92,7 @@ def _with_count(data: bytes, failures: int) -> bytes:
 
 
 def _merged(data: bytes, annotations: bytes) -> bytes | None:
-    """The message with a receiver's annotations; None where those would be too large."""
+    """The message with a receiver's annotations; None: they would be too large."""
     layout = sections.walk(data)
     section, changes = data[layout.ma : layout.bare], decode_all(annotations)
     if not isinstance(changes, dict):

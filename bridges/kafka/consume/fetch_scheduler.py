@@ -1,13 +1,13 @@
 """Fetching for many links with few Kafka clients (KM-16).
 
-A fetch position is an offset of one partition that moves forward as links take its batches. A link waits at an offset;
-an offset that nobody fetches gets a fetch position on a reader (a thread with a Kafka client) that has none on that
-partition yet, because a client has one position in each partition. So links at the same offset share a fetch position,
-links that are behind get one of their own, and find the batches of others in the cache once they have caught up. Where
-links wait at more offsets of a partition than there are readers, they take turns.
+A fetch position is an offset of one partition that moves forward as links take its batches. A reader (a thread with a
+Kafka client) has at most one position in each partition. If a link waits at an offset without a fetch position, one is
+opened on a reader that has none in that partition. So links at the same offset share a fetch position; links that are
+behind get their own, and use the cached batches of others when they have caught up. If links wait at more offsets of a
+partition than there are readers, they take turns.
 
-Memory is bounded by a `LogShare`: a position is not fetched further while `AHEAD` of its batches wait to be taken, or
-while all positions together have fetched too much ahead. Everything here runs on the loop.
+Memory is bounded by a `LogShare`: a position pauses while `AHEAD` of its batches are untaken, or while all positions
+together have fetched too far ahead. Everything here runs on the loop.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.held.logs import LogShare
 
 _FAR_AHEAD: Final = 8
-"""Batches that no link has taken yet from which on a position is paused in a client that others still need."""
+"""Untaken batches at which a position is paused in a client whose other positions still fetch."""
 _TURN: Final = 64
-"""Batches after which a position makes room where others wait for their turn."""
+"""Batches after which a position is closed if other offsets of the partition wait for a reader."""
 _CHECK: Final = 0.25
-"""Seconds after which a position that fetched nothing makes room where others wait for their turn."""
+"""Seconds after which a position that fetched nothing is closed if other offsets wait for a reader."""
 _SPREAD: Final = 4
-"""Readers that different topics are spread over before they share."""
+"""Readers that are started for different topics before topics share a reader."""
 
 
 class FetchScheduler:
@@ -47,7 +47,7 @@ class FetchScheduler:
         trouble: Callable[[], None],
         gone: Callable[[str], None],
     ) -> None:
-        """`gone` is called with the name of a topic that was replaced, and notifies its links."""
+        """`gone` is called with the name of a replaced topic, and notifies its links; `trouble` after errors."""
         self._make_reader: Final = new_reader
         self._call_soon: Final = call_soon
         self._call_later: Final = call_later
@@ -65,14 +65,14 @@ class FetchScheduler:
         self._gone: Final = gone
 
     def limit(self, share: LogShare) -> None:
-        """Take no more than `share` from now on; existing clients keep their queues until they end."""
+        """Set the memory that may be used; existing clients retain their queues until they end."""
         self._share = share
         self._cache.limit(share.cache)
 
     # -- links
 
     def join(self, topic: str, partition: int, member: Waiter) -> PartitionBuffer:
-        """The buffer of a partition, which `member` reads until `leave`."""
+        """The buffer of a partition that `member` reads until it calls `leave`."""
         key = (topic, partition)
         buffer = self._buffers.get(key)
         if buffer is None:
@@ -81,7 +81,7 @@ class FetchScheduler:
         return buffer
 
     def leave(self, buffer: PartitionBuffer, member: Waiter, offset: int) -> None:
-        """`member` reads no more; with the last link its partition is dropped."""
+        """`member` stops reading; the buffer is dropped with its last link."""
         buffer.leave(member, offset)
         if not buffer.members and self._buffers.get(buffer.key) is buffer:
             for position in self._positions_of(buffer):
@@ -95,7 +95,7 @@ class FetchScheduler:
             self._next_turn(buffer)
 
     def truncate(self, topic: str, lows: Mapping[int, int]) -> None:
-        """Drop the events before `lows`, where the partitions of a topic begin now."""
+        """Drop the events before `lows`, the offsets at which the partitions of a topic begin now."""
         for partition, low in lows.items():
             buffer = self._buffers.get((topic, partition))
             if buffer is not None:
@@ -107,11 +107,11 @@ class FetchScheduler:
 
     @property
     def readers(self) -> list[PartitionReader]:
-        """The Kafka clients at work."""
+        """All readers that have not ended."""
         return [*self._positions, *self._ending]
 
     def states(self) -> dict[str, float]:
-        """What is fetched and kept now, for metrics."""
+        """Gauges, for metrics."""
         return {
             "readers": len(self._positions) + len(self._ending),
             "streams": sum(map(len, self._positions.values())),
@@ -124,7 +124,7 @@ class FetchScheduler:
 
     @property
     def held(self) -> int:
-        """Bytes of all batches and of the clients' queues."""
+        """Bytes of all batches and of the queues in the clients."""
         return self._cache.size + self._bytes_ahead + sum(self._clients.values())
 
     def _positions_of(self, buffer: PartitionBuffer) -> list[FetchPosition]:
@@ -133,7 +133,7 @@ class FetchScheduler:
     # -- which reader fetches what
 
     def _request(self, buffer: PartitionBuffer, offset: int) -> None:
-        """A link waits at `offset`."""
+        """Fetch from `offset`, where a link waits; queue it if every reader is busy with the partition."""
         self._prune_soon(buffer)
         for position in self._positions_of(buffer):
             if position.offset == offset:
@@ -151,7 +151,7 @@ class FetchScheduler:
             self._open(buffer, offset, spare.reader)
 
     def _prune_soon(self, buffer: PartitionBuffer) -> None:
-        """A link has moved on or left: batches that were fetched for it may be of no more use."""
+        """Check soon for batches that no link needs, because a link has moved on or left."""
         positions = self._positions_of(buffer)
         full = any(len(each.untaken) >= AHEAD for each in positions)
         if buffer not in self._pruning and (len(positions) > 1 or full):
@@ -159,9 +159,9 @@ class FetchScheduler:
             self._call_soon(self._prune, buffer)
 
     def _prune(self, buffer: PartitionBuffer) -> None:
-        """Drop what every link has passed, on batches of another position or by leaving: nobody takes it any more.
+        """Release what every link has passed: links may have read it from batches of another position, or left.
 
-        A position that is behind all links would otherwise neither fetch on nor end.
+        A position that is behind all links would otherwise neither fetch nor end.
         """
         self._pruning.discard(buffer)
         if self._buffers.get(buffer.key) is not buffer:
@@ -176,21 +176,24 @@ class FetchScheduler:
             self._next_turn(buffer)
 
     def _release(self, position: FetchPosition, end: int) -> None:
-        """Leave the batches up to offset `end` to the cache."""
+        """Move the untaken batches up to offset `end` to the cache."""
         for batch in [batch for batch in position.untaken if batch.end <= end]:
             batch.source = None
             self._cache.use(batch)
             position.taken(batch)
 
     def _queue_turn(self, buffer: PartitionBuffer) -> None:
-        """A link waits for a reader: check from time to time which position makes no use of its own."""
+        """A link waits for a reader: check repeatedly whether a position is idle."""
         self._turns.add(buffer.key)
         if buffer.key not in self._checking:
             self._checking.add(buffer.key)
             self._call_later(_CHECK, self._check_turns, buffer)
 
     def _check_turns(self, buffer: PartitionBuffer) -> None:
-        """A link that is out of credit for a moment keeps its position: changing places takes a client a while."""
+        """Close the positions that fetched nothing since the last check, and open others.
+
+        Between two checks an idle position is retained: moving a client to another offset takes a while.
+        """
         self._checking.discard(buffer.key)
         if buffer.key not in self._turns or self._buffers.get(buffer.key) is not buffer:
             return
@@ -209,8 +212,8 @@ class FetchScheduler:
         empty = [reader for reader, own in free if not own]
         if empty:
             return empty[0]
-        most = self._share.readers
-        if len(self._positions) < (most if not free else min(most, _SPREAD)):
+        limit = self._share.readers
+        if len(self._positions) < (limit if not free else min(limit, _SPREAD)):
             return self._new_reader()
         return min(free, key=lambda item: len(item[1]))[0] if free else None
 
@@ -244,7 +247,7 @@ class FetchScheduler:
             reader.stop()
 
     def _ended(self, reader: PartitionReader) -> None:
-        """On the loop: the thread has ended. Where it was not asked to, other readers fetch on for its links."""
+        """Called on the loop when a thread has ended; if it failed, other readers continue for its links."""
         self._ending.discard(reader)
         self._clients.pop(reader, None)
         for position in list(self._positions.pop(reader, {}).values()):
@@ -262,11 +265,11 @@ class FetchScheduler:
 
     @property
     def over_limit(self) -> bool:
-        """All positions together have fetched so much ahead that each fetches only what links wait for."""
+        """All positions together have fetched so far ahead that each fetches only what links wait for."""
         return self._bytes_ahead > self._share.ahead
 
     def count_ahead(self, size: int) -> None:
-        """`size` bytes more were fetched ahead, or fewer; when there is room again all positions may go on."""
+        """Add `size` bytes, positive or negative, to what was fetched ahead; below the limit all positions continue."""
         before = self.over_limit
         self._bytes_ahead += size
         if before and not self.over_limit:
@@ -277,14 +280,14 @@ class FetchScheduler:
             self.advance(position)
 
     def advance(self, position: FetchPosition) -> None:
-        """Fetch on where batches were taken or a link waits."""
+        """Resume a position if its batches were taken or a link waits."""
         if position.paused and not position.has_enough:
             position.paused = False
             position.reader.pause(position.buffer.key, False)
         self._gate(position.reader)
 
     def _gate(self, reader: PartitionReader) -> None:
-        """A client is asked for records while one of its positions wants some."""
+        """Open a reader while one of its positions needs records; pause positions that are far ahead."""
         own = self._positions.get(reader)
         if own is None:
             return
@@ -328,13 +331,13 @@ class FetchScheduler:
         self._retire(position)
 
     def _at_end(self, position: FetchPosition, end: int) -> None:
-        if end > position.offset:  # no records lie before the end, only markers of transactions
+        if end > position.offset:  # only markers of transactions are before the end
             self._add_batch(position, end, [])
         position.at_end = True
         self._retire(position)
 
     def _retire(self, position: FetchPosition) -> None:
-        """Close a position whose turn is over, or that has met another one or batches of another one."""
+        """Close a position whose turn is over, or that has reached another position or its batches."""
         buffer, offset = position.buffer, position.offset
         others = (each for each in self._positions_of(buffer) if each is not position)
         twin = next((each for each in others if each.offset == offset), None)
@@ -344,17 +347,17 @@ class FetchScheduler:
             self._close(position)
             buffer.requeue(offset)
             if twin is not None:
-                self.advance(twin)  # it fetches for the links that wait here, too
+                self.advance(twin)  # it now also serves the links that wait here
             self._next_turn(buffer)
 
     def _next_turn(self, buffer: PartitionBuffer) -> None:
         self._turns.discard(buffer.key)
         fetched = {position.offset for position in self._positions_of(buffer)}
-        for offset in [at for at in buffer.waiting if at not in fetched]:
+        for offset in [waiting for waiting in buffer.waiting if waiting not in fetched]:
             self._request(buffer, offset)
 
     def _failed(self, topic: str | None, error: AmqpError) -> None:
-        """Kafka does not permit reading `topic` (None: any), or the topic was replaced."""
+        """Kafka does not permit reading `topic` (None: any topic), or the topic was replaced."""
         if topic is not None and error.condition == RESOURCE_DELETED:
             self._gone(topic)
             return

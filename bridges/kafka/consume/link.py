@@ -1,11 +1,10 @@
-"""A receive link on an event log: delivers events as far as the peer's credit goes (ES 1, 3.2).
+"""A receive link on an event log: delivers events as the peer's credit permits (ES 1, 3.2).
 
-A log cannot take an event back: `released` and `modified` have it sent again on this link, up to a limit (KM-12).
+A log cannot requeue an event: after `released` and `modified` it is sent again on this link, up to a limit (KM-12).
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
@@ -15,16 +14,16 @@ from typing import Final
 
 import structlog
 
-from bridges.kafka.admin.client import Bounds, Topic
+from bridges.kafka.admin.client import Topic
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.consume.batches import FetchedBatch, PartitionBuffer
 from bridges.kafka.consume.delivery_policy import PLAIN, DeliveryPolicy
-from bridges.kafka.consume.event_edits import redelivered, with_gap, with_partitions
+from bridges.kafka.consume.event_edits import redelivered, rewritten, with_gap, with_partitions
 from bridges.kafka.consume.log_link import LogLink
+from bridges.kafka.consume.offsets import at_ends, drain_ends
 from bridges.kafka.consume.protocols import PartitionSelections, Selection
 from bridges.kafka.consume.receiver_state import TRANSITIONS, ReceiverEvent, ReceiverState
 from bridges.kafka.consume.redelivery_queue import RedeliveryQueue
-from bridges.kafka.consume.requests import rewritten
 from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.groups.checkpointer import DurableTerminus
 from bridges.kafka.records.event import EncodedEvent
@@ -35,12 +34,10 @@ from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Re
 from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.link import EventCounter
 
-_DRAIN_QUESTIONS: Final = 3
-"""How often a drain asks for the ends of the partitions: "nothing there" must not mean that an answer came late."""
 _MAX_HELD: Final = 64 * 1024 * 1024
-"""Bytes sent and unsettled above which a link waits for outcomes: they are held for redelivery."""
+"""Unsettled bytes above which a link sends nothing more: they are retained for redelivery."""
 _BATCHES_AT_ONCE: Final = 4
-"""Batches that one link delivers before others on the loop have their turn."""
+"""Batches that one link delivers in one turn of the loop."""
 _DRAINING: Final = ReceiverState.DRAINING
 _offset: Final = itemgetter(2)
 log = structlog.get_logger(logger_name="kafka")
@@ -49,8 +46,8 @@ log = structlog.get_logger(logger_name="kafka")
 class LogReceiver(BatchOutgoing):
     """Handler of one outgoing link; everything here runs on the loop.
 
-    `starts`: the first offset to read of each partition; `bound`: to the one partition that is named there.
-    `selections`: None for every event; `terminus`: None where positions end with the link.
+    `starts`: the first offset to read of each partition; `bound`: the link is bound to the one partition in `starts`.
+    `selections`: None for every event; `terminus`: None if the positions are not stored.
     """
 
     _state = ReceiverState.ATTACHING
@@ -86,19 +83,19 @@ class LogReceiver(BatchOutgoing):
         self._ready: dict[int, None] = {}
         """Partitions whose next batch may be in memory, in the order of their turns."""
         self._redeliveries: Final = RedeliveryQueue(link.keep)
-        self._unresolved: Final[dict[int, set[int]]] = {}  # offsets that newer events wait for (KM-12)
+        self._unresolved: Final[dict[int, set[int]]] = {}  # offsets, by partition, that newer events wait for (KM-12)
         self._announce = self._announces = not bound and policy.annotated
         self._gaps: Final[set[int]] = set()
-        self._drain_ends: dict[int, Bounds] = {}
+        self._drain_ends: dict[int, int] = {}
         self._scheduled = self._window_full = self._warned_full = False
 
     def _enter(self, event: ReceiverEvent) -> bool:
-        """Whether `event` has changed the state."""
+        """Change the state by `event`; returns whether it is another one."""
         before, self._state = self._state, next_state(TRANSITIONS, self._state, event)
         return self._state is not before
 
     def begin(self) -> None:
-        """Read as soon as there is credit; called just before the attach is answered."""
+        """Begin to read; called just before the attach is answered."""
         self._enter(ReceiverEvent.ATTACHED)
         self._cluster.watch(self._attached_to, self)
         if self._terminus is not None:
@@ -116,7 +113,7 @@ class LogReceiver(BatchOutgoing):
         self._ready[partition] = None
 
     def positions(self) -> dict[int, int]:
-        """The offset per partition where a link that goes on after this one has to begin."""
+        """The offset per partition at which a link that resumes after this one begins."""
         if self._terminus is None:
             return dict(self._positions)
         position = self._terminus.progress.position
@@ -131,7 +128,7 @@ class LogReceiver(BatchOutgoing):
             self._guarded(self._deliver)
 
     def lost(self, partition: int, low: int) -> None:
-        """See `Waiter`: the link goes on at the oldest event and says so (KM-8)."""
+        """See `Waiter`. The link continues at the oldest event, which announces the gap (KM-8)."""
         self._guarded(partial(self._overtaken, partition, low))
 
     def _overtaken(self, partition: int, low: int) -> None:
@@ -148,11 +145,11 @@ class LogReceiver(BatchOutgoing):
         self._guarded(partial(self._link.detach, error))
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Other links are notified after this one: a bug ends this link, and costs them nothing."""
+        """Run a step; an unexpected error ends this link only, although other links are notified after it."""
         self._cluster.supervisor.attempt(partial(self._link.attempt, step), "kafka-link")
 
     def topic_grew(self, topic: Topic) -> None:
-        """KM-9: a link that is bound to no partition reads the new ones from their beginning, and announces them."""
+        """KM-9: a link without a binding reads new partitions from their beginning, and announces them."""
         added = range(len(self._positions), topic.partitions)
         if self._bound or not added:
             return
@@ -169,13 +166,13 @@ class LogReceiver(BatchOutgoing):
     # -- from the link
 
     def on_credit(self) -> None:
-        """The peer can take more, or drains: it asks for the end of what there is."""
+        """The peer has given credit, or drains."""
         self._deliver()
         if self._link.draining and self._link.open and self._enter(ReceiverEvent.DRAIN):
             self._cluster.supervisor.start(self._drain(), f"kafka-drain:{self._topic}")
 
     def on_outcome(self, event: EncodedEvent, outcome: Outcome) -> None:
-        """The peer has settled an event, or wants it again."""
+        """The peer has settled an event, finally or to get it again."""
         if self._window_full:
             self._deliver_later()
         if outcome is ACCEPTED:
@@ -203,7 +200,7 @@ class LogReceiver(BatchOutgoing):
                 self._done(event)
 
     def _done(self, event: EncodedEvent) -> None:
-        """This event will not be sent again."""
+        """An event is settled finally: it will not be sent again."""
         terminus = self._terminus
         if terminus is not None:
             terminus.progress.done(event[1], event[2])
@@ -217,21 +214,21 @@ class LogReceiver(BatchOutgoing):
                 self._deliver_later()
 
     def _give_up(self, event: EncodedEvent, error: AmqpError | None) -> None:
-        """The consumer cannot take it: done at once, or when it is in the dead-letter topic."""
+        """An event that the consumer refuses is done at once, or when the dead-letter topic has it."""
         if self._policy.dead_letters is None:
             self._done(event)
             return
         self._redeliveries.add_dead_letter(event)
-        self._policy.dead_letters.bury(event, error, lambda: self._buried(event), lambda: self._link.open)
+        self._policy.dead_letters.write(event, error, lambda: self._dead_letter_written(event), lambda: self._link.open)
 
-    def _buried(self, event: EncodedEvent) -> None:
+    def _dead_letter_written(self, event: EncodedEvent) -> None:
         self._redeliveries.remove_dead_letter(event)
         if self._window_full:
             self._deliver_later()
         self._done(event)
 
     def on_detach(self, error: AmqpError | None) -> None:
-        """The link is over; its position stays only with a durable terminus or a group."""
+        """The link is over; its positions are only stored for a durable terminus or a group."""
         self._enter(ReceiverEvent.DETACHED)
         if self._terminus is not None:
             self._terminus.checkpointer.end(self._terminus, self._link)
@@ -254,9 +251,9 @@ class LogReceiver(BatchOutgoing):
         return link.unsettled_bytes + self._redeliveries.dead_letter_bytes >= _MAX_HELD or link.keeps_too_much
 
     def _deliver(self) -> None:
-        """Send what is in memory as far as the credit goes."""
+        """Send events from memory as the credit permits."""
         if self._redeliveries:
-            self._send_again()
+            self._send_redeliveries()
         ready, link, batches, turn = self._ready, self._link, _BATCHES_AT_ONCE, self._cluster.turn_budget
         left = turn.size(link.unsettled_bytes > 0)
         while ready and link.credit > 0 and not self._full:
@@ -267,9 +264,9 @@ class LogReceiver(BatchOutgoing):
             partition = next(iter(ready))
             del ready[partition]
             if partition in self._unresolved:
-                continue  # `_done` makes it ready again
+                continue  # until `_done` makes it ready
             batch = self._buffers[partition].take(self._positions[partition], self)
-            if batch is not None:  # else `arrived` is called when it is there
+            if batch is not None:  # otherwise `arrived` is called later
                 ready[partition] = None
                 size = self._send_from(batch, partition, left)
                 left -= size
@@ -281,7 +278,7 @@ class LogReceiver(BatchOutgoing):
             self._finish_drain()
 
     def _report_full(self) -> None:
-        """Nothing more is sent until outcomes come: logged once for each link, counted each time."""
+        """Count that nothing is sent until outcomes come; log it once for each link."""
         self._counters.held_back += 1
         if not self._warned_full:
             self._warned_full = True
@@ -289,19 +286,19 @@ class LogReceiver(BatchOutgoing):
             log.warning("link gets no more until it settles what it has", topic=self._topic, **held, limit=_MAX_HELD)
 
     def _send_from(self, batch: FetchedBatch, partition: int, size: int) -> int:
-        """Send until the batch, the credit or about `size` bytes are used up; return how many were. The hot path."""
+        """Send until the batch, the credit or about `size` bytes are used up; returns the bytes sent. The hot path."""
         position = self._positions[partition]
-        events, each = batch.selected(self._selections[partition]), batch.size // (len(batch.records) + 1)
-        most = min(self._link.credit, size // each + 1)
+        events, event_size = batch.selected(self._selections[partition]), batch.size // (len(batch.records) + 1)
+        limit = min(self._link.credit, size // event_size + 1)
         first = index = 0 if position == batch.start else bisect_left(events, position, key=_offset)
         if batch.has_ttl or self._policy.drop_expired:
-            chosen, index = self._unexpired(events, index, most)
+            chosen, index = self._unexpired(events, index, limit)
         else:
-            chosen = events[index : index + most]
+            chosen = events[index : index + limit]
             index += len(chosen)
         if batch.buffer.encoder.routed and (rewrite := self._link.leaving) is not None:
-            chosen, index, waits = rewritten(rewrite, events, chosen, index, partial(self._go_on, partition))
-            if waits:
+            chosen, index, incomplete = rewritten(rewrite, events, chosen, index, partial(self._resume, partition))
+            if incomplete:
                 del self._ready[partition]
         terminus = self._terminus
         if terminus is not None:
@@ -313,33 +310,33 @@ class LogReceiver(BatchOutgoing):
         if not chosen:
             return 0
         self._counters.delivered += len(chosen)
-        sent = each * len(chosen)
+        sent = event_size * len(chosen)
         if self._announce or self._gaps:
             self._send_edited(chosen[0])
             chosen = chosen[1:]
         self._link.send_all(chosen)
         return sent
 
-    def _go_on(self, partition: int) -> None:
+    def _resume(self, partition: int) -> None:
         if partition in self._buffers:
             self._ready[partition] = None
             self._deliver_later()
 
-    def _unexpired(self, events: list[EncodedEvent], index: int, most: int) -> tuple[list[EncodedEvent], int]:
+    def _unexpired(self, events: list[EncodedEvent], index: int, limit: int) -> tuple[list[EncodedEvent], int]:
         now_ms = time.time_ns() // 1_000_000
-        chosen, after = unexpired(events, index, most, now_ms, drop=self._policy.drop_expired)
+        chosen, after = unexpired(events, index, limit, now_ms, drop=self._policy.drop_expired)
         self._counters.expired += after - index - len(chosen)
         return chosen, after
 
     def _send_edited(self, event: EncodedEvent) -> None:
-        """Send the event that says of a gap (KM-8) or of the link's partitions (ES-4.6.5-2)."""
+        """Send an event that announces a gap (KM-8) or the link's partitions (ES-4.6.5-2)."""
         if event.partition in self._gaps:
             self._gaps.discard(event.partition)
             event = event._replace(data=with_gap(event.data))
         self._send_one(event)
 
     def _send_one(self, event: EncodedEvent) -> None:
-        """ES-4.6.5-2: the next transfer announces a change, once: `event` itself stays as it is."""
+        """Send one event; the first after a change announces the partitions (ES-4.6.5-2), a redelivery does not."""
         data, self._announce = with_partitions(event.data, self._positions) if self._announce else event.data, False
         self._link.send(data, event)
 
@@ -359,7 +356,7 @@ class LogReceiver(BatchOutgoing):
     def _deliver_later(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            # behind other links, once what was sent in this turn is charged
+            # after other links, when the bytes of this turn have been charged
             self._cluster.turn_budget.later(self._deliver_now)
 
     def _deliver_now(self) -> None:
@@ -367,7 +364,7 @@ class LogReceiver(BatchOutgoing):
         if self._link.open:
             self._link.attempt(self._deliver)
 
-    def _send_again(self) -> None:
+    def _send_redeliveries(self) -> None:
         while self._redeliveries and self._link.credit > 0:
             event = self._redeliveries.pop()
             self._counters.redelivered += 1
@@ -376,12 +373,8 @@ class LogReceiver(BatchOutgoing):
     # -- drain
 
     async def _drain(self) -> None:
-        """AMQP 2.6.7: find where the partitions end now; what is before is sent, then the credit is given back."""
-        ends: dict[int, Bounds] = {}  # stays so when Kafka is away: there is nothing to wait for
-        for _ in range(_DRAIN_QUESTIONS if self._positions else 0):
-            with contextlib.suppress(AmqpError):
-                ends = await self._cluster.bounds(self._topic, tuple(self._positions), self._policy.isolation)
-                break
+        """AMQP 2.6.7: find where the partitions end now; send what is before, then give the credit back."""
+        ends = await drain_ends(self._cluster, self._topic, self._positions, self._policy.isolation)
         if self._link.open:
             self._drain_ends = ends
             self._enter(ReceiverEvent.ENDS_FOUND)
@@ -390,10 +383,9 @@ class LogReceiver(BatchOutgoing):
             self._enter(ReceiverEvent.DRAIN_OVER)
 
     def _finish_drain(self) -> None:
-        """Give the credit back where all has been sent; partitions that the link has no more count as sent."""
-        link, positions = self._link, self._positions
-        at_ends = all(positions.get(each, at.high) >= at.high for each, at in self._drain_ends.items())
-        reached = at_ends and not self._redeliveries
+        """Give the credit back if everything has been sent."""
+        link = self._link
+        reached = at_ends(self._positions, self._drain_ends) and not self._redeliveries
         if reached or not link.draining or link.credit <= 0:
             self._enter(ReceiverEvent.DRAIN_OVER)
             if reached and link.draining:

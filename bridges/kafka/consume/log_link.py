@@ -1,18 +1,18 @@
-"""A link as the receivers of event logs use it."""
+"""The interface of links that receivers of event logs use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from bridges.kafka.consume.requests import Rewrite
+from bridges.kafka.consume.event_edits import Rewrite
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import AmqpError
 from gateway.nodes.link import LinkCounter, LinkEngine, OutgoingMessages, SendContext
 
 
 class LogLink(Protocol):
-    """The part of `gateway.nodes.link.OutgoingLink` that delivers events; the gate of a group's link has it, too."""
+    """The part of `gateway.nodes.link.OutgoingLink` that delivers events; `groups.gate` implements it as well."""
 
     @property
     def open(self) -> bool: ...

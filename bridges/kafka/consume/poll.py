@@ -1,7 +1,7 @@
-"""Polling a Kafka client: many records at a time, and errors apart from them (decision 17).
+"""Polls a Kafka client for many records at a time, and separates errors from records (decision 17).
 
-Where the client is of a version that the C code supports, `_fetch` copies the records of each partition into one `Run`
-without a Python object for each. Elsewhere the client's own `consume` is called, and a run is a list of its messages.
+If the C code supports the version of the client, `_fetch` copies the records of each partition into one `Run`, without
+a Python object for each. Otherwise the client's own `consume` is called, and a run is a list of its messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bridges.kafka.librdkafka import SUPPORTED_LAYOUTS, ClientSettings, address,
 from bridges.kafka.records.record import KafkaRecord
 
 _BYTES: Final = 1 << 20
-"""Bytes of a batch, about: however large records are, a batch ends with the one that exceeds this."""
+"""Bytes after which a batch ends, with the record that exceeds them."""
 _FUNCTIONS: Final = (
     "rd_kafka_queue_get_consumer",
     "rd_kafka_queue_destroy",
@@ -36,8 +36,8 @@ _FUNCTIONS: Final = (
     "rd_kafka_header_get_all",
 )
 """In the order of the table in `_fetch.c`."""
-_LATER: Final = KafkaError._UNKNOWN_PARTITION
-"""The client keeps asking, and reads when the partition is there; `consume` does not report it either."""
+_PARTITION_NOT_YET: Final = KafkaError._UNKNOWN_PARTITION
+"""The client retries, and reads once the partition exists; `consume` does not report this error either."""
 _error: Final = Message.error
 
 Key = tuple[str, int]
@@ -61,34 +61,34 @@ class PollResult(NamedTuple):
 
 
 Poller = Callable[[Consumer, int, float], PollResult]
-"""Waits up to some seconds for a first record, and takes up to so many that are there; raises KafkaException."""
+"""Arguments: consumer, most records, seconds to wait for the first one. Raises KafkaException."""
 
 
 def _bound() -> bool:
-    """Whether the C code supports this client, and finds the functions of librdkafka in it."""
+    """Whether the C code supports this version of the client, and has found librdkafka's functions in it."""
     if version() not in SUPPORTED_LAYOUTS:
         return False
     try:
         _fetch.bind(tuple(map(address, _FUNCTIONS)), Consumer)
-    except AttributeError:  # they are built into the client, and not visible from outside
+    except AttributeError:  # this build of the client does not export them
         return False
     return True
 
 
 BOUND: Final = _bound()
-"""Whether the fast path is used at all."""
+"""Whether the C code can be used."""
 
 
 def poller_for(settings: ClientSettings) -> Poller:
-    """How a client with these settings is polled."""
+    """The function that polls a client with these settings."""
     return poll_native if BOUND and not calls_back(settings) else poll_fallback
 
 
 def poll_fallback(consumer: Consumer, most: int, seconds: float) -> PollResult:
-    """By the client's own `consume`: an object for each record, and its callbacks are called."""
+    """By the client's own `consume`, which makes an object for each record and calls callbacks."""
     messages = consumer.consume(1, seconds)
     if messages:
-        messages += consumer.consume(most - 1, 0)  # asking for a full batch would wait until it is full
+        messages += consumer.consume(most - 1, 0)  # a full batch would be waited for
     failures: list[Failure] = []
     if any(map(_error, messages)):
         failures = [
@@ -99,14 +99,14 @@ def poll_fallback(consumer: Consumer, most: int, seconds: float) -> PollResult:
         messages = [message for message in messages if message.error() is None]
     records: dict[Key, list[KafkaRecord]] = {}
     for message in messages:
-        # Without an error a message has all that a record has; the client's types cannot say so.
+        # A message without an error is a record, but the types of the client do not say so.
         key = cast(Key, (message.topic(), message.partition()))
         records.setdefault(key, []).append(cast(KafkaRecord, message))
     return PollResult({**records}, failures)
 
 
 def poll_native(consumer: Consumer, most: int, seconds: float) -> PollResult:
-    """In one call of C, which calls no callback."""
+    """By one call of C code, which calls no callbacks."""
     runs, failed = _fetch.take(consumer, most, _BYTES, int(seconds * 1000))
     failures = [Failure(*found) for each in failed if (found := _failure(*each)) is not None]
     return PollResult({(run.topic, run.partition): run for run in runs}, failures)
@@ -115,10 +115,10 @@ def poll_native(consumer: Consumer, most: int, seconds: float) -> PollResult:
 def _failure(
     code: int, reason: str, fatal: bool, topic: str | None, partition: int, offset: int
 ) -> tuple[KafkaError, str | None, int | None, int | None] | None:
-    """None: librdkafka reports its own connections to an error callback, and there is none."""
+    """The fields of a `Failure`; None: an error of a connection, which is for an error callback, and there is none."""
     if fatal:
         raise KafkaException(KafkaError(code, reason, fatal=True))
-    if code == _LATER or (topic is None and code < 0):
+    if code == _PARTITION_NOT_YET or (topic is None and code < 0):
         return None
     error = KafkaError(code, reason)
     return (error, topic, partition, offset if offset >= 0 else None) if topic else (error, None, None, None)

@@ -1,8 +1,8 @@
-"""How far a terminus has got: contiguous acknowledgement per partition (KM-11, KM-12). Pure.
+"""The positions of a terminus: the first event of each partition that is not done (KM-11, KM-12). Pure.
 
-Everything before the position is done with: accepted, given up, or skipped by the filter. Events after it may be done
-with as well, but count only when all before them are, so that whoever goes on at the position repeats some and misses
-none.
+All events before the position are done: accepted, given up, or not selected by the filter. Later events may be done as
+well, but do not move the position before all earlier ones are. So a link that resumes at the position repeats some
+events and misses none.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from typing import Final
 
 
 class Progress:
-    """Which events of each partition are out and not done with, oldest first."""
+    """The offsets of each partition that were sent and are not done, oldest first."""
 
-    __slots__ = ("_done", "_out")
+    __slots__ = ("_done", "_sent")
 
     def __init__(self) -> None:
-        self._out: Final[dict[int, deque[int]]] = {}
+        self._sent: Final[dict[int, deque[int]]] = {}
         self._done: Final[dict[int, set[int]]] = {}
 
     def sent(self, partition: int, offsets: Iterable[int]) -> None:
-        """These were sent for the first time, in the order of the log."""
-        out = self._out.get(partition)
-        if out is None:
-            out = self._out[partition] = deque()
+        """Events were sent for the first time, in the order of the log."""
+        sent_offsets = self._sent.get(partition)
+        if sent_offsets is None:
+            sent_offsets = self._sent[partition] = deque()
             self._done[partition] = set()
-        out.extend(offsets)
+        sent_offsets.extend(offsets)
 
     def done(self, partition: int, offset: int) -> None:
-        """This one will not be sent again."""
-        out, done = self._out.get(partition), self._done.get(partition)
-        if not out or done is None or offset < out[0]:
-            return  # an outcome that came after the partition had been given away
-        if out[0] == offset:
-            out.popleft()
-            while out and out[0] in done:
-                done.remove(out.popleft())
+        """An event is done: it will not be sent again."""
+        sent_offsets, done = self._sent.get(partition), self._done.get(partition)
+        if not sent_offsets or done is None or offset < sent_offsets[0]:
+            return  # a late outcome: another link has the partition now
+        if sent_offsets[0] == offset:
+            sent_offsets.popleft()
+            while sent_offsets and sent_offsets[0] in done:
+                done.remove(sent_offsets.popleft())
         else:
             done.add(offset)
 
     def forget(self, partition: int) -> None:
-        """Another link goes on with this one."""
-        self._out.pop(partition, None)
+        """Drop a partition that another link has now."""
+        self._sent.pop(partition, None)
         self._done.pop(partition, None)
 
     def position(self, partition: int, read: int) -> int:
-        """Where a successor has to begin; `read` is where this link reads next."""
-        out = self._out.get(partition)
-        return out[0] if out else read
+        """The offset at which another link would resume; `read`: the next offset that this link reads."""
+        sent_offsets = self._sent.get(partition)
+        return sent_offsets[0] if sent_offsets else read

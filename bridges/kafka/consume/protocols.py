@@ -1,4 +1,4 @@
-"""What the parts of `consume` know of each other: fetched batches, the selections made of them, and their readers.
+"""The interfaces between the parts of `consume`: fetched batches, selections of their events, and waiting links.
 
 Pure: no Kafka client, no clock, no thread.
 """
@@ -15,31 +15,31 @@ from gateway.errors import AmqpError
 
 
 class Batch(Protocol):
-    """Consecutive records of one partition, as a selection sees them."""
+    """Consecutive records of one partition, as a selection uses them."""
 
     @property
     def records(self) -> Sequence[KafkaRecord]:
-        """All of them, in the order of the log."""
+        """All records, in the order of the log."""
 
     @property
     def routed(self) -> bool:
-        """Whether some message of the partition so far had annotations of response routing."""
+        """Whether any message of the partition so far had annotations of response routing."""
 
     def event(self, record: KafkaRecord) -> EncodedEvent:
-        """One of the records, encoded."""
+        """Encode one of the records."""
 
     def selected(self, selection: Selection | None) -> list[EncodedEvent]:
-        """The events that `selection` wants, in the order of the log; None wants all of them."""
+        """The events that `selection` selects, in the order of the log; None: all."""
 
 
 class Selection(Hashable, Protocol):
-    """Which records of a partition a link wants; links with equal selections share the result."""
+    """Which records of a partition a link receives; links with equal selections share the result."""
 
     def select(self, batch: Batch) -> list[EncodedEvent]:
         """The events of `batch` that match, encoded, in the order of the log."""
 
     def shared_key(self) -> FilterSelection | None:
-        """The filter that can be evaluated in one pass with those of other links; None: there is none."""
+        """The filter, if it can be evaluated in one pass with those of other links; None: it cannot."""
 
 
 class FilterSelection(Selection, Protocol):
@@ -50,17 +50,17 @@ class FilterSelection(Selection, Protocol):
 
 
 class PartitionSelections(Protocol):
-    """What a link wants of each of its partitions; `Selections` is one."""
+    """The selection for each partition of a link; `Selections` implements it."""
 
     def of(self, partition: int) -> Selection | None:
         """None: every event."""
 
 
 class Waiter(Protocol):
-    """A link that reads a partition. It raises nothing: other links are notified after it."""
+    """A link that reads a partition. Its methods must not raise, because other links are notified after it."""
 
     def arrived(self, partition: int) -> None:
-        """A batch is there that holds the position the link waited at."""
+        """There is a batch with the position at which the link waits."""
 
     def lost(self, partition: int, low: int) -> None:
         """Retention has deleted the events before offset `low` (KM-8)."""

@@ -2,10 +2,10 @@
 
 The client has its partitions assigned; it belongs to no group and commits nothing. The thread only waits: a batch is
 passed to the loop in one call and is mapped and encoded there, because a thread that computes takes the interpreter
-lock from the loop at every call into proton (docs/decisions/0010-shared-readers.md). Commands, which the thread carries
-out between two batches, say what to read. Each has a serial number, and each batch has that of the last command before
-it, so that no record of a position that was left is taken for one of the next. At most two batches are on their way to
-the loop, and while the gate is closed nothing is fetched.
+lock from the loop at every call into proton (docs/decisions/0010-shared-readers.md). Commands say what to read; the
+thread executes them between two batches. Each command has a serial number, and each batch has that of the last command
+before it, so that records from before a change of position are recognized. At most two batches are on their way to the
+loop, and nothing is fetched while the gate is closed.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.held.logs import QUEUE
 
 _BATCH: Final = 500
-_ON_THE_WAY: Final = 2
-_PATIENCE: Final = 0.05
+_MAX_IN_FLIGHT: Final = 2
+"""Batches on their way to the loop."""
+_POLL_TIMEOUT: Final = 0.05
 """Seconds after which an idle thread checks for commands."""
-_METADATA: Final = 5.0
-_AGAIN: Final = 0.2
+_METADATA_TIMEOUT: Final = 5.0
+_RETRY_PAUSE: Final = 0.2
 _SETTINGS: Final[ClientSettings] = {
     "group.id": "scopegate-reader",  # required by the client and never used: no subscription, no commit
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
-    "enable.partition.eof": True,  # the only exact sign of the end: control records have offsets, too
+    "enable.partition.eof": True,  # the only exact sign of the end, because control records have offsets as well
     "auto.offset.reset": "error",
-    "fetch.queue.backoff.ms": 1,  # at its default of 1000 both sides idle once the queue is full
+    "fetch.queue.backoff.ms": 1,  # with the default of 1000 both sides are idle once the queue is full
     "fetch.wait.max.ms": 500,
     "allow.auto.create.topics": False,
 }
 _MESSAGE: Final = 1_000_000
-"""librdkafka's default `message.max.bytes`; it wants no smaller `fetch.max.bytes`."""
+"""librdkafka's default `message.max.bytes`; `fetch.max.bytes` must not be smaller."""
 _POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 Command = Callable[[Consumer], None]
 """Changes what the client reads; called in the thread."""
@@ -55,9 +56,9 @@ log = structlog.get_logger(logger_name="kafka")
 
 
 def bounded(settings: ClientSettings, queue: int) -> dict[str, int]:
-    """The settings that bound the bytes a client holds to `queue`; smaller values in a policy stay.
+    """The settings that limit the bytes in a client to `queue`; smaller values in a policy remain in force.
 
-    Where no setting limits the size of an answer, the client takes that of its queue, or `message.max.bytes`.
+    If no setting limits the size of an answer, the client uses that of its queue, or `message.max.bytes`.
     """
     ours = {"queued.max.messages.kbytes": queue // 1024}
     if int(settings.get("fetch.max.bytes", 0)) > queue:
@@ -66,9 +67,9 @@ def bounded(settings: ClientSettings, queue: int) -> dict[str, int]:
 
 
 class Fetched(NamedTuple):
-    """What is passed to the loop: records without errors, ends that were reached, positions that retention overtook.
+    """What a poll passes to the loop: records, ends that were reached, and positions that retention has deleted.
 
-    `serial` is the number of the last command that was carried out before.
+    `serial` is the number of the last command that was executed before.
     """
 
     serial: int
@@ -78,7 +79,7 @@ class Fetched(NamedTuple):
 
 
 class ReaderOwner(NamedTuple):
-    """What the thread calls, on the loop."""
+    """Functions that the thread calls on the loop."""
 
     arrived: Callable[[PartitionReader, Fetched], None]
     failed: Callable[[str | None, AmqpError], None]
@@ -87,7 +88,7 @@ class ReaderOwner(NamedTuple):
 
 
 class PartitionReader:
-    """A Kafka client and its thread; the upper half is for the loop."""
+    """A Kafka client and its thread; the public methods are for the loop."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class PartitionReader:
         isolation: str = "read_committed",
         queue: int = QUEUE,
     ) -> None:
-        """`queue`: bytes that may wait in the client, and the size of an answer that comes meanwhile."""
+        """`queue`: bytes that may wait in the client; the next answer may have the same size in addition."""
         self._settings: Final = {**settings, **_SETTINGS, **bounded(settings, queue), "isolation.level": isolation}
         self._poll: Final = poll.poller_for(settings)
         self._loop: Final = loop
@@ -105,25 +106,25 @@ class PartitionReader:
         self._wake: Final = threading.Condition()
         self._commands: Final[deque[tuple[int, Command]]] = deque()
         self._serial = 0
-        self._known = 0
+        self._executed = 0
         self._closed = False
         self._stopped = False
-        self._on_the_way = 0
+        self._in_flight = 0
         self._assigned: Final[dict[Key, int]] = {}
         self._thread: Final = threading.Thread(target=self._run, name="kafka-reader", daemon=True)
 
     # -- for the loop
 
     def start(self) -> None:
-        """Begin to carry out commands."""
+        """Start the thread."""
         self._thread.start()
 
     def add(self, key: Key, position: int) -> int:
-        """Read a partition from `position` on; returns the serial number of the first batches with its records."""
+        """Read a partition from `position` on; returns the serial number of the command."""
         return self._command(partial(self._assign, key, position))
 
     def remove(self, key: Key) -> None:
-        """Read a partition no more."""
+        """Stop reading a partition."""
         self._command(partial(self._unassign, key))
 
     def pause(self, key: Key, paused: bool) -> None:
@@ -131,14 +132,14 @@ class PartitionReader:
         self._command(partial(self._pause, key, paused))
 
     def gate(self, *, closed: bool) -> None:
-        """Poll nothing while the gate is closed; librdkafka's bounded queue fills meanwhile."""
+        """Do not poll while the gate is closed; librdkafka's bounded queue fills meanwhile."""
         if closed != self._closed:
             with self._wake:
                 self._closed = closed
                 self._wake.notify()
 
     def stop(self) -> None:
-        """Ask the thread to end; nothing is delivered after this returns to the loop."""
+        """Ask the thread to end; nothing is delivered to the loop after this returns."""
         with self._wake:
             self._stopped = True
             self._wake.notify()
@@ -157,7 +158,7 @@ class PartitionReader:
 
     def _arrived(self, fetched: Fetched) -> None:
         with self._wake:
-            self._on_the_way -= 1
+            self._in_flight -= 1
             self._wake.notify()
         if not self._stopped:
             self._owner.arrived(self, fetched)
@@ -180,7 +181,7 @@ class PartitionReader:
                 self._loop.call_soon_threadsafe(self._owner.ended, self)
 
     def _may_read(self, consumer: Consumer) -> bool:
-        """Carry out commands and wait until there is something to read; False: the thread was asked to end."""
+        """Execute commands, and wait until the client may be polled; False: the thread was asked to end."""
         while True:
             with self._wake:
                 while not (self._commands or self._stopped or self._may_poll()):
@@ -192,21 +193,21 @@ class PartitionReader:
                 may_poll = self._may_poll()
             for serial, command in commands:
                 command(consumer)
-                self._known = serial
+                self._executed = serial
             if may_poll and not commands:
                 return True
 
     def _may_poll(self) -> bool:
-        return bool(self._assigned) and not self._closed and self._on_the_way < _ON_THE_WAY
+        return bool(self._assigned) and not self._closed and self._in_flight < _MAX_IN_FLIGHT
 
     def _read(self, consumer: Consumer) -> None:
-        polled = self._poll(consumer, _BATCH, _PATIENCE)
-        fetched = Fetched(self._known, polled.records, {}, {})
-        for failure in polled.failures:  # may ask Kafka
+        polled = self._poll(consumer, _BATCH, _POLL_TIMEOUT)
+        fetched = Fetched(self._executed, polled.records, {}, {})
+        for failure in polled.failures:  # this may ask Kafka
             self._failure(consumer, failure, fetched)
         if fetched.records or fetched.ends or fetched.lost:
             with self._wake:
-                self._on_the_way += 1
+                self._in_flight += 1
             self._tell(self._arrived, fetched)
 
     def _tell(self, call: Callable[..., None], *arguments: object) -> None:
@@ -220,9 +221,9 @@ class PartitionReader:
     # -- commands
 
     def _assign(self, key: Key, position: int, consumer: Consumer) -> None:
-        with contextlib.suppress(KafkaException):  # the client may not know the partition: asking makes it known
+        with contextlib.suppress(KafkaException):  # the request makes a new topic known to the client
             if self._assigned and all(topic != key[0] for topic, _ in self._assigned):
-                consumer.list_topics(key[0], timeout=_METADATA)
+                consumer.list_topics(key[0], timeout=_METADATA_TIMEOUT)
         self._assigned[key] = position
         consumer.incremental_assign([TopicPartition(*key, position)])
 
@@ -253,20 +254,20 @@ class PartitionReader:
     def _report(self, error: KafkaError, topic: str | None) -> None:
         if error.code() in errors.UNAUTHORIZED:
             self._tell(self._owner.failed, topic, errors.link_error(error))
-        else:  # librdkafka goes on trying; a topic that is gone is found by the metadata watch
+        else:  # librdkafka retries; a refresh of the metadata finds deleted topics
             self._tell(self._owner.trouble)
 
     def _position_lost(self, consumer: Consumer, key: Key, offset: int, fetched: Fetched) -> None:
-        """KM-8: retention has deleted the position: go on at the oldest event, and report it.
+        """KM-8: retention has deleted the position: continue at the oldest event, and report it.
 
-        A log that begins before the position and does not hold it has been replaced. Where Kafka does not answer, the
-        same position is assigned again.
+        If the log begins before the position and yet does not have it, the log has been replaced. If Kafka does not
+        answer, the same position is assigned again.
         """
         try:
-            low, _ = consumer.get_watermark_offsets(TopicPartition(*key), timeout=_METADATA)
+            low, _ = consumer.get_watermark_offsets(TopicPartition(*key), timeout=_METADATA_TIMEOUT)
         except KafkaException:
             self._tell(self._owner.trouble)
-            time.sleep(_AGAIN)
+            time.sleep(_RETRY_PAUSE)
             self._assign_again(consumer, key, offset)
             return
         if 0 <= low < offset:

@@ -1,6 +1,6 @@
-"""The states of a receive link on an event log, and what leads from one to the next (AMQP 2.6.7). Pure.
+"""The states of a receive link on an event log and the transitions between them (AMQP 2.6.7). Pure.
 
-Flow control is no part of it: whether there is credit, or too much is unsettled, is asked before each batch.
+Flow control is not part of them: credit and unsettled bytes are checked before each batch.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ class ReceiverState(Enum):
     """What a receive link does now."""
 
     ATTACHING = auto()
-    """Its attach is not answered; nothing is read."""
+    """The attach is not answered yet; nothing is read."""
     DELIVERING = auto()
     """Events are sent as credit allows."""
     FINDING_ENDS = auto()
-    """The peer drains: events are sent, and Kafka is asked where the partitions end."""
+    """The peer drains: events are sent while Kafka is asked where the partitions end."""
     DRAINING = auto()
-    """Events are sent up to these ends; then the rest of the credit is given back."""
+    """Events are sent up to these ends; then the remaining credit is given back."""
     ENDED = auto()
     """The link is detached."""
 
@@ -34,9 +34,9 @@ class ReceiverEvent(Enum):
     DRAIN = auto()
     """The peer asks for its credit back."""
     ENDS_FOUND = auto()
-    """Kafka has said where the partitions end, or is away."""
+    """Kafka has returned the ends of the partitions, or is unreachable."""
     DRAIN_OVER = auto()
-    """All that was there has been sent, the credit is used up, or the peer drains no more."""
+    """Everything up to the ends was sent, the credit is used up, or the peer has stopped draining."""
     DETACHED = auto()
     """The link is over."""
 

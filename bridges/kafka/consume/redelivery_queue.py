@@ -1,6 +1,6 @@
-"""Events that a receive link still holds after sending them: to be sent again, or on their way as dead letters (KM-12).
+"""Events that a link retains after their outcome: for redelivery, or until they are written as dead letters (KM-12).
 
-Both are charged to the connection: a peer that gives back all it gets on many links must not fill the memory.
+Both are charged to the connection, so that a peer that releases everything on many links cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 from bridges.kafka.records.event import EncodedEvent
 
 _OVERHEAD: Final = 1024
-"""Bytes that an event costs beside its data, about."""
+"""Bytes of an event beside its data, roughly."""
 
 
 class RedeliveryQueue:
-    """The events of one link; `charge` is called with the bytes that are held more, or fewer (below 0)."""
+    """The events of one link; `charge` is called with the change of the bytes that they take."""
 
     def __init__(self, charge: Callable[[int], None]) -> None:
         self._charge: Final = charge
@@ -24,42 +24,42 @@ class RedeliveryQueue:
         self._size = 0
         self._ended = False
         self.dead_letter_bytes = 0
-        """Size of the dead letters that are not in their topic yet."""
+        """Bytes of the dead letters that are not written yet."""
 
     def __bool__(self) -> bool:
-        """Whether events wait to be sent again."""
+        """Whether there are events to send again."""
         return bool(self._queue)
 
     def put(self, event: EncodedEvent) -> None:
-        """Send `event` again. Offsets come first: what comes back together goes out in the order of the log."""
+        """Queue an event to be sent again; those that are released together are sent in the order of the log."""
         heapq.heappush(self._queue, (event.offset, event.partition, event))
         self._count(_cost(event))
 
     def pop(self) -> EncodedEvent:
-        """The next event to be sent again; raises IndexError where there is none."""
+        """Remove the next event to be sent again; raises IndexError if there is none."""
         event = heapq.heappop(self._queue)[2]
         self._count(-_cost(event))
         return event
 
     def forget(self, partition: int) -> None:
-        """Another link sends the events of this partition again."""
+        """Drop the events of a partition that another link has now."""
         gone = [event for _, each, event in self._queue if each == partition]
         self._queue = [waiting for waiting in self._queue if waiting[1] != partition]
         heapq.heapify(self._queue)
         self._count(-sum(map(_cost, gone)))
 
     def add_dead_letter(self, event: EncodedEvent) -> None:
-        """A dead letter is on its way: it is held until it is written, and the topic may be away."""
+        """Count a dead letter until it is written, which takes longer if Kafka is unreachable."""
         self.dead_letter_bytes += _cost(event)
         self._count(_cost(event))
 
     def remove_dead_letter(self, event: EncodedEvent) -> None:
-        """A dead letter is in its topic."""
+        """A dead letter is written."""
         self.dead_letter_bytes -= _cost(event)
         self._count(-_cost(event))
 
     def end(self) -> None:
-        """The link is over: nothing is sent again. The producer's queue counts the dead letters on their way."""
+        """The link is over: drop the events. The producer's queue counts dead letters that are still being written."""
         self._queue.clear()
         self._count(-self._size)
         self._ended = True

@@ -1,4 +1,4 @@
-"""Which records of a partition a link wants (ES 5.2); links with equal selections share the result. Pure."""
+"""Which records of a partition a link receives (ES 5.2); links with equal selections share the result. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.filters.predicate import Latest, Literal, Predicate, bind, walk
 
 
 class AfterPosition(NamedTuple):
-    """Events from an offset on that have a later timestamp; time does not follow the order of the log (ES-5.2-5)."""
+    """Events from an offset on with a later timestamp; timestamps need not follow the order of the log (ES-5.2-5)."""
 
     position: LogPosition
 
@@ -30,11 +30,11 @@ class AfterPosition(NamedTuple):
         return [batch.event(record) for record in batch.records if matches(record.offset(), record.timestamp()[1])]
 
     def shared_key(self) -> None:
-        """See `Selection`: a comparison of two numbers costs less than sharing it."""
+        """See `Selection`. Comparing two numbers costs less than sharing the result."""
 
 
 class Matching:
-    """Events that a predicate is true of; records that do not match are never encoded."""
+    """Events that match a predicate; records that do not match are never encoded."""
 
     __slots__ = ("__weakref__", "filter")
 
@@ -53,7 +53,7 @@ class Matching:
 
 
 class SharedFilterPass:
-    """The different filters of links on one partition, evaluated together: each record is read once for all."""
+    """Evaluates the different filters of links on one partition together: each record is read once for all."""
 
     def __init__(self, members: Iterable[FilterSelection]) -> None:
         self._members: Final[dict[FilterSelection, None]] = {}
@@ -62,12 +62,12 @@ class SharedFilterPass:
             self.add(member)
 
     def add(self, member: FilterSelection) -> None:
-        """Evaluate this filter, too."""
+        """Add a filter."""
         self._members[member] = None
         self._filters.add(member, member.filter)
 
     def remove(self, member: FilterSelection) -> None:
-        """Evaluate this filter no more."""
+        """Remove a filter."""
         del self._members[member]
         self._filters.remove(member)
 
@@ -89,7 +89,7 @@ class WithoutAnnotations(NamedTuple):
     inner: Selection | None
 
     def select(self, batch: Batch) -> list[EncodedEvent]:
-        """See `Selection`: delivery annotations of response routing stay."""
+        """See `Selection`. Delivery annotations of response routing are retained."""
         events = batch.selected(self.inner)
         strip = _keep_routing if batch.routed else _drop_annotations
         return [event._replace(data=strip(event.data)) for event in events]
@@ -107,20 +107,20 @@ def _keep_routing(data: bytes) -> bytes:
     return only(data, ROUTING)
 
 
-_known: Final[WeakValueDictionary[Predicate, Matching]] = WeakValueDictionary()
-"""Equal predicates are one selection, so that batches can compare selections by identity."""
+_selections: Final[WeakValueDictionary[Predicate, Matching]] = WeakValueDictionary()
+"""One selection for all equal predicates, so that batches can compare selections by identity."""
 
 
 def matching(predicate: Predicate) -> Matching:
-    """The selection of a predicate."""
-    found = _known.get(predicate)
+    """The selection for a predicate."""
+    found = _selections.get(predicate)
     if found is None:
-        found = _known[predicate] = Matching(predicate)
+        found = _selections[predicate] = Matching(predicate)
     return found
 
 
 class Selections:
-    """What a link wants of each of its partitions: `@latest` is another offset in each."""
+    """The selection for each partition of a link: `@latest` is a different offset in each."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Selections:
         bound: bool,
         annotated: bool = True,
     ) -> None:
-        """`ends`: of the partitions there were when the link attached; later ones are read from their beginning."""
+        """`ends`: of the partitions when the link attached; later partitions are read from their beginning."""
         self._annotated: Final = annotated
         self._filters: Final = filters
         self._ends: Final = ends
@@ -148,11 +148,11 @@ class Selections:
         if self._position_only:
             position = self._filters.position
             rest = position._replace(first_offset=0) if self._past_start else position
-            return AfterPosition(rest) if rest._replace(start=_ANY.start) != _ANY else None
+            return AfterPosition(rest) if rest._replace(start=_EVERYTHING.start) != _EVERYTHING else None
         predicate = self._filters.predicate
         if self._names_latest:
             predicate = bind(predicate, offset_symbol(self._ends.get(partition, 0)))
         return matching(predicate)
 
 
-_ANY: Final = LogPosition()
+_EVERYTHING: Final = LogPosition()

@@ -1,4 +1,4 @@
-"""Where a new receive link begins, per partition (ES 5.1.1, 5.2; KM-7)."""
+"""The offset at which a new receive link begins in each partition (ES 5.1.1, 5.2; KM-7)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def start_offsets(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """The first offset to read in each partition, and the end of each; earlier events cannot match `position`.
 
-    Asked before the attach is answered: an event appended after the answer is never missed (ES-1-4). Raises AmqpError.
+    Call it before the attach is answered, so that no event added after the answer is missed (ES-1-4). Raises AmqpError.
     """
-    asked = tuple(partitions)
-    bounds = await cluster.bounds(topic, asked, isolation)
+    read = tuple(partitions)
+    bounds = await cluster.bounds(topic, read, isolation)
     ends = {partition: bound.high for partition, bound in bounds.items()}
     starts = {partition: position.first(*bound) for partition, bound in bounds.items()}
     if all(bound.high < position.first_offset for bound in bounds.values()) and position.first_offset < NEVER:
@@ -31,32 +31,32 @@ async def start_offsets(
     time = position.after_ms
     if position.start is Start.LATEST or time is None or cluster.plain or not 0 <= time < _GREATEST:
         return starts, ends
-    since = await cluster.first_since(topic, asked, time + 1)
-    for partition, offset in since.items():  # only a hint: each event is still compared (ES-5.2-5)
+    since = await cluster.first_since(topic, read, time + 1)
+    for partition, offset in since.items():  # only a lower bound: each event is still compared (ES-5.2-5)
         high = bounds[partition].high
         starts[partition] = max(starts[partition], high if offset < 0 else min(offset, high))
     return starts, ends
 
 
 async def end_offsets(cluster: Cluster, topic: Topic, isolation: str) -> dict[int, int]:
-    """The offset at which each partition ends now for readers of this isolation; raises AmqpError."""
+    """The end of each partition for readers of this isolation level; raises AmqpError."""
     bounds = await cluster.bounds(topic.name, range(topic.partitions), isolation)
     return {partition: bound.high for partition, bound in bounds.items()}
 
 
-def clamp(topic: str, kept: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
-    """Stored positions, none of them behind the end of its log.
+def clamp(topic: str, stored: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
+    """Stored positions, limited to the ends of their partitions.
 
-    A position behind the end means that the log has lost its last events (an unclean election, a restored disk): the
-    next events have offsets that were done before, and are new all the same.
+    A position after the end means that the log has lost its last events (an unclean election, a restored disk). Events
+    that are added then are new, although their offsets were read before.
     """
-    cut = {partition: (at, ends[partition]) for partition, at in kept.items() if at > ends[partition]}
-    for partition, (at, end) in cut.items():
+    beyond = {partition: (at, ends[partition]) for partition, at in stored.items() if at > ends[partition]}
+    for partition, (at, end) in beyond.items():
         log.error("log ends before a kept position", topic=topic, partition=partition, position=at, end=end)
-    return {partition: min(at, ends[partition]) for partition, at in kept.items()}
+    return {partition: min(at, ends[partition]) for partition, at in stored.items()}
 
 
 def _warn(topic: str, first: int) -> None:
-    """Usually the client has stored an offset of a log that was deleted and created again (KM-18)."""
+    """Log that a link waits for a distant offset: usually the topic was deleted and created again (KM-18)."""
     advice = "has the topic been deleted and created again? Then what the client remembers means nothing in it"
     log.warning("link waits for offsets that do not exist yet", topic=topic, first=offset_symbol(first), advice=advice)

@@ -1,13 +1,13 @@
-"""Events that a consumer cannot take, copied to a topic of their own before they count as done with (KM-12).
+"""Copies events that a consumer refuses to a dead-letter topic before they count as done (KM-12).
 
-The record is the event as its topic has it (key, value, headers), and behind its headers why and from where it came.
+The copy has the key, value and headers of the record, and more headers with its origin and the reason.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
@@ -20,7 +20,7 @@ from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
-_AGAIN: Final = 1.0
+_RETRY_PAUSE: Final = 1.0
 _ANY: Final = -1
 log = structlog.get_logger(logger_name="kafka")
 
@@ -38,7 +38,7 @@ class DeadLetters:
         *,
         keys: Sequence[str] = ("group-key",),
     ) -> None:
-        """`keys` is where records of the topic have their keys from: copies keep theirs."""
+        """`keys`: from which fields records of the topic get their keys, so that copies have the same keys."""
         self._producer: Final = producer
         self._loop: Final = loop
         self._counters: Final = counters
@@ -47,24 +47,24 @@ class DeadLetters:
         self._writer: Final = RecordWriter(keys=keys)
         self._warned = False
 
-    def bury(
+    def write(
         self, event: EncodedEvent, error: AmqpError | None, done: Callable[[], None], wanted: Callable[[], bool]
     ) -> None:
-        """Copy `event`; `done` when Kafka has it. Tried again and again while `wanted`."""
+        """Copy `event` and call `done` when Kafka has written it; retried while `wanted` returns True."""
         key, value, headers = self._writer.record(event.data, sections.walk(event.data))
-        why = error.condition if error else ""
-        told: list[Header] = [
+        condition = error.condition if error else ""
+        origin: list[Header] = [
             (DEAD_LETTER + "topic", self._topic.encode()),
             (DEAD_LETTER + "partition", b"%d" % event.partition),
             (DEAD_LETTER + "offset", b"%d" % event.offset),
-            (DEAD_LETTER + "condition", str(why).encode()),
+            (DEAD_LETTER + "condition", str(condition).encode()),
             (DEAD_LETTER + "description", (error.description if error else "").encode()),
             (DEAD_LETTER + "redeliveries", b"%d" % event.attempts),
         ]
 
-        def again() -> None:
+        def retry() -> None:
             if wanted():
-                self.bury(event, error, done, wanted)
+                self.write(event, error, done, wanted)
 
         def report(failure: KafkaError | None) -> None:
             if failure is None:
@@ -72,18 +72,18 @@ class DeadLetters:
                 self._warned = False
                 done()
             else:
-                self._later(failure.str(), again)
+                self._retry_later(failure.str(), retry)
 
         if len(self._producer) >= ROOM:
-            self._later("the producer's queue is half full", again)
+            self._retry_later("the producer's queue is half full", retry)
             return
         try:
-            self._producer.produce(self._to, _ANY, key, value, [*headers, *told], ReportCallback(report))
+            self._producer.produce(self._to, _ANY, key, value, [*headers, *origin], ReportCallback(report))
         except (BufferError, KafkaException) as failure:
-            self._later(str(failure), again)
+            self._retry_later(str(failure), retry)
 
-    def _later(self, reason: str, again: Callable[[], Any]) -> None:
+    def _retry_later(self, reason: str, retry: Callable[[], None]) -> None:
         if not self._warned:
             self._warned = True
             log.error("dead letter not written, trying again", topic=self._topic, to=self._to, reason=reason)
-        self._loop.call_later(_AGAIN, again)
+        self._loop.call_later(_RETRY_PAUSE, retry)

@@ -1,14 +1,14 @@
-"""The fields of a message, read from the Kafka record that it is stored as (FX 2-5, KM-13). Pure.
+"""Reads the fields of a message from the Kafka record that stores it (FX 2-5, KM-13). Pure.
 
-A record that the gateway wrote holds the encoded sections of its message in the header `amqp.bare`: they are read there
+A record that the gateway wrote has the encoded sections of its message in the header `amqp.bare`, where they are read
 like those of any message. The headers of any other record are the application properties; those of a CloudEvent have
-other names in the message. Everything else a filter may ask for is read from the encoded message.
+other names in the message. Every other field is read from the encoded message.
 
-Nothing here checks the digest in `amqp.bare`: it covers the value, and the cost of a filter must not depend on the size
-of the records that it skips. Where a tool has changed a record, its headers count and not what is stored. Therefore
-application properties are looked up in both; a record that may match is encoded, which checks the digest, and the
-filter is evaluated again. Properties and annotations are looked up only where they are stored: a record whose headers
-say otherwise about those may be skipped.
+The digest in `amqp.bare` is not checked here: it covers the value, and the cost of a filter must not depend on the size
+of the records that it skips. If a tool has changed a record, its headers take precedence over the stored sections.
+Therefore application properties are looked up in both; a record that may match is encoded, which checks the digest, and
+the filter is evaluated again. Properties and annotations are looked up only in the stored sections: a record whose
+headers have other values of them may be skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gateway.filters.evaluate.access import ABSENT, MALFORMED, Access, Encoded, 
 from gateway.filters.predicate import MessageSection
 
 HeaderMap = dict[str, bytes | None]
-"""The headers of a record; of several with one name the last."""
+"""The headers of a record; if a name occurs several times, its last one."""
 Written = tuple[bytes, SectionOffsets, KafkaRecord]
 """A record that the gateway wrote: its stored sections, their offsets, and the record."""
 Plain = tuple[HeaderMap, KafkaRecord]
@@ -45,9 +45,9 @@ STORED: Final = frozenset(
         MessageSection.DELIVERY_ANNOTATIONS,
     }
 )
-"""The sections that can be read of a record that the gateway wrote."""
-SHOWN: Final = frozenset({MessageSection.APPLICATION_PROPERTIES, MessageSection.DELIVERY_ANNOTATIONS})
-"""The sections that can be read of any other record."""
+"""The sections that can be read from a record that the gateway wrote."""
+IN_HEADERS: Final = frozenset({MessageSection.APPLICATION_PROPERTIES, MessageSection.DELIVERY_ANNOTATIONS})
+"""The sections that can be read from the headers of any other record."""
 
 
 def _absent(record: KafkaRecord) -> object:
@@ -66,11 +66,11 @@ _LOG: Final[dict[str, Callable[[KafkaRecord], object]]] = {
     SOURCE_PARTITION: lambda record: Symbol(str(record.partition())),
     TIMESTAMP_TYPE: lambda record: TYPES[record.timestamp()[0]],
 }
-"""How the delivery annotations of an event are read (ES 5.1)."""
+"""Readers of the delivery annotations of an event, by name (ES 5.1)."""
 
 
 def _log(names: tuple[str, ...]) -> Reader[Written | Plain]:
-    """The delivery annotations of an event, from the record that is last in its source (ES 5.1)."""
+    """Reads delivery annotations from the record, which is the last item of its source (ES 5.1)."""
     readers = [_LOG.get(name, _absent) for name in names]
 
     def read(source: Written | Plain) -> Sequence[object]:
@@ -81,7 +81,7 @@ def _log(names: tuple[str, ...]) -> Reader[Written | Plain]:
 
 
 class _LogEntries:
-    """The same for names that come and go; a name that is no delivery annotation of an event is always absent."""
+    """The same for names that are added and removed; names of other annotations are always absent."""
 
     def __init__(self) -> None:
         self._readers: Final[dict[str, tuple[int, Callable[[KafkaRecord], object]]]] = {}
@@ -109,13 +109,13 @@ class _LogEntries:
 
 
 class WrittenAccess(Access[Written]):
-    """Records that the gateway wrote: their stored sections are read like those of a message."""
+    """Records that the gateway wrote; their stored sections are read like those of a message."""
 
     def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[Written]:
         """See `Access`."""
         if section is MessageSection.DELIVERY_ANNOTATIONS:
             return _log(names)
-        return _apart(MESSAGE.reader(section, names))
+        return _without_record(MESSAGE.reader(section, names))
 
     def entries(self, section: MessageSection) -> Entries[Written]:
         """See `Access`."""
@@ -145,7 +145,7 @@ class _Stored:
         return self._salvage(source[:2], values)
 
 
-def _apart(read: Reader[Encoded]) -> Reader[Written]:
+def _without_record(read: Reader[Encoded]) -> Reader[Written]:
     return lambda source: read(source[:2])
 
 
@@ -156,8 +156,8 @@ class PlainAccess(Access[Plain]):
         """See `Access`."""
         if section is MessageSection.DELIVERY_ANNOTATIONS:
             return _log(names)
-        shown = [name for name in names if not name.startswith(RESERVED)]
-        slots = [(slot, name) for slot, name in enumerate(names) if name in shown]
+        visible = [name for name in names if not name.startswith(RESERVED)]
+        slots = [(slot, name) for slot, name in enumerate(names) if name in visible]
         blank: list[object] = [ABSENT] * len(names)
 
         def read(source: Plain) -> Sequence[object]:
@@ -175,7 +175,7 @@ class PlainAccess(Access[Plain]):
 
 
 class _Headers:
-    """Headers as application properties, under names that come and go."""
+    """Headers as application properties, for names that are added and removed."""
 
     def __init__(self) -> None:
         self._slots: Final[dict[str, int]] = {}
@@ -199,7 +199,7 @@ class _Headers:
 
 
 class EventAccess(Access[Plain]):
-    """Records that are CloudEvents: attributes have their names in AMQP's binding (KM-13)."""
+    """Records that are CloudEvents; attributes have their names of the AMQP binding (KM-13)."""
 
     def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[Plain]:
         """See `Access`."""
@@ -222,29 +222,29 @@ class EventAccess(Access[Plain]):
 
 
 class _Attributes:
-    """Headers of a CloudEvent as application properties, under names that come and go."""
+    """Headers of a CloudEvent as application properties, for names that are added and removed."""
 
     def __init__(self) -> None:
-        self._shown_as: Final[dict[str, dict[str, tuple[int, str | None]]]] = {}
-        """The names that a header may be shown under, with their slots and the headers of their own."""
+        self._properties_of: Final[dict[str, dict[str, tuple[int, str | None]]]] = {}
+        """For each header: the properties that it may become, with their slots and the headers of these names."""
 
     def add(self, name: str, slot: int) -> None:
         if not name.startswith(RESERVED):
             header = event_header(name)
-            for found in {name, header} - {None}:
-                self._shown_as.setdefault(str(found), {})[name] = slot, header
+            for header_name in {name, header} - {None}:
+                self._properties_of.setdefault(str(header_name), {})[name] = slot, header
 
     def remove(self, name: str) -> None:
-        for found in {name, event_header(name)} & self._shown_as.keys():
-            names = self._shown_as[str(found)]
+        for header_name in {name, event_header(name)} & self._properties_of.keys():
+            names = self._properties_of[str(header_name)]
             names.pop(name, None)
             if not names:
-                del self._shown_as[str(found)]
+                del self._properties_of[str(header_name)]
 
     def read(self, source: Plain, values: Slotted) -> None:
         headers = source[0]
-        for found in headers:
-            for name, (slot, header) in self._shown_as.get(found, _NO_NAMES).items():
+        for header_name in headers:
+            for name, (slot, header) in self._properties_of.get(header_name, _NO_NAMES).items():
                 values[slot] = _attribute(headers, name, header)
 
     def salvage(self, source: Plain, values: Slotted) -> set[int]:
@@ -256,25 +256,25 @@ _NO_NAMES: Final[dict[str, tuple[int, str | None]]] = {}
 
 
 def _attribute(headers: HeaderMap, name: str, header: str | None) -> object:
-    """The application property `name`, from its own header or from one of the same name; the later one counts."""
-    found = header if header in headers else None
+    """The application property `name`, from the header of the attribute or that called `name`, the later one."""
+    header_name = header if header in headers else None
     if name != header and name in headers and not name.startswith(HEADER_PREFIX):
-        found = _later(headers, name, found)
-    if found is None:
+        header_name = _later(headers, name, header_name)
+    if header_name is None:
         return ABSENT
-    value = as_property(headers[found])
-    return event_value(name, value) if found == header else value
+    value = as_property(headers[header_name])
+    return event_value(name, value) if header_name == header else value
 
 
 def _later(headers: HeaderMap, name: str, other: str | None) -> str:
-    """The later of a header and the one that is delivered under the same name."""
+    """The later of two headers that become the same property."""
     return name if other is None else max(name, other, key=list(headers).index)
 
 
 def plain_source(headers: list[Header], record: KafkaRecord) -> tuple[Plain, bool] | None:
     """The source for a record of another producer, and whether it is a CloudEvent.
 
-    None: the record holds a stored message, too, so that only its encoded message can be evaluated.
+    None: the record also has a stored message, so only its encoded message can be evaluated.
     """
     last = dict(headers)
     if BARE in last or BODY in last:

@@ -1,8 +1,8 @@
-"""A cheap test of a record's headers, made before a filter reads any field (FX 2-2). Pure.
+"""A cheap test of a record's headers before a filter reads any field (FX 2-2). Pure.
 
-Most filters let few records pass and require some application property to equal a text. Such a property is either a
-header with that content, whoever wrote the record, or it is in `amqp.bare`. Where neither is so, the record does not
-match, neither as it was written nor as a tool changed it.
+Most filters match few records and require an application property to equal a text. Such a property is either a header
+with that content, whoever wrote the record, or it is in `amqp.bare`. If neither is so, the record does not match,
+neither as it was written nor as a tool has changed it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gateway.filters.evaluate.compile import conjuncts
 from gateway.filters.index.keys import texts_of
 from gateway.filters.predicate import FieldReference, MessageSection, Predicate
 
-_MOST: Final = 4
-"""Looking for more texts than this costs more than reading the fields."""
+_MAX_TEXTS: Final = 4
+"""Searching for more texts than this costs more than reading the fields."""
 _WHOLE_MESSAGE: Final = (BODY, MESSAGE)
 _NO_TEXT: Final = "\ufffd"
-"""Replaces bytes of a header's name that are not UTF-8."""
+"""Stands for bytes of a header's name that are not UTF-8."""
 
 
 class HeaderScreen:
-    """A test of a record's headers that no record fails whose message matches."""
+    """A test of a record's headers that every record with a matching message passes."""
 
     def __init__(self, names: list[str], contents: list[bytes]) -> None:
         self._contents: Final = contents
@@ -44,7 +44,7 @@ class HeaderScreen:
         return [record for record in records if may_match(record.headers())]
 
     def may_match(self, headers: list[Header] | None) -> bool:
-        """Whether a record with these headers may match; `Run.screened` decides alike."""
+        """Whether a record with these headers may match; `Run.screened` is the same in C."""
         if not headers:
             return False
         for pair in self._pairs:
@@ -57,16 +57,16 @@ class HeaderScreen:
 
 
 def screen(predicate: Predicate) -> HeaderScreen | None:
-    """The test for a predicate; None: there is none."""
+    """The test for a predicate; None: it requires no such property."""
     for term in conjuncts(predicate):
         found = texts_of(term)
-        if found is not None and len(found[1]) <= _MOST and _shown(found[0]):
+        if found is not None and len(found[1]) <= _MAX_TEXTS and _is_header(found[0]):
             return _screen(*found)
     return None
 
 
-def _shown(field: FieldReference) -> bool:
-    """Whether the property is always a header of the same content, under its own name or as a CloudEvent's."""
+def _is_header(field: FieldReference) -> bool:
+    """Whether the property is always a header with the same content, under its own name or that of a CloudEvent."""
     name = field.name
     if field.section is not MessageSection.APPLICATION_PROPERTIES or name.startswith(RESERVED):
         return False

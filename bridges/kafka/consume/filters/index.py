@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from bridges.kafka.consume.filters.access import (
-    SHOWN,
+    IN_HEADERS,
     STORED,
     EventAccess,
     Plain,
@@ -29,38 +29,38 @@ from gateway.filters.predicate import MessageSection, Predicate
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
 _FEW: Final = 4
-"""Up to so many candidates are evaluated one after the other."""
+"""Up to this number, candidates are evaluated one after the other."""
 
 
 class Candidates(NamedTuple, Generic[K]):
-    """The predicates that an encoded message has to be evaluated with; the others do not match."""
+    """The predicates that must be evaluated on the encoded message; the others do not match."""
 
     found: Collection[K]
-    """Those that are true, judged by the record's headers."""
+    """Predicates that are true for the record's headers."""
     unanswered: Mapping[K, object]
-    """Those that the headers of such a record cannot decide."""
+    """Predicates that need fields which the headers do not have."""
 
 
 class RecordFilterIndex(Generic[K]):
-    """Many predicates, which come and go, by keys; the fields of a record are read once for all of them."""
+    """Many predicates by keys; the fields of a record are read once for all of them."""
 
     def __init__(self) -> None:
         self._filters: Final[dict[K, RecordFilter]] = {}
         self._written: Final = _KindIndex[K, Written](WrittenAccess(), STORED)
-        self._plain: Final = _KindIndex[K, Plain](PlainAccess(), SHOWN)
-        self._event: Final = _KindIndex[K, Plain](EventAccess(), SHOWN)
+        self._plain: Final = _KindIndex[K, Plain](PlainAccess(), IN_HEADERS)
+        self._event: Final = _KindIndex[K, Plain](EventAccess(), IN_HEADERS)
         self._whole: Final[PredicateIndex[K, Encoded]] = PredicateIndex(MessageAccess())
 
-    def add(self, key: K, one: RecordFilter) -> None:
-        """Evaluate this filter, too."""
-        self._filters[key] = one
-        self._whole.add(key, one.predicate)
-        self._written.add(key, one.predicate)
-        self._plain.add(key, one.predicate)
-        self._event.add(key, one.predicate)
+    def add(self, key: K, added: RecordFilter) -> None:
+        """Add a filter under a key."""
+        self._filters[key] = added
+        self._whole.add(key, added.predicate)
+        self._written.add(key, added.predicate)
+        self._plain.add(key, added.predicate)
+        self._event.add(key, added.predicate)
 
     def remove(self, key: K) -> None:
-        """Evaluate the filter with this key no more."""
+        """Remove the filter with this key."""
         del self._filters[key]
         self._whole.remove(key)
         self._written.remove(key)
@@ -86,11 +86,11 @@ class RecordFilterIndex(Generic[K]):
         except AmqpError:
             return Candidates((), self._filters)
         last = dict(headers)
-        shown = (self._event if VERSION in last else self._plain).ask((last, record)).found
-        return found._replace(found={*found.found, *shown}) if shown else found
+        visible = (self._event if VERSION in last else self._plain).ask((last, record)).found
+        return found._replace(found={*found.found, *visible}) if visible else found
 
     def matching(self, data: bytes, candidates: Candidates[K]) -> list[K]:
-        """The candidates that the message matches as it would be delivered; none where it cannot be decoded."""
+        """The candidates that match the encoded message; none if it cannot be decoded."""
         found, unanswered = candidates
         if not unanswered and len(found) <= _FEW:
             return [key for key in found if self._filters[key].matches(data)]
@@ -102,7 +102,7 @@ class RecordFilterIndex(Generic[K]):
 
 
 class _KindIndex(Generic[K, S]):
-    """The predicates that one kind of record can decide, and the keys of the others."""
+    """The predicates that can be evaluated on one kind of record, and the keys of the others."""
 
     def __init__(self, access: Access[S], sections: frozenset[MessageSection]) -> None:
         self._sections: Final = sections
@@ -122,5 +122,5 @@ class _KindIndex(Generic[K, S]):
             self._index.remove(key)
 
     def ask(self, source: S) -> Candidates[K]:
-        """Those that are true, and those that this kind of record cannot decide."""
+        """The predicates that are true, and those that cannot be evaluated on this kind of record."""
         return Candidates(self._index.matching(source) if len(self._index) else (), self._others)

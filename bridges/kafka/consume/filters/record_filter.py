@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridges.kafka.consume.filters.access import (
+    IN_HEADERS,
     MESSAGE,
-    SHOWN,
     STORED,
     EventAccess,
     PlainAccess,
@@ -26,7 +26,7 @@ from gateway.filters.predicate import Predicate
 
 
 class RecordFilter:
-    """One predicate, evaluated on records of every kind."""
+    """A predicate that is evaluated on records of every kind."""
 
     def __init__(self, predicate: Predicate) -> None:
         self.predicate: Final = predicate
@@ -34,18 +34,18 @@ class RecordFilter:
         self._whole: Final = compile_filter(predicate, MESSAGE)
         self._screen: Final = screen(predicate)
         self._written: Final = compile_filter(predicate, WrittenAccess()) if named <= STORED else None
-        self._plain: Final = compile_filter(predicate, PlainAccess()) if named <= SHOWN else None
-        self._event: Final = compile_filter(predicate, EventAccess()) if named <= SHOWN else None
+        self._plain: Final = compile_filter(predicate, PlainAccess()) if named <= IN_HEADERS else None
+        self._event: Final = compile_filter(predicate, EventAccess()) if named <= IN_HEADERS else None
 
     def candidates(self, records: Sequence[KafkaRecord]) -> list[KafkaRecord]:
-        """Those whose encoded message has to be evaluated; the others do not match."""
+        """The records whose encoded message must be evaluated; the others do not match."""
         may_match = self.may_match
         if self._screen is not None:
             records = self._screen.passed(records)
         return [record for record in records if may_match(record) is not False]
 
     def may_match(self, record: KafkaRecord) -> bool | None:
-        """Whether the record matches, judged by its headers; None: evaluate its encoded message."""
+        """Whether the record matches, from its headers alone; None: its encoded message must be evaluated."""
         headers = record.headers()
         if not headers:
             return self._plain(({}, record)) if self._plain is not None else None
@@ -59,9 +59,9 @@ class RecordFilter:
         return (self._event if found[1] else self._plain)(found[0])
 
     def _written_matches(self, headers: list[Header], record: KafkaRecord) -> bool | None:
-        """Whether a record that the gateway wrote matches; None: it may, by what is stored or by its headers.
+        """Whether a record that the gateway wrote matches; None: it may, by its stored sections or by its headers.
 
-        Only the digest, which encoding checks, says which of the two counts.
+        Which of the two count depends on the digest, which is checked when the record is encoded.
         """
         if self._written is None:
             return None
@@ -77,7 +77,7 @@ class RecordFilter:
         return None if (self._event if VERSION in last else self._plain)((last, record)) else False
 
     def matches(self, data: bytes) -> bool:
-        """Whether an encoded message matches as it would be delivered; one that cannot be decoded does not."""
+        """Whether an encoded message matches; False if it cannot be decoded."""
         try:
             return self._whole((data, walk(data)))
         except AmqpError:
