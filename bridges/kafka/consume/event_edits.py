@@ -22,9 +22,11 @@ _DELIVERY_COUNT: Final = 4
 _MAX_ANNOTATIONS: Final = 64 * 1024
 """The most bytes of message annotations of an event with those of receivers, unless it has more itself."""
 Rewrite = Callable[[EncodedEvent, Callable[[], None]], bytes | None]
-"""A request of another scope (X-5, KM-22) as the message for the reader's scope; None: not known yet, and the callable is called when it is."""
-_offset: Final = itemgetter(2)
+"""A request of another scope (X-5, KM-22) as the message for the reader's scope.
 
+None: not known yet, and the callable is called when it is.
+"""
+_offset: Final = itemgetter(2)
 
 
 def with_partitions(data: bytes, partitions: Iterable[int]) -> bytes:

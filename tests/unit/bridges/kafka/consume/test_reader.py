@@ -26,8 +26,8 @@ async def test_a_lost_position_is_asked_for_again_while_nobody_says_where_the_lo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Retention overtakes a link at the moment at which the brokers are away."""
-    monkeypatch.setattr(module, "_METADATA", 0.05)
-    monkeypatch.setattr(module, "_AGAIN", 0.0)
+    monkeypatch.setattr(module, "_METADATA_TIMEOUT", 0.05)
+    monkeypatch.setattr(module, "_RETRY_PAUSE", 0.0)
     told: list[str] = []
     owner = ReaderOwner(nobody, nobody, lambda: told.append("trouble"), nobody)
     settings = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": 0}
