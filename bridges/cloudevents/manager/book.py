@@ -1,0 +1,146 @@
+"""The subscriptions of one manager as this process knows them; follows the store, and tells delivery.
+
+Reads are answered from here, also while the store is away. A change is applied here before it is answered, and the
+changes of other processes when the store tells of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, NamedTuple
+
+from bridges.cloudevents.manager.envelope import open_envelope
+from bridges.cloudevents.manager.format import SubscriptionFormat
+from bridges.cloudevents.manager.ports import Delivery
+from bridges.cloudevents.reading.starts import Starts
+from bridges.cloudevents.subscription.model import Invalid
+from bridges.cloudevents.subscription.subscription import Subscription
+from gateway.observability.logs import get_logger
+from gateway.state.subscriptions.store import StoredSubscription, SubscriptionStore, SubscriptionsUnavailable
+from gateway.tasks import set_within
+
+LOG: Final = get_logger(__name__)
+_EVERY: Final = 60.0
+"""Seconds after which the store is read anew, whatever it told."""
+_AGAIN: Final = 1.0
+"""Seconds after which a store that was away is asked again."""
+
+
+class KnownSubscription(NamedTuple):
+    """A subscription with its revision, and where it began to read."""
+
+    stored: StoredSubscription
+    subscription: Subscription
+    starts: Starts
+
+
+class SubscriptionBook:
+    """Used on the loop."""
+
+    def __init__(self, name: str, store: SubscriptionStore, form: SubscriptionFormat, delivery: Delivery) -> None:
+        """`name`: the manager's in the store, scope and name."""
+        self._name: Final = name
+        self._store: Final = store
+        self._form = form
+        self._delivery: Final = delivery
+        self._known: Final[dict[str, KnownSubscription]] = {}
+        self._locks: Final[dict[str, asyncio.Lock]] = {}
+        self._refreshing: Final = asyncio.Lock()
+        self._gone: Final[dict[str, int]] = {}
+        """The revisions of what was deleted since the store was last read: an older reading must not bring it back."""
+        self._changed: Final = asyncio.Event()
+        self.loaded = False
+        """Whether the store was read once."""
+
+    def __iter__(self) -> Iterator[KnownSubscription]:
+        return iter(sorted(self._known.values(), key=lambda each: each.stored.id))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, id: str) -> KnownSubscription | None:
+        """The subscription with this id."""
+        return self._known.get(id)
+
+    async def load(self) -> None:
+        """Read the store once, if that was not done yet; raises SubscriptionsUnavailable."""
+        if not self.loaded:
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Take over all that has changed in the store; raises SubscriptionsUnavailable."""
+        async with self._refreshing:
+            self._gone.clear()
+            revision, stored = await self._store.load(self._name)
+            newer = {id for id, each in self._known.items() if each.stored.revision > revision}
+            for id in self._known.keys() - stored.keys() - newer:
+                await self.forget(id)
+            for each in stored.values():
+                await self.apply(each)
+            self.loaded = True
+
+    async def apply(self, stored: StoredSubscription) -> None:
+        """Deliver this revision from now on, unless a newer one is known."""
+        async with self._lock(stored.id):
+            known = self._known.get(stored.id)
+            latest = known.stored.revision if known is not None else self._gone.get(stored.id, 0)
+            if latest >= stored.revision:
+                return
+            entry = self._read(stored)
+            if entry is not None:
+                self._known[stored.id] = entry
+                await self._put(entry)
+
+    def _read(self, stored: StoredSubscription) -> KnownSubscription | None:
+        try:
+            envelope = open_envelope(stored.document)
+            return KnownSubscription(stored, self._form.load(envelope.object), envelope.starts)
+        except (Invalid, ValueError, KeyError, TypeError) as error:
+            LOG.error("subscription cannot be read", manager=self._name, id=stored.id, error=type(error).__name__)
+            return None
+
+    async def forget(self, id: str) -> None:
+        """Deliver it no more."""
+        async with self._lock(id):
+            known = self._known.pop(id, None)
+            if known is not None:
+                self._gone[id] = known.stored.revision
+                await self._delivery.remove(id)
+
+    async def configure(self, form: SubscriptionFormat) -> None:
+        """Go on under another policy: what it does not allow any more is suspended, and its position stays."""
+        self._form = form
+        for id, known in list(self._known.items()):
+            async with self._lock(id):
+                if self._known.get(id) is not known:
+                    continue  # changed, and so applied under the new policy
+                entry = self._read(known.stored)
+                if entry is not None:
+                    self._known[id] = entry
+                    await self._put(entry)
+
+    async def run(self, each_round: Callable[[], Awaitable[None]]) -> None:
+        """Follow the store until cancelled; `each_round` is awaited once a minute at least."""
+        end = self._store.follow(self._name, self._changed.set)
+        try:
+            while True:
+                await self._round()
+                await each_round()
+                await set_within(self._changed, _EVERY if self.loaded else _AGAIN)
+        finally:
+            end()
+
+    async def _round(self) -> None:
+        self._changed.clear()
+        try:
+            await self.refresh()
+        except SubscriptionsUnavailable:
+            LOG.warning("subscriptions cannot be read now", manager=self._name)
+
+    async def _put(self, entry: KnownSubscription) -> None:
+        hold = self._form.objection(entry.subscription)
+        await self._delivery.put(entry.subscription, entry.stored.revision, entry.starts, hold)
+
+    def _lock(self, id: str) -> asyncio.Lock:
+        return self._locks.setdefault(id, asyncio.Lock())

@@ -1,0 +1,58 @@
+"""Subscriptions as they come and as they are stored, under the rules of one policy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.subscription.model import SinkProtocol
+from bridges.cloudevents.subscription.parse import parse
+from bridges.cloudevents.subscription.sealed import SecretOpener, SecretSealer, from_stored, to_stored
+from bridges.cloudevents.subscription.subscription import Subscription
+from policies.egress import allows
+from policies.subscriptions import ManagerRules
+
+
+class SubscriptionFormat:
+    """Reads and writes the objects of one manager; a reload makes another one."""
+
+    def __init__(
+        self,
+        rules: ManagerRules,
+        sealer: SecretSealer | None,
+        opener: SecretOpener | None,
+        offered: Collection[SinkProtocol],
+    ) -> None:
+        """`offered`: the protocols that this gateway has libraries for."""
+        self._rules: Final = rules
+        self._sealer: Final = sealer
+        self._opener: Final = opener
+        self.offered: Final = frozenset(offered)
+
+    def parse(
+        self, body: bytes, *, id: str, owner: str, now_ms: int, stored: Subscription | None = None
+    ) -> Subscription:
+        """A proposal, realized; raises Invalid with every mistake."""
+        return parse(
+            body, self._rules, id=id, owner=owner, now_ms=now_ms, stored=stored, offered=self.offered
+        )
+
+    def dump(self, subscription: Subscription) -> bytes:
+        """As JSON, secrets sealed."""
+        return to_stored(subscription, self._rules, self._sealer)
+
+    def load(self, document: bytes) -> Subscription:
+        """What `dump` made; raises Invalid, or ValueError, where it cannot be read."""
+        return from_stored(document, self._rules, self._opener)
+
+    def objection(self, subscription: Subscription) -> Reason | None:
+        """Why it may not be delivered under this policy; None: it may."""
+        if subscription.locked:
+            return Reason.CREDENTIAL
+        if allows(self._rules.sinks, subscription.place) is None:
+            return Reason.POLICY
+        named, owner = subscription.config.addresses, subscription.owner
+        if named is None:
+            return None if self._rules.subscribable(owner) else Reason.POLICY
+        return None if all(self._rules.may_subscribe(owner, each) for each in named) else Reason.POLICY

@@ -1,0 +1,171 @@
+"""The HTTP binding of a manager: its routes, which only translate (CE 3.3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from bridges.cloudevents.manager.errors import ApiError, ErrorCode
+from bridges.cloudevents.manager.manager import QueryFilter, SubscriptionManager
+from bridges.cloudevents.manager.ports import Caller
+from bridges.cloudevents.manager.preconditions import etag, expected_revisions
+from bridges.cloudevents.manager.routes import COLLECTION, OPERATIONS, SUBSCRIPTION, dry_run_of, query_of, route_of
+from bridges.cloudevents.manager.views import ShownSubscription, SubscriptionPage
+from gateway.http.request import BodyRefused, error_response, json_response, of_request, read_body
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+STATUS: Final[Mapping[ErrorCode, int]] = {
+    ErrorCode.INVALID: 400,
+    ErrorCode.FORBIDDEN: 403,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.UNSUPPORTED: 405,
+    ErrorCode.CONFLICT: 409,
+    ErrorCode.CHANGED: 412,
+    ErrorCode.TOO_MANY: 429,
+    ErrorCode.UNAVAILABLE: 503,
+}
+_SLICE: Final = 200
+"""Objects of a list that are encoded in one turn of the loop."""
+_JSON: Final = "application/json"
+
+
+class _Call(NamedTuple):
+    """A request that has found its route; `id` is empty for the collection."""
+
+    request: Request
+    caller: Caller
+    id: str
+    dry_run: bool
+
+
+class ManagerRoutes:
+    """The ASGI application of one manager, mounted at its path."""
+
+    def __init__(self, manager: SubscriptionManager) -> None:
+        self._manager: Final = manager
+        self._methods: Final[Mapping[str, Mapping[str, Callable[[_Call], Awaitable[Response]]]]] = {
+            COLLECTION: {"GET": self._query, "POST": self._create, "OPTIONS": self._discover},
+            SUBSCRIPTION: {
+                "GET": self._retrieve,
+                "PUT": self._update,
+                "DELETE": self._delete,
+                "OPTIONS": self._discover,
+            },
+            "status": {"GET": self._status},
+            "resume": {"POST": self._resume},
+            "test": {"POST": self._test},
+        }
+
+    def is_open(self, request: Request) -> bool:
+        """Whether this request needs no login."""
+        return False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._answer(Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        found = route_of(request.scope["raw_path"], self._manager.rules.path)
+        methods = self._methods.get(found[0]) if found is not None else None
+        if found is None or methods is None:
+            return error_response(404, ErrorCode.NOT_FOUND, "there is nothing at this path")
+        handler, allowed = methods.get(request.method), self._allowed(found[0], methods)
+        if handler is None or request.method not in allowed:
+            text = f"{request.method} is not offered here"
+            return error_response(405, ErrorCode.UNSUPPORTED, text, {"allow": ", ".join(allowed)})
+        try:
+            call = _Call(request, Caller(of_request(request).user), found[1], dry_run_of(request.query_params))
+            return await handler(call)
+        except BodyRefused as error:
+            return error_response(error.status, error.code, error.text, error.headers)
+        except ApiError as error:
+            headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+            return json_response(error.document(), STATUS[error.code], headers)
+
+    def _allowed(self, route: str, methods: Mapping[str, object]) -> list[str]:
+        """The methods that the policy offers here; the text of `Allow`."""
+        offered = self._manager.rules.operations
+        off = {method for (at, method), name in OPERATIONS.items() if at == route and name not in offered}
+        return [method for method in methods if method not in off]
+
+    # -- operations
+
+    async def _create(self, call: _Call) -> Response:
+        body = await self._body(call.request)
+        shown = await self._manager.create(call.caller, body, dry_run=call.dry_run)
+        return self._shown(shown, dry_run=call.dry_run)
+
+    async def _retrieve(self, call: _Call) -> Response:
+        shown = await self._manager.retrieve(call.caller, call.id)
+        if call.request.headers.get("if-none-match") == etag(shown.revision):
+            return Response(status_code=304, headers={"etag": etag(shown.revision)})
+        return self._shown(shown)
+
+    async def _update(self, call: _Call) -> Response:
+        expected = expected_revisions(call.request.headers.get("if-match"))
+        body = await self._body(call.request)
+        shown = await self._manager.update(call.caller, call.id, body, expected=expected, dry_run=call.dry_run)
+        return self._shown(shown, dry_run=call.dry_run)
+
+    async def _delete(self, call: _Call) -> Response:
+        expected = expected_revisions(call.request.headers.get("if-match"))
+        return json_response(dict((await self._manager.delete(call.caller, call.id, expected=expected)).document))
+
+    async def _query(self, call: _Call) -> Response:
+        wanted, empty = query_of(call.request.query_params)
+        page = await self._manager.query(call.caller, wanted)
+        if not page.items and not empty:
+            return Response(status_code=204)
+        headers = {"cache-control": "no-store"}
+        if page.next is not None:
+            headers["link"] = f'<{self._next(wanted, page.next)}>; rel="next"'
+        return StreamingResponse(_encoded(page), 200, headers, _JSON)
+
+    async def _discover(self, call: _Call) -> Response:
+        route = SUBSCRIPTION if call.id else COLLECTION
+        allowed = self._allowed(route, self._methods[route])
+        return json_response(self._manager.discover(), headers={"allow": ", ".join(allowed)})
+
+    async def _status(self, call: _Call) -> Response:
+        return json_response(await self._manager.status(call.caller, call.id))
+
+    async def _resume(self, call: _Call) -> Response:
+        return json_response(await self._manager.resume(call.caller, call.id))
+
+    async def _test(self, call: _Call) -> Response:
+        return json_response((await self._manager.test(call.caller, call.id)).document())
+
+    # -- parts
+
+    async def _body(self, request: Request) -> bytes:
+        media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media != _JSON:
+            raise BodyRefused(415, ErrorCode.UNSUPPORTED, f"the body has to be {_JSON}")
+        return await read_body(request, self._manager.rules.limits.object)
+
+    def _shown(self, shown: ShownSubscription, *, dry_run: bool = False) -> Response:
+        if dry_run:
+            return json_response(dict(shown.document))
+        headers = {"etag": etag(shown.revision)}
+        if shown.created:
+            headers["location"] = f"{self._manager.rules.path}/{quote(shown.id, safe='')}"
+        return json_response(dict(shown.document), 201 if shown.created else 200, headers)
+
+    def _next(self, wanted: QueryFilter, after: str) -> str:
+        kept = {"protocol": wanted.protocol, "state": wanted.state, "limit": wanted.limit, "after": after}
+        return f"{self._manager.rules.path}?" + urlencode({key: each for key, each in kept.items() if each is not None})
+
+
+async def _encoded(page: SubscriptionPage) -> AsyncIterator[bytes]:
+    """A list, some objects at a time: other requests and deliveries go on in between."""
+    for first in range(0, max(len(page.items), 1), _SLICE):
+        part = ",".join(json.dumps(each, ensure_ascii=False) for each in page.items[first : first + _SLICE])
+        begin, end = "," if first else "[", "]" if first + _SLICE >= len(page.items) else ""
+        yield (begin + part + end).encode()

@@ -1,0 +1,45 @@
+"""What the manager uses of the rooms beside it: delivery, and the checks of a sink."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from bridges.cloudevents.delivery.answers import Answer
+from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.delivery.status import SubscriptionStatus
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.reading.starts import Starts
+from bridges.cloudevents.subscription.subscription import Subscription
+
+
+class Caller(NamedTuple):
+    """Who asks: a user of the manager's scope, whom a listener has authenticated."""
+
+    user: str
+
+
+class Delivery(Protocol):
+    """See `reading.fan.Fan`."""
+
+    async def put(
+        self, subscription: Subscription, revision: int, starts: Starts, hold: Reason | None = None
+    ) -> None: ...
+    async def remove(self, id: str) -> None: ...
+    async def status(self, id: str) -> SubscriptionStatus | None: ...
+    async def resume(self, id: str) -> bool: ...
+    async def send_test(self, id: str, event: CloudEvent) -> Answer | None: ...
+
+
+class FindStarts(Protocol):
+    """Where a subscription begins to read; raises AmqpError when Kafka does not answer."""
+
+    async def __call__(self, subscription: Subscription, known: Starts | None) -> Starts: ...
+
+
+class CheckSink(Protocol):
+    """Whether events may go to a new sink: its address, and its consent where the policy asks for it.
+
+    Raises Invalid where they may not.
+    """
+
+    async def __call__(self, subscription: Subscription, previous: Subscription | None) -> None: ...

@@ -1,0 +1,76 @@
+"""Test deliveries: one event that is not in any log, past everything that waits (docs/subscriptions.md)."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from bridges.cloudevents.delivery.answers import Verdict
+from bridges.cloudevents.events.event import CloudEvent, rfc3339
+from bridges.cloudevents.manager.errors import ApiError, ErrorCode
+from bridges.cloudevents.manager.ports import Delivery
+from bridges.cloudevents.subscription.model import Json
+
+PROBE_TYPE: Final = "io.scopegate.test"
+_PAUSE: Final = 5.0
+"""Seconds between two tests of one subscription."""
+_KEPT: Final = 10_000
+"""Subscriptions of which the last test is remembered."""
+
+
+class ProbeResult(NamedTuple):
+    """What the sink answered; `status` is its protocol's code, never a text of its own."""
+
+    delivered: bool
+    status: int | None
+    reason: str
+    milliseconds: int
+
+    def document(self) -> dict[str, Json]:
+        """The answer of the operation `Test`."""
+        shown: dict[str, Json] = {"delivered": self.delivered, "ms": self.milliseconds}
+        if self.status is not None:
+            shown["status"] = self.status
+        return shown if self.delivered else {**shown, "reason": self.reason}
+
+
+class DeliveryProbe:
+    """Sends test events, to each subscription's sink at most one in five seconds."""
+
+    def __init__(self, source: str, delivery: Delivery, clock: Callable[[], float] = time.monotonic) -> None:
+        """`source`: the attribute of the events, the manager's path."""
+        self._source: Final = source
+        self._delivery: Final = delivery
+        self._clock: Final = clock
+        self._last: Final[dict[str, float]] = {}
+
+    async def send(self, id: str) -> ProbeResult:
+        """Send one; raises ApiError where that is too often, or nobody delivers the subscription here."""
+        began = self._clock()
+        wait = self._last.get(id, began - _PAUSE) + _PAUSE - began
+        if wait > 0:
+            text = f"one test of a subscription in {_PAUSE:g} seconds"
+            raise ApiError(ErrorCode.TOO_MANY, text, retry_after=int(wait) + 1)
+        self._remember(id, began)
+        answer = await self._delivery.send_test(id, probe_event(self._source, time.time_ns() // 1_000_000))
+        if answer is None:
+            text = "the subscription is delivered by another gateway, or has no connection to its sink now"
+            raise ApiError(ErrorCode.UNAVAILABLE, text, retry_after=int(_PAUSE))
+        took = round((self._clock() - began) * 1000)
+        return ProbeResult(answer.verdict is Verdict.DONE, answer.status, answer.reason, took)
+
+    def _remember(self, id: str, now: float) -> None:
+        self._last.pop(id, None)
+        self._last[id] = now
+        if len(self._last) > _KEPT:
+            del self._last[next(iter(self._last))]
+
+
+def probe_event(source: str, now_ms: int) -> CloudEvent:
+    """An event that says of itself that it is a test."""
+    attributes = {"specversion": "1.0", "id": str(uuid.uuid4()), "source": source, "type": PROBE_TYPE}
+    if (moment := rfc3339(now_ms)) is not None:
+        attributes["time"] = moment
+    return CloudEvent(attributes, "application/json", b"{}", None, "", 0, 0, now_ms)

@@ -1,0 +1,74 @@
+"""Proposed subscriptions: realized under the policy, and permitted to their owner."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Final
+
+from bridges.cloudevents.manager.book import KnownSubscription, SubscriptionBook
+from bridges.cloudevents.manager.errors import ApiError, ErrorCode, invalid
+from bridges.cloudevents.manager.format import SubscriptionFormat
+from bridges.cloudevents.manager.ports import CheckSink
+from bridges.cloudevents.subscription.model import Invalid, Mistake
+from bridges.cloudevents.subscription.subscription import Subscription
+from policies.subscriptions import ManagerRules
+
+
+class Proposals:
+    """Makes subscriptions of request bodies; nothing is stored."""
+
+    def __init__(
+        self, rules: ManagerRules, form: SubscriptionFormat, check_sink: CheckSink, book: SubscriptionBook
+    ) -> None:
+        self._rules: Final = rules
+        self._form: Final = form
+        self._check_sink: Final = check_sink
+        self._book: Final = book
+
+    def realize(
+        self, body: bytes, owner: str, now_ms: int, *, id: str | None = None, known: KnownSubscription | None = None
+    ) -> Subscription:
+        """The subscription that `body` proposes; raises ApiError with every mistake, or `forbidden`.
+
+        `id`: that of the request's address; None: the body's own, or a new one.
+        """
+        stored = known.subscription if known is not None else None
+        assigned = id or str(uuid.uuid4())
+        try:
+            subscription = self._form.parse(body, id=assigned, owner=owner, now_ms=now_ms, stored=stored)
+        except Invalid as error:
+            raise invalid(error.mistakes) from None
+        if id is not None and subscription.id != id:
+            raise invalid([Mistake("/id", "has to be that of the request's address, or absent")])
+        self._permit(owner, subscription)
+        self._bound_unindexed(subscription)
+        return subscription
+
+    async def check_sink(self, subscription: Subscription, known: KnownSubscription | None) -> None:
+        """Whether events may go there; raises ApiError."""
+        try:
+            await self._check_sink(subscription, known.subscription if known is not None else None)
+        except Invalid as error:
+            raise invalid(error.mistakes) from None
+
+    def _permit(self, owner: str, subscription: Subscription) -> None:
+        """The right `subscribe` on every source (section 5 of docs/subscriptions.md)."""
+        named = subscription.config.addresses
+        if named is None and not self._rules.subscribable(owner):
+            raise ApiError(ErrorCode.FORBIDDEN, "you may not subscribe to any event stream of this manager")
+        denied = [each for each in named or () if not self._rules.may_subscribe(owner, each)]
+        if denied:
+            raise ApiError(ErrorCode.FORBIDDEN, "you may not subscribe to " + ", ".join(map(json.dumps, denied)))
+
+    def _bound_unindexed(self, subscription: Subscription) -> None:
+        most = self._rules.limits.unindexed
+        if not subscription.filter.unindexed:
+            return
+        others = sum(each.subscription.filter.unindexed and each.stored.id != subscription.id for each in self._book)
+        if others >= most:
+            text = (
+                f"this manager evaluates at most {most} filters for every event; "
+                "add exact, prefix or suffix on an attribute"
+            )
+            raise invalid([Mistake("/filter", text)])

@@ -1,0 +1,70 @@
+"""What the path and the query of a request say (docs/subscriptions.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from bridges.cloudevents.delivery.state import DeliveryState
+from bridges.cloudevents.manager.errors import invalid
+from bridges.cloudevents.manager.manager import QueryFilter
+from bridges.cloudevents.subscription.model import Mistake, SinkProtocol
+from policies.model.scopes.subscriptions import Operation
+
+COLLECTION: Final = "collection"
+SUBSCRIPTION: Final = "subscription"
+OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
+    (COLLECTION, "GET"): "query",
+    (COLLECTION, "POST"): "create",
+    (SUBSCRIPTION, "GET"): "retrieve",
+    (SUBSCRIPTION, "PUT"): "update",
+    (SUBSCRIPTION, "DELETE"): "delete",
+}
+"""What a method does at a route, where the policy may switch it off."""
+_FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
+
+
+def route_of(raw_path: bytes, base: str) -> tuple[str, str] | None:
+    """The route and the id of an undecoded path: an encoded slash is no slash; None: there is no such route."""
+    path = raw_path.partition(b"?")[0].removeprefix(base.encode())
+    if path in (b"", b"/"):
+        return COLLECTION, ""
+    id, _, rest = path.removeprefix(b"/").partition(b"/")
+    try:
+        decoded = unquote_to_bytes(id).decode()
+    except UnicodeDecodeError:
+        return None
+    return (rest.decode("ascii", "replace") if rest else SUBSCRIPTION), decoded
+
+
+def query_of(given: Mapping[str, str]) -> tuple[QueryFilter, bool]:
+    """What a list is asked for, and whether an empty one is wanted as such; raises ApiError with every mistake."""
+    mistakes = _unknown(given, {"protocol", "state", "limit", "after", "empty"})
+    limit, protocol, state = given.get("limit"), given.get("protocol"), given.get("state")
+    if limit is not None and not (limit.isascii() and limit.isdigit() and 0 < int(limit[:10]) <= 1_000_000):
+        mistakes.append(Mistake("?limit", "a whole number from 1 to 1000000"))
+    if protocol is not None and protocol not in {each.value for each in SinkProtocol}:
+        mistakes.append(Mistake("?protocol", "one of " + ", ".join(SinkProtocol)))
+    if state is not None and state not in {each.value for each in DeliveryState}:
+        mistakes.append(Mistake("?state", "one of " + ", ".join(DeliveryState)))
+    if (empty := _FLAGS.get(given.get("empty", "0"))) is None:
+        # The later drafts of the API know no 204.
+        mistakes.append(Mistake("?empty", "1: an empty list is answered as such"))
+    if mistakes:
+        raise invalid(mistakes)
+    wanted = QueryFilter(protocol, state, None if limit is None else int(limit), given.get("after", ""))
+    return wanted, bool(empty)
+
+
+def dry_run_of(given: Mapping[str, str]) -> bool:
+    """Whether the request is only to be checked (`?dry=1`); raises ApiError."""
+    dry = _FLAGS.get(given.get("dry", "0"))
+    if dry is None:
+        raise invalid([Mistake("?dry", "1: check the object, and store nothing")])
+    return dry
+
+
+def _unknown(given: Mapping[str, str], known: set[str]) -> list[Mistake]:
+    text = "unknown; known are " + ", ".join(sorted(known))
+    return [Mistake(f"?{name}", text) for name in given if name not in known]
