@@ -17,8 +17,10 @@ from gateway.amqp.sasl.verifiers import UserStore
 from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, out_of_date
 
 if TYPE_CHECKING:
+    from policies.model.scopes.api import ApiSection
     from policies.model.scopes.connect import ConnectorSection
     from policies.model.scopes.listen import ListenerSection
+    from policies.model.scopes.scope import ScopeSection
     from policies.rules import CompiledPolicy
 
 _NOBODY: Final = UserStore({})
@@ -37,12 +39,12 @@ class CredentialFiles:
     """What was read: users by file, TLS by the part of the policy that wants it."""
 
     users: dict[str, UserStore] = field(default_factory=dict)
-    servers: dict[ListenerSection, ServerTls] = field(default_factory=dict)
+    servers: dict[ListenerSection | ApiSection, ServerTls] = field(default_factory=dict)
     clients: dict[ConnectorSection, ssl.SSLContext] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     """What works, and should not stay so."""
 
-    def users_of(self, listener: ListenerSection) -> UserStore:
+    def users_of(self, listener: ListenerSection | ApiSection) -> UserStore:
         """Who may log in at a listener."""
         return _NOBODY if listener.users is None else self.users[str(listener.users)]
 
@@ -59,8 +61,8 @@ def load_materials(policy: CompiledPolicy, check_cluster: CheckCluster) -> Crede
             mistake = check_cluster(settings)
             problems += [f"kafka.{name}: {mistake}"] if mistake else []
     for name, scope in policy.model.scopes.items():
-        for listener in scope.listen:
-            problems += _listener(policy, listener, materials, f"scopes.{name}.listen {listener.bind}")
+        for kind, listener in _listeners(scope):
+            problems += _listener(policy, listener, materials, f"scopes.{name}.{kind} {listener.bind}")
         for connector in scope.connect:
             problems += _connector(policy, connector, materials, f"scopes.{name}.connect {connector.name}")
     if problems:
@@ -69,9 +71,15 @@ def load_materials(policy: CompiledPolicy, check_cluster: CheckCluster) -> Crede
     return materials
 
 
+def _listeners(scope: ScopeSection) -> Iterator[tuple[str, ListenerSection | ApiSection]]:
+    """Everything that listens in a scope, with the key it has in the policy."""
+    yield from (("listen", each) for each in scope.listen)
+    yield from (("api", each) for each in scope.api)
+
+
 def _exposed(policy: CompiledPolicy) -> Iterator[str]:
     """Files with secrets or users that anybody on this machine may change or read."""
-    listeners = [listener for scope in policy.model.scopes.values() for listener in scope.listen]
+    listeners = [listener for scope in policy.model.scopes.values() for _, listener in _listeners(scope)]
     private = [secret.file for secret in policy.secrets] + [each.tls.key for each in listeners if each.tls is not None]
     for name in dict.fromkeys(filter(None, private)):
         if (mode := policy.path(name).stat().st_mode) & (stat.S_IWOTH | stat.S_IROTH):
@@ -86,7 +94,7 @@ def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
     """Certificates that have expired, or are not valid yet."""
     names: list[str | None] = []
     for scope in policy.model.scopes.values():
-        for listener in scope.listen:
+        for _, listener in _listeners(scope):
             names += [] if listener.tls is None else [listener.tls.cert, listener.tls.client_ca]
         for connector in scope.connect:
             names += [connector.tls.cert, connector.tls.ca]
@@ -123,7 +131,9 @@ def _users_file(policy: CompiledPolicy, name: str, materials: CredentialFiles, w
     return []
 
 
-def _listener(policy: CompiledPolicy, model: ListenerSection, materials: CredentialFiles, where: str) -> list[str]:
+def _listener(
+    policy: CompiledPolicy, model: ListenerSection | ApiSection, materials: CredentialFiles, where: str
+) -> list[str]:
     problems = []
     if model.users is not None and str(model.users) not in materials.users:
         problems += _users_file(policy, str(model.users), materials, where)

@@ -33,6 +33,10 @@ class Bucket:
         self._full = begin + self._interval
         return max(wait, 0.0)
 
+    def wait(self, now: float) -> float:
+        """The seconds until a token is available; none is reserved."""
+        return max(self._full - now - self._slack, 0.0)
+
 
 class Buckets:
     """A bucket for each responder: `count` in `per_ms`, and at once what one second brings (one at least)."""

@@ -48,13 +48,15 @@ class BoundedProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 with deadlines and a place in `waiting`; `bounded` makes the class of one listener."""
 
     waiting: ClassVar[Waiting]
+    most: ClassVar[int] = CONNECTIONS
+    """Open connections at a time."""
     _deadline: asyncio.TimerHandle | None = None
     _answering: object = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait()
-        if len(self.connections) > CONNECTIONS:
+        if len(self.connections) > self.most:
             self.waiting.drop_first()
 
     def data_received(self, data: bytes) -> None:

@@ -1,0 +1,138 @@
+"""A port at which clients of a scope use HTTP (policy key `api`)."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from uvicorn import Config
+
+from gateway.amqp.sasl.password_checks import PasswordChecks
+from gateway.amqp.sasl.verifiers import UserStore
+from gateway.amqp.transport.tls import ServerTls
+from gateway.amqp.transport.tls_server import TlsServer
+from gateway.http.gate import Application, Gate
+from gateway.http.login import BasicLogins
+from gateway.http.protocol import ApiProtocol, DatedState, api_protocol
+from gateway.observability.link_events import LinkEvents
+from gateway.tasks import Supervisor, until
+
+if TYPE_CHECKING:
+    from policies.model.scopes.api import ApiSection
+
+_HANDSHAKE: Final = 10.0
+"""Seconds for TLS."""
+_GRACE: Final = 1.0
+"""Seconds that requests in progress get at the end."""
+
+
+class ApiListener:
+    """One bound port; reports what peers do wrong, as listeners for AMQP do."""
+
+    def __init__(
+        self,
+        scope: str,
+        model: ApiSection,
+        report: LinkEvents,
+        supervisor: Supervisor,
+        checks: PasswordChecks,
+        mounted: Callable[[], Mapping[str, Application]],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.scope: Final = scope
+        self.model = model
+        self._report: Final = report
+        self._supervisor: Final = supervisor
+        self._tls: ServerTls | None = None
+        self._logins: Final = BasicLogins(f"api {model.bind}", checks, UserStore({}), loop.time)
+        self._gate: Final = Gate(model, self._logins, mounted, self, loop.time)
+        self._state: Final = DatedState()
+        self._kind: Final = api_protocol(self._dropped, lambda: self._tls, model.limits.connections)
+        self._config: Final = Config(
+            self._gate, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
+            proxy_headers=False,
+        )  # fmt: skip
+        self._config.load()
+        self._server: asyncio.Server | TlsServer | None = None
+
+    def renew(self, model: ApiSection, users: UserStore, tls: ServerTls | None) -> None:
+        """Use the limits of a new policy, and what was read from its files."""
+        self.model, self._tls = model, tls
+        self._logins.renew(users)
+        self._gate.configure(model)
+        self._kind.most = model.limits.connections
+
+    async def start(self) -> None:
+        """Bind and accept; raises OSError when the port is taken."""
+        bind = self.model.bind
+        if self.model.tls is None:
+            self._server = await asyncio.get_running_loop().create_server(self._accept, bind.host, bind.port)
+        else:
+            server = TlsServer(self, self._accept, self._context, handshake=_HANDSHAKE, supervisor=self._supervisor)
+            await server.start(bind.host, bind.port)
+            self._server = server
+        tls = self.model.tls is not None
+        self._report.log.info("listening", scope=self.scope, bind=self.bound, tls=tls, protocol="http")
+
+    @property
+    def bound(self) -> str:
+        """The address really bound, port 0 resolved."""
+        if self._server is None or not self._server.sockets:
+            return str(self.model.bind)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
+
+    @property
+    def listening(self) -> bool:
+        """Whether connections are accepted."""
+        return self._server is not None and self._server.is_serving()
+
+    async def close(self) -> None:
+        """Accept no more, let requests in progress end for a moment, and close the rest."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        await until(lambda: not self._state.connections, _GRACE)
+        for connection in list(self._state.connections):
+            assert isinstance(connection, ApiProtocol)
+            connection.drop()
+
+    def _accept(self) -> ApiProtocol:
+        return self._kind(self._config, self._state, {}, asyncio.get_running_loop())
+
+    def _context(self) -> ssl.SSLContext:
+        assert self._tls is not None
+        return self._tls.context
+
+    def _dropped(self, reason: str) -> None:
+        self._report.bad_input(reason, bind=self.bound)
+
+    # -- handshakes
+
+    def admits(self, peer: str, descriptor: int) -> bool:
+        """A socket, nothing said yet: connections are bounded when they are there (`bounded`)."""
+        return True
+
+    def exhausted(self, peer: str) -> None:
+        """A connection that the process has no file descriptor for."""
+        self._report.bad_input("no-file-descriptors", bind=self.bound, peer=peer)
+
+    def tls_failed(self, peer: str, error: OSError) -> None:
+        """A handshake that came to nothing."""
+        self._report.bump("tls_failures")
+        why = getattr(error, "reason", None) or str(error) or type(error).__name__
+        self._report.log.warning("TLS handshake failed", error=why, bind=self.bound, peer=peer)
+
+    # -- requests
+
+    def login_failed(self, address: str) -> None:
+        """A wrong user or password."""
+        self._report.bump("sasl_failures", "basic")
+        self._report.log.warning("authentication failed", reason="basic", bind=self.bound, peer=address)
+
+    def failed(self, error: Exception) -> None:
+        """A bug: it costs this request."""
+        self._report.task_failed("api", error)

@@ -1,0 +1,113 @@
+"""Basic logins (RFC 7617) against the scope's users file: hashed off the loop, and remembered for a minute.
+
+Every request has its password with it, and a check takes from 1 to 30 ms of a processor. What has passed is remembered
+under a keyed hash; passwords are not. An address that fails too often is not checked any more for a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Final
+
+from gateway.amqp.sasl.password_checks import PasswordChecks
+from gateway.amqp.sasl.verifiers import UserStore, prepare
+
+FAILURES: Final = 5
+"""Failures of one address in a second, after which it has to wait."""
+REMEMBERED: Final = 60.0
+"""Seconds for which a login that has passed is not checked again."""
+_KEPT: Final = 10_000
+"""Logins, and addresses with failures, that are remembered."""
+
+
+class TooManyFailures(Exception):
+    """Logins from this address have failed too often: it has to wait a second."""
+
+
+class BasicLogins:
+    """The logins of one listener."""
+
+    def __init__(
+        self, name: str, checks: PasswordChecks, users: UserStore, clock: Callable[[], float]
+    ) -> None:
+        """`name`: the listener's, by which checks take turns; `clock`: seconds."""
+        self._name: Final = name
+        self._checks: Final = checks
+        self._users = users
+        self._clock: Final = clock
+        self._key: Final = secrets.token_bytes(32)
+        self._passed: Final[OrderedDict[bytes, tuple[float, str]]] = OrderedDict()
+        self._failures: Final[OrderedDict[str, deque[float]]] = OrderedDict()
+
+    def renew(self, users: UserStore) -> None:
+        """Use what a reload has read."""
+        if users is not self._users:
+            self._users = users
+            self._passed.clear()
+
+    async def user(self, authorization: str, address: str) -> str | None:
+        """The user of an `Authorization` header; None: nobody we know. Raises TooManyFailures."""
+        self._admit(address)
+        user = await self._check(authorization, address)
+        if user is None:
+            self._failures.setdefault(address, deque(maxlen=FAILURES)).append(self._clock())
+            _bound(self._failures)
+        return user
+
+    def _admit(self, address: str) -> None:
+        failures = self._failures.get(address)
+        if failures is not None and len(failures) == FAILURES and self._clock() - failures[0] < 1:
+            raise TooManyFailures
+
+    async def _check(self, authorization: str, address: str) -> str | None:
+        digest = hmac.digest(self._key, authorization.encode(), "sha256")
+        until, user = self._passed.get(digest, (0.0, ""))
+        if self._clock() < until:
+            return user
+        name, password = _credentials(authorization)
+        users = self._users
+        passed = await self._hash(users.password_check(name, password), address)
+        if not passed or users is not self._users:
+            return None
+        self._passed[digest] = self._clock() + REMEMBERED, name
+        self._passed.move_to_end(digest)
+        _bound(self._passed)
+        return name
+
+    async def _hash(self, passes: Callable[[], bool], address: str) -> bool:
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def told(passed: bool) -> None:
+            if not done.done():
+                done.set_result(passed)
+
+        ticket = self._checks.submit(self._name, address, passes, told)
+        try:
+            return await done
+        finally:
+            ticket.cancel()
+
+
+def _bound(kept: OrderedDict[str, deque[float]] | OrderedDict[bytes, tuple[float, str]]) -> None:
+    if len(kept) > _KEPT:
+        kept.popitem(last=False)
+
+
+def _credentials(authorization: str) -> tuple[str, str]:
+    """User and password, prepared; what cannot be a login is one that nobody has, and takes as long."""
+    scheme, _, token = authorization.partition(" ")
+    try:
+        text = base64.b64decode(token.strip(), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        text = ""
+    name, colon, password = text.partition(":")
+    user, secret = prepare(name), prepare(password)
+    if scheme.lower() != "basic" or not colon or user is None or secret is None:
+        return "", ""
+    return user, secret

@@ -1,0 +1,69 @@
+"""HTTP connections of an `api` listener: uvicorn's, bounded, with the user of the client's certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import ClassVar
+
+from uvicorn.server import ServerState
+
+from gateway.amqp.transport.tls import ServerTls, peer_subject
+from gateway.http.gate import WithSubject
+from gateway.observability.http.bounded import BoundedProtocol, Waiting
+
+
+class DatedState(ServerState):
+    """uvicorn's state of a server; every answer has a date (RFC 9110, 6.6.1)."""
+
+    def __init__(self) -> None:
+        self._dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
+        super().__init__()
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers of every answer."""
+        now = int(time.time())
+        if self._dated[0] != now:
+            self._dated = now, [(b"date", formatdate(now, usegmt=True).encode())]
+        return self._dated[1]
+
+    @default_headers.setter
+    def default_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        """uvicorn's server would put its own; there is none here."""
+
+
+class ApiProtocol(BoundedProtocol):
+    """A connection of an `api` listener; `api_protocol` makes the class of one listener."""
+
+    tls: ClassVar[Callable[[], ServerTls | None]]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        ssl_object = transport.get_extra_info("ssl_object")
+        subject, tls = peer_subject(ssl_object), type(self).tls()
+        anchor = tls.anchor(ssl_object) if tls is not None and subject is not None else b""
+
+        def trusted() -> str | None:
+            """The user, as long as the policy trusts who vouches for the certificate."""
+            now = type(self).tls()
+            return subject if now is not None and now.trusts(anchor) else None
+
+        self.app = WithSubject(self.app, trusted)
+        super().connection_made(transport)
+
+
+def api_protocol(
+    dropped: Callable[[str], None], tls_now: Callable[[], ServerTls | None], connections: int
+) -> type[ApiProtocol]:
+    """The connections of one listener: at most so many, and who dawdles is dropped (`dropped` hears why)."""
+
+    class ListenerProtocol(ApiProtocol):
+        """The connections of this listener."""
+
+        waiting = Waiting(dropped)
+        tls = staticmethod(tls_now)
+        most = connections
+
+    return ListenerProtocol
