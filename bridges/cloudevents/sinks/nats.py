@@ -20,7 +20,7 @@ from bridges.cloudevents.sinks.tasked import TaskedSink
 from bridges.cloudevents.subscription.model import AccessToken, Plain
 from gateway.tasks import Supervisor
 
-Encode = Callable[[CloudEvent], tuple[list[tuple[str, str]], bytes]]
+Encode = Callable[[CloudEvent], tuple[dict[str, str], bytes]]
 """Headers and payload; raises ValueError for what NATS cannot carry."""
 _DIGEST: Final = 16
 _SEPARATOR: Final = "\x00"
@@ -39,7 +39,7 @@ class NatsTarget(NamedTuple):
     timeout: float
 
 
-class _Client(Client):
+class _SecuredClient(Client):
     """The library's client, which uses TLS only where the server asks for it: here it is we who ask."""
 
     secured = False
@@ -73,13 +73,15 @@ class NatsSink(TaskedSink):
         self._encode: Final = encode
         self._client: Client | None = None
         self._connecting: Final = asyncio.Lock()
+        self._last: Exception | None = None
+        """What the client hides behind `NoServersError`."""
         self._denied = 0
         """Times that the server said that we may not publish."""
 
     async def _answer(self, attempt: SendAttempt) -> Answer:
         (event,) = attempt.events
         try:
-            fields, payload = self._encode(event)
+            headers, payload = self._encode(event)
         except ValueError:
             return Answer(Verdict.REFUSED, "the event cannot be encoded for NATS")
         try:
@@ -88,7 +90,6 @@ class NatsSink(TaskedSink):
             return Answer(Verdict.SINK_FAILED, reason_of(error), reached=False)
         except (Error, OSError, ValueError) as error:
             return _not_connected(error)
-        headers = dict(fields)
         try:
             async with asyncio.timeout(self._target.timeout):
                 if self._target.jetstream:
@@ -131,18 +132,20 @@ class NatsSink(TaskedSink):
         target = self._target
         failure: Exception = EgressRefused()
         for address in await self._dialer.addresses(target.host, target.port):
-            client = _Client()
+            client = _SecuredClient()
             client.secured = target.tls is not None
             try:
                 async with asyncio.timeout(target.timeout):
                     await client.connect(
                         servers=[f"nats://{bracketed(address)}:{target.port}"],
                         allow_reconnect=False,
-                        max_reconnect_attempts=0,
+                        max_reconnect_attempts=1,  # 0 tries for ever
+                        reconnect_time_wait=0,
                         connect_timeout=int(target.timeout) + 1,
                         error_cb=self._error,
                         name="scopegate",
                         no_echo=True,
+                        pending_size=1,  # `publish` returns once it is written, so that a PING is behind it
                         tls=target.tls,
                         tls_hostname=target.host if target.tls is not None else None,
                         user=target.login.identifier if isinstance(target.login, Plain) else None,
@@ -150,12 +153,13 @@ class NatsSink(TaskedSink):
                         token=target.login.token if isinstance(target.login, AccessToken) else None,
                     )
             except (Error, OSError) as error:
-                failure = _cause(client, error)
+                failure = self._last if isinstance(error, NoServersError) and self._last is not None else error
                 continue
             return client
         raise failure
 
     async def _error(self, error: Exception) -> None:
+        self._last = error
         if "permissions violation" in str(error).lower():
             self._denied += 1
 
@@ -172,12 +176,6 @@ def message_id(event: CloudEvent) -> str:
     """What JetStream tells repetitions by: the same for the same source and id."""
     name = event.attributes.get("source", "") + _SEPARATOR + event.attributes.get("id", "")
     return hashlib.blake2b(name.encode(), digest_size=_DIGEST).hexdigest()
-
-
-def _cause(client: Client, error: Exception) -> Exception:
-    """What the client hides behind `NoServersError`."""
-    last = client.last_error
-    return last if isinstance(error, NoServersError) and isinstance(last, Exception) else error
 
 
 def _not_connected(error: Exception) -> Answer:

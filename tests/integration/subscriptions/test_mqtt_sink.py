@@ -14,9 +14,10 @@ from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.events.bindings.mqtt import MqttMessage
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dial import NOT_ALLOWED
-from bridges.cloudevents.sinks.mqtt.connection import MqttMessage, MqttTarget
+from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import MqttSink
 from bridges.cloudevents.subscription.model import Plain
 from tests.support.gateway.process import PATIENCE, free_port
@@ -28,7 +29,7 @@ FIVE, THREE = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 
 
 def encode(each: CloudEvent) -> MqttMessage:
-    return MqttMessage(each.data or b"", [*each.attributes.items()], each.content_type)
+    return MqttMessage(each.content_type, tuple(each.attributes.items()), each.data or b"")
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.events.bindings.mqtt import MqttMessage
 from bridges.cloudevents.subscription.model import Plain
 from gateway.tasks import off_loop
 
@@ -30,14 +31,6 @@ _LATER: Final = frozenset((0x89, 0x97))
 _DENIED_3: Final = frozenset(("Bad user name or password", "Not authorized"))
 _OVERHEAD: Final = 16
 """Bytes of a PUBLISH beside topic, payload and properties, at most."""
-
-
-class MqttMessage(NamedTuple):
-    """An event as MQTT has it; `user_properties` and `content_type` only in version 5."""
-
-    payload: bytes
-    user_properties: list[tuple[str, str]]
-    content_type: str | None
 
 
 class MqttTarget(NamedTuple):
@@ -64,7 +57,7 @@ class ConnectRefused(Exception):
         self.answer: Final = answer
 
 
-class _Client(paho.Client):
+class _SocketClient(paho.Client):
     """paho's client on a socket that was connected to a checked address."""
 
     given: socket.socket
@@ -90,9 +83,9 @@ class MqttConnection:
         """The largest packet that the server takes; 0: any."""
         self._client: Final = self._make(connected, window)
 
-    def _make(self, connected: socket.socket, window: int) -> _Client:
+    def _make(self, connected: socket.socket, window: int) -> _SocketClient:
         target = self._target
-        client = _Client(
+        client = _SocketClient(
             CallbackAPIVersion.VERSION2,
             client_id="",
             clean_session=None if self._five else True,

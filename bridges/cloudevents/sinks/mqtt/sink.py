@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.events.bindings.mqtt import MqttMessage
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dial import Dialer, reason_of
-from bridges.cloudevents.sinks.mqtt.connection import ConnectRefused, MqttConnection, MqttMessage, MqttTarget
+from bridges.cloudevents.sinks.mqtt.connection import ConnectRefused, MqttConnection, MqttTarget
 from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
 from bridges.cloudevents.sinks.tasked import TaskedSink
 from gateway.tasks import Supervisor
