@@ -44,14 +44,14 @@ def _check_kafka_client() -> None:
 
 def _check_files(policy: CompiledPolicy) -> None:
     """Read users files, certificates and Kafka settings as `run` does; mistakes go to stderr, with exit code 1."""
-    from gateway.config.credential_files import CredentialFilesError, load_materials
+    from gateway.config.credential_files import CredentialFilesError, load_credential_files
     from gateway.server.composition import check_cluster
 
     try:
-        materials = load_materials(policy, check_cluster)
+        credentials = load_credential_files(policy, check_cluster)
     except CredentialFilesError as errors:
         fail(str(errors))
-    for warning in materials.warnings:
+    for warning in credentials.warnings:
         _warn(warning)
 
 

@@ -1,6 +1,6 @@
-"""The files a policy names beside itself: user files and certificates, read and checked before anything changes.
+"""User files and certificates that a policy names, read and checked before a start or reload changes anything.
 
-A start or a reload gets either all of them or one error that lists every mistake.
+The result is all of them, or one error that lists every mistake.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOBODY: Final = UserStore({})
 
 
 class CredentialFilesError(Exception):
-    """Files that cannot be used; `problems` says of each what is wrong."""
+    """Some files cannot be used; `problems` has one line for each mistake."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -36,39 +36,39 @@ class CredentialFilesError(Exception):
 
 @dataclass(slots=True)
 class CredentialFiles:
-    """What was read: users by file, TLS by the part of the policy that wants it."""
+    """The files that were read: users by file name, TLS by the listener or connector that uses it."""
 
     users: dict[str, UserStore] = field(default_factory=dict)
     servers: dict[ListenerSection | ApiSection, ServerTls] = field(default_factory=dict)
     clients: dict[ConnectorSection, ssl.SSLContext] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    """What works, and should not stay so."""
+    """Things that work, but should be changed."""
 
     def users_of(self, listener: ListenerSection | ApiSection) -> UserStore:
-        """Who may log in at a listener."""
+        """The users that may log in at a listener."""
         return _NOBODY if listener.users is None else self.users[str(listener.users)]
 
 
 CheckCluster = Callable[[Mapping[str, str]], str | None]
-"""What a Kafka client says of its settings before it connects; None: it takes them."""
+"""The mistake that a Kafka client finds in its settings before it connects, or None."""
 
 
-def load_materials(policy: CompiledPolicy, check_cluster: CheckCluster) -> CredentialFiles:
-    """Read every file the policy names; raises `MaterialsError` with all that is wrong."""
-    materials, problems = CredentialFiles(), list[str]()
+def load_credential_files(policy: CompiledPolicy, check_cluster: CheckCluster) -> CredentialFiles:
+    """Read every file that the policy names; raises `CredentialFilesError` with all mistakes."""
+    credentials, problems = CredentialFiles(), list[str]()
     for name, cluster in policy.model.kafka.items():
         if settings := policy.client_settings(cluster):
             mistake = check_cluster(settings)
             problems += [f"kafka.{name}: {mistake}"] if mistake else []
     for name, scope in policy.model.scopes.items():
         for kind, listener in _listeners(scope):
-            problems += _listener(policy, listener, materials, f"scopes.{name}.{kind} {listener.bind}")
+            problems += _listener(policy, listener, credentials, f"scopes.{name}.{kind} {listener.bind}")
         for connector in scope.connect:
-            problems += _connector(policy, connector, materials, f"scopes.{name}.connect {connector.name}")
+            problems += _connector(policy, connector, credentials, f"scopes.{name}.connect {connector.name}")
     if problems:
         raise CredentialFilesError(problems)
-    materials.warnings += [*_exposed(policy), *_out_of_date(policy, datetime.now(UTC))]
-    return materials
+    credentials.warnings += [*_exposed(policy), *_out_of_date(policy, datetime.now(UTC))]
+    return credentials
 
 
 def _listeners(scope: ScopeSection) -> Iterator[tuple[str, ListenerSection | ApiSection]]:
@@ -78,7 +78,7 @@ def _listeners(scope: ScopeSection) -> Iterator[tuple[str, ListenerSection | Api
 
 
 def _exposed(policy: CompiledPolicy) -> Iterator[str]:
-    """Files with secrets or users that anybody on this machine may change or read."""
+    """Warnings about files with secrets or users that every user of this machine may read or change."""
     listeners = [listener for scope in policy.model.scopes.values() for _, listener in _listeners(scope)]
     private = [secret.file for secret in policy.secrets] + [each.tls.key for each in listeners if each.tls is not None]
     for name in dict.fromkeys(filter(None, private)):
@@ -91,7 +91,7 @@ def _exposed(policy: CompiledPolicy) -> Iterator[str]:
 
 
 def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
-    """Certificates that have expired, or are not valid yet."""
+    """Warnings about certificates that have expired or are not valid yet."""
     names: list[str | None] = []
     for scope in policy.model.scopes.values():
         for _, listener in _listeners(scope):
@@ -103,27 +103,27 @@ def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
 
 
 def _users(path: Path, warnings: list[str]) -> UserStore:
-    """The users of a file; raises UsersError, OSError or UnicodeError where it cannot be used."""
+    """The users of a file; raises UsersError, OSError or UnicodeError if it cannot be used."""
     from gateway.amqp.sasl.user_file import UsersError, load_users
 
     text = path.read_text()
-    if not text.strip():  # half of a replacement, more likely than a wish: everybody would be disconnected
+    if not text.strip():  # probably an unfinished replacement of the file: it would disconnect every user
         raise UsersError(["1:1: the users file is empty; {} says that nobody may log in"])
     users = load_users(text)
     if users.changes:
-        told = "answers to unknown users change with every change of the file, which tells them from known ones"
-        warnings.append(f"{path}: has no $secret: {told}; `scopegate users add` makes one")
+        reason = "answers to unknown users change with every change of the file, which tells them from known ones"
+        warnings.append(f"{path}: has no $secret: {reason}; `scopegate users add` makes one")
     if not len(users):
         warnings.append(f"{path}: holds no user: nobody can log in with a password; `scopegate users add` adds one")
     return users
 
 
-def _users_file(policy: CompiledPolicy, name: str, materials: CredentialFiles, where: str) -> list[str]:
-    from gateway.amqp.sasl.user_file import UsersError  # with all that logins need: not before there is a user
+def _users_file(policy: CompiledPolicy, name: str, credentials: CredentialFiles, where: str) -> list[str]:
+    from gateway.amqp.sasl.user_file import UsersError  # imports SCRAM: only if the policy has users
 
     path = policy.path(name)
     try:
-        materials.users[name] = _users(path, materials.warnings)
+        credentials.users[name] = _users(path, credentials.warnings)
     except UsersError as error:
         return [f"{path}:{problem}" for problem in error.problems]
     except (OSError, UnicodeError) as error:
@@ -132,15 +132,15 @@ def _users_file(policy: CompiledPolicy, name: str, materials: CredentialFiles, w
 
 
 def _listener(
-    policy: CompiledPolicy, model: ListenerSection | ApiSection, materials: CredentialFiles, where: str
+    policy: CompiledPolicy, model: ListenerSection | ApiSection, credentials: CredentialFiles, where: str
 ) -> list[str]:
     problems = []
-    if model.users is not None and str(model.users) not in materials.users:
-        problems += _users_file(policy, str(model.users), materials, where)
+    if model.users is not None and str(model.users) not in credentials.users:
+        problems += _users_file(policy, str(model.users), credentials, where)
     if (tls := model.tls) is not None:
         authority = policy.path(tls.client_ca) if tls.client_ca is not None else None
         try:
-            materials.servers[model] = ServerTls(
+            credentials.servers[model] = ServerTls(
                 policy.path(tls.cert),
                 policy.path(tls.key),
                 client_ca=authority,
@@ -151,13 +151,13 @@ def _listener(
     return problems
 
 
-def _connector(policy: CompiledPolicy, model: ConnectorSection, materials: CredentialFiles, where: str) -> list[str]:
+def _connector(policy: CompiledPolicy, model: ConnectorSection, credentials: CredentialFiles, where: str) -> list[str]:
     if not any(endpoint.tls for endpoint in model.to):
         return []
     files: dict[str, str | None] = {"ca": model.tls.ca, "cert": model.tls.cert, "key": model.tls.key}
     paths: dict[str, Path | None] = {name: policy.path(path) if path else None for name, path in files.items()}
     try:
-        materials.clients[model] = client_context(
+        credentials.clients[model] = client_context(
             ca=paths["ca"], cert=paths["cert"], key=paths["key"], verify=model.tls.verify
         )
     except TlsError as error:

@@ -1,4 +1,4 @@
-"""Loads policy files from this machine: hands the pure loader the environment and the disk."""
+"""Loads policy files from this machine, and makes the objects that the gateway needs of parts of a policy."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def load(path: Path, *, with_secrets: bool = True) -> CompiledPolicy:
-    """The policy at `path`; raises `policies.problems.PolicyErrors` with every mistake."""
+    """The policy at `path`; raises `PolicyErrors` with every mistake."""
     return load_policy(
-        path, environ=os.environ, read_bytes=Path.read_bytes, with_secrets=with_secrets, check_filter=_wrong
+        path, environ=os.environ, read_bytes=Path.read_bytes, with_secrets=with_secrets, check_filter=_filter_mistake
     )
 
 
-def _wrong(text: str) -> str | None:
-    """What is wrong with a filter of the policy's own."""
+def _filter_mistake(text: str) -> str | None:
+    """The mistake in a filter of a bridge, or None."""
     from gateway.errors import AmqpError
     from gateway.filters.parse.sql import parse_sql
 
@@ -35,7 +35,7 @@ def _wrong(text: str) -> str | None:
 
 
 def make_ring(signing: SigningKeys) -> KeyRing:
-    """The ring of a policy's keys."""
+    """The key ring of a policy."""
     from gateway.response.keys import KeyRing, SigningSecret
 
     keys = {name: SigningSecret(key.secret, key.until_ms) for name, key in signing.keys.items()}
@@ -43,7 +43,7 @@ def make_ring(signing: SigningKeys) -> KeyRing:
 
 
 def make_filter_rules(filters: Filters) -> Rules:
-    """How filter sets are read under a policy."""
+    """The rules for reading filter sets, from the policy's section `filters`."""
     from gateway.filters.parse.filter_set import Rules
     from gateway.filters.parse.limits import FilterLimits
 
@@ -59,13 +59,13 @@ def make_filter_rules(filters: Filters) -> Rules:
 
 
 def routes_responses(policy: CompiledPolicy, scope: str) -> bool:
-    """Whether responses are routed in this scope: it is wanted, and there is a key."""
+    """Whether responses are routed in this scope: its policy enables it, and there is a signing key."""
     model = policy.model.scopes.get(scope)
     return model is not None and model.response_routing and policy.signing is not None
 
 
 def offered(policy: CompiledPolicy, scope: str) -> tuple[str, ...]:
-    """What an open in a scope offers (docs/conformance.md 0.4)."""
+    """The capabilities that an open in a scope offers (docs/conformance.md 0.4)."""
     from gateway.filters.parse.filter_set import CAPABILITIES
 
     model = policy.model.scopes[scope]

@@ -1,4 +1,4 @@
-"""What has become of the last reload, for operators: `/readyz`, the log and a counter say the same."""
+"""The result of the last reload, for operators: in `/readyz`, in the log and as a counter."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ if TYPE_CHECKING:
 
 
 class PolicyState:
-    """Not ready while the policy in force is neither the old one nor the new one."""
+    """Not ready while the policy in force is part old and part new."""
 
     def __init__(self, report: LinkEvents) -> None:
         self._report: Final = report
-        self._replacing = self._halfway = False
+        self._replacing = self._partial = False
         self._detail = "in force"
         self.reason = ""
-        """Why there is the reload that is under way."""
+        """The reason of the reload in progress: a signal or a changed file."""
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`."""
-        return not self._halfway, self._detail
+        return not self._partial, self._detail
 
     def replacing(self) -> None:
-        """From here on an error leaves something between two policies."""
+        """The reload begins to replace things: an error from now on leaves part of both policies in force."""
         self._replacing = True
 
     def replaced(self, policy: CompiledPolicy, **counts: int) -> None:
-        """All of the new policy is in force."""
-        self._replacing = self._halfway = False
+        """The whole new policy is in force."""
+        self._replacing = self._partial = False
         self._detail = "in force"
-        self._report.bump("reloads", "ok")
+        self._report.increment("reloads", "ok")
         self._report.log.info("policy reloaded", reason=self.reason, policy=str(policy.file), **counts)
 
     def refused(self, problems: list[str]) -> None:
-        """The new file, or one it names, is wrong: what is in force goes on."""
-        if not self._halfway:
+        """The new file, or one that it names, has mistakes: the old policy stays in force."""
+        if not self._partial:
             self._detail = "in force; the last reload was refused"
-        self._report.bump("reloads", "failed")
+        self._report.increment("reloads", "failed")
         self._report.log.error("reload refused, the old policy stays", reason=self.reason, problems=problems)
 
     def broken(self, error: Exception) -> None:
-        """A fault of ours ended a reload: before anything was replaced the old policy stays whole."""
+        """An unexpected error ended a reload; the old policy is intact if nothing had been replaced."""
         kind = type(error).__name__
         if self._replacing:
-            self._halfway = True
+            self._partial = True
             self._detail = f"a reload failed halfway ({kind}): reload again (SIGHUP), or restart"
         else:
             self._detail = f"in force; the last reload failed ({kind})"
-        self._report.bump("reloads", "error")
+        self._report.increment("reloads", "error")
         self._report.task_failed("reload", error)

@@ -158,7 +158,7 @@ class Connector:
         if self._down:
             return
         self._down, self._detail = True, f"{self._endpoint}: {reason}"
-        self._report.bump("connector_failures", self.name)
+        self._report.increment("connector_failures", self.name)
         if worth_a_line(times := self._failures.count(self._endpoint, reason)):
             self._report.log.warning(
                 "connector down", connector=self.name, detail=self._detail, relays=len(self._relays), times=times
@@ -246,7 +246,7 @@ class Connector:
         self._report.log.info("pulling", connector=self.name, source=source, to=to)
 
     def pull_failed(self, source: str, to: str, detail: str) -> None:
-        self._report.bump("pull_failures", self.name)
+        self._report.increment("pull_failures", self.name)
         self._report.log.warning("not pulling", connector=self.name, source=source, to=to, detail=detail)
 
     # -- host of the connection
@@ -288,7 +288,7 @@ class Connector:
             return
         self._was_open = True
         self._failures.clear()
-        self._report.bump("connector_opens", self.name)
+        self._report.increment("connector_opens", self.name)
         self._report.log.info(
             "connector open", connector=self.name, to=str(self._endpoint), container=engine.remote_container
         )

@@ -74,7 +74,7 @@ class Explainer:
         """Every term, the whole first; raises `MALFORMED` for a message whose fields cannot be decoded."""
         values: Values = self._read(source)
         return [
-            Term(depth, shown(node), test(values), tuple(_known(field, get(values)) for field, get in fields))
+            Term(depth, node_text(node), test(values), tuple(_known(field, get(values)) for field, get in fields))
             for depth, node, test, fields in self._terms
         ]
 
@@ -93,34 +93,34 @@ def _fields(node: Predicate) -> tuple[FieldReference, ...]:
 
 
 def _known(field: FieldReference, found: Value) -> str:
-    return f"{shown(field)} is {described(found)}"
+    return f"{node_text(field)} is {described(found)}"
 
 
 # -- predicates and values
 
 
-def shown(node: Node) -> str:
+def node_text(node: Node) -> str:
     """A predicate in the words of the SQL filter; groups by their name alone, for their items follow."""
-    text = _shown(node)
+    text = _text_of(node)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _shown(node: Node) -> str:
+def _text_of(node: Node) -> str:
     match node:
         case Compare(comparison, left, right):
-            return f"{_shown(left)} {comparison.value} {_shown(right)}"
+            return f"{_text_of(left)} {comparison.value} {_text_of(right)}"
         case In(of, items):
-            return f"{_shown(of)} IN ({', '.join(map(_shown, items))})"
+            return f"{_text_of(of)} IN ({', '.join(map(_text_of, items))})"
         case Like(of, pattern, escape):
-            return f"{_shown(of)} LIKE {_shown(pattern)}{'' if escape is None else f' ESCAPE {_shown(escape)}'}"
+            return f"{_text_of(of)} LIKE {_text_of(pattern)}{'' if escape is None else f' ESCAPE {_text_of(escape)}'}"
         case IsNull(of):
-            return f"{_shown(of)} IS NULL"
+            return f"{_text_of(of)} IS NULL"
         case Exists(of):
-            return f"EXISTS({_shown(of)})"
+            return f"EXISTS({_text_of(of)})"
         case Truth(of):
-            return _shown(of)
+            return _text_of(of)
         case Matches(of, reference):
-            return f"{_shown(of)} matches {described(reference)}"
+            return f"{_text_of(of)} matches {described(reference)}"
         case Text():
             return _text(node)
         case Constant(constant):
@@ -133,17 +133,17 @@ def _shown(node: Node) -> str:
 
 def _text(node: Text) -> str:
     how = {Affix.PREFIX: "begins with", Affix.SUFFIX: "ends with", Affix.WHOLE: "is"}[node.affix]
-    return f"{_shown(node.field)} {how} '{node.operand}'{' in any case' if node.fold else ''}"
+    return f"{_text_of(node.field)} {how} '{node.operand}'{' in any case' if node.fold else ''}"
 
 
 def _value(node: ValueExpression) -> str:
     match node:
         case Arithmetic(operator, left, right):
-            return f"({_shown(left)} {operator.value} {_shown(right)})"
+            return f"({_text_of(left)} {operator.value} {_text_of(right)})"
         case Negative(of):
-            return f"-{_shown(of)}"
+            return f"-{_text_of(of)}"
         case Positive(of):
-            return f"+{_shown(of)}"
+            return f"+{_text_of(of)}"
         case FieldReference(section, name, path):
             if (number := number_in(name)) is not None:
                 return f"{_SECTIONS[section]}.[{number}]"  # no SQL names it: only a property filter does
@@ -163,7 +163,7 @@ def _step(step: str | ValueExpression) -> str:
         plain = step.isidentifier() and not step.startswith("_")
         name = step if plain else "[" + step.replace("[", "[[").replace("]", "]]") + "]"
         return f".{name}"
-    return f"[{_shown(step)}]"
+    return f"[{_text_of(step)}]"
 
 
 def literal(constant: Value) -> str:

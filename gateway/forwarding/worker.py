@@ -275,7 +275,7 @@ class BridgeWorker:
         detail = "the link has ended" if error is None else str(error)
         if detail != self._problems.get(end):
             self._shared.report.log.warning("bridge link down", **self._ids, end=end, detail=detail)
-        self._shared.report.bump("bridge_failures", self.model.name)
+        self._shared.report.increment("bridge_failures", self.model.name)
         self._problems[end] = detail
         pause = self._pauses.get(end, _PAUSES[0])
         self._pauses[end] = min(pause * 2, _PAUSES[1])

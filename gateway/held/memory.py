@@ -56,7 +56,7 @@ class Memory:
             self._clusters[name].limit(share, self._turn)
 
     def _slowed(self, connection: FlushedConnection, how: str) -> None:
-        self._report.bump("held_back", how)
+        self._report.increment("held_back", how)
         if (account := connection.account) is not None and account.times():
             held, ids = account.held._asdict(), {"connection": connection.name, "user": connection.peer.user}
             self._report.log.warning("holds too much", how=how, **ids, **held)

@@ -122,7 +122,7 @@ class ApiListener:
 
     def tls_failed(self, peer: str, error: OSError) -> None:
         """A handshake that came to nothing."""
-        self._report.bump("tls_failures")
+        self._report.increment("tls_failures")
         why = getattr(error, "reason", None) or str(error) or type(error).__name__
         self._report.log.warning("TLS handshake failed", error=why, bind=self.bound, peer=peer)
 
@@ -130,7 +130,7 @@ class ApiListener:
 
     def login_failed(self, address: str) -> None:
         """A wrong user or password."""
-        self._report.bump("sasl_failures", "basic")
+        self._report.increment("sasl_failures", "basic")
         self._report.log.warning("authentication failed", reason="basic", bind=self.bound, peer=address)
 
     def failed(self, error: Exception) -> None:

@@ -22,7 +22,7 @@ from gateway.filters.parse.filter_set import kind_of
 from gateway.journal.readings import LinkReading, Readings
 from gateway.journal.rows import Crossed, Heading, LinkEnd, LinkSeen, LinkTotals, end_of, finished, message_text
 from gateway.nodes.link import CountedLink, Delivery, Link, SendContext
-from gateway.observability.redaction import shown
+from gateway.observability.redaction import redact
 from gateway.response.crossing_rule import SAME_SCOPE, CrossingDecision
 from gateway.response.fields import REPLY_TO, TO, address_text
 from gateway.routing.event_annotations import GROUP
@@ -181,7 +181,7 @@ class Journal:
     ) -> None:  # fmt: skip
         """The policy lets this link through to where the routes lead, or to a `route` that no rule is about."""
         end = LinkEnd(route) if route else end_of(scope, address or "", rule, routes)
-        end = end._replace(to_address=shown(end.to_address))
+        end = end._replace(to_address=redact(end.to_address))
         self._count(link, self._seen(link, scope, address, user, "allow", None, None, end))
 
     def refused(self, link: Link, scope: str, address: str | None, user: str | None, error: AmqpError) -> None:
@@ -252,9 +252,9 @@ class Journal:
         names = tuple(sorted(str(kind_of(getattr(each, "descriptor", None))) for each in wanted.values()))
         group = None if link.incoming else link.properties.get(GROUP)
         return LinkSeen(
-            scope, user, action, shown(address), decision, condition, refused_by, end, names,
+            scope, user, action, redact(address), decision, condition, refused_by, end, names,
             self._filters(wanted) if wanted and self.options.filters else None,
-            shown(group) if isinstance(group, str) else None,
+            redact(group) if isinstance(group, str) else None,
         )  # fmt: skip
 
     def reading(self, seen: LinkSeen, positions: Callable[[], Mapping[int, int]]) -> LinkReading | None:
@@ -281,7 +281,7 @@ class Journal:
         home = target.context.home
         address = target.address if home is None else target.target.address
         crossed = Crossed(
-            origin.context.scope, origin.context.replies, target.context.scope, shown(address),
+            origin.context.scope, origin.context.replies, target.context.scope, redact(address),
             None if home is None else home.name, "response-address-supported" in target.target.capabilities,
             None if home is None else home.annotates, *choice,
         )  # fmt: skip
@@ -382,7 +382,7 @@ def _addresses(data: bytes) -> dict[str, str | None]:
         layout = walk(data)
         for name, index in (("message_to", TO), ("message_reply_to", REPLY_TO)):
             if raw := property_field(data, layout, index):
-                found[name] = shown(address_text(raw, name))
+                found[name] = redact(address_text(raw, name))
     except AmqpError as error:
         found["malformed"] = error.condition
     return found

@@ -1,1 +1,1 @@
-"""What operators see: logs, counters, metrics, readiness, and the one redaction."""
+"""What operators see: logs, counters, metrics and readiness, with redaction of secrets."""

@@ -1,8 +1,7 @@
-"""Plain integers that the per-message path adds to; they become metrics only when somebody scrapes.
+"""Plain integers that the per-message path increments; they become metrics only at a scrape.
 
-A field is bumped as `counters.deliveries_in += 1`: one attribute of a slotted object, no lock, no lookup.
-The table in each class says what a field is called outside. The objects are kept by what the policy names
-(scopes, listeners, rules, clusters); nothing a client says becomes a label.
+`counters.deliveries_in += 1` is one attribute of an object with slots: no lock, no lookup. `SERIES` of each class names
+the metric of a field. Labels are names of the policy (scopes, listeners, rules, clusters), never text of a client.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Reading = tuple[str, Labels, float]
 
 
 class Series(NamedTuple):
-    """Where a field goes: the metric without `scopegate_` and `_total`, and labels of its own."""
+    """The metric of a field, without `scopegate_` and `_total`, and the field's own labels."""
 
     metric: str
     labels: Labels = ()
@@ -52,7 +51,7 @@ def _one(name: str, label: str, *values: str) -> dict[str, Series]:
 
 
 class SocketCounters(CounterTable):
-    """Per listener or connector: bytes on its connections."""
+    """Bytes on the connections of a listener or connector."""
 
     __slots__ = ("bytes_in", "bytes_out")
     SERIES = {  # noqa: RUF012 (declared in the base class)
@@ -64,7 +63,7 @@ class SocketCounters(CounterTable):
 
 
 class LinkCounters(CounterTable):
-    """Per scope and address rule: messages on its links, and what became of them."""
+    """Messages on the links of an address rule, and their outcomes."""
 
     __slots__ = (
         "accepted", "deliveries_in", "deliveries_out", "dropped", "modified", "rejected", "released", "settled",

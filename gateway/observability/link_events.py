@@ -1,8 +1,8 @@
-"""What an operator sees of connections and links: one log line and one counter for each event.
+"""Events of connections and links for operators: one log line and one counter for each event.
 
-Nothing here runs per message: links and connections count for themselves, and `flush` takes their counts when
-they end and when somebody scrapes. Log lines carry the connection's and link's names, so that one can be followed
-through; never a body, a secret or a cookie. Metric labels are words of the policy, never what a peer sent.
+Nothing here runs per message: links and connections count by themselves, and `flush` takes their counts when they end
+and when metrics are scraped. Log lines have the names of connection and link, so that one can be followed; they never
+have a body, a secret or a cookie. Metric labels are words of the policy, never text of a peer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.filters.evaluate.terms import UNSEARCHED
 from gateway.observability.counters import LinkCounters, Reading
 from gateway.observability.logs import get_logger
 from gateway.observability.metrics import Metrics
-from gateway.observability.redaction import shown
+from gateway.observability.redaction import redact
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
@@ -43,11 +43,11 @@ def kafka_states(clusters: Mapping[str, _ClusterReadings]) -> Iterator[Reading]:
 
 
 _REFUSED: Final = 100
-"""Refused links of one connection that are logged each; then the 128th, 256th, 512th…: it cannot flood the log."""
+"""Each of this many refused links of a connection is logged, then only the 128th, 256th, 512th…."""
 
 
 def _filter_events() -> Iterator[Reading]:
-    """What LIKE did not search, and what was not looked through for any filter, for metrics."""
+    """Texts that LIKE did not search, and sections that no filter searched, for metrics."""
     yield "filter_texts_unsearched", (), float(UNSEARCHED.texts)
     yield "filter_sections_unread", (), float(UNREAD.sections)
 
@@ -61,28 +61,28 @@ class LinkEvents:
         self.log: Final = get_logger("gateway")
         self.journal: Journal | None = None
 
-    def bump(self, name: str, *labels: str) -> None:
+    def increment(self, name: str, *labels: str) -> None:
         """Count one rare event."""
-        self.metrics.bump(name, *labels)
+        self.metrics.increment(name, *labels)
 
     def bad_input(self, reason: str, **ids: object) -> None:
-        """Something a peer did that AMQP or our limits forbid."""
-        self.bump("bad_input", reason)
+        """A peer did something that AMQP or our limits forbid."""
+        self.increment("bad_input", reason)
         self.log.warning("bad input", reason=reason, **ids)
 
     def warnings(self, texts: Iterable[str]) -> None:
-        """What is accepted of a policy and its files, and should not stay so."""
+        """A policy or its files are accepted, but have something that should be changed."""
         for text in texts:
             self.log.warning("policy warning", warning=text)
 
     def link_attached(self, link: Link) -> None:
-        """A link was asked for and not refused at once."""
-        self.bump("links_attached", link.scope, _direction(link))
+        """A link was requested and not refused at once."""
+        self.increment("links_attached", link.scope, _direction(link))
         self.log.info("link attached", **_ids(link))
 
     def link_refused(self, link: Link, error: AmqpError) -> None:
         """A link was refused; `__cause__` holds a reason that is not for the peer."""
-        self.bump("links_refused", link.scope, _label(error))
+        self.increment("links_refused", link.scope, _label(error))
         if self.journal is not None:
             self.journal.link_refused(link, error)
         self._cookie(error)
@@ -91,17 +91,17 @@ class LinkEvents:
             level("link refused", **_ids(link), **_why(error), refused=count)
 
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
-        """A link was detached, by whichever side."""
+        """A link was detached, by either side."""
         self.flush(link)
         if self.journal is not None:
             self.journal.ended(link)
-        self.bump("links_ended", link.scope, _label(error) if error else "none")
+        self.increment("links_ended", link.scope, _label(error) if error else "none")
         self.log.info("link ended", **_ids(link), **(_why(error) if error else {}))
 
     def message_refused(self, link: Link, error: AmqpError) -> None:
-        """One message was refused; the sender hears the condition, the operator the reason behind it."""
+        """One message was refused; the sender gets the condition, the log also the reason behind it."""
         self._cookie(error)
-        self.bump("messages_refused", link.scope, _label(error))
+        self.increment("messages_refused", link.scope, _label(error))
         if self.journal is not None:
             self.journal.message_refused(link, error)
         link.refusals += 1
@@ -110,26 +110,26 @@ class LinkEvents:
 
     def _cookie(self, error: AmqpError) -> None:
         if (reason := getattr(error.__cause__, "reason", None)) is not None:
-            self.bump("cookie_failures", str(reason))
+            self.increment("cookie_failures", str(reason))
 
     def task_failed(self, name: str, error: BaseException) -> None:
-        """A background task ended with an error: a bug of ours, or something it did not expect."""
-        self.bump("task_failures", name.partition(":")[0])
+        """A background task ended with an unexpected error."""
+        self.increment("task_failures", name.partition(":")[0])
         self.log.error("task failed", task=name, exc_info=error)
 
     def task_restarted(self, name: str) -> None:
-        """An essential task that had failed is begun again."""
-        self.bump("task_restarts", name.partition(":")[0])
+        """An essential task was restarted after an error."""
+        self.increment("task_restarts", name.partition(":")[0])
 
     # -- counts of links
 
     def flush(self, link: Link) -> None:
-        """Take what a link has counted since the last time."""
+        """Add what a link has counted since the last call to the metrics."""
         if self.journal is not None:
             self.journal.counted(link)
         counters = self._counters(link)
         if not (link.transfers or link.accepted or link.outcome_counts):
-            return  # nearly every link of a crowd
+            return  # most links are idle
         if link.incoming:
             counters.deliveries_in += link.transfers
         else:
@@ -141,11 +141,11 @@ class LinkEvents:
 
     def _counters(self, link: Link) -> LinkCounters:
         rule = getattr(link.decision, "rule", None)
-        return self.metrics.links(link.scope, _unruled(link) if rule is None else rule)
+        return self.metrics.links(link.scope, _label_without_rule(link) if rule is None else rule)
 
 
-def _unruled(link: Link) -> str:
-    """What to call a link that no address rule decided: one of a few words."""
+def _label_without_rule(link: Link) -> str:
+    """The label of a link that no address rule decided: one of a few words."""
     address = link.address
     if address is None:
         return "$anonymous" if link.incoming and not link.target.dynamic else "$temp"
@@ -153,7 +153,7 @@ def _unruled(link: Link) -> str:
 
 
 def _label(error: AmqpError) -> str:
-    """The condition as a metric label; a peer's own word is one of `other`, for there may be any number of them."""
+    """The condition as a metric label; `other` for one that a peer invented, to bound the number of labels."""
     return error.condition if error.condition in STANDARD else "other"
 
 
@@ -164,14 +164,14 @@ def _direction(link: Link) -> str:
 def _ids(link: Link) -> dict[str, str | None]:
     return {
         "connection": link.engine.peer.connection,
-        "link": shown(link.name),
+        "link": redact(link.name),
         "direction": _direction(link),
-        "address": shown(link.address),
+        "address": redact(link.address),
         "user": link.engine.peer.user,
     }
 
 
 def _why(error: AmqpError) -> dict[str, str]:
     reason = getattr(error.__cause__, "reason", None)
-    why = {"condition": error.condition, "description": shown(error.description)}
+    why = {"condition": error.condition, "description": redact(error.description)}
     return why | ({"reason": str(reason)} if reason is not None else {})

@@ -1,8 +1,7 @@
-"""Logging: one structlog set-up for the process; readable on a terminal, JSON lines anywhere else.
+"""Logging: one structlog configuration for the process; readable on a terminal, JSON lines elsewhere.
 
-What reaches a log line may come from a peer. So values are cut, control characters are escaped (a line
-break in an address must not forge a line) and whatever stands under a key that may hold a secret is left
-out, whoever logged it.
+Values may come from a peer. Therefore they are cut, control characters are escaped (a line break in an address must not
+forge a line), and values under keys that may have secrets are hidden.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _SECRET: Final = (
     "password", "passwd", "passphrase", "secret", "token", "cookie", "credential", "authorization",
     "private", "body", "payload", "proof", "verifier", "salt",
 )  # fmt: skip
-_OURS: Final = frozenset({"timestamp", "level", "logger"})
+_OWN_KEYS: Final = frozenset({"timestamp", "level", "logger"})
 
 
 def configure_logs(level: str = "info", style: Style = "auto", stream: TextIO | None = None) -> None:
@@ -51,27 +50,27 @@ def configure_logs(level: str = "info", style: Style = "auto", stream: TextIO | 
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
-    root.handlers = [_Bridge()]
+    root.handlers = [_StandardLibraryHandler()]
     root.setLevel(max(threshold, logging.WARNING))
 
 
 def get_logger(name: str) -> Logger:
-    """A logger whose lines carry `logger=name`; may be made before `configure_logs`."""
+    """A logger whose lines have `logger=name`; it may be created before `configure_logs`."""
     return cast(Logger, structlog.get_logger(logger_name=name))
 
 
 def clean(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """A processor: hide secrets, cut and escape everything that came from elsewhere."""
+    """A structlog processor that hides secrets, and cuts and escapes all other values."""
     for key, value in event.items():
         if key == "exception":
             event[key] = "\n".join(map(escape, str(value)[-MAX_TRACEBACK:].split("\n")))
-        elif key not in _OURS:
+        elif key not in _OWN_KEYS:
             event[key] = _clean(key, value, MAX_DEPTH)
     return event
 
 
 def _named(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    # structlog keeps the argument name `logger` for itself.
+    # structlog reserves the argument name `logger`.
     event["logger"] = event.pop("logger_name", "")
     return event
 
@@ -85,7 +84,7 @@ def escape(text: str) -> str:
 
 def _clean(key: str, value: object, depth: int) -> object:
     if value is None or isinstance(value, bool | int | float):
-        # Numbers of cookies or bodies are worth counting, and a number is nobody's password here.
+        # Numbers may be logged under any key: no secret is a number.
         return value
     if any(word in key.lower() for word in _SECRET):
         return HIDDEN
@@ -114,8 +113,8 @@ def _renderer(console: bool, colors: bool) -> Processor:
     return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain, pad_event_to=24)
 
 
-class _Bridge(logging.Handler):
-    """Takes what libraries (asyncio, uvicorn) log through the stdlib into the same stream."""
+class _StandardLibraryHandler(logging.Handler):
+    """Writes what libraries (asyncio, uvicorn) log with the standard library to the same stream."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -1,7 +1,7 @@
 """Prometheus metrics: a registry whose collector reads plain integers when it is scraped.
 
-Hot counters are `Counters` objects; rare events go through `bump`; states (how many links are there now)
-are callables. Everything is touched from the event loop only, the scrape included, so nothing is locked.
+Counters of the per-message path are `CounterTable` objects; rare events go through `increment`; gauges (such as the
+present number of links) are callables. Only the event loop uses them, scrapes included, so nothing is locked.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from prometheus_client.registry import Collector
 from gateway.observability.counters import CounterTable, Labels, LinkCounters, Reading, Sample, SocketCounters
 
 Source = Callable[[], Iterable[Reading]]
-Made = TypeVar("Made", bound=CounterTable)
+Table = TypeVar("Table", bound=CounterTable)
 Family = CounterMetricFamily | GaugeMetricFamily
 
 PREFIX: Final = "scopegate_"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-# A label that was meant to be bounded and is not must not eat the memory: the rest is counted together.
+# Bounds the memory if a label has more values than expected: further values are counted as `other`.
 MAX_SERIES: Final = 200
 MAX_LABEL: Final = 128
 OTHER: Final = "other"
@@ -82,7 +82,7 @@ HELP: Final = {
 
 
 class Metrics:
-    """The process's metrics; one object, handed to whoever counts."""
+    """The metrics of the process; every part that counts gets this object."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -95,14 +95,14 @@ class Metrics:
         self._gauge_sources: list[Source] = []
 
     def sockets(self, scope: str, name: str) -> SocketCounters:
-        """The counters of a listener or connector, by what the policy calls it."""
-        return self._made(SocketCounters, (("scope", scope), ("name", name)))
+        """The counters of a listener or connector, by its name in the policy."""
+        return self._table(SocketCounters, (("scope", scope), ("name", name)))
 
     def links(self, scope: str, rule: str) -> LinkCounters:
         """The counters of an address rule, by its pattern in the policy (never by an address)."""
-        return self._made(LinkCounters, (("scope", scope), ("rule", rule)))
+        return self._table(LinkCounters, (("scope", scope), ("rule", rule)))
 
-    def bump(self, name: str, *labels: str, by: int = 1) -> None:
+    def increment(self, name: str, *labels: str, by: int = 1) -> None:
         """Count a rare event: one of `RARE`, with its labels in order."""
         if len(labels) != len(RARE[name][1]):
             raise ValueError(f"{name} has the labels {RARE[name][1]}")
@@ -112,11 +112,11 @@ class Metrics:
         series[labels] = series.get(labels, 0) + by
 
     def gauge(self, name: str, read: Callable[[], float], labels: Labels = ()) -> None:
-        """Show `read()` as the gauge `name` (with its prefix) at every scrape; the last one given stays."""
+        """Show `read()` as the gauge `name` (with its prefix) at every scrape; replaces an earlier one."""
         self._gauges[name, labels] = read
 
     def forget(self, name: str, labels: Labels) -> None:
-        """Show a gauge no more."""
+        """Stop showing a gauge."""
         self._gauges.pop((name, labels), None)
 
     def count_source(self, source: Source) -> None:
@@ -128,10 +128,10 @@ class Metrics:
         self._gauge_sources.append(source)
 
     def exposition(self) -> bytes:
-        """The text Prometheus reads."""
+        """The text that Prometheus reads."""
         return generate_latest(self._registry)
 
-    def _made(self, kind: type[Made], labels: Labels) -> Made:
+    def _table(self, kind: type[Table], labels: Labels) -> Table:
         found = self._counters.get((kind, labels))
         if found is None:
             found = self._counters[kind, labels] = kind(labels)
@@ -139,17 +139,17 @@ class Metrics:
         return found
 
     def _read(self) -> Iterator[Family]:
-        gauges = [*self._gauge_samples(), *(each for source in self._gauge_sources for each in self._sourced(source))]
-        sources = [sample for source in self._sources for sample in self._sourced(source)]
+        gauges = [*self._gauge_samples(), *(each for source in self._gauge_sources for each in self._samples(source))]
+        sources = [sample for source in self._sources for sample in self._samples(source)]
         own = (sample for counters in self._counters.values() for sample in counters.samples())
         yield from _families(CounterMetricFamily, chain(own, sources, self._rare_samples()))
         yield from _families(GaugeMetricFamily, gauges)
 
-    def _sourced(self, source: Source) -> list[Sample]:
+    def _samples(self, source: Source) -> list[Sample]:
         try:
             return [Sample(*sample) for sample in source()]
         except Exception:
-            self.bump("scrape_errors", getattr(source, "__qualname__", "source"))
+            self.increment("scrape_errors", getattr(source, "__qualname__", "source"))
             return []
 
     def _gauge_samples(self) -> Iterator[Sample]:
@@ -157,7 +157,7 @@ class Metrics:
             try:
                 yield Sample(name.removeprefix(PREFIX), labels, read())
             except Exception:
-                self.bump("scrape_errors", name)
+                self.increment("scrape_errors", name)
 
     def _rare_samples(self) -> Iterator[Sample]:
         for name, series in self._rare.items():
@@ -174,12 +174,12 @@ class _CounterCollector(Collector):
         return self._read()
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not read."""
+        """Nothing, because registration must not read the metrics."""
         return []
 
 
 def _families(kind: Callable[..., Family], samples: Iterable[Sample]) -> Iterator[Family]:
-    """One family per metric, since the text format wants its samples together."""
+    """One family per metric, because the text format has the samples of a metric together."""
     families: dict[str, Family] = {}
     for name, labels, value in samples:
         family = families.get(name)

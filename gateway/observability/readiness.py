@@ -1,4 +1,4 @@
-"""Readiness: every part that has to be up says so itself; the gateway is ready when all are."""
+"""Readiness: each part reports its own; the gateway is ready when all of them are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 Part = Callable[[], tuple[bool, str]]
-"""`() -> (ready, detail)`; must not block. The detail is read by operators and holds no secret."""
+"""`() -> (ready, detail)`; must not block. The detail is for operators and contains no secret."""
 
 
 class PartReport(TypedDict):
@@ -30,11 +30,11 @@ class Readiness:
         self._parts: dict[str, Part] = {}
 
     def add(self, name: str, part: Part) -> None:
-        """Ask `part` from now on; replaces the part of the same name."""
+        """Include `part` in the report; replaces the part of the same name."""
         self._parts[name] = part
 
     def remove(self, name: str) -> None:
-        """Stop asking, as after a reload without it."""
+        """Remove a part, as after a reload without it."""
         self._parts.pop(name, None)
 
     def report(self) -> tuple[bool, ReadinessReport]:

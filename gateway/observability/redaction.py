@@ -1,7 +1,7 @@
-"""Addresses and texts as logs and the journal have them: without what is as good as a secret (pure).
+"""Redacts addresses and texts for logs and the journal: the parts that work like secrets are removed (pure).
 
-The token of a rewritten reply address works like a cookie, and knowing the address of a temporary node is the
-permission to use it. Both are cut where their random part begins.
+The token of a rewritten reply address works like a cookie, and whoever knows the address of a temporary node may use
+it. Both are cut where their random part begins.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import re
 from typing import Final, overload
 
-MOST: Final = 1024
-"""Characters that are shown; a longer address is none of any policy."""
+MAX_LENGTH: Final = 1024
+"""Maximum characters of a redacted text; no address of a policy is longer."""
 _TOKEN: Final = re.compile(r"(\$replies\.[^/\s'\"]+/|\$temp/)[^\s'\"]+")
 _ALL: Final = re.compile(r"(\$replies\.[^/]+/|\$temp/).+", re.DOTALL)
 
 
 @overload
-def shown(text: str) -> str: ...
+def redact(text: str) -> str: ...
 @overload
-def shown(text: None) -> None: ...
-def shown(text: str | None) -> str | None:
-    """An address, a link's name or a sentence that may hold some, cut after 1,024 characters; None stays None."""
+def redact(text: None) -> None: ...
+def redact(text: str | None) -> str | None:
+    """Redact an address, a link's name or a sentence that contains addresses; cut it after 1,024 characters."""
     if text is None:
         return None
     if "$" in text:
         text = _ALL.sub(r"\1…", text) if text.startswith("$") else _TOKEN.sub(r"\1…", text)
-    return text if len(text) <= MOST else f"{text[:MOST]}…"
+    return text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.amqp.sasl.password_checks import PasswordChecks
 from gateway.amqp.transport.connection import Connection
-from gateway.config.credential_files import CheckCluster, CredentialFiles, load_materials
+from gateway.config.credential_files import CheckCluster, CredentialFiles, load_credential_files
 from gateway.config.policy import make_filter_rules, make_ring, offered, routes_responses
 from gateway.config.policy_state import PolicyState
 from gateway.errors import CONNECTION_FORCED, AmqpError
@@ -143,8 +143,8 @@ class Gateway:
         self.supervisor.keep(self.memory.run, "memory")
         self.supervisor.keep(self._state.store.run, "state-store")
         self._journaling.start(self.report.metrics, self.supervisor)
-        materials = load_materials(self.policy, self._check_cluster)
-        await self._install(self.policy, materials, self._prepare(self.policy))
+        credentials = load_credential_files(self.policy, self._check_cluster)
+        await self._install(self.policy, credentials, self._prepare(self.policy))
         for error in self.listening.unbound.values():
             raise error
         bind = self.policy.model.gateway.http
@@ -160,16 +160,16 @@ class Gateway:
 
     async def load(self, policy: CompiledPolicy) -> CredentialFiles:
         """Read the files that a policy names; raises MaterialsError with every mistake."""
-        return await off_loop(load_materials, policy, self._check_cluster)
+        return await off_loop(load_credential_files, policy, self._check_cluster)
 
-    async def apply(self, policy: CompiledPolicy, materials: CredentialFiles) -> None:
+    async def apply(self, policy: CompiledPolicy, credentials: CredentialFiles) -> None:
         """Take a new policy: links it still allows stay, others are told why they go."""
         transforms, filter_rules = self._make_transforms(policy), make_filter_rules(policy.model.filters)
         prepared = self._prepare(policy)  # what can go wrong has, before anything is replaced
         self.policy_state.replacing()
         self._warn_of_restart(self.policy, policy)
         self.policy, self.context.transforms, self.context.filter_rules = policy, transforms, filter_rules
-        await self._install(policy, materials, prepared)
+        await self._install(policy, credentials, prepared)
         revoked = close_revoked(self.listening)
         closed = await self._judge()
         self.policy_state.replaced(policy, links_closed=closed, logins_revoked=revoked)
@@ -197,22 +197,22 @@ class Gateway:
         made = {key: self._make_connector(key, model, policy) for key, model in self._changed_connectors(policy)}
         return PreparedReload(made, self._clusters.prepare(policy, self.leases, self._state.termini))
 
-    async def _install(self, policy: CompiledPolicy, materials: CredentialFiles, prepared: PreparedReload) -> None:
+    async def _install(self, policy: CompiledPolicy, credentials: CredentialFiles, prepared: PreparedReload) -> None:
         """Replace piece by piece; what has been replaced is remembered until every link was looked at."""
-        self.report.warnings([*map(str, policy.warnings), *materials.warnings])
+        self.report.warnings([*map(str, policy.warnings), *credentials.warnings])
         self.leases.about = announced(policy)
         replaced = self._clusters.install(prepared.clusters)
         self._replaced.clusters.update(replaced)
         self.report.warnings(emptied(replaced, prepared.clusters))
         self.memory.divide(policy.model)
         self._install_scopes(policy)
-        self._install_connectors(policy, materials, prepared.connectors)
+        self._install_connectors(policy, credentials, prepared.connectors)
         wanted = [
             Settings(scope, model, policy.model.gateway.id, offered(policy, scope))
             for scope, each in policy.model.scopes.items()
             for model in each.listen
         ]
-        await self.listening.install(wanted, materials, self.scopes)
+        await self.listening.install(wanted, credentials, self.scopes)
         self.bridges.install(policy.model)
 
     # -- rooms
@@ -244,7 +244,7 @@ class Gateway:
                     yield key, model
 
     def _install_connectors(
-        self, policy: CompiledPolicy, materials: CredentialFiles, made: Mapping[tuple[str, str], connectors.Connector]
+        self, policy: CompiledPolicy, credentials: CredentialFiles, made: Mapping[tuple[str, str], connectors.Connector]
     ) -> None:
         wanted = {
             (scope, model.name): model for scope, each in policy.model.scopes.items() for model in each.connect
@@ -262,7 +262,7 @@ class Gateway:
         for key, model in wanted.items():
             password = model.sasl.password
             secret = policy.secret(password).decode() if password is not None else None
-            self.connectors[key].credentials(secret, materials.clients.get(model))
+            self.connectors[key].credentials(secret, credentials.clients.get(model))
         for name, scope in self.scopes.items():
             scope.connectors = {key[1]: each for key, each in self.connectors.items() if key[0] == name}
 
@@ -284,7 +284,9 @@ class Gateway:
             bridged=reads_logs(policy.model, *key),
         )
 
-    def _make_listener(self, settings: Settings, materials: CredentialFiles, logins: Logins, quota: Quota) -> Listener:
+    def _make_listener(
+        self, settings: Settings, credentials: CredentialFiles, logins: Logins, quota: Quota
+    ) -> Listener:
         return Listener(
             settings,
             self.scopes[settings.scope],
@@ -292,8 +294,8 @@ class Gateway:
             self.report,
             self.supervisor,
             checks=self._password_checks,
-            users=materials.users_of(settings.model),
-            tls=materials.servers.get(settings.model),
+            users=credentials.users_of(settings.model),
+            tls=credentials.servers.get(settings.model),
             logins=logins,
             quota=quota,
         )

@@ -159,7 +159,7 @@ class Listener:
 
     def tls_failed(self, peer: str, error: OSError) -> None:
         """A handshake that came to nothing: no TLS, no common version, or a certificate nobody trusts."""
-        self._report.bump("tls_failures")
+        self._report.increment("tls_failures")
         why = getattr(error, "reason", None) or str(error) or type(error).__name__
         self._report.log.warning("TLS handshake failed", error=why, bind=self.bound, peer=peer)
 
@@ -169,7 +169,7 @@ class Listener:
         admitted = self._tls is not None or self.admits(connection.peer.address, connection.descriptor)
         self.connections.add(connection)
         self._quota.connected()
-        self._report.bump("connections_accepted", self.settings.scope)
+        self._report.increment("connections_accepted", self.settings.scope)
         if not admitted:
             connection.abort()
 
@@ -207,7 +207,7 @@ class Listener:
         if security.claimed is None:
             self.refused(connection, security.reason)
             return
-        self._report.bump("sasl_failures", security.reason)
+        self._report.increment("sasl_failures", security.reason)
         self._report.log.warning(
             "authentication failed",
             reason=security.reason,
@@ -218,7 +218,7 @@ class Listener:
 
     def revoke(self, connection: Connection) -> None:
         """Close a connection that a reload has taken the login from."""
-        self._report.bump("logins_revoked", self.settings.scope)
+        self._report.increment("logins_revoked", self.settings.scope)
         self._report.log.warning(
             "login revoked",
             user=connection.peer.user,
@@ -276,7 +276,7 @@ class Listener:
         if connection in self.connections:
             self.connections.remove(connection)
             self._quota.disconnected()
-        self._report.bump("connections_closed", self.settings.scope)
+        self._report.increment("connections_closed", self.settings.scope)
         self._count_bytes(connection)
         if engine is not None and engine.opened:
             self._quota.closed(connection.peer.user)

@@ -44,17 +44,17 @@ class Listeners:
             yield from list(listener.connections)
 
     async def install(
-        self, wanted: Iterable[Settings], materials: CredentialFiles, scopes: Mapping[str, Scope]
+        self, wanted: Iterable[Settings], credentials: CredentialFiles, scopes: Mapping[str, Scope]
     ) -> None:
         """Listen as the policy says; a port that cannot be bound is noted in `unbound` and keeps no other back."""
         settings = list(wanted)
-        self._logins.install(settings, materials)
+        self._logins.install(settings, credentials)
         self._retire(settings, scopes)
         self.unbound.clear()
-        self._materials = materials
+        self._materials = credentials
         for each in settings:
             try:
-                await self._install(each, materials)
+                await self._install(each, credentials)
             except Exception as error:  # one port in use must not keep the others from being served
                 self.unbound[each] = error
                 if not isinstance(error, OSError):
@@ -81,13 +81,13 @@ class Listeners:
                 listener.close(AmqpError(CONNECTION_FORCED, "the scope was removed from the policy"))
         self._quotas.keep(_place(each) for each in [*wanted, *(listener.settings for listener in self.retired)])
 
-    async def _install(self, settings: Settings, materials: CredentialFiles) -> None:
+    async def _install(self, settings: Settings, credentials: CredentialFiles) -> None:
         model = settings.model
         quota = self._quotas.of(*_place(settings), model.limits)
         if (listener := self.serving.get(settings)) is not None:
-            listener.renew(materials.users_of(model), materials.servers.get(model))
+            listener.renew(credentials.users_of(model), credentials.servers.get(model))
             return
-        listener = self._make(settings, materials, self._logins, quota)
+        listener = self._make(settings, credentials, self._logins, quota)
         await listener.start()
         self.serving[settings] = listener
 

@@ -53,11 +53,11 @@ class Logins:
     def __init__(self) -> None:
         self._scopes: Mapping[str, list[Admission]] = {}
 
-    def install(self, wanted: Iterable[Settings], materials: CredentialFiles) -> None:
+    def install(self, wanted: Iterable[Settings], credentials: CredentialFiles) -> None:
         """Judge by these listeners from now on."""
         scopes: dict[str, list[Admission]] = {}
         for settings in wanted:
-            users, tls = materials.users_of(settings.model), materials.servers.get(settings.model)
+            users, tls = credentials.users_of(settings.model), credentials.servers.get(settings.model)
             scopes.setdefault(settings.scope, []).append(Admission(settings, users, tls))
         self._scopes = scopes
 

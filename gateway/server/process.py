@@ -178,7 +178,7 @@ class GatewayProcess:
         try:
             async with asyncio.timeout(_PATIENCE):
                 policy = await off_loop(load, self._path)
-                materials = await self._service.load(policy)
+                credentials = await self._service.load(policy)
             if self._stop.is_set():  # what listens or dials now would never be closed in good order
                 raise CredentialFilesError([_ENDING])
         except PolicyErrors as errors:
@@ -188,7 +188,7 @@ class GatewayProcess:
         except TimeoutError:
             self._service.policy_state.refused([_UNREADABLE])
         else:
-            await self._service.apply(policy, materials)
+            await self._service.apply(policy, credentials)
 
 
 def _stamp(path: Path) -> Stamp | None:

@@ -29,7 +29,7 @@ from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outc
 from gateway.amqp.message import sections
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.nodes.reject import reject_delivery
-from gateway.observability.redaction import shown
+from gateway.observability.redaction import redact
 
 _ANY: Final = -1
 _BREATH: Final = 0.1
@@ -265,7 +265,7 @@ class LogSender(BatchIncoming):
         self._counters.presettled_failed += 1
         self._losses += 1
         if self._losses & (self._losses - 1) == 0:  # the 1st, 2nd, 4th, 8th…: an outage cannot flood the log
-            lost = {"link": shown(self._link.name), "outcome": outcome.name, "lost": self._losses}
+            lost = {"link": redact(self._link.name), "outcome": outcome.name, "lost": self._losses}
             log.warning("pre-settled message not in Kafka", topic=self._name, **lost)
 
     def _returned(self) -> None:

@@ -1,8 +1,8 @@
-"""HTTP connections within bounds: a request comes and is answered in time, and few connections are open at once.
+"""HTTP connections with limits: on the time of a request and its answer, and on the number of open connections.
 
-uvicorn waits without end for the rest of a request and answers 503 to everybody when its limit of connections is
-reached. Here whoever dawdles is dropped, and a new connection takes the place of the one that has waited longest
-without a whole request: health checks are answered whatever else is connected.
+uvicorn waits without limit for the rest of a request, and answers 503 to all clients when its limit of connections is
+reached. Here slow connections are dropped, and a new connection replaces the one that has waited longest without a
+complete request, so that health checks are answered however many connections there are.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import ClassVar, Final
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS: Final = 128
-"""Open connections of the HTTP listener at a time."""
+"""Maximum number of open connections of the HTTP listener."""
 HEAD: Final = 10.0
 """Seconds from the connection, or the last answer, to the end of a request's head."""
 ANSWER: Final = 30.0
-"""Seconds from the head of a request to the end of its answer; a client that does not read counts too."""
+"""Seconds from the head of a request to the end of its answer; a client that does not read is dropped, too."""
 
 
 class Waiting:
@@ -29,23 +29,23 @@ class Waiting:
         self.dropped: Final = dropped
 
     def add(self, connection: BoundedProtocol) -> None:
-        """Put a connection at the end."""
+        """Add a connection at the end."""
         self._order.pop(connection, None)
         self._order[connection] = None
 
     def remove(self, connection: BoundedProtocol) -> None:
-        """A connection that has a request now, or has gone."""
+        """Remove a connection that has a request in progress or is closed."""
         self._order.pop(connection, None)
 
     def drop_first(self) -> None:
-        """Make room for another connection."""
+        """Drop the connection that has waited longest."""
         connection = next(iter(self._order))
         self.dropped("http-too-many-connections")
         connection.drop()
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with deadlines and a place in `waiting`; `bounded` makes the class of one listener."""
+    """uvicorn's HTTP/1.1 protocol with deadlines; `bounded` makes the class of one listener."""
 
     waiting: ClassVar[Waiting]
     most: ClassVar[int] = CONNECTIONS
@@ -61,12 +61,12 @@ class BoundedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._look()
+        self._check_request()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._wait()
-        self._look()  # a pipelined request may have begun
+        self._check_request()  # a pipelined request may have begun
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
@@ -79,16 +79,16 @@ class BoundedProtocol(H11Protocol):
 
     def _wait(self) -> None:
         self.waiting.add(self)
-        self._within(HEAD)
+        self._set_deadline(HEAD)
 
-    def _look(self) -> None:
+    def _check_request(self) -> None:
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete and cycle is not self._answering:
             self._answering = cycle
             self.waiting.remove(self)
-            self._within(ANSWER)
+            self._set_deadline(ANSWER)
 
-    def _within(self, seconds: float) -> None:
+    def _set_deadline(self, seconds: float) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = self.loop.call_later(seconds, self._too_slow)
@@ -104,7 +104,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def bounded(dropped: Callable[[str], None]) -> type[BoundedProtocol]:
-    """What uvicorn makes protocols with; `dropped` hears why a connection was dropped, in a word."""
+    """The protocol class for uvicorn; `dropped` is called with the reason when a connection is dropped."""
 
     class ListenerProtocol(BoundedProtocol):
         """The connections of this listener."""

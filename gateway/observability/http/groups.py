@@ -1,7 +1,7 @@
-"""Consumer groups for operators: who owns which partition, and asking for them to be dealt out anew.
+"""Consumer groups for operators: show the owners of partitions, and rebalance.
 
-Looking is for everybody who reaches the port; changing something only for programs on this machine, since the port has
-no users. A browser that a web page sends here says so (`Origin`) and is refused.
+Everybody who reaches the port may read; only programs on this machine may change something, because the port has no
+users. Requests that a web page made a browser send have an `Origin` and are refused.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from starlette.routing import Route
 
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
-Question = Callable[[str, str, str], Awaitable[Mapping[str, object]]]
-"""What is asked about a group, by scope, address and group."""
+GroupRequest = Callable[[str, str, str], Awaitable[Mapping[str, object]]]
+"""A request about a group: scope, address, group."""
 
 
 class GroupAdminHandler(Protocol):
-    """Who answers; raises AmqpError when there is no such event log, or no answer."""
+    """Answers requests about groups; raises AmqpError if there is no such event log, or no answer."""
 
     async def show(self, scope: str, address: str, group: str) -> Mapping[str, object]: ...
     async def rebalance(self, scope: str, address: str, group: str) -> Mapping[str, object]: ...
 
 
-def group_routes(desk: GroupAdminHandler) -> list[Route]:
+def group_routes(admin: GroupAdminHandler) -> list[Route]:
     """`GET /groups` and `POST /groups/rebalance`, both with scope, address and group in the query."""
 
     async def show(request: Request) -> Response:
-        return await _answer(request, desk.show)
+        return await _answer(request, admin.show)
 
     async def rebalance(request: Request) -> Response:
         if not _local(request):
             return _error(403, "only programs on the gateway's own machine may use this")
-        return await _answer(request, desk.rebalance)
+        return await _answer(request, admin.rebalance)
 
     return [Route("/groups", show), Route("/groups/rebalance", rebalance, methods=["POST"])]
 
 
-async def _answer(request: Request, ask: Question) -> Response:
+async def _answer(request: Request, ask: GroupRequest) -> Response:
     scope, address, group = (request.query_params.get(name, "") for name in ("scope", "address", "group"))
     if not (scope and address and group):
         return _error(400, "name scope, address and group in the query: /groups?scope=…&address=…&group=…")

@@ -22,17 +22,17 @@ from gateway.observability.readiness import Readiness
 from gateway.tasks import Supervisor, Work
 
 GRACE: Final = 1
-"""Seconds that requests in progress get at the end."""
+"""Seconds that requests in progress may take at shutdown."""
 
 
 def make_app(metrics: Metrics, readiness: Readiness, groups: GroupAdminHandler | None = None) -> Starlette:
-    """The application; requests are answered on the loop and wait at most for the shared state."""
+    """The application; requests run on the event loop and wait for nothing but the shared state."""
 
     async def show_metrics(_: Request) -> Response:
         return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE})
 
     async def healthz(_: Request) -> Response:
-        # Being answered at all says that the loop turns.
+        # The answer itself shows that the event loop runs.
         return PlainTextResponse("ok\n")
 
     async def readyz(_: Request) -> Response:
@@ -51,7 +51,7 @@ def keep_http(
     started: asyncio.Event,
     dropped: Callable[[str], None] = lambda reason: None,
 ) -> None:
-    """`serve_http` as an essential task; raises OSError when the address is taken now, and not later."""
+    """`serve_http` as an essential task; raises OSError at once if the address is in use."""
     first = [serve_http(host, port, app, started, dropped)]
     supervisor.keep(lambda: first.pop() if first else serve_http(host, port, app, started, dropped), "http")
 
@@ -59,10 +59,10 @@ def keep_http(
 def serve_http(
     host: str, port: int, app: ASGIApp, started: asyncio.Event, dropped: Callable[[str], None] = lambda reason: None
 ) -> Work[None]:
-    """What serves until it is cancelled, then finishes what is being answered; sets `started` in between.
+    """A coroutine that sets `started`, serves until it is cancelled, and finishes the requests in progress.
 
-    The port is taken now, so that `OSError` meets whoever starts the gateway and not a task in the background.
-    `dropped` hears why a connection was dropped (see `bounded`).
+    The port is bound now, so that the caller gets the `OSError` and not a task in the background. `dropped` is called
+    with the reason when a connection is dropped (see `bounded`).
     """
     return _serve(_bind(host, port), app, started, dropped)
 
@@ -98,7 +98,7 @@ async def _serve(
 
 
 class _QuietServer(Server):
-    """uvicorn without signal handlers, ended by cancelling: the gateway decides when the process ends."""
+    """uvicorn without signal handlers, which ends when it is cancelled: the gateway decides when the process ends."""
 
     def __init__(self, config: Config, started: asyncio.Event) -> None:
         super().__init__(config)
@@ -117,5 +117,5 @@ class _QuietServer(Server):
         try:
             await super().main_loop()
         except asyncio.CancelledError:
-            # Held back until `shutdown`, which uvicorn runs next, has closed what is open.
+            # Raised again after `shutdown`, which uvicorn runs next and which closes open connections.
             self.cancelled = True

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.row("X-8")
 
 BEFORE: dict[str, tuple[Any, str]] = {
     "reading the policy": (process, "load"),
-    "reading what it names": (service, "load_materials"),
+    "reading what it names": (service, "load_credential_files"),
     "filters": (service, "make_filter_rules"),
     "a connector": (connector.Connector, "_config"),
     "a cluster": (ClusterBridge, "__init__"),

@@ -10,7 +10,7 @@ from gateway.amqp.codec.codec import Array, Decimal64, Described, Int, Symbol, T
 from gateway.filters.decimals import encoded
 from gateway.filters.evaluate.access import ABSENT
 from gateway.filters.evaluate.search_limit import limited
-from gateway.filters.explain import described, shown
+from gateway.filters.explain import described, node_text
 from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import Affix, And, Constant, FieldReference, Matches, MessageSection, Not, Or, Text, walk
 from gateway.filters.values import frozen
@@ -30,13 +30,13 @@ TERMS = [
 @pytest.mark.parametrize("case", TERMS, ids=str)
 def test_a_term_is_shown_as_it_can_be_written(case: Case) -> None:
     predicate = case.predicate()
-    assert limited(parse_sql(shown(predicate), seconds=False)) == predicate
+    assert limited(parse_sql(node_text(predicate), seconds=False)) == predicate
 
 
 def test_terms_that_sql_does_not_have_are_told() -> None:
-    assert shown(Matches(COLOR, frozen([1, "x"]))) == "a.color matches [1, 'x'] (list)"
-    assert shown(Text(COLOR, Affix.SUFFIX, "ed", fold=True)) == "a.color ends with 'ed' in any case"
-    assert shown(Text(COLOR, Affix.WHOLE, "red", fold=False)) == "a.color is 'red'"
+    assert node_text(Matches(COLOR, frozen([1, "x"]))) == "a.color matches [1, 'x'] (list)"
+    assert node_text(Text(COLOR, Affix.SUFFIX, "ed", fold=True)) == "a.color ends with 'ed' in any case"
+    assert node_text(Text(COLOR, Affix.WHOLE, "red", fold=False)) == "a.color is 'red'"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gateway.journal.readings import MOST_PARTITIONS, LogReading
 from gateway.journal.recorder import Journal, JournalOptions
 from gateway.journal.rows import Heading
 from gateway.journal.writer import JournalWriter
-from gateway.observability.redaction import shown
+from gateway.observability.redaction import redact
 from gateway.response.crossing_rule import SAME_SCOPE, choose
 from gateway.routing.event_annotations import GROUP
 from policies.load.diagnostics import PolicyErrors
@@ -72,7 +72,7 @@ class Handler:
     ],
 )
 def test_addresses_are_cut(address: str | None, expected: str | None) -> None:
-    assert shown(address) == expected
+    assert redact(address) == expected
 
 
 def test_links_of_a_kind_share_a_row_and_idle_ones_leave() -> None:

@@ -64,7 +64,7 @@ def ask(port: int, path: str, method: str = "GET") -> Answer:
 
 async def test_metrics() -> None:
     metrics = Metrics()
-    metrics.bump("reloads", "ok")
+    metrics.increment("reloads", "ok")
     async with serving(metrics, Readiness()) as port:
         status, kind, body = await asyncio.to_thread(ask, port, "/metrics")
     assert (status, kind) == (200, CONTENT_TYPE)

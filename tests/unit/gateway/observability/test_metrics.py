@@ -58,24 +58,24 @@ def test_counters_have_no_room_for_mistakes() -> None:
 
 def test_rare_events() -> None:
     metrics = Metrics()
-    metrics.bump("bad_input", "http")
-    metrics.bump("bad_input", "http", by=2)
-    metrics.bump("links_refused", "edge", "amqp:not-found")
+    metrics.increment("bad_input", "http")
+    metrics.increment("bad_input", "http", by=2)
+    metrics.increment("links_refused", "edge", "amqp:not-found")
     found = scrape(metrics)
     assert found["scopegate_bad_input_total", labels(reason="http")] == 3
     assert found["scopegate_links_refused_total", labels(scope="edge", condition="amqp:not-found")] == 1
     assert found["scopegate_tls_failures_total", labels()] == 0
     with pytest.raises(KeyError):
-        metrics.bump("bad_inptu", "http")
+        metrics.increment("bad_inptu", "http")
     with pytest.raises(ValueError, match="reason"):
-        metrics.bump("bad_input")
+        metrics.increment("bad_input")
 
 
 def test_labels_stay_few_and_short_whatever_peers_send() -> None:
     metrics = Metrics()
     for number in range(10 * MAX_SERIES):
-        metrics.bump("links_ended", "edge", f"made-up:{number}")
-    metrics.bump("bad_input", "x" * 1000)
+        metrics.increment("links_ended", "edge", f"made-up:{number}")
+    metrics.increment("bad_input", "x" * 1000)
     found = scrape(metrics)
     ended = [key for key, _ in found.items() if key[0] == "scopegate_links_ended_total"]
     assert len(ended) == MAX_SERIES + 1
@@ -85,7 +85,7 @@ def test_labels_stay_few_and_short_whatever_peers_send() -> None:
 
 def test_label_values_are_escaped() -> None:
     metrics = Metrics()
-    metrics.bump("bad_input", 'a"b\\c\nd')
+    metrics.increment("bad_input", 'a"b\\c\nd')
     assert scrape(metrics)["scopegate_bad_input_total", labels(reason='a"b\\c\nd')] == 1
 
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_read_is_left_out_and_counted() -> None:
 def test_every_name_is_explained() -> None:
     metrics = Metrics()
     for name, (_, names) in RARE.items():
-        metrics.bump(name, *names)
+        metrics.increment(name, *names)
     text = metrics.exposition().decode()
     for name, (explanation, _) in RARE.items():
         assert f"# HELP scopegate_{name}_total {explanation}\n" in text
@@ -136,10 +136,10 @@ def test_every_name_is_explained() -> None:
 
 
 def bumped() -> Iterable[tuple[str, int]]:
-    """Every `….bump("name", label, …)` of the product: the name and how many labels it gives."""
+    """Every `….increment("name", label, …)` of the product: the name and how many labels it gives."""
     for path in (file for part in ("gateway", "bridges") for file in (ROOT / part).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "bump":
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "increment":
                 name, *given = node.args
                 if isinstance(name, ast.Constant):
                     yield name.value, len(given)

@@ -134,7 +134,7 @@ class Reloads:
         await self.go_on.wait()
         return policy
 
-    async def apply(self, policy: str, materials: str) -> None:
+    async def apply(self, policy: str, credentials: str) -> None:
         self.applied.append((policy, self.policy_state.reason))
 
     async def are(self, *wanted: tuple[str, str]) -> None:
