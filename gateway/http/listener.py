@@ -39,8 +39,9 @@ class ApiListener:
         supervisor: Supervisor,
         checks: PasswordChecks,
         mounted: Callable[[], Mapping[str, Application]],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop: Final = loop
         self.scope: Final = scope
         self.model = model
         self._report: Final = report
@@ -68,7 +69,7 @@ class ApiListener:
         """Bind and accept; raises OSError when the port is taken."""
         bind = self.model.bind
         if self.model.tls is None:
-            self._server = await asyncio.get_running_loop().create_server(self._accept, bind.host, bind.port)
+            self._server = await self._loop.create_server(self._accept, bind.host, bind.port)
         else:
             server = TlsServer(self, self._accept, self._context, handshake=_HANDSHAKE, supervisor=self._supervisor)
             await server.start(bind.host, bind.port)
@@ -101,7 +102,7 @@ class ApiListener:
             connection.drop()
 
     def _accept(self) -> ApiProtocol:
-        return self._kind(self._config, self._state, {}, asyncio.get_running_loop())
+        return self._kind(self._config, self._state, {}, self._loop)
 
     def _context(self) -> ssl.SSLContext:
         assert self._tls is not None

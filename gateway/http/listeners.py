@@ -32,7 +32,7 @@ class ApiListeners:
         for scope, path, application in applications:
             self._mounted.setdefault(scope, {})[path] = application
 
-    async def install(self, policy: CompiledPolicy, materials: CredentialFiles) -> None:
+    async def install(self, policy: CompiledPolicy, credentials: CredentialFiles) -> None:
         """Listen as the policy says; a port that cannot be bound keeps no other back."""
         wanted = {
             (name, str(model.bind), model.tls is not None): model
@@ -43,12 +43,12 @@ class ApiListeners:
         for key in self._serving.keys() - wanted.keys():
             await self._serving.pop(key).close()
         for key, model in wanted.items():
-            await self._install(key, model, materials)
+            await self._install(key, model, credentials)
 
-    async def _install(self, key: _Key, model: ApiSection, materials: CredentialFiles) -> None:
+    async def _install(self, key: _Key, model: ApiSection, credentials: CredentialFiles) -> None:
         scope = key[0]
         listener = self._serving.get(key) or self._make(scope, model, lambda: self._mounted.get(scope, {}))
-        listener.renew(model, materials.users_of(model), materials.servers.get(model))
+        listener.renew(model, credentials.users_of(model), credentials.servers.get(model))
         if key in self._serving:
             return
         try:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import click
 
+    from bridges.cloudevents.service import SubscriptionManagers
     from bridges.kafka.bridge import ClusterBridge
+    from gateway.server.client_api import SubscriptionParts
     from gateway.state.leases.manager import Leases
     from gateway.state.termini.store import Termini
     from gateway.tasks import Supervisor
@@ -37,6 +39,13 @@ def make_cluster(
         model.bootstrap, settings, dict(model.topics), max_readers=model.readers, cache=model.cache
     )
     return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor, leases, termini)
+
+
+def make_subscriptions(parts: SubscriptionParts) -> SubscriptionManagers:
+    """The subscription managers; imported only by a gateway whose policy has one."""
+    from bridges.cloudevents.service import GatewayParts, SubscriptionManagers
+
+    return SubscriptionManagers(GatewayParts(*parts))
 
 
 def check_cluster(settings: Mapping[str, str]) -> str | None:

@@ -32,6 +32,7 @@ from gateway.observability.metrics import Metrics
 from gateway.observability.readiness import Readiness
 from gateway.routing.response_router import AdmissionContext
 from gateway.routing.transforms import TransformRegistry
+from gateway.server.client_api import ClientApi, SubscriptionParts, SubscriptionsMaker
 from gateway.server.clusters import ClusterMaker, ClusterTable, PreparedClusters, emptied
 from gateway.server.drain import drain
 from gateway.server.group_admin import GroupAdmin, announced, shared_leases
@@ -81,7 +82,13 @@ _SLICE: Final = 20
 class Gateway:
     """The running gateway."""
 
-    def __init__(self, policy: CompiledPolicy, make_cluster: ClusterMaker, check_cluster: CheckCluster) -> None:
+    def __init__(
+        self,
+        policy: CompiledPolicy,
+        make_cluster: ClusterMaker,
+        check_cluster: CheckCluster,
+        make_subscriptions: SubscriptionsMaker,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.policy = policy
         self._check_cluster: Final = check_cluster
@@ -110,11 +117,15 @@ class Gateway:
         self.context.filter_rules = make_filter_rules(policy.model.filters)
         shared = Shared(self.leases, self._state.termini, self.report)
         self.bridges: Final = BridgeManager(self.context, shared, self.supervisor, self.readiness)
+        self.client_api: Final = ClientApi(make_subscriptions, self._subscription_parts(), self._password_checks)
         settings = policy.model.gateway
         self._journaling: Final = Journaling(settings.journal, settings.id, self.clusters, self.flush)
         self.context.journal = self.report.journal = self._journaling.journal
-        self._observe()
-        loop.set_exception_handler(self._loop_error)
+        self._observe(loop)
+
+    def _subscription_parts(self) -> SubscriptionParts:
+        shared = self.leases, self._state.termini, self._state.subscriptions
+        return SubscriptionParts(self.context, *shared, self.supervisor, self.readiness, self.report)
 
     def _make_transforms(self, policy: CompiledPolicy) -> TransformRegistry:
         signing = policy.signing
@@ -145,7 +156,7 @@ class Gateway:
         self._journaling.start(self.report.metrics, self.supervisor)
         credentials = load_credential_files(self.policy, self._check_cluster)
         await self._install(self.policy, credentials, self._prepare(self.policy))
-        for error in self.listening.unbound.values():
+        for error in (*self.listening.unbound.values(), *self.client_api.unbound):
             raise error
         bind = self.policy.model.gateway.http
         if bind is not None:
@@ -214,6 +225,7 @@ class Gateway:
         ]
         await self.listening.install(wanted, credentials, self.scopes)
         self.bridges.install(policy.model)
+        await self.client_api.install(policy, credentials)
 
     # -- rooms
 
@@ -318,7 +330,8 @@ class Gateway:
             if connector.engine is not None:
                 yield from connector.engine.links
 
-    def _observe(self) -> None:
+    def _observe(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.set_exception_handler(self._loop_error)
         metrics = self.report.metrics
         self.readiness.add("listeners", self.listening.ready)
         self.readiness.add("policy", self.policy_state.ready)
@@ -366,6 +379,7 @@ class Gateway:
         for listener in self.listeners.values():
             listener.stop()
         self.bridges.hold()
+        await self.client_api.close()
         ends: list[Connection | connectors.Connector] = [*self.connections(), *self.connectors.values()]
         left = await drain(ends, self.unsettled, self.bridges.close, patience)
         for connection in self.connections():

@@ -17,7 +17,7 @@ from typing import Final
 from gateway.config.credential_files import CredentialFilesError
 from gateway.config.policy import load
 from gateway.observability.logs import configure_logs
-from gateway.server.composition import check_cluster, make_cluster
+from gateway.server.composition import check_cluster, make_cluster, make_subscriptions
 from gateway.server.gateway import Gateway
 from gateway.tasks import Work, off_loop
 from policies.load.diagnostics import PolicyErrors
@@ -87,7 +87,7 @@ def prepare_process() -> None:
 
 
 async def _serve(policy: CompiledPolicy, seen: Stamp | None) -> int:
-    service = Gateway(policy, make_cluster, check_cluster)
+    service = Gateway(policy, make_cluster, check_cluster, make_subscriptions)
     process = GatewayProcess(
         service, policy.file, seen
     )  # before anybody can connect: from then on the end is an orderly one

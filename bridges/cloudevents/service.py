@@ -1,0 +1,146 @@
+"""The subscription managers of a gateway: made, changed and ended as its policy says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from bridges.cloudevents.events.event import CloudEvent, event_of
+from bridges.cloudevents.manager.format import SubscriptionFormat
+from bridges.cloudevents.manager.http import ManagerRoutes
+from bridges.cloudevents.manager.manager import ManagerParts, SubscriptionManager, wall_clock_ms
+from bridges.cloudevents.reading.fan import Fan, FanRules, FanShared, SinkMaker
+from bridges.cloudevents.reading.starts import Starts, find_starts
+from bridges.cloudevents.sinks.open import SinkFactory
+from bridges.cloudevents.subscription.subscription import Subscription
+from bridges.kafka.records.record import KafkaRecord
+from gateway.errors import INTERNAL_ERROR, AmqpError
+from policies.subscriptions import ManagerRules, manager_rules
+
+if TYPE_CHECKING:
+    from bridges.kafka.bridge import ClusterBridge
+    from gateway.nodes.base import GatewayContext
+    from gateway.observability.link_events import LinkEvents
+    from gateway.observability.readiness import Readiness
+    from gateway.state.leases.manager import Leases
+    from gateway.state.subscriptions.store import SubscriptionStore
+    from gateway.state.termini.store import Termini
+    from gateway.tasks import Supervisor
+    from policies.rules import CompiledPolicy
+
+
+class GatewayParts(NamedTuple):
+    """What managers use of the gateway; see `gateway.server.client_api.SubscriptionParts`."""
+
+    context: GatewayContext
+    leases: Leases
+    termini: Termini
+    store: SubscriptionStore
+    supervisor: Supervisor
+    readiness: Readiness
+    report: LinkEvents
+
+    @property
+    def clusters(self) -> Mapping[str, ClusterBridge]:
+        """The Kafka clusters by name; `gateway` knows them by a protocol."""
+        return cast("Mapping[str, ClusterBridge]", self.context.kafka)
+
+
+class RunningManager:
+    """A manager with its delivery and its sinks."""
+
+    def __init__(self, rules: ManagerRules, policy: CompiledPolicy, gateway: GatewayParts) -> None:
+        self._gateway: Final = gateway
+        self._rules = rules
+        self._sinks: Final = SinkFactory(rules, gateway.supervisor, wall_clock_ms)
+        shared = FanShared(gateway.clusters, gateway.leases, gateway.termini, gateway.supervisor)
+        self._fan: Final = Fan(fan_rules(rules), shared, cast(SinkMaker, self._sinks.open), self._event_of)
+        self.manager: Final = SubscriptionManager(rules, self._parts(rules, policy))
+        self.routes: Final = ManagerRoutes(self.manager)
+        self._fan.start()
+        self._task: Final = gateway.supervisor.keep(self.manager.run, f"subscriptions:{rules.full_name}")
+
+    async def configure(self, rules: ManagerRules, policy: CompiledPolicy) -> None:
+        """Go on under another policy."""
+        self._rules = rules
+        self._sinks.change(rules)
+        self._fan.change(fan_rules(rules))
+        await self.manager.configure(rules, self._parts(rules, policy))
+
+    async def close(self) -> None:
+        """Deliver no more; positions stay."""
+        self._task.cancel()
+        await self._fan.close()
+        await self._sinks.close()
+
+    def ready(self) -> tuple[bool, str]:
+        """For `/readyz`: sinks that are away make no gateway unready."""
+        return True, f"{len(self.manager.book)} subscriptions"
+
+    def _parts(self, rules: ManagerRules, policy: CompiledPolicy) -> ManagerParts:
+        form = SubscriptionFormat(rules, None, None, self._sinks.offered)
+        return ManagerParts(self._gateway.store, self._fan, form, self._sinks.check, self._find_starts)
+
+    def _event_of(self, record: KafkaRecord, address: str) -> CloudEvent | None:
+        return event_of(record, address, wrap=self._rules.wrap)
+
+    async def _find_starts(self, subscription: Subscription, known: Starts | None) -> Starts:
+        rules = self._rules
+        addresses = subscription.config.addresses or rules.subscribable(subscription.owner)
+        try:
+            routes = {address: rules.streams[address] for address in addresses}
+            return await find_starts(routes, subscription.config.start, self._gateway.clusters, known)
+        except KeyError as error:  # a reload has taken it away
+            raise AmqpError(INTERNAL_ERROR, f"{error}: the policy has changed") from None
+
+
+class SubscriptionManagers:
+    """All managers of a gateway."""
+
+    def __init__(self, gateway: GatewayParts) -> None:
+        self._gateway: Final = gateway
+        self._running: Final[dict[str, RunningManager]] = {}
+
+    async def install(self, policy: CompiledPolicy) -> None:
+        """Run the managers of this policy; those that stay go on, and their subscriptions keep their positions."""
+        wanted = {rules.full_name: rules for rules in manager_rules(policy)}
+        for name in self._running.keys() - wanted.keys():
+            self._gateway.readiness.remove(_part(name))
+            await self._running.pop(name).close()
+        for name, rules in wanted.items():
+            if (running := self._running.get(name)) is not None:
+                await running.configure(rules, policy)
+            else:
+                made = self._running[name] = RunningManager(rules, policy, self._gateway)
+                self._gateway.readiness.add(_part(name), made.ready)
+
+    def applications(self) -> Iterable[tuple[str, str, ManagerRoutes]]:
+        """Each manager's HTTP binding, with its scope and path."""
+        for running in self._running.values():
+            rules = running.manager.rules
+            yield rules.scope, rules.path, running.routes
+
+    async def close(self) -> None:
+        """Deliver no more."""
+        for running in self._running.values():
+            await running.close()
+
+
+def fan_rules(rules: ManagerRules) -> FanRules:
+    """What of the policy delivery goes by; times in seconds."""
+    delivery = rules.delivery
+    return FanRules(
+        scope=rules.scope,
+        manager=rules.name,
+        streams=rules.streams,
+        slices=rules.slices,
+        refusals=delivery.refusals,
+        suspend_after=delivery.suspend_after / 1000,
+        retry_after=delivery.retry_after / 1000,
+        hold=delivery.hold,
+    )
+
+
+def _part(name: str) -> str:
+    """What `/readyz` calls a manager."""
+    return f"subscriptions/{name}"
