@@ -1,14 +1,14 @@
-"""The one task supervisor: every background task has a name, a place to report and an end.
+"""The task supervisor: every background task has a name, and its errors are reported.
 
-A task that fails is reported once through `on_error` and counted; it never takes the process down and
-never fails unseen. `close()` cancels what is left and waits for it.
+A task that fails is reported once through `on_error` and counted; it does not end the process. `close()` cancels the
+remaining tasks and waits for them.
 
-A task is **essential** where the gateway would serve on as if nothing had happened without it, and be wrong: it is kept
-(`keep`), which means that it is begun again after an error, later and later, and that the gateway is not ready until it
-has run for a while. Kept are the loops that refresh a Kafka cluster, write and mirror the positions of termini, keep up
-the shared state, its store and the leases, accept TLS connections, serve HTTP, keep connectors connected, run bridges,
-write the journal, account for memory, and watch the policy. Everything else is the work of one attach, handshake, drain
-or hand-over: it ends by itself, and what waits for it has an end of its own.
+A task is **essential** if the gateway would go on serving without it, but wrongly. Essential tasks are started with
+`keep`: they are restarted after an error, with growing pauses, and the gateway is not ready until they have run for a
+while. These are the loops that refresh a Kafka cluster, write and mirror the positions of termini, keep up the shared
+state, its store and the leases, accept TLS connections, serve HTTP, keep connectors connected, run bridges, write the
+journal, account for memory, and watch the policy. Every other task is the work of one attach, handshake, drain or
+hand-over: it ends by itself, and whatever waits for it has a time limit.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 Work: TypeAlias = Coroutine[Any, Any, T]
-"""What a coroutine function returns: what it yields to the loop, and gets from it, is between asyncio and itself."""
+"""The result of a coroutine function; the types that it exchanges with asyncio do not matter."""
 
-_AGAIN = 1.0
-"""Seconds after which a task that has not ended is cancelled once more."""
-_FIRST: Final = 0.1
-_LONGEST: Final = 30.0
-"""Seconds before a kept task is begun again: the first time, and at most, by doubling."""
-_PROVEN: Final = 5.0
-"""Seconds of running after which a kept task that has failed counts as well again."""
+_CANCEL_CANCEL_AGAIN = 1.0
+"""Seconds after which a task that has not ended is cancelled again."""
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 30.0
+"""Seconds before an essential task is restarted: the first time, and at most; the pause doubles."""
+_RECOVERED: Final = 5.0
+"""Seconds after which a restarted task counts as running."""
 
 
 class Supervisor:
@@ -42,7 +42,7 @@ class Supervisor:
         on_error: Callable[[str, BaseException], None],
         on_restart: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """`on_error` hears of every task that fails, `on_restart` of every kept one that is begun again."""
+        """`on_error` is called for every task that fails, `on_restart` for every essential one that is restarted."""
         self._on_error = on_error
         self._on_restart = on_restart
         self._tasks: set[asyncio.Task[object]] = set()
@@ -56,25 +56,25 @@ class Supervisor:
         return task
 
     def keep(self, run: Callable[[], Work[object]], name: str) -> asyncio.Task[None]:
-        """Run an essential task until it returns, is cancelled or the supervisor closes; after an error, again.
+        """Run an essential task until it returns, is cancelled or the supervisor closes; restart it after an error.
 
-        `name` up to the first colon is what metrics call it, so it is a word of ours.
+        `name` up to the first colon is a label of metrics, so it must be a word of this project.
         """
         return self.start(self._kept(run, name), name)
 
     async def _kept(self, run: Callable[[], Work[object]], name: str) -> None:
-        me, pause = object(), _FIRST
+        me, pause = object(), _FIRST_PAUSE
         try:
             while not await self._ran(run, name, me):
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST) if me in self._down else _FIRST
+                pause = min(pause * 2, _LONGEST_PAUSE) if me in self._down else _FIRST_PAUSE
                 self._on_restart(name)
         finally:
             self._down.pop(me, None)
 
     async def _ran(self, run: Callable[[], Work[object]], name: str, me: object) -> bool:
-        """Whether it came to its own end."""
-        proof = asyncio.get_running_loop().call_later(_PROVEN, self._down.pop, me, None)
+        """Whether the task returned without an error."""
+        proof = asyncio.get_running_loop().call_later(_RECOVERED, self._down.pop, me, None)
         try:
             await run()
         except Exception as error:
@@ -86,7 +86,10 @@ class Supervisor:
         return True
 
     def attempt(self, step: Callable[[], object], name: str) -> None:
-        """Take a step of one of several that are told after each other: its error goes to `on_error` and no further."""
+        """Call `step`.
+
+        An error goes to `on_error` and is not raised, so that the caller can go on with the next step.
+        """
         try:
             step()
         except Exception as error:
@@ -106,16 +109,16 @@ class Supervisor:
     async def close(self) -> None:
         """Cancel every task and wait until each has ended.
 
-        A library may take a cancellation for the end of its own time limit (redis does, when both come at once) and
-        the task goes on: then it is cancelled again.
+        A library may mistake a cancellation for the end of its own time limit (redis does, if both come at once), and
+        the task goes on; then it is cancelled again.
         """
         while tasks := set(self._tasks):
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=_AGAIN)
+            await asyncio.wait(tasks, timeout=_CANCEL_CANCEL_AGAIN)
 
 
-async def together(*coroutines: Work[None]) -> None:
+async def run_together(*coroutines: Work[None]) -> None:
     """Run all of them; the first error ends the others and is raised."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(each) for each in coroutines]
@@ -129,12 +132,12 @@ async def together(*coroutines: Work[None]) -> None:
 
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:
-    """Cancel them until each has ended: a task group does so once, and a library may take that one for its own."""
+    """Cancel tasks until each has ended; `asyncio.TaskGroup` cancels only once, which a library may swallow."""
     while left := [task for task in tasks if not task.done()]:
         for task in left:
             task.cancel()
         with suppress(asyncio.CancelledError):
-            await asyncio.wait(left, timeout=_AGAIN)
+            await asyncio.wait(left, timeout=_CANCEL_CANCEL_AGAIN)
 
 
 async def set_within(event: asyncio.Event, seconds: float) -> None:
@@ -145,23 +148,23 @@ async def set_within(event: asyncio.Event, seconds: float) -> None:
 
 
 async def until(condition: Callable[[], object], seconds: float) -> None:
-    """Wait for a condition that events of the loop bring about; give up after `seconds`."""
+    """Poll a condition until it is true, for at most `seconds`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110 - many small things make it true, none of them tells
+            while not condition():  # noqa: ASYNC110 - no single event makes it true
                 await asyncio.sleep(0.01)
 
 
 async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what computes or reads files for a while in a thread; raises what it raises.
+    """Run `work`, which computes or reads files for a while, in a thread; raises its errors.
 
-    The end of the process does not wait for the thread: a file system that does not answer must not keep it.
+    The end of the process does not wait for the thread, because a file system may never answer.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
     def settle(give: Callable[[], None]) -> None:
-        if not done.done():  # whoever waited may have gone
+        if not done.done():  # the waiting task may have been cancelled
             give()
 
     def run() -> None:

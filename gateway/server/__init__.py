@@ -1,1 +1,1 @@
-"""The process and the gateway it runs: listeners, limits, tasks, reloads. The only room that knows all others."""
+"""The process and the gateway that it runs: listeners, limits, reloads, drain. It may import every other package."""

@@ -1,6 +1,6 @@
-"""The Kafka clusters of the present policy: made before a reload replaces anything, and let go when it has.
+"""The Kafka clusters of the present policy: a reload creates new ones before it replaces anything, and closes old ones.
 
-Part of the composition root, kept apart from `service`.
+Part of the composition root.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ ClusterMaker = Callable[[str, "KafkaCluster", Mapping[str, str], Supervisor, Lea
 """Makes a cluster from its name, its policy, its settings with secrets, a supervisor, and what gateways share."""
 
 Settings = tuple["KafkaCluster", Mapping[str, str], tuple[bytes | None, ...]]
-"""What makes another client necessary when it changes: the policy, the settings with secrets, what its files held."""
+"""A change of these needs a new client: the policy, the settings with secrets, the digests of its files."""
 
 
 class PreparedClusters(NamedTuple):
-    """The clusters of a new policy: what each is made of, and those that had to be made."""
+    """The clusters of a new policy: the settings of each, and the clusters that had to be created."""
 
     wanted: Mapping[str, Settings]
     made: Mapping[str, ManagedCluster]
 
 
 class ClusterTable:
-    """Makes clusters, and closes those that a policy no longer has."""
+    """Creates clusters, and closes those that the policy no longer has."""
 
     def __init__(self, make: ClusterMaker, supervisor: Supervisor, readiness: Readiness) -> None:
         self.running: Final[dict[str, ManagedCluster]] = {}
@@ -60,7 +60,7 @@ class ClusterTable:
         self._readiness: Final = readiness
 
     def prepare(self, policy: CompiledPolicy, leases: Leases, termini: Termini) -> PreparedClusters:
-        """Make what is new, or new under an old name (a secret or file may have changed); nothing uses it yet."""
+        """Create the clusters that are new or whose settings, secrets or files have changed; nothing uses them yet."""
         models = policy.model.kafka.items()
         wanted = {name: (each, policy.client_settings(each), policy.cluster_files(each)) for name, each in models}
         made: dict[str, ManagedCluster] = {}
@@ -74,7 +74,7 @@ class ClusterTable:
         return PreparedClusters(wanted, made)
 
     def install(self, prepared: PreparedClusters) -> set[str]:
-        """Serve these from now on; returns the names of those that are gone, or new under an old name."""
+        """Use these clusters from now on; returns the names of those that were removed or replaced."""
         gone = {name for name in self.running if prepared.wanted.get(name) != self._settings.get(name)}
         for name in gone:
             self._readiness.remove(f"kafka/{name}")
@@ -91,8 +91,8 @@ class ClusterTable:
             self._supervisor.start(each.close(), f"kafka-close:{name}")
 
 
-def emptied(replaced: Iterable[str], prepared: PreparedClusters) -> list[str]:
-    """What to say of embedded clusters that a reload begins anew: their events were only in memory."""
+def emptied_warnings(replaced: Iterable[str], prepared: PreparedClusters) -> list[str]:
+    """Warnings about embedded clusters that a reload replaces: their events were only in memory."""
     return [
         f"kafka.{name}: the embedded cluster has changed and begins empty; its events are gone"
         for name in replaced

@@ -29,7 +29,7 @@ def make_cluster(
     leases: Leases,
     termini: Termini,
 ) -> ClusterBridge:
-    """A Kafka bridge; imported only by a gateway whose policy has one, for librdkafka takes a while to load."""
+    """A Kafka bridge; imported only by a gateway whose policy has one, because librdkafka takes a while to load."""
     import asyncio
 
     from bridges.kafka.bridge import ClusterBridge
@@ -49,7 +49,7 @@ def make_subscriptions(parts: SubscriptionParts) -> SubscriptionManagers:
 
 
 def check_cluster(settings: Mapping[str, str]) -> str | None:
-    """What librdkafka says of settings that it does not take; nothing is connected."""
+    """The mistake that librdkafka finds in settings, or None; nothing is connected."""
     from bridges.kafka.admin.client import settings_error
 
     return settings_error(settings)
@@ -65,14 +65,14 @@ def newest_events(
 
 
 def kafka_client_slowness() -> str | None:
-    """Why Kafka's records are handled slowly here, and the way out; `None` where they are not."""
+    """Why Kafka's records are handled slowly here, and the way out; `None` if they are not."""
     from bridges.kafka.bridge import client_slowness
 
     return client_slowness()
 
 
 def bridge_commands() -> Mapping[str, Callable[[], click.Command]]:
-    """The commands that bridges add to `scopegate`, by name; each is imported when it is called for."""
+    """The commands that bridges add to `scopegate`, by name; each is imported when it is called."""
     return {"pipeline": _pipeline}
 
 

@@ -1,4 +1,4 @@
-"""File descriptors: a reserve that AMQP connections leave, so that health checks and backends still get theirs."""
+"""File descriptors: AMQP connections leave a reserve for health checks and backends."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import resource
 from typing import Final
 
 _RESERVE: Final = 64
-"""Descriptors kept for the HTTP port, Kafka, Redis, files and connectors; of a small limit a quarter."""
+"""Descriptors reserved for the HTTP port, Kafka, Redis, files and connectors; at most a quarter of the limit."""
 
 
-def spare(descriptor: int) -> bool:
-    """Whether a socket just accepted leaves the reserve: the system gives it the lowest number that is free."""
+def leaves_reserve(descriptor: int) -> bool:
+    """Whether an accepted socket is outside the reserve: the system assigns the lowest free number."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit == resource.RLIM_INFINITY or descriptor < limit - min(_RESERVE, limit // 4)

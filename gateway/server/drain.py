@@ -1,4 +1,4 @@
-"""The end of a gateway that is in order: what was taken gets its outcome, and what comes after that is not begun."""
+"""The drain at shutdown: messages that were taken get their outcomes, and no new ones are taken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
 
 _STEADY: Final = 5
-"""Times in a row (10 ms apart) that nothing may be unsettled: between two reads of a busy socket it is so for once."""
+"""Checks in a row, 10 ms apart, that must find nothing unsettled: between two reads of a busy socket one may do so."""
 
 
 class End(Protocol):
@@ -27,8 +27,8 @@ async def drain(
 ) -> int:
     """Wait for outcomes for up to `patience` seconds; return how many deliveries have none.
 
-    No credit is given from the start on. When all is settled, what a peer still sends with the credit that it has is
-    released, so that nothing is stored whose outcome the close of its connection would cut off.
+    No credit is given from the start on. When everything is settled, messages that peers still send with the credit
+    that they have are released, so that no message is stored whose outcome is lost with the connection.
     """
     ends, deadline = list(ends), time.monotonic() + patience
     for end in ends:

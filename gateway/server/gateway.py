@@ -1,6 +1,6 @@
-"""A gateway that serves one policy: its listeners, connectors, clusters and scopes, and how they change.
+"""A gateway that serves one policy: its listeners, connectors, clusters and scopes, and their change in a reload.
 
-Part of the composition root with `app`: the one place that knows every room.
+Part of the composition root: it creates the parts of all packages and connects them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from gateway.observability.readiness import Readiness
 from gateway.routing.response_router import AdmissionContext
 from gateway.routing.transforms import TransformRegistry
 from gateway.server.client_api import ClientApi, SubscriptionParts, SubscriptionsMaker
-from gateway.server.clusters import ClusterMaker, ClusterTable, PreparedClusters, emptied
+from gateway.server.clusters import ClusterMaker, ClusterTable, PreparedClusters, emptied_warnings
 from gateway.server.drain import drain
-from gateway.server.group_admin import GroupAdmin, announced, shared_leases
+from gateway.server.group_admin import GroupAdmin, advertised_endpoints, shared_leases
 from gateway.server.listener import Listener
 from gateway.server.listener_settings import Settings
 from gateway.server.listeners import Listeners
@@ -52,31 +52,31 @@ if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
 _FIXED: Final = ("http", "state", "lease", "log", "journal", "memory")
-"""Keys of `gateway` that no reload changes."""
+"""Keys of `gateway` that a reload does not change."""
 _CLOSING: Final = 2.0
-"""Seconds for peers to answer our close at the end."""
+"""Seconds that peers have to answer our close at shutdown."""
 _NAME_BYTES: Final = 16
 
 
 def now_ms() -> int:
-    """The wall clock, for cookies."""
+    """The wall clock in milliseconds, for cookies."""
     return time.time_ns() // 1_000_000
 
 
 def _part(connector: tuple[str, str]) -> str:
-    """What `/readyz` calls a connector: two scopes may have one of the same name."""
+    """The name of a connector in `/readyz`: it includes the scope, since two scopes may use the same name."""
     return f"connector/{connector[0]}/{connector[1]}"
 
 
 class PreparedReload(NamedTuple):
-    """What a policy needs anew, made before anything is replaced."""
+    """The connectors and clusters that a new policy needs, created before anything is replaced."""
 
     connectors: Mapping[tuple[str, str], connectors.Connector]
     clusters: PreparedClusters
 
 
 _SLICE: Final = 20
-"""Links that a reload looks at in one turn of the loop: each may cost a look at every rule."""
+"""Links that a reload checks in one turn of the event loop: each may be compared with every rule."""
 
 
 class Gateway:
@@ -146,7 +146,7 @@ class Gateway:
     # -- start
 
     async def start(self) -> None:
-        """Serve the policy; raises OSError when a port is taken. Backends may still be away."""
+        """Serve the policy; raises OSError if a port is in use. Backends may still be unavailable."""
         self.readiness.add("state", self._state.ready)
         self.readiness.add("tasks", self.supervisor.ready)
         self.supervisor.keep(self._state.run, "state")
@@ -170,51 +170,51 @@ class Gateway:
         self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
 
     async def load(self, policy: CompiledPolicy) -> CredentialFiles:
-        """Read the files that a policy names; raises MaterialsError with every mistake."""
+        """Read the files that a policy names; raises `CredentialFilesError` with every mistake."""
         return await off_loop(load_credential_files, policy, self._check_cluster)
 
     async def apply(self, policy: CompiledPolicy, credentials: CredentialFiles) -> None:
-        """Take a new policy: links it still allows stay, others are told why they go."""
+        """Put a new policy in force: links that it still allows stay, the others are detached with the reason."""
         transforms, filter_rules = self._make_transforms(policy), make_filter_rules(policy.model.filters)
-        prepared = self._prepare(policy)  # what can go wrong has, before anything is replaced
+        prepared = self._prepare(policy)  # whatever can fail is done before anything is replaced
         self.policy_state.replacing()
         self._warn_of_restart(self.policy, policy)
         self.policy, self.context.transforms, self.context.filter_rules = policy, transforms, filter_rules
         await self._install(policy, credentials, prepared)
         revoked = close_revoked(self.listening)
-        closed = await self._judge()
+        closed = await self._revalidate_links()
         self.policy_state.replaced(policy, links_closed=closed, logins_revoked=revoked)
 
     def _warn_of_restart(self, before: CompiledPolicy, after: CompiledPolicy) -> None:
-        """What is opened once for the life of the process does not follow a reload."""
+        """Log the changed keys that are read only at the start of the process."""
         old, new = before.model.gateway, after.model.gateway
         fixed = [key for key in _FIXED if getattr(old, key) != getattr(new, key)]
         if fixed:
             self.report.log.warning("changes that need a restart", keys=[f"gateway.{key}" for key in fixed])
 
-    async def _judge(self) -> int:
-        """Look at every link under the new rules, a few in a turn of the loop; returns how many had to go."""
-        judge, closed = LinkRevalidator(self.scopes, self._replaced, self.report), 0
-        for number, went in enumerate(judge.each([*self.links()], [*self.far_links()]), 1):
+    async def _revalidate_links(self) -> int:
+        """Check every link under the new rules, a few in each turn of the loop; returns how many were detached."""
+        revalidator, closed = LinkRevalidator(self.scopes, self._replaced, self.report), 0
+        for number, went in enumerate(revalidator.each([*self.links()], [*self.connector_links()]), 1):
             closed += went
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
-        self.bridges.policy_changed(judge.decided)
+        self.bridges.policy_changed(revalidator.decided)
         self._replaced = Replaced(set(), set())
         return closed
 
     def _prepare(self, policy: CompiledPolicy) -> PreparedReload:
-        """Make what the policy needs anew; nothing uses it yet."""
+        """Create what is new in the policy; nothing uses it yet."""
         made = {key: self._make_connector(key, model, policy) for key, model in self._changed_connectors(policy)}
         return PreparedReload(made, self._clusters.prepare(policy, self.leases, self._state.termini))
 
     async def _install(self, policy: CompiledPolicy, credentials: CredentialFiles, prepared: PreparedReload) -> None:
-        """Replace piece by piece; what has been replaced is remembered until every link was looked at."""
+        """Replace part by part; `_replaced` remembers which, until every link has been checked."""
         self.report.warnings([*map(str, policy.warnings), *credentials.warnings])
-        self.leases.about = announced(policy)
+        self.leases.about = advertised_endpoints(policy)
         replaced = self._clusters.install(prepared.clusters)
         self._replaced.clusters.update(replaced)
-        self.report.warnings(emptied(replaced, prepared.clusters))
+        self.report.warnings(emptied_warnings(replaced, prepared.clusters))
         self.memory.divide(policy.model)
         self._install_scopes(policy)
         self._install_connectors(policy, credentials, prepared.connectors)
@@ -227,7 +227,7 @@ class Gateway:
         self.bridges.install(policy.model)
         await self.client_api.install(policy, credentials)
 
-    # -- rooms
+    # -- scopes and connectors
 
     def _install_scopes(self, policy: CompiledPolicy) -> None:
         for name, model in policy.model.scopes.items():
@@ -246,7 +246,7 @@ class Gateway:
             del self.scopes[name]
 
     def _changed_connectors(self, policy: CompiledPolicy) -> Iterator[tuple[tuple[str, str], ConnectorSection]]:
-        """The connectors that are new, or new under an old name."""
+        """The connectors that are new, or whose settings have changed."""
         for scope, each in policy.model.scopes.items():
             for model in each.connect:
                 key = scope, model.name
@@ -282,10 +282,10 @@ class Gateway:
         self, key: tuple[str, str], model: ConnectorSection, policy: CompiledPolicy
     ) -> connectors.Connector:
         from gateway.connectors.connector import (
-            Connector as Dialler,  # with all that dialling needs: not before it does
+            Connector as ConnectorClient,  # imported only by a policy that has a connector
         )
 
-        return Dialler(
+        return ConnectorClient(
             key[0],
             model,
             container_id=policy.model.gateway.id,
@@ -312,7 +312,7 @@ class Gateway:
             quota=quota,
         )
 
-    # -- what there is
+    # -- connections, links and counts
 
     def connections(self) -> Iterator[Connection]:
         """Every connection of a listener."""
@@ -324,7 +324,7 @@ class Gateway:
             if connection.engine is not None:
                 yield from connection.engine.links
 
-    def far_links(self) -> Iterator[Link]:
+    def connector_links(self) -> Iterator[Link]:
         """Every link of ours at the containers behind the connectors."""
         for connector in self.connectors.values():
             if connector.engine is not None:
@@ -342,7 +342,7 @@ class Gateway:
         metrics.gauge("scopegate_unsettled", lambda: float(self.unsettled()))
 
     def _count(self) -> Iterator[Reading]:
-        """Bring the counters of live links and connections up to now (they count for themselves)."""
+        """Add what open links and connections have counted by themselves, and yield the other counters."""
         self.flush()
         for listener in self.listening:
             listener.count()
@@ -351,30 +351,30 @@ class Gateway:
             yield "state_events", (("event", event),), float(count)
 
     def flush(self) -> None:
-        """Let links hand over what they have counted."""
+        """Add what open links have counted to the metrics."""
         for link in self.links():
             self.report.flush(link)
-        for link in self.far_links():
-            if link.decision is not None:  # pulled: it has no near half that counts
+        for link in self.connector_links():
+            if link.decision is not None:  # of a pull: there is no local link that counts its messages
                 self.report.flush(link)
 
     def _loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """What asyncio could give to nobody: bugs."""
+        """Report an exception that no task or caller has received."""
         found = context.get("exception")
         error = found if isinstance(found, BaseException) else RuntimeError(context.get("message", "unknown"))
         connection = context.get("connection")
         self.report.task_failed(f"connection:{connection}" if connection else "loop", error)
 
     def unsettled(self) -> int:
-        """Deliveries whose outcome is still to come."""
+        """The number of deliveries without an outcome yet."""
         waiting = sum(each.engine.unsettled for each in self.connections() if each.engine is not None)
-        far = sum(each.engine.unsettled for each in self.connectors.values() if each.engine is not None)
-        return waiting + far + self.bridges.held + sum(bridge.in_flight for bridge in self.clusters.values())
+        remote = sum(each.engine.unsettled for each in self.connectors.values() if each.engine is not None)
+        return waiting + remote + self.bridges.held + sum(bridge.in_flight for bridge in self.clusters.values())
 
-    # -- the end
+    # -- shutdown
 
     async def stop(self, patience: float) -> None:
-        """Drain for up to `patience` seconds, then close everything in good order."""
+        """Drain for up to `patience` seconds, then close everything in order."""
         self.report.log.info("draining", unsettled=self.unsettled(), patience=patience)
         for listener in self.listeners.values():
             listener.stop()

@@ -1,6 +1,6 @@
-"""What gateway processes share beside the state itself: leases of consumer groups, and where each can be reached.
+"""Leases of consumer groups that gateway processes share, the endpoints that they advertise, and their admin requests.
 
-Part of the composition root, kept apart from `service`.
+Part of the composition root.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 def shared_leases(policy: CompiledPolicy, supervisor: Supervisor, readiness: Readiness) -> Leases:
-    """The leases of the process, by the state that the policy names when the process starts."""
+    """The leases of the process, in the state that the policy names at the start of the process."""
     gateway = policy.model.gateway
     leases = open_leases(gateway.state, gateway.lease.seconds, supervisor)
-    leases.about = announced(policy)
+    leases.about = advertised_endpoints(policy)
     if gateway.state != "memory":
         readiness.add("groups", leases.ready)
     return leases
 
 
-def announced(policy: CompiledPolicy) -> str:
-    """What other processes hear of this one: per scope the place where its clients reach it (`advertise`)."""
+def advertised_endpoints(policy: CompiledPolicy) -> str:
+    """A description of this process for the others: for each scope, the endpoint for its clients (`advertise`)."""
     places = {
         name: next(([*listener.advertise] for listener in scope.listen if listener.advertise is not None), None)
         for name, scope in policy.model.scopes.items()
@@ -44,14 +44,14 @@ def announced(policy: CompiledPolicy) -> str:
 
 
 class GroupKeys(Protocol):
-    """A Kafka cluster, as far as its groups go."""
+    """What `GroupAdmin` uses of a Kafka cluster."""
 
     def group_key(self, topic: str, group: str) -> str:
-        """What the leases call the group of a topic."""
+        """The key of a topic's group in the leases."""
 
 
 class GroupAdmin:
-    """Answers operators about consumer groups, at any process for all of them."""
+    """Answers requests of operators about consumer groups; each process answers for all of them."""
 
     def __init__(
         self, leases: Leases, scopes: Mapping[str, Resolver], clusters: Mapping[str, GroupKeys]
@@ -62,11 +62,11 @@ class GroupAdmin:
 
     async def show(self, scope: str, address: str, group: str) -> dict[str, object]:
         """Which member owns which partition, and how many links wait."""
-        return self._shown(await self._leases.view(self._key(scope, address, group)))
+        return self._as_dict(await self._leases.view(self._key(scope, address, group)))
 
     async def rebalance(self, scope: str, address: str, group: str) -> dict[str, object]:
-        """Ask every link whose partition was assigned to end in good order and to attach again (ES-4.5.1-5)."""
-        return self._shown(await self._leases.rebalance(self._key(scope, address, group)))
+        """Ask every link whose partition was assigned to end in order and to attach again (ES-4.5.1-5)."""
+        return self._as_dict(await self._leases.rebalance(self._key(scope, address, group)))
 
     def _key(self, scope: str, address: str, group: str) -> str:
         found = self._scopes.get(scope)
@@ -75,7 +75,7 @@ class GroupAdmin:
             raise AmqpError(NOT_FOUND, f"{quoted(address)} is not an event log in scope {quoted(scope)}")
         return self._clusters[route.cluster].group_key(route.topic, group)
 
-    def _shown(self, group: Group) -> dict[str, object]:
+    def _as_dict(self, group: Group) -> dict[str, object]:
         owners = [
             {
                 "partition": number,

@@ -1,4 +1,4 @@
-"""A place where AMQP clients connect: limits, TLS, SASL, capabilities, and the scope their links go to."""
+"""A listener: a port at which AMQP clients connect, with its limits, TLS, SASL, capabilities and scope."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.amqp.transport.tls import ServerTls, peer_subject
 from gateway.amqp.transport.tls_server import TlsServer
 from gateway.errors import AmqpError
 from gateway.observability.link_events import LinkEvents
-from gateway.server.descriptors import spare
+from gateway.server.descriptors import leaves_reserve
 from gateway.server.listener_settings import Settings
 from gateway.server.logins import REVOKED, Logins
 from gateway.server.quota import Quota, Refusal
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """One bound port; the host of its connections."""
+    """One bound port, and the delegate of its connections."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Listener:
         self._engine_config: Final = _engine_config(settings)
 
     async def start(self) -> None:
-        """Bind and accept; raises OSError when the port is taken."""
+        """Bind and accept; raises OSError if the port is in use."""
         bind = self.settings.model.bind
         if self._tls is None:
             self._server = await self._hub.loop.create_server(
@@ -84,7 +84,7 @@ class Listener:
 
     @property
     def bound(self) -> str:
-        """The address really bound, port 0 resolved."""
+        """The bound address, with the real port instead of 0."""
         if self._server is None or not self._server.sockets:
             return str(self.settings.model.bind)
         host, port = self._server.sockets[0].getsockname()[:2]
@@ -99,16 +99,16 @@ class Listener:
         return self._tls.context
 
     def renew(self, users: UserStore, tls: ServerTls | None) -> None:
-        """Use what a reload has read from the files of the same settings."""
+        """Use the users and certificates that a reload has read."""
         self._users, self._tls = users, tls
 
     def admits_login(self, connection: Connection) -> bool:
-        """Whether a connection of this listener, which may have been replaced, would be accepted now."""
+        """Whether a connection of this listener, which a reload may have replaced, would be accepted now."""
         return self._logins.admits(self.settings, connection.peer)
 
     @property
     def busy(self) -> bool:
-        """Whether there are connections, or TLS handshakes that become some."""
+        """Whether there are connections or TLS handshakes."""
         return bool(self.connections or self._shaking)
 
     @property
@@ -116,7 +116,7 @@ class Listener:
         return self._server.shaking if isinstance(self._server, TlsServer) else 0
 
     def stop(self) -> None:
-        """Accept no more; connections stay."""
+        """Stop accepting; connections stay open."""
         if self._server is not None:
             self._server.close()
 
@@ -132,7 +132,7 @@ class Listener:
         return Connection(self._hub, self, server=True, handshake=handshake, name=name)
 
     def count(self) -> None:
-        """Bring the counters up to now, for a scrape."""
+        """Update the counters for a scrape."""
         for connection in self.connections:
             self._count_bytes(connection)
 
@@ -141,11 +141,11 @@ class Listener:
         self._counters.bytes_out += connection.bytes_out
         connection.bytes_in = connection.bytes_out = 0
 
-    # -- host of connections
+    # -- delegate of connections
 
     def admits(self, peer: str, descriptor: int) -> bool:
-        """A socket, nothing said yet: within the limits, or to be dropped at once."""
-        if not spare(descriptor):
+        """Whether a new socket is within the limits; if not, it is dropped at once."""
+        if not leaves_reserve(descriptor):
             self.exhausted(peer)
         elif (reason := self._quota.refusal(self._hub.loop.time(), self._shaking)) is not None:
             self._report.bad_input(reason, bind=self.bound, peer=peer)
@@ -154,17 +154,17 @@ class Listener:
         return False
 
     def exhausted(self, peer: str) -> None:
-        """A connection that the process has no file descriptor for."""
+        """There is no file descriptor for another connection."""
         self._report.bad_input("no-file-descriptors", bind=self.bound, peer=peer)
 
     def tls_failed(self, peer: str, error: OSError) -> None:
-        """A handshake that came to nothing: no TLS, no common version, or a certificate nobody trusts."""
+        """A TLS handshake failed: no TLS, no common version, or a certificate that is not trusted."""
         self._report.increment("tls_failures")
         why = getattr(error, "reason", None) or str(error) or type(error).__name__
         self._report.log.warning("TLS handshake failed", error=why, bind=self.bound, peer=peer)
 
     def established(self, connection: Connection) -> None:
-        """A connection, on TLS after its handshake."""
+        """A connection was made; on TLS, its handshake is done."""
         connection.peer.scope = self.settings.scope
         admitted = self._tls is not None or self.admits(connection.peer.address, connection.descriptor)
         self.connections.add(connection)
@@ -199,11 +199,11 @@ class Listener:
         return self._checks.submit(str(self.settings.model.bind), address, passes, then)
 
     def refused(self, connection: Connection, reason: str) -> None:
-        """Bad input before the engine: one line, one counter, nobody else notices."""
+        """Log and count input that was refused before AMQP began."""
         self._report.bad_input(reason, connection=connection.name, peer=connection.peer.address)
 
     def unauthenticated(self, connection: Connection, security: Handshake) -> None:
-        """The greeting or SASL failed: no AMQP, or nobody we know."""
+        """The protocol header or SASL failed."""
         if security.claimed is None:
             self.refused(connection, security.reason)
             return
@@ -217,7 +217,7 @@ class Listener:
         )
 
     def revoke(self, connection: Connection) -> None:
-        """Close a connection that a reload has taken the login from."""
+        """Close a connection whose login a reload has revoked."""
         self._report.increment("logins_revoked", self.settings.scope)
         self._report.log.warning(
             "login revoked",
@@ -245,7 +245,7 @@ class Listener:
             self.refused(connection, refusal.reason)
             engine.close(refusal.error)
             return
-        if not self.admits_login(connection):  # it was logging in when a reload came
+        if not self.admits_login(connection):  # a reload came while it logged in
             self.revoke(connection)
 
     def requested(self, connection: Connection, link: Link) -> None:
@@ -288,7 +288,7 @@ class Listener:
 
 
 def _cause(error: AmqpError | None) -> dict[str, str]:
-    """What the log says of an error, and the peer does not hear."""
+    """The cause of an error, for the log only and not for the peer."""
     return {} if error is None or error.__cause__ is None else {"cause": str(error.__cause__)}
 
 

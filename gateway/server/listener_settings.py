@@ -1,4 +1,4 @@
-"""What the policy says of one listener, with what the gateway adds."""
+"""The settings of one listener, from the policy and the gateway."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one listener was told; equal settings keep it through a reload."""
+    """The settings of one listener; a reload keeps a listener whose settings are equal."""
 
     scope: str
     model: ListenerModel

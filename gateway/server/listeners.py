@@ -22,7 +22,7 @@ MakeListener = Callable[[Settings, "CredentialFiles", Logins, Quota], Listener]
 
 
 class Listeners:
-    """Who listens, and who did; `serving` by settings, `unbound` says why a port of the policy is not served."""
+    """The listeners that are `serving`, by settings, and the `unbound` ones, with the error of each."""
 
     def __init__(self, make: MakeListener, report: LinkEvents) -> None:
         self._make: Final = make
@@ -32,7 +32,7 @@ class Listeners:
         self.serving: Final[dict[Settings, Listener]] = {}
         self.retired: list[Listener] = []
         self.unbound: Final[dict[Settings, Exception]] = {}
-        self._materials: CredentialFiles | None = None
+        self._credentials: CredentialFiles | None = None
 
     def __iter__(self) -> Iterator[Listener]:
         """Every listener that may have connections."""
@@ -46,12 +46,12 @@ class Listeners:
     async def install(
         self, wanted: Iterable[Settings], credentials: CredentialFiles, scopes: Mapping[str, Scope]
     ) -> None:
-        """Listen as the policy says; a port that cannot be bound is noted in `unbound` and keeps no other back."""
+        """Listen as the policy says; a port that cannot be bound goes into `unbound`, and the others are served."""
         settings = list(wanted)
         self._logins.install(settings, credentials)
         self._retire(settings, scopes)
         self.unbound.clear()
-        self._materials = credentials
+        self._credentials = credentials
         for each in settings:
             try:
                 await self._install(each, credentials)
@@ -62,12 +62,12 @@ class Listeners:
                 bind = str(each.model.bind)
                 self._report.log.error("cannot listen", scope=each.scope, bind=bind, error=str(error))
 
-    async def again(self) -> None:
-        """Try the ports that a reload could not listen on; whoever had them may have gone."""
+    async def retry_unbound(self) -> None:
+        """Try again to bind the ports that a reload could not bind."""
         for settings in list(self.unbound):
-            assert self._materials is not None  # they were looked for with it
-            with suppress(Exception):  # what it is, `install` has said; it must not keep the next reload from coming
-                await self._install(settings, self._materials)
+            assert self._credentials is not None  # set by the install that failed
+            with suppress(Exception):  # `install` has logged it, and later reloads must still work
+                await self._install(settings, self._credentials)
                 self.unbound.pop(settings, None)
 
     def _retire(self, wanted: list[Settings], scopes: Mapping[str, Scope]) -> None:

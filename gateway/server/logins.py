@@ -1,7 +1,7 @@
-"""Whose login a policy accepts, for connections that are there (docs/policy.md, Listener).
+"""Decides after a reload whether the logins of open connections are still accepted (docs/policy.md, ListenerSection).
 
-A connection is judged as a new one would be at the listener that it came by, or at the one that has its address now.
-What counts is the policy and the files that it names: whether a port could be bound does not.
+A connection is checked as a new one at its listener would be, or at the listener that has the same address now. Only
+the policy and the files that it names count, not whether a port could be bound.
 """
 
 from __future__ import annotations
@@ -29,54 +29,54 @@ REVOKED: Final = AmqpError(
 
 
 class Admission(NamedTuple):
-    """What one listener of the policy asks of its clients."""
+    """The requirements of one listener of the policy for its clients."""
 
     settings: Settings
     users: UserStore
     tls: ServerTls | None
 
     def admits(self, peer: PeerInfo) -> bool:
-        """Whether a connection like this, with this login, would be accepted now."""
+        """Whether a new connection with this login would be accepted."""
         model, tls = self.settings.model, self.tls
         if tls is not None and not (peer.tls and tls.admits(peer.anchor)):
             return False
-        named = tls is not None and tls.trusts(peer.anchor)
-        mechanisms = offered(model.sasl, tls=peer.tls, certificate=named, plain=model.allow_plain_without_tls)
+        certificate = tls is not None and tls.trusts(peer.anchor)
+        mechanisms = offered(model.sasl, tls=peer.tls, certificate=certificate, plain=model.allow_plain_without_tls)
         if peer.mechanism not in mechanisms:
             return False
         return peer.mechanism not in PASSWORD_MECHANISMS or self.users.admits(peer.user, peer.mechanism)
 
 
 class Logins:
-    """The listeners of the policy, bound or not."""
+    """The requirements of all listeners of the policy, bound or not."""
 
     def __init__(self) -> None:
         self._scopes: Mapping[str, list[Admission]] = {}
 
     def install(self, wanted: Iterable[Settings], credentials: CredentialFiles) -> None:
-        """Judge by these listeners from now on."""
+        """Use the requirements of these listeners from now on."""
         scopes: dict[str, list[Admission]] = {}
         for settings in wanted:
             users, tls = credentials.users_of(settings.model), credentials.servers.get(settings.model)
             scopes.setdefault(settings.scope, []).append(Admission(settings, users, tls))
         self._scopes = scopes
 
-    def admits(self, came_by: Settings, peer: PeerInfo) -> bool:
-        """Whether a connection that came by a listener of this or of an earlier policy would be accepted now.
+    def admits(self, listener: Settings, peer: PeerInfo) -> bool:
+        """Whether a connection that `listener`, of this or an earlier policy, accepted would be accepted now.
 
-        Where the listener's address is gone, another of its scope may do: with a password only one that has the same
-        users file, for elsewhere the name may be somebody else's.
+        If no listener has that address any more, another one of the scope counts; for a login with a password only one
+        with the same users file, because the name may be another user's elsewhere.
         """
-        scope = self._scopes.get(came_by.scope, [])
-        if heirs := [each for each in scope if each.settings.model.bind == came_by.model.bind]:
-            return any(heir.admits(peer) for heir in heirs)
+        scope = self._scopes.get(listener.scope, [])
+        if successors := [each for each in scope if each.settings.model.bind == listener.model.bind]:
+            return any(each.admits(peer) for each in successors)
         if peer.mechanism in PASSWORD_MECHANISMS:
-            scope = [each for each in scope if each.settings.model.users == came_by.model.users]
+            scope = [each for each in scope if each.settings.model.users == listener.model.users]
         return any(each.admits(peer) for each in scope)
 
 
-class Admitting(Protocol):
-    """A listener as far as its connections' logins go (`listener.Listener`)."""
+class LoginListener(Protocol):
+    """What `close_revoked` uses of a listener."""
 
     connections: set[Connection]
 
@@ -84,8 +84,11 @@ class Admitting(Protocol):
     def revoke(self, connection: Connection) -> None: ...
 
 
-def close_revoked(listeners: Iterable[Admitting]) -> int:
-    """Close the connections that the policy no longer accepts; returns how many. Who logs in now is asked at open."""
+def close_revoked(listeners: Iterable[LoginListener]) -> int:
+    """Close open connections that the policy no longer accepts; returns how many.
+
+    Those that log in are checked at open.
+    """
     closed = 0
     for listener in listeners:
         for connection in list(listener.connections):

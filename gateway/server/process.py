@@ -1,4 +1,4 @@
-"""The process: loads the policy, serves it, reloads on SIGHUP or a changed file, drains on SIGTERM (DESIGN 3)."""
+"""The process: loads the policy, serves it, reloads on SIGHUP or a changed file, drains on SIGTERM (docs/design.md)."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ from gateway.tasks import Work, off_loop
 from policies.load.diagnostics import PolicyErrors
 from policies.rules import CompiledPolicy
 
-_WATCH: Final = 1.0
-"""Seconds between looks at the policy file."""
+_WATCH_INTERVAL_INTERVAL: Final = 1.0
+"""Seconds between checks of the policy file."""
 _GARBAGE: Final = (25_000, 1, 2_000)
-"""Thresholds of the garbage collector: it looks at new objects when there are 25,000, and again with as many more.
-50,000 take less than 10 ms, and everybody waits. It looks at all objects hardly ever."""
-_PATIENCE: Final = 30.0
-"""Seconds that the policy and the files that it names may take to be read."""
-_ENDING: Final = "the gateway is shutting down; the next start reads the file"
+"""Thresholds of the garbage collector: it scans the new objects at 25,000, and those that remain at twice as many,
+which takes less than 10 ms and stops everything else. It almost never scans all objects."""
+_READ_TIMEOUT: Final = 30.0
+"""Time limit in seconds for reading the policy and the files that it names."""
+_SHUTTING_DOWN: Final = "the gateway is shutting down; the next start reads the file"
 SIGNAL, CHANGED = "signal", "changed file"
-"""Why there is a reload, for the log."""
+"""Reasons of a reload, for the log."""
 Stamp = tuple[int, int, int]
-"""What tells one state of a file from another: date in ns, size in bytes, inode."""
+"""Identifies a version of a file: modification time in ns, size in bytes, inode."""
 _UNREADABLE: Final = (
-    f"the policy, or a file that it names, could not be read within {_PATIENCE:.0f} s: a pipe, or a file system "
+    f"the policy, or a file that it names, could not be read within {_READ_TIMEOUT:.0f} s: a pipe, or a file system "
     "that does not answer? Put it right, and reload"
 )
 
 
 def run(path: Path) -> int:
-    """`scopegate run`: serve until SIGTERM or SIGINT; 0 after an orderly end, 1 when the policy is wrong."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # it would end a process that has no handler yet
+    """`scopegate run`: serve until SIGTERM or SIGINT; 0 after an orderly end, 1 if the policy has mistakes."""
+    # Its default action would end the process until there is a handler
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         policy, seen = read(path)
     except PolicyErrors as errors:
@@ -54,7 +55,7 @@ def run(path: Path) -> int:
 
 
 def read(path: Path) -> tuple[CompiledPolicy, Stamp | None]:
-    """The policy, and what its file was before it was read: a change meanwhile is noticed. Raises PolicyErrors."""
+    """The policy, and the stamp that its file had before it was read. Raises PolicyErrors."""
     seen = _stamp(path)
     return load(path), seen
 
@@ -72,9 +73,7 @@ def run_loop(main: Callable[[], Work[int]]) -> int:
 
 
 def prepare_process() -> None:
-    """Allow as many sockets as the system does, and keep what was imported out of garbage collection.
-
-    A crash in C says on stderr where it happened.
+    """Raise the limit of file descriptors, exclude imported modules from garbage collection, and print crashes in C.
     """
     with suppress(OSError, ValueError):  # no stderr
         faulthandler.enable()
@@ -88,9 +87,8 @@ def prepare_process() -> None:
 
 async def _serve(policy: CompiledPolicy, seen: Stamp | None) -> int:
     service = Gateway(policy, make_cluster, check_cluster, make_subscriptions)
-    process = GatewayProcess(
-        service, policy.file, seen
-    )  # before anybody can connect: from then on the end is an orderly one
+    # Its signal handlers exist before clients can connect: from then on the shutdown is an orderly one.
+    process = GatewayProcess(service, policy.file, seen)
     try:
         await service.start()
     except (OSError, CredentialFilesError) as error:
@@ -104,17 +102,17 @@ async def _serve(policy: CompiledPolicy, seen: Stamp | None) -> int:
 
 
 class GatewayProcess:
-    """Signals and the policy file of a running service."""
+    """Handles signals and watches the policy file of a running gateway."""
 
     def __init__(self, service: Gateway, path: Path, seen: Stamp | None) -> None:
-        """`seen`: what the file was before the policy that is served was read."""
+        """`seen`: the stamp of the file before the present policy was read."""
         self._service = service
         self._path = path
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
-        self._asked = False
+        self._signalled = False
         self._seen = seen
-        self._looking: asyncio.Task[Stamp | None] | None = None
+        self._stamp_task: asyncio.Task[Stamp | None] | None = None
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
@@ -122,7 +120,7 @@ class GatewayProcess:
             loop.add_signal_handler(name, self._on_stop)
 
     def _on_stop(self) -> None:
-        if self._stop.is_set():  # a second signal does not wait for anybody
+        if self._stop.is_set():  # a second signal ends the process at once
             os._exit(1)
         self._stop.set()
 
@@ -131,56 +129,59 @@ class GatewayProcess:
         await self._stop.wait()
 
     async def watch(self) -> None:
-        """Reload on SIGHUP, or when the policy file has another content or date: one at a time, each from its start.
+        """Reload on SIGHUP, or if the policy file has changed; one reload after the other.
 
-        A signal that comes while a reload reads its files is followed by another reload, so the last file wins.
+        A signal during a reload is followed by another reload, so the last file wins.
         """
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._reload.wait(), _WATCH)
+                await asyncio.wait_for(self._reload.wait(), _WATCH_INTERVAL_INTERVAL)
             if reason := await self._due():
                 await self._answer(reason)
             elif not self._stop.is_set():
-                await self._service.listening.again()
+                await self._service.listening.retry_unbound()
 
     async def _due(self) -> str | None:
-        """Why to reload now, if so; the file is looked at after the last signal, or its change would count again."""
+        """The reason to reload now, or None.
+
+        The file is checked after the last signal, so that a change counts once.
+        """
         while True:
-            self._asked = self._asked or self._reload.is_set()
+            self._signalled = self._signalled or self._reload.is_set()
             self._reload.clear()
             stamp = await self._stamped()
             if not self._reload.is_set():
                 break
         changed = stamp != self._seen and stamp is not None
-        reason = SIGNAL if self._asked else CHANGED if changed else None
+        reason = SIGNAL if self._signalled else CHANGED if changed else None
         if reason:
-            self._asked, self._seen = False, stamp
+            self._signalled, self._seen = False, stamp
         return reason
 
     async def _answer(self, reason: str) -> None:
         self._service.policy_state.reason = reason
         try:
             await self._apply()
-        except Exception as error:  # a bug: it must not be the last reload
+        except Exception as error:  # unexpected: later reloads must still work
             self._service.policy_state.broken(error)
 
     async def _stamped(self) -> Stamp | None:
-        """What the policy file is now; as before where its file system does not answer."""
-        if self._looking is None:
-            self._looking = self._service.supervisor.start(off_loop(_stamp, self._path), "policy-look")
-        done, _ = await asyncio.wait({self._looking}, timeout=_PATIENCE)
-        if not done:  # it is waited for again: a thread for each look would be one more each time
+        """The present stamp of the policy file; the previous one if its file system does not answer."""
+        if self._stamp_task is None:
+            self._stamp_task = self._service.supervisor.start(off_loop(_stamp, self._path), "policy-look")
+        done, _ = await asyncio.wait({self._stamp_task}, timeout=_READ_TIMEOUT)
+        if not done:  # wait for the same thread again instead of starting one more each time
             return self._seen
-        looked, self._looking = self._looking, None
-        return looked.result()
+        finished, self._stamp_task = self._stamp_task, None
+        return finished.result()
 
     async def _apply(self) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_READ_TIMEOUT):
                 policy = await off_loop(load, self._path)
                 credentials = await self._service.load(policy)
-            if self._stop.is_set():  # what listens or dials now would never be closed in good order
-                raise CredentialFilesError([_ENDING])
+            if self._stop.is_set():  # nothing would close new listeners and connectors in order
+                raise CredentialFilesError([_SHUTTING_DOWN])
         except PolicyErrors as errors:
             self._service.policy_state.refused(str(errors).splitlines())
         except CredentialFilesError as errors:

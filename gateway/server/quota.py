@@ -1,4 +1,4 @@
-"""What a listener may have, and each of its users: connections, links, and how fast connections may come."""
+"""Limits of a listener and of each of its users: connections, links, and the rate of new connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Usage:
-    """What one user has now; gone with its last connection."""
+    """The connections and links of one user; removed with its last connection."""
 
     __slots__ = ("connections", "links", "recent")
 
@@ -34,9 +34,10 @@ class Refusal(Exception):
 
 
 class Quota:
-    """Counts what the limits of a listener allow, in all and for each user.
+    """Counts what the limits of a listener restrict, in total and for each user.
 
-    A listener that replaces another at its address goes on with its quota; `limits` are those of the policy now.
+    A listener that replaces another one at the same address continues its quota; `limits` are those of the present
+    policy.
     """
 
     def __init__(self, limits: ListenerLimits) -> None:
@@ -46,8 +47,9 @@ class Quota:
         self._users: dict[str, Usage] = {}
 
     def refusal(self, now: float, waiting: int) -> str | None:
-        """Why there is no room for one more connection, besides `waiting` that are not `connected` yet; None: there is,
-        and it counts for the rate.
+        """Why one more connection exceeds a limit, or None: then it counts for the rate.
+
+        `waiting` connections are accepted, but not yet `connected`.
         """
         while self._recent and self._recent[0] < now - 1:
             self._recent.popleft()
@@ -59,15 +61,18 @@ class Quota:
         return None
 
     def connected(self) -> None:
-        """A connection has come, of a user who is not known yet."""
+        """A connection was made; its user is not known yet."""
         self._connections += 1
 
     def disconnected(self) -> None:
-        """A connection has gone."""
+        """A connection has ended."""
         self._connections -= 1
 
     def opened(self, user: str, now: float) -> None:
-        """A connection of `user` is open; raises `Refusal` when that is one too many (it still has to be `closed`)."""
+        """A connection of `user` is open.
+
+        Raises `Refusal` if that exceeds a limit (`closed` must follow all the same).
+        """
         use, limits = self._users.setdefault(user, Usage()), self.limits
         use.connections += 1
         if limits.users is not None and use.connections > limits.users:
@@ -87,7 +92,7 @@ class Quota:
             del self._users[user]
 
     def attach(self, user: str, link: Link) -> None:
-        """A link of `user` is asked for; raises the AMQP error when that is one too many."""
+        """A link of `user` is requested; raises the AMQP error if that exceeds the limit."""
         most, links = self.limits.user_links, self._users[user].links
         if most is not None and len(links) >= most:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"link limit of this user ({most}) exceeded")
@@ -106,12 +111,12 @@ class Quotas:
         self._quotas: dict[tuple[str, str], Quota] = {}
 
     def of(self, scope: str, bind: str, limits: ListenerLimits) -> Quota:
-        """The quota of a listener, which takes over what is counted at its address; `limits` hold from now on."""
+        """The quota of a listener, continued from an earlier one at its address; `limits` apply from now on."""
         quota = self._quotas.setdefault((scope, bind), Quota(limits))
         quota.limits = limits
         return quota
 
     def keep(self, used: Iterable[tuple[str, str]]) -> None:
-        """Forget the addresses that no listener has any more."""
-        kept = set(used)
-        self._quotas = {key: quota for key, quota in self._quotas.items() if key in kept}
+        """Forget the addresses that no listener uses any more."""
+        wanted = set(used)
+        self._quotas = {key: quota for key, quota in self._quotas.items() if key in wanted}

@@ -1,4 +1,4 @@
-"""Which links a new policy still allows (reload): the old decision against the same question asked again."""
+"""Decides which links stay after a reload: the decision at attach is compared with the decision of the new policy."""
 
 from __future__ import annotations
 
@@ -17,42 +17,45 @@ if TYPE_CHECKING:
 
 
 class Replaced(NamedTuple):
-    """Backends that reloads have taken away or made anew: clusters by name, connectors by scope and name."""
+    """Backends that a reload has removed or replaced: clusters by name, connectors by scope and name."""
 
     clusters: set[str]
     connectors: set[tuple[str, str]]
 
 
 class LinkRevalidator:
-    """Knows the scopes as they are now, and what has been replaced below them."""
+    """Checks links against the scopes of the new policy and the backends that were replaced."""
 
     def __init__(self, scopes: Mapping[str, Scope], replaced: Replaced, report: LinkEvents) -> None:
         self._scopes: Final = scopes
         self._replaced: Final = replaced
         self._report: Final = report
 
-    def each(self, links: Iterable[Link], far: Iterable[Link]) -> Iterator[bool]:
-        """Withdraw the links of peers that may not stay, with the reason; yields for each link whether it had to go.
+    def each(self, links: Iterable[Link], remote: Iterable[Link]) -> Iterator[bool]:
+        """Withdraw the links that may not stay, with the reason; yields for each link whether it was withdrawn.
 
-        An attach that still waits for its answer is refused: it was allowed under the old rules.
+        An attach that has not been answered yet is refused: it was allowed under the old rules.
 
-        Links of ours at containers (`far`) follow their near halves: only what they remember is forgotten. Links may
-        come and go between two steps: who attaches meanwhile was asked under the new rules.
+        Links of ours at other containers (`remote`) follow the local links that they belong to; they only forget cached
+        decisions. Links may come and go between two steps; those that attach meanwhile are decided by the new rules.
         """
-        for link in far:
+        for link in remote:
             if not link.gone:
-                self._why(link)
+                self._checked(link)
             yield False
         for link in links:
-            error = None if link.gone else self._why(link)
+            error = None if link.gone else self._checked(link)
             if error is None or not (link.open or link.waits):
                 yield False
                 continue
             link.withdraw(error)
             yield True
 
-    def _why(self, link: Link) -> AmqpError | None:
-        """As `link`; a link that a fault of ours keeps from being judged has to go, and the others are judged."""
+    def _checked(self, link: Link) -> AmqpError | None:
+        """As `link`.
+
+        If an unexpected error prevents the check, this link is withdrawn and the others are still checked.
+        """
         try:
             return self.link(link)
         except Exception as error:
@@ -61,16 +64,16 @@ class LinkRevalidator:
             return AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY)
 
     def link(self, link: Link) -> AmqpError | None:
-        """Why a link may not stay; None: it may. A handler with links of its own asks about those first."""
+        """Why a link may not stay; None: it may. A handler that has other links has them checked first."""
         scope = self._scopes.get(link.scope)
         if scope is None:
             return AmqpError(CONNECTION_FORCED, "the scope was removed from the policy")
-        if link.handler is not None:  # it has been answered
+        if link.handler is not None:  # its attach has been answered
             link.handler.policy_changed(self.decided)
         return scope.unnamed(link) or self.decided(link)
 
     def decided(self, link: DecidedLink) -> AmqpError | None:
-        """The same for what the policy had decided; for what no rule decides there is no reason to go."""
+        """Why a link may not stay under the rules; None: it may, or no rule decided about it."""
         node = link.decision
         if not isinstance(node, RouteDecision):
             return None
@@ -83,12 +86,12 @@ class LinkRevalidator:
         last = node.routes[-1]
         if isinstance(last, KafkaRoute) and last.cluster in self._replaced.clusters:
             return AmqpError(DETACH_FORCED, "the cluster behind this address has changed; attach again")
-        if isinstance(last, RelayRoute) and (_home(node), last.connector) in self._replaced.connectors:
+        if isinstance(last, RelayRoute) and (_last_scope(node), last.connector) in self._replaced.connectors:
             return AmqpError(DETACH_FORCED, "the connector behind this address has changed; attach again")
         return None
 
 
-def _home(node: RouteDecision) -> str:
-    """The scope of the last route: where the relay before it leads."""
+def _last_scope(node: RouteDecision) -> str:
+    """The scope of the last route."""
     before = node.routes[-2] if len(node.routes) > 1 else None
     return before.scope if isinstance(before, RelayRoute) and before.scope is not None else node.scope

@@ -36,7 +36,7 @@ from gateway.state.leases.lease import (
     unavailable,
 )
 from gateway.state.leases.store import EVERYTHING, CasResult, LeaseStore, StoreUnavailable, VersionedRecord, read_group
-from gateway.tasks import Supervisor, set_within, together
+from gateway.tasks import Supervisor, run_together, set_within
 
 LOG: Final = get_logger(__name__)
 T = TypeVar("T")
@@ -360,7 +360,7 @@ class Leases:
 
     async def run(self) -> None:
         """Renew, watch the deadline, hear of changes, look at everything now and then; until cancelled."""
-        await together(self._beats(), self._watch(), self._store.run(), self._looks())
+        await run_together(self._beats(), self._watch(), self._store.run(), self._looks())
 
     @property
     def _third(self) -> float:

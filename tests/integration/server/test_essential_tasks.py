@@ -81,7 +81,7 @@ async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     document.data["gateway"]["journal"] = {"kafka": "main", "topic": "journal", "interval": "1s"}
     file = tmp_path / "policy.json"
     file.write_text(document.text)
-    monkeypatch.setattr(tasks, "_PROVEN", 2.0)
+    monkeypatch.setattr(tasks, "_RECOVERED", 2.0)
     async with served(file, monkeypatch) as make:
         yield make
 

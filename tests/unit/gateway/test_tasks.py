@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway import tasks
-from gateway.tasks import Supervisor, together
+from gateway.tasks import Supervisor, run_together
 
 
 async def deaf(times: int) -> None:
@@ -26,17 +26,17 @@ async def fails() -> None:
 
 
 async def test_tasks_that_run_together_end_although_one_is_deaf_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "_AGAIN", 0.01)
+    monkeypatch.setattr(tasks, "_CANCEL_AGAIN", 0.01)
     errors: list[BaseException] = []
     supervisor = Supervisor(lambda name, error: errors.append(error))
-    supervisor.keep(lambda: together(deaf(3), deaf(0)), "loop")
+    supervisor.keep(lambda: run_together(deaf(3), deaf(0)), "loop")
     await asyncio.sleep(0)
     await asyncio.wait_for(supervisor.close(), 60)
     assert errors == []
 
 
 async def test_the_first_error_ends_the_others_and_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "_AGAIN", 0.01)
+    monkeypatch.setattr(tasks, "_CANCEL_AGAIN", 0.01)
     ended = asyncio.Event()
 
     async def other() -> None:
@@ -46,5 +46,5 @@ async def test_the_first_error_ends_the_others_and_is_raised(monkeypatch: pytest
             ended.set()
 
     with pytest.raises(KeyError):
-        await together(other(), fails(), deaf(2))
+        await run_together(other(), fails(), deaf(2))
     assert ended.is_set()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway import tasks
-from gateway.tasks import Supervisor, together
+from gateway.tasks import Supervisor, run_together
 
 
 class Deaf:
@@ -31,7 +31,7 @@ async def test_a_supervisor_closes_though_one_of_them_was_deaf_once(monkeypatch:
     monkeypatch.setattr(tasks, "_AGAIN", 0.01)
     deaf, errors = Deaf(), list[Any]()
     supervisor = Supervisor(lambda name, error: errors.append(error))
-    supervisor.keep(lambda: together(deaf.run(), asyncio.Event().wait()), "pair")  # type: ignore[arg-type]
+    supervisor.keep(lambda: run_together(deaf.run(), asyncio.Event().wait()), "pair")  # type: ignore[arg-type]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     await asyncio.wait_for(supervisor.close(), 60)
@@ -51,5 +51,5 @@ async def test_the_first_error_ends_the_others_and_is_raised() -> None:
         raise ValueError("first")
 
     with pytest.raises(ValueError, match="first"):
-        await together(waits(), fails())
+        await run_together(waits(), fails())
     assert ended.is_set()

@@ -86,7 +86,7 @@ class Reloading:
 @pytest.fixture
 async def reloading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reloading]:
     """A gateway that serves, and reloads only when it is told to."""
-    monkeypatch.setattr(process, "_WATCH", PATIENCE)
+    monkeypatch.setattr(process, "_WATCH_INTERVAL", PATIENCE)
     made = Reloading(tmp_path)
     async with served(made.file, monkeypatch) as start:
         made.gateway = await start()

@@ -42,9 +42,9 @@ async def test_a_reload_looks_at_few_links_in_a_turn_of_the_loop(monkeypatch: py
     """4,000 links under 500 rules held everybody for four seconds."""
     monkeypatch.setattr(service, "LinkRevalidator", Counted)
     bridges = SimpleNamespace(policy_changed=lambda verdict: None)
-    links = {"links": lambda: range(500), "far_links": lambda: range(100)}
+    links = {"links": lambda: range(500), "connector_links": lambda: range(100)}
     gateway: Any = SimpleNamespace(scopes={}, report=None, bridges=bridges, _replaced=None, **links)
-    judging, most = asyncio.ensure_future(Gateway._judge(gateway)), 0
+    judging, most = asyncio.ensure_future(Gateway._revalidate_links(gateway)), 0
     while not judging.done():
         before = Counted.looked
         await asyncio.sleep(0)
@@ -66,7 +66,7 @@ async def test_a_policy_that_cannot_be_read_is_refused_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe stands for a file system that does not answer: no reload came after it."""
-    monkeypatch.setattr(app, "_PATIENCE", 0.1)
+    monkeypatch.setattr(app, "_READ_TIMEOUT", 0.1)
     pipe = tmp_path / "policy.yaml"
     os.mkfifo(pipe)
     told: Any = Told()
@@ -89,12 +89,12 @@ async def test_a_file_system_that_does_not_answer_has_one_thread(
         answer.wait(PATIENCE)
         return 1, 2, len(looks)
 
-    monkeypatch.setattr(app, "_PATIENCE", 0.05)
+    monkeypatch.setattr(app, "_READ_TIMEOUT", 0.05)
     monkeypatch.setattr(app, "_stamp", stamp)
     told: Any = Told()
     process = app.GatewayProcess(told, tmp_path / "policy.yaml", (1, 2, 0))
     assert [await process._stamped() for _ in range(3)] == 3 * [(1, 2, 0)]
-    monkeypatch.setattr(app, "_PATIENCE", PATIENCE)
+    monkeypatch.setattr(app, "_READ_TIMEOUT", PATIENCE)
     answer.set()
     assert await process._stamped() == (1, 2, 1)
     assert len(looks) == 1
@@ -111,7 +111,7 @@ class Reloads:
         self.policy_state = SimpleNamespace(refused=self.problems.extend, broken=None, reason="")
         self.supervisor = Supervisor(lambda name, error: self.problems.append(repr(error)))
         self.listening = SimpleNamespace(again=self.again)
-        monkeypatch.setattr(app, "_WATCH", 0.01)
+        monkeypatch.setattr(app, "_WATCH_INTERVAL", 0.01)
         monkeypatch.setattr(app, "load", Path.read_text)
         me: Any = self
         self.write("first")
@@ -126,7 +126,7 @@ class Reloads:
     def signal(self) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
 
-    async def again(self) -> None:
+    async def retry_unbound(self) -> None:
         """No port is tried again."""
 
     async def load(self, policy: str) -> str:
@@ -228,6 +228,6 @@ async def test_a_port_that_cannot_be_tried_again_keeps_no_reload_from_coming(mon
     monkeypatch.setattr(Listeners, "_install", install)
     nothing: Any = object()
     listening = Listeners(nothing, nothing)
-    listening.unbound[nothing], listening._materials = ValueError(), nothing
-    await listening.again()
+    listening.unbound[nothing], listening._credentials = ValueError(), nothing
+    await listening.retry_unbound()
     assert listening.unbound
