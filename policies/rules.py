@@ -195,12 +195,16 @@ class ScopeRules:
             return None
         return next((rule for rule in self._addresses if rule.match.regex.fullmatch(address)), None)
 
-    def leads_to_log(self, route: Route | None) -> bool:
-        """Whether an event log is at the end of a route of this scope, here or behind relays into other scopes."""
+    def end_of(self, route: Route | None) -> Route | None:
+        """The route at the end of one of this scope, where it leads through relays into other scopes."""
         hops = 0
         while isinstance(route, RelayRoute) and route.scope is not None and hops < MAX_HOPS:
             route, hops = self._others[route.scope].route(route.address), hops + 1
-        return isinstance(route, KafkaRoute)
+        return route
+
+    def leads_to_log(self, route: Route | None) -> bool:
+        """Whether an event log is at the end of a route of this scope, here or behind relays into other scopes."""
+        return isinstance(self.end_of(route), KafkaRoute)
 
     def log_of(self, address: str) -> Route | None:
         """The route to the event log that `address` is the `$info` of (ES 6); None: it is no such address."""

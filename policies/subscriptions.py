@@ -51,6 +51,8 @@ class ManagerRules:
     sinks: tuple[SinkRule, ...]
     oauth: tuple[OAuthEntry, ...]
     filters: Filters
+    seals: bool
+    """Whether there are keys, under which secrets of subscriptions are stored."""
     clusters: Mapping[str, frozenset[tuple[str, int]]]
     access: ScopeRules = field(compare=False, repr=False)
     """The rules of the scope: who may subscribe to a stream, or send to a local sink."""
@@ -115,6 +117,7 @@ def _manager(policy: CompiledPolicy, scope: str, entry: SubscriptionManagerEntry
         sinks=policy.sinks.get((scope, entry.name), ()),
         oauth=entry.oauth,
         filters=policy.model.filters,
+        seals=policy.model.keys is not None,
         clusters={name: frozenset(_servers(cluster.bootstrap)) for name, cluster in policy.model.kafka.items()},
         access=rules,
     )

@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
-from bridges.cloudevents.subscription.model import Invalid, Mistake, SinkProtocol
+from bridges.cloudevents.subscription import credential as credentials
+from bridges.cloudevents.subscription.allowed import not_allowed, not_allowed_anew
+from bridges.cloudevents.subscription.config import config
+from bridges.cloudevents.subscription.delivery_request import delivery_request, effective
+from bridges.cloudevents.subscription.document import realized
+from bridges.cloudevents.subscription.event_filter import event_filter
+from bridges.cloudevents.subscription.members import Members, Wrong
+from bridges.cloudevents.subscription.model import (
+    Invalid,
+    Json,
+    Mistake,
+    ProtocolSettings,
+    SinkCredential,
+    SinkProtocol,
+    SinkUri,
+)
+from bridges.cloudevents.subscription.settings.amqp import amqp_settings
+from bridges.cloudevents.subscription.settings.http import http_settings
+from bridges.cloudevents.subscription.settings.kafka import kafka_settings
+from bridges.cloudevents.subscription.settings.mqtt import mqtt_settings
+from bridges.cloudevents.subscription.settings.nats import nats_settings
+from bridges.cloudevents.subscription.strict_json import read_object
 from bridges.cloudevents.subscription.subscription import Subscription
+from bridges.cloudevents.subscription.uri import sink_uri
 from policies.subscriptions import ManagerRules
 
-ALL_PROTOCOLS = frozenset(SinkProtocol)
+ALL_PROTOCOLS: Final = frozenset(SinkProtocol)
+MAX_ID: Final = 255
+_HINTS: Final = {
+    "sinkCredential": "unknown; did you mean sinkcredential?",
+    "protocolSettings": "unknown; did you mean protocolsettings?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSecrets:
+    """The secrets of the stored subscription; they hold for one origin of the sink."""
+
+    origin: str = ""
+    credential: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def parse(
@@ -16,15 +54,119 @@ def parse(
     rules: ManagerRules,
     *,
     id: str | None = None,
+    new_id: str = "",
     owner: str,
     now_ms: int,
     stored: Subscription | None = None,
     offered: Collection[SinkProtocol] = ALL_PROTOCOLS,
 ) -> Subscription:
-    """Parse the body of Create or Update; raises `Invalid`.
+    """Parse the body of Create or Update; raises `Invalid` with every mistake.
 
-    `id`: that of the URL of an update, or a new one for an object without `id`. `stored` is what an update replaces:
-    its id, owner and, for the same origin of the sink, the secrets that the body leaves out. `offered` are the
-    protocols that this gateway has libraries for.
+    `id`: that of the URL of an update, which the object may repeat; `new_id` is given to an object that names none.
+    `stored` is what an update replaces: for the same origin of the sink the secrets that the body leaves out are kept.
+    `offered` are the protocols that this gateway has libraries for.
     """
-    raise Invalid((Mistake("", "not yet"),))
+    known = KnownSecrets()
+    if stored is not None:
+        secrets = credentials.secrets_of(stored.credential)
+        known = KnownSecrets(stored.sink.origin, secrets, stored.secret_headers)
+    value, mistakes = read_object(body), list[Mistake]()
+    found = read_subscription(value, rules, mistakes, owner=owner, id=id, new_id=new_id, known=known)
+    if found is not None and found.protocol not in offered:
+        mistakes.append(Mistake("/protocol", f"{found.protocol} is not offered by this gateway"))
+    if found is not None:
+        mistakes += not_allowed(found, rules)
+        mistakes += not_allowed_anew(found, rules, now_ms)
+    if mistakes or found is None:
+        raise Invalid(tuple(dict.fromkeys(mistakes)))
+    return found
+
+
+def read_subscription(
+    value: dict[str, Json],
+    rules: ManagerRules,
+    mistakes: list[Mistake],
+    *,
+    owner: str,
+    id: str | None = None,
+    new_id: str = "",
+    known: KnownSecrets,
+) -> Subscription | None:
+    """The subscription in an object, without what only the policy and the time decide; None: too much is missing."""
+    members = Members(value, "", mistakes)
+    name = _id(members, id, new_id)
+    protocol: SinkProtocol | None = members.require("protocol", _protocol, None)
+    sink: SinkUri | None = members.require("sink", lambda given: sink_uri(given, protocol), None)
+    known = known if sink is not None and sink.origin == known.origin else KnownSecrets()
+    raw_settings = members.section("protocolsettings")
+    settings = _settings(raw_settings, protocol, sink, known) if protocol is not None else None
+    login = _credential(members, known, protocol)
+    parsed = event_filter(members, mistakes, rules.filters)
+    part = members.section("config")
+    wanted = config(part)
+    part.finish()
+    if settings is not None:
+        request = delivery_request(raw_settings, protocol, settings.mode)
+        raw_settings.finish()
+    members.finish(_HINTS)
+    if protocol is None or sink is None or settings is None:
+        return None
+    return Subscription(
+        id=name,
+        owner=owner,
+        protocol=protocol,
+        sink=sink,
+        settings=settings,
+        filter=parsed.filter,
+        dialects=parsed.dialects,
+        config=wanted,
+        credential=login,
+        delivery=effective(request, rules.delivery),
+        request=request,
+        document=realized(value, name, settings),
+    )
+
+
+def _id(members: Members, id: str | None, new_id: str) -> str:
+    given: str | None = members.take("id", legal_id, None)
+    if id is not None and given is not None and given != id:
+        members.wrong("id", "another id than that of the URL; the id of a subscription does not change")
+    return id or given or new_id
+
+
+def legal_id(value: Json) -> str:
+    """An id that a URL can hold; raises `Wrong`."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_ID:
+        raise Wrong(f"text of 1 to {MAX_ID} characters")
+    if value in (".", "..") or not value.isprintable() or set(value) & set("/\\"):
+        raise Wrong("printable text without / and \\, and neither . nor ..")
+    return value
+
+
+def _protocol(value: Json) -> SinkProtocol:
+    if isinstance(value, str) and value in SinkProtocol.__members__:
+        return SinkProtocol(value)
+    raise Wrong(f"one of {', '.join(SinkProtocol)}, in this spelling")
+
+
+def _settings(members: Members, protocol: SinkProtocol, sink: SinkUri | None, known: KnownSecrets) -> ProtocolSettings:
+    match protocol:
+        case SinkProtocol.HTTP:
+            return http_settings(members, known.headers)
+        case SinkProtocol.AMQP:
+            return amqp_settings(members, sink)
+        case SinkProtocol.KAFKA:
+            return kafka_settings(members)
+        case SinkProtocol.NATS:
+            return nats_settings(members)
+        case SinkProtocol.MQTT3 | SinkProtocol.MQTT5:
+            return mqtt_settings(members, protocol)
+
+
+def _credential(members: Members, known: KnownSecrets, protocol: SinkProtocol | None) -> SinkCredential | None:
+    part = members.section(credentials.MEMBER)
+    if credentials.MEMBER not in members:
+        return None
+    found = credentials.credential(part, known.credential, protocol)
+    part.finish()
+    return found

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from bridges.cloudevents.events.filter import EventFilter
+from bridges.cloudevents.subscription.delivery_request import DeliveryRequest
 from bridges.cloudevents.subscription.model import (
     AmqpSettings,
     DeliverySettings,
+    HttpSettings,
     Json,
     KafkaSettings,
     MqttSettings,
@@ -51,6 +53,8 @@ class Subscription:
     config: SubscriptionConfig
     credential: SinkCredential | None = field(repr=False)
     delivery: DeliverySettings
+    request: DeliveryRequest
+    """What the object asks for of `delivery`."""
     document: Mapping[str, Json]
     locked: bool = False
 
@@ -64,6 +68,11 @@ class Subscription:
             or (isinstance(settings, AmqpSettings) and settings.settled)
         )
         return "at-most-once" if lossy else "at-least-once"
+
+    @property
+    def secret_headers(self) -> dict[str, str]:
+        """Headers whose values are secrets."""
+        return dict(self.settings.secret_headers) if isinstance(self.settings, HttpSettings) else {}
 
     @property
     def place(self) -> SinkPlace:

@@ -1,0 +1,121 @@
+"""What of a subscription the policy does not allow: when it is made, and again after every reload. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bridges.cloudevents.subscription.delivery_request import exceeded
+from bridges.cloudevents.subscription.model import (
+    AccessToken,
+    FromTime,
+    KafkaSettings,
+    Mistake,
+    RefreshToken,
+    SinkProtocol,
+)
+from bridges.cloudevents.subscription.subscription import Subscription
+from policies.egress import SinkRule, address_allowed, allows
+from policies.hosts import address_of
+from policies.rules import KafkaRoute
+from policies.subscriptions import ManagerRules
+
+DENIED: Final = "the policy allows no such sink"
+"""One wording for whatever keeps events from a sink, so that nobody learns what is behind a name."""
+_FEEDS_ITSELF: Final = "this is one of the subscription's own sources: it would feed itself"
+
+
+def sink_rule_of(subscription: Subscription, rules: ManagerRules) -> SinkRule | None:
+    """The entry of `sinks` that allows this sink to the owner; None: it is denied."""
+    rule = allows(rules.sinks, subscription.place)
+    if rule is None or (rule.local is not None and not _may_send(subscription, rules)):
+        return None
+    if subscription.protocol is SinkProtocol.HTTP and rule.handshake and rules.handshake is None:
+        return None
+    literal = [address_of(host) for host, _ in subscription.sink.hosts]
+    dialled = rule.to is not None and subscription.protocol is not SinkProtocol.KAFKA
+    if dialled and any(address is not None and not address_allowed(rule, address) for address in literal):
+        return None
+    return rule
+
+
+def not_allowed(subscription: Subscription, rules: ManagerRules) -> tuple[Mistake, ...]:
+    """What keeps the subscription from being delivered under this policy; nothing: it may be."""
+    rule = sink_rule_of(subscription, rules)
+    found = [*_sources(subscription, rules)]
+    if rule is None:
+        found.append(Mistake("/sink", DENIED))
+    else:
+        found += _credential(subscription, rules, rule)
+        found += _circle(subscription, rules, rule)
+    missing = subscription.dialects - rules.dialects
+    if missing:
+        offered = ", ".join(sorted(rules.dialects))
+        at = "/filters" if "filters" in subscription.document else "/filter/dialect"
+        found.append(Mistake(at, f"{' and '.join(sorted(missing))} is not offered here (offered: {offered})"))
+    return tuple(found)
+
+
+def not_allowed_anew(subscription: Subscription, rules: ManagerRules, now_ms: int) -> tuple[Mistake, ...]:
+    """What is a mistake only in an object that comes now: times that have passed, more than the policy's limits."""
+    return (*_times(subscription, rules, now_ms), *exceeded(subscription.request, rules.delivery))
+
+
+def _times(subscription: Subscription, rules: ManagerRules, now_ms: int) -> Iterator[Mistake]:
+    config, credential = subscription.config, subscription.credential
+    if isinstance(config.start, FromTime) and config.start.time > now_ms:
+        yield Mistake("/config/start", "in the future; latest starts at the next event")
+    if config.expires is not None and config.expires <= now_ms:
+        yield Mistake("/config/expires", "this time has passed")
+    elif config.expires is not None and config.expires > now_ms + rules.limits.expires:
+        yield Mistake("/config/expires", f"at most {rules.limits.expires // 86_400_000} days ahead")
+    if isinstance(credential, AccessToken) and credential.expires <= now_ms:
+        yield Mistake("/sinkcredential/accesstokenexpiresutc", "this time has passed")
+
+
+def _sources(subscription: Subscription, rules: ManagerRules) -> Iterator[Mistake]:
+    for number, address in enumerate(subscription.config.addresses or ()):
+        if address not in rules.streams:
+            at = "/config/address"
+            config = subscription.document.get("config")
+            if isinstance(config, dict) and isinstance(config.get("address"), list):
+                at = f"{at}/{number}"
+            yield Mistake(at, "not an event stream of this manager")
+
+
+def _may_send(subscription: Subscription, rules: ManagerRules) -> bool:
+    return rules.access.decide(subscription.owner, "send", subscription.place.address).condition is None
+
+
+def _credential(subscription: Subscription, rules: ManagerRules, rule: SinkRule) -> Iterator[Mistake]:
+    credential = subscription.credential
+    if credential is not None and rule.to is None:
+        yield Mistake("/sinkcredential", "this sink is reached with the gateway's login")
+    if isinstance(credential, RefreshToken) and all(each.endpoint != credential.endpoint for each in rules.oauth):
+        yield Mistake("/sinkcredential/refreshtokenendpoint", "the policy allows no such endpoint")
+    if (credential is not None or subscription.secret_headers) and not rules.seals:
+        yield Mistake("/sinkcredential", "this gateway stores no secrets: its policy has no keys")
+
+
+def _circle(subscription: Subscription, rules: ManagerRules, rule: SinkRule) -> Iterator[Mistake]:
+    """Sinks that are sources, as far as the policy shows it."""
+    sources = [route for address, route in rules.streams.items() if address in _wanted(subscription, rules)]
+    if isinstance(subscription.settings, KafkaSettings):
+        for route in sources:
+            same = route.cluster == rule.cluster or rules.clusters[route.cluster] & set(subscription.sink.hosts)
+            if same and route.topic == subscription.settings.topic:
+                yield Mistake("/protocolsettings/topicname", _FEEDS_ITSELF)
+    elif rule.local is not None:
+        end = _end(subscription.place.address, rules)
+        if any((end.cluster, end.topic) == (route.cluster, route.topic) for route in sources if end is not None):
+            yield Mistake("/sink", _FEEDS_ITSELF)
+
+
+def _wanted(subscription: Subscription, rules: ManagerRules) -> tuple[str, ...]:
+    return tuple(rules.streams) if subscription.config.addresses is None else subscription.config.addresses
+
+
+def _end(address: str, rules: ManagerRules) -> KafkaRoute | None:
+    """The topic that a local address leads to, relays followed."""
+    route = rules.access.end_of(rules.access.route(address))
+    return route if isinstance(route, KafkaRoute) else None

@@ -1,0 +1,72 @@
+"""`config` of a subscription: its sources, where it starts and when it ends. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from bridges.cloudevents.subscription.members import Members, Wrong, a_list, a_time, an_object, integer
+from bridges.cloudevents.subscription.model import (
+    FromEarliest,
+    FromLatest,
+    FromOffsets,
+    FromTime,
+    Json,
+    Start,
+    SubscriptionConfig,
+)
+from bridges.cloudevents.subscription.strict_json import pointer
+
+_PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+_OFFSET: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
+_MAX_PARTITIONS: Final = 1000
+LATEST: Final = FromLatest()
+
+
+def config(members: Members) -> SubscriptionConfig:
+    """The configuration; whether its times have passed and its addresses exist is checked with the policy."""
+    addresses = members.take("address", _addresses, None)
+    start = members.take("start", _start, LATEST)
+    if isinstance(start, FromOffsets) and (addresses is None or len(addresses) != 1):
+        members.wrong("start", "offsets of partitions need one address")
+    expires = members.take("expires", a_time, None)
+    return SubscriptionConfig(addresses, start, expires, members.take("maxevents", integer(1, 2**53), None))
+
+
+def _addresses(value: Json) -> tuple[str, ...]:
+    found = a_list([value] if isinstance(value, str) else value)
+    if not found:
+        raise Wrong("an address, or a list of at least one")
+    for number, item in enumerate(found):
+        if not isinstance(item, str) or not item:
+            raise Wrong("an address", f"/{number}")
+        if item in found[:number]:
+            raise Wrong("named twice", f"/{number}")
+    return tuple(str(item) for item in found)
+
+
+def _start(value: Json) -> Start:
+    if value == "latest":
+        return LATEST
+    if value == "earliest":
+        return FromEarliest()
+    if isinstance(value, str):
+        try:
+            return FromTime(a_time(value))
+        except Wrong:
+            pass
+    if isinstance(value, dict):
+        return _offsets(value)
+    raise Wrong('latest, earliest, a time like "2027-01-01T00:00:00Z", or offsets by partition')
+
+
+def _offsets(value: Json) -> FromOffsets:
+    found = an_object(value)
+    if not 0 < len(found) <= _MAX_PARTITIONS:
+        raise Wrong(f"offsets of 1 to {_MAX_PARTITIONS} partitions")
+    for name, item in found.items():
+        if not _PARTITION.fullmatch(name) or int(name) >= 2**31:
+            raise Wrong("the number of a partition", pointer(name))
+        if not isinstance(item, str) or not _OFFSET.fullmatch(item) or int(item) >= 2**63:
+            raise Wrong("an offset: text of 1 to 20 digits", pointer(name))
+    return FromOffsets({int(name): int(str(item)) for name, item in found.items()})

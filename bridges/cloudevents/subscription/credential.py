@@ -1,0 +1,91 @@
+"""`sinkcredential`: the login at a sink, whose secrets go in and never come out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from bridges.cloudevents.subscription.members import Check, Members, Wrong, a_time, one_of, text
+from bridges.cloudevents.subscription.model import (
+    AccessToken,
+    Json,
+    Plain,
+    RefreshToken,
+    SinkCredential,
+    SinkProtocol,
+)
+
+MEMBER: Final = "sinkcredential"
+SECRET_MEMBERS: Final = ("secret", "accesstoken", "refreshtoken")
+"""What is stored sealed and left out of every answer."""
+_LONGEST: Final = 8192
+_NEEDED: Final = "the secret has to be given, or given again for another sink"
+_TOKENS: Final = frozenset((SinkProtocol.HTTP, SinkProtocol.NATS))
+_BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)
+Build = Callable[[Members, Mapping[str, str]], SinkCredential]
+
+
+def credential(members: Members, kept: Mapping[str, str], protocol: SinkProtocol | None) -> SinkCredential | None:
+    """The credential in the object; `kept` are the secrets of the stored one, for members that are left out."""
+    builds: dict[str, Build] = {"PLAIN": _plain(protocol)}
+    if protocol is None or protocol in _TOKENS:
+        builds |= {"ACCESSTOKEN": _access_token, "REFRESHTOKEN": _refresh_token}
+    kind = members.require("credentialtype", one_of(*builds), None)
+    return None if kind is None else builds[kind](members, kept)
+
+
+def secrets_of(found: SinkCredential | None) -> dict[str, str]:
+    """The secret members of a credential, by name."""
+    if isinstance(found, Plain):
+        return {"secret": found.secret}
+    if isinstance(found, RefreshToken):
+        return {"accesstoken": found.token, "refreshtoken": found.refresh_token}
+    return {} if found is None else {"accesstoken": found.token}
+
+
+def _secret(members: Members, name: str, kept: Mapping[str, str], check: Check[str]) -> str:
+    """A secret member, or the one that is stored; no message holds its value."""
+    if name not in members and name in kept:
+        return kept[name]
+    if name not in members:
+        members.wrong(name, _NEEDED)
+    return members.take(name, check, "")
+
+
+def _plain(protocol: SinkProtocol | None) -> Build:
+    def build(members: Members, kept: Mapping[str, str]) -> SinkCredential:
+        identifier = members.require("identifier", text(256), "")
+        if protocol is SinkProtocol.HTTP and ":" in identifier:
+            members.wrong("identifier", "Basic authentication has no user with a colon (RFC 7617)")
+        return Plain(identifier, _secret(members, "secret", kept, text(_LONGEST)))
+
+    return build
+
+
+def _token_text(value: Json) -> str:
+    if isinstance(value, str) and len(value) <= _LONGEST and _BEARER.fullmatch(value):
+        return value
+    raise Wrong(f"a bearer token of at most {_LONGEST} characters (RFC 6750)")
+
+
+def _bearer(value: Json) -> str:
+    if isinstance(value, str) and value.lower() == "bearer":
+        return value
+    raise Wrong("only bearer")
+
+
+def _access_token(members: Members, kept: Mapping[str, str]) -> SinkCredential:
+    members.take("accesstokentype", _bearer, None)
+    expires = members.require("accesstokenexpiresutc", a_time, 0)
+    return AccessToken(_secret(members, "accesstoken", kept, _token_text), expires)
+
+
+def _refresh_token(members: Members, kept: Mapping[str, str]) -> SinkCredential:
+    members.take("accesstokentype", _bearer, None)
+    return RefreshToken(
+        token=_secret(members, "accesstoken", kept, _token_text),
+        expires=members.require("accesstokenexpiresutc", a_time, 0),
+        refresh_token=_secret(members, "refreshtoken", kept, text(_LONGEST)),
+        endpoint=members.require("refreshtokenendpoint", text(2048), ""),
+    )

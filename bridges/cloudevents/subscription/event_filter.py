@@ -1,0 +1,107 @@
+"""`filter`, `filters`, `types` and `source` of a subscription, as one filter (CE 3.2.3). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from bridges.cloudevents.events import dialects
+from bridges.cloudevents.events.dialects import InvalidFilter
+from bridges.cloudevents.events.filter import EventFilter, every
+from bridges.cloudevents.subscription.members import Members, Wrong, an_object
+from bridges.cloudevents.subscription.model import Json, Mistake
+from gateway.filters.parse.limits import FilterLimits
+from policies.model.filters import Filters
+
+_EXPRESSIONS: Final = {"sql": "sql", "cesql": "sql", "amqp-sql": "amqp-sql"}
+_KNOWN: Final = ("basic", *_EXPRESSIONS)
+
+
+class ParsedFilter(NamedTuple):
+    """The filter of a subscription, and the dialects it is written in, as the policy names them."""
+
+    filter: EventFilter
+    dialects: frozenset[str]
+
+
+def event_filter(members: Members, mistakes: list[Mistake], policy: Filters) -> ParsedFilter:
+    """Read the four members; all that are there have to be true of an event."""
+    limits = FilterLimits(
+        policy.max_length, policy.max_tokens, policy.max_depth, policy.max_terms, policy.max_items
+    )
+    reading = _FilterReading(limits, mistakes)
+    if "filter" in members and "filters" in members:
+        members.wrong("filters", "an object has filter or filters, not both")
+    members.take("filter", reading.filter, None)
+    members.take("filters", reading.filters, None)
+    members.take("types", lambda value: reading.add("/types", lambda: dialects.types(value, limits=limits)), None)
+    members.take("source", lambda value: reading.add("/source", lambda: dialects.source(value)), None)
+    return ParsedFilter(every(reading.found), frozenset(reading.used))
+
+
+class _FilterReading:
+    """Collects filters and mistakes."""
+
+    def __init__(self, limits: FilterLimits, mistakes: list[Mistake]) -> None:
+        self._limits: Final = limits
+        self._mistakes: Final = mistakes
+        self.found: Final[list[EventFilter]] = []
+        self.used: Final[set[str]] = set()
+
+    def add(self, at: str, parse: Callable[[], EventFilter]) -> None:
+        """Parse one; its mistakes point below `at`."""
+        try:
+            self.found.append(parse())
+        except InvalidFilter as error:
+            self._mistakes.extend(Mistake(at + each.pointer, each.message) for each in error.mistakes)
+
+    def filter(self, value: Json) -> None:
+        """The member `filter`: null, or an object that names its dialect (CE-3.2.3-4)."""
+        if value is None:
+            return
+        found = an_object(value)
+        dialect = found.get("dialect")
+        if not isinstance(dialect, str):
+            raise Wrong(f"required: the dialect, one of {', '.join(_KNOWN)}", "/dialect")
+        if dialect == "basic":
+            self.used.add("basic")
+            self.add("/filter", lambda: dialects.basic(value, limits=self._limits))
+        elif dialect in _EXPRESSIONS:
+            self.used.add(_EXPRESSIONS[dialect])
+            self._expression(found, dialect)
+        else:
+            raise Wrong(f"unknown; known are {', '.join(_KNOWN)}", "/dialect")
+
+    def _expression(self, value: dict[str, Json], dialect: str) -> None:
+        read = Members(value, "/filter", self._mistakes)
+        read.take("dialect", lambda value: value, None)
+        expression = read.require("expression", _expression, None)
+        read.finish()
+        if expression is None:
+            return
+        parse = dialects.amqp_sql if dialect == "amqp-sql" else dialects.sql
+        self.add("/filter/expression", lambda: parse(expression, limits=self._limits))
+
+    def filters(self, value: Json) -> None:
+        """The member `filters` of later drafts: an array of objects with one dialect each."""
+        if value != []:
+            self.used.add("filters")
+        if _has_sql(value):
+            self.used.add("sql")
+        self.add("/filters", lambda: dialects.draft(value, limits=self._limits))
+
+
+def _expression(value: Json) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise Wrong("an expression")
+
+
+def _has_sql(value: Json) -> bool:
+    """Whether `sql` is among the dialects of a filter of the draft; of malformed ones any answer is right."""
+    if isinstance(value, list):
+        return any(map(_has_sql, value))
+    if isinstance(value, dict):
+        return any(name in ("sql", "cesql") or (name in ("all", "any", "not") and _has_sql(item))
+            for name, item in value.items())
+    return False

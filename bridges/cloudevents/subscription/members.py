@@ -1,0 +1,170 @@
+"""Reads the members of JSON objects: each by a check, every mistake noted with its JSON pointer. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar
+
+from bridges.cloudevents.subscription.model import Json, Mistake
+from bridges.cloudevents.subscription.strict_json import pointer
+from policies.model.units import parse_duration
+
+T = TypeVar("T")
+D = TypeVar("D")
+Check = Callable[[Json], T]
+_TIME: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})", re.ASCII
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Wrong(ValueError):
+    """A value that a check does not accept; `below` points to what is wrong in it."""
+
+    def __init__(self, message: str, below: str = "") -> None:
+        super().__init__(message)
+        self.message: Final = message
+        self.below: Final = below
+
+
+class Members:
+    """The members of one object; those that nobody asked for are unknown."""
+
+    def __init__(self, value: Mapping[str, Json], at: str, mistakes: list[Mistake]) -> None:
+        self._value: Final = value
+        self._at: Final = at
+        self._mistakes: Final = mistakes
+        self._known: Final[list[str]] = []
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the member is there."""
+        return name in self._value
+
+    def wrong(self, name: str, message: str) -> None:
+        """Note a mistake in a member."""
+        self._mistakes.append(Mistake(self._at + pointer(name), message))
+
+    def take(self, name: str, check: Check[T], default: D) -> T | D:
+        """The member, checked; the default where it is missing or wrong."""
+        self._known.append(name)
+        if name not in self._value:
+            return default
+        try:
+            return check(self._value[name])
+        except Wrong as wrong:
+            self._mistakes.append(Mistake(self._at + pointer(name) + wrong.below, wrong.message))
+            return default
+
+    def require(self, name: str, check: Check[T], default: D) -> T | D:
+        """As `take`; a missing member is a mistake."""
+        if name not in self._value:
+            self.wrong(name, "required")
+        return self.take(name, check, default)
+
+    def section(self, name: str) -> Members:
+        """The object below a member; an empty one where it is missing or wrong."""
+        return Members(self.take(name, an_object, {}), self._at + pointer(name), self._mistakes)
+
+    def finish(self, hints: Mapping[str, str] = {}) -> None:
+        """Note the unknown members, each with `hints`, or with the nearest known name."""
+        for name in self._value:
+            if name not in self._known:
+                self.wrong(name, hints.get(name) or _unknown(name, self._known))
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    folded = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return f"unknown; did you mean {folded[near[0]]}?" if near else f"unknown; known are {', '.join(known)}"
+
+
+def an_object(value: Json) -> dict[str, Json]:
+    """An object."""
+    if isinstance(value, dict):
+        return value
+    raise Wrong("an object")
+
+
+def a_list(value: Json) -> list[Json]:
+    """An array."""
+    if isinstance(value, list):
+        return value
+    raise Wrong("an array")
+
+
+def flag(value: Json) -> bool:
+    """True or false."""
+    if isinstance(value, bool):
+        return value
+    raise Wrong("true or false")
+
+
+def one_of(*allowed: T) -> Check[T]:
+    """One of these, of the same type."""
+
+    def check(value: Json) -> T:
+        for each in allowed:
+            if type(each) is type(value) and each == value:
+                return each
+        *most, last = map(str, allowed)
+        raise Wrong(f"{', '.join(most)} or {last}" if most else f"only {last}")
+
+    return check
+
+
+def integer(least: int, most: int) -> Check[int]:
+    """A whole number in a range."""
+
+    def check(value: Json) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
+        raise Wrong(f"a whole number from {least} to {most}")
+
+    return check
+
+
+def text(longest: int, pattern: re.Pattern[str] | None = None, what: str = "text") -> Check[str]:
+    """Text of 1 to `longest` characters without control characters; `what` describes the pattern."""
+
+    def check(value: Json) -> str:
+        if not isinstance(value, str) or not 0 < len(value) <= longest:
+            raise Wrong(f"{what} of 1 to {longest} characters")
+        if _CONTROL.search(value) or (pattern is not None and not pattern.fullmatch(value)):
+            raise Wrong(f"{what}, without control characters")
+        return value
+
+    return check
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
+
+
+def duration(least: int, most: int) -> Check[float]:
+    """A duration as the policy writes them, in seconds; the range is in milliseconds."""
+
+    def check(value: Json) -> float:
+        try:
+            found = parse_duration(value)
+        except ValueError as error:
+            raise Wrong(str(error)) from None
+        if least <= found <= most:
+            return found.seconds
+        raise Wrong(f"a duration from {least / 1000:g}s to {most / 1000:g}s")
+
+    return check
+
+
+def a_time(value: Json) -> int:
+    """A time as RFC 3339 writes it, in milliseconds since 1970."""
+    found = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if found is not None:
+        day, clock, fraction, zone = found.groups()
+        try:
+            whole = datetime.fromisoformat(f"{day}T{clock}{zone.upper().replace('Z', '+00:00')}")
+            return (whole - _EPOCH) // timedelta(milliseconds=1) + int(float(f"0{fraction or '.0'}") * 1000)
+        except (ValueError, OverflowError):
+            pass
+    raise Wrong('a time like "2027-01-01T00:00:00Z" (RFC 3339)')

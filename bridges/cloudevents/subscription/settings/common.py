@@ -1,0 +1,38 @@
+"""Checks that the settings of several protocols share. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from bridges.cloudevents.subscription.members import Check, Wrong, an_object
+from bridges.cloudevents.subscription.model import Json
+from bridges.cloudevents.subscription.strict_json import pointer
+
+MAX_ENTRIES: Final = 64
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+CONTEXT_ATTRIBUTES: Final = frozenset(
+    ("id", "source", "type", "specversion", "subject", "time", "dataschema", "datacontenttype")
+)
+"""Attributes of the specification: what they say is the event's."""
+
+
+def text_map(longest: int, reserved: Collection[str] = ()) -> Check[tuple[tuple[str, str], ...]]:
+    """An object whose values are texts; raises `Wrong` at the first that is not."""
+
+    def entries(value: Json) -> Iterator[tuple[str, str]]:
+        found = an_object(value)
+        if len(found) > MAX_ENTRIES:
+            raise Wrong(f"at most {MAX_ENTRIES} entries")
+        for name, item in found.items():
+            below = pointer(name)
+            if not 0 < len(name) <= 255 or _CONTROL.search(name):
+                raise Wrong("a name of 1 to 255 characters without control characters", below)
+            if name in reserved:
+                raise Wrong("this is an attribute of the event", below)
+            if not isinstance(item, str) or len(item) > longest or "\x00" in item:
+                raise Wrong(f"text of at most {longest} characters", below)
+            yield name, item
+
+    return lambda value: tuple(entries(value))

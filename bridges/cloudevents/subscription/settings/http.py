@@ -1,0 +1,77 @@
+"""Settings of HTTP sinks (CE 3.2.2.1). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from bridges.cloudevents.subscription.members import Check, Members, Wrong, an_object, one_of
+from bridges.cloudevents.subscription.model import HttpSettings, Json
+from bridges.cloudevents.subscription.strict_json import pointer
+
+SECRET_HEADERS: Final = "x-secretheaders"  # noqa: S105 (the name of a setting)
+MAX_HEADERS: Final = 32
+MAX_VALUE: Final = 4096
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}", re.ASCII)
+_VALUE: Final = re.compile(r"[ -~\t]*", re.ASCII)
+_RESERVED: Final = frozenset(
+    ("host", "transfer-encoding", "connection", "te", "upgrade", "authorization", "cookie", "trailer", "expect",
+     "keep-alive", "user-agent", "set-cookie", "http2-settings")
+)
+_RESERVED_PREFIXES: Final = ("content-", "ce-", "webhook-", "proxy-", "scopegate-")
+
+
+def http_settings(members: Members, kept: Mapping[str, str]) -> HttpSettings:
+    """The settings; `kept` are the secret headers of the stored subscription, which null values keep."""
+    headers = members.take("headers", _headers, ())
+    secret = members.take(SECRET_HEADERS, _secret_headers(kept), ())
+    both = {name.lower() for name, _ in headers} & {name.lower() for name, _ in secret}
+    if both:
+        members.wrong(SECRET_HEADERS, f"also in headers: {', '.join(sorted(both))}")
+    return HttpSettings(
+        headers=headers,
+        secret_headers=secret,
+        method=members.take("method", one_of("POST", "PUT", "PATCH"), "POST"),
+        mode=members.take("x-mode", one_of("binary", "structured", "batched"), "binary"),
+    )
+
+
+def _headers(value: Json) -> tuple[tuple[str, str], ...]:
+    return tuple(_entries(value, ()))
+
+
+def _secret_headers(kept: Mapping[str, str]) -> Check[tuple[tuple[str, str], ...]]:
+    """As headers; null stands for a value that is stored. `authorization` is possible here: its value is a secret."""
+
+    def check(value: Json) -> tuple[tuple[str, str], ...]:
+        filled = dict(an_object(value))
+        for name, item in filled.items():
+            if item is None and name not in kept:
+                raise Wrong("the secret has to be given, or given again for another sink", pointer(name))
+            filled[name] = kept[name] if item is None else item
+        return tuple(_entries(filled, ("authorization",)))
+
+    return check
+
+
+def _entries(value: Json, allowed: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    headers, seen = an_object(value), set[str]()
+    if len(headers) > MAX_HEADERS:
+        raise Wrong(f"at most {MAX_HEADERS} headers")
+    for name, item in headers.items():
+        below, lower = pointer(name), name.lower()
+        if not _NAME.fullmatch(name):
+            raise Wrong("not the name of a header (RFC 9110 token of 1 to 128 characters)", below)
+        if lower not in allowed and (lower in _RESERVED or lower.startswith(_RESERVED_PREFIXES)):
+            raise Wrong(f"{lower} is not for subscriptions to set{_instead(lower)}", below)
+        if lower in seen:
+            raise Wrong("appears twice, in another case", below)
+        if not isinstance(item, str) or len(item) > MAX_VALUE or not _VALUE.fullmatch(item):
+            raise Wrong(f"text of at most {MAX_VALUE} printable ASCII characters", below)
+        seen.add(lower)
+        yield name, item
+
+
+def _instead(name: str) -> str:
+    return "; use sinkcredential or x-secretheaders" if name in ("authorization", "cookie") else ""
