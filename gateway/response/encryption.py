@@ -38,10 +38,11 @@ class TokenEncrypter:
         # Below 2**63, so that the counter cannot leave its eight bytes.
         self._numbers = count(int.from_bytes(token_bytes(NUMBER_BYTES), "big") >> 1)
 
-    def seal(self, content: bytes) -> bytes:
+    def seal(self, content: bytes, bound: bytes = b"") -> bytes:
+        """A token that opens only with the same `bound`, which is not in it."""
         number = next(self._numbers).to_bytes(NUMBER_BYTES, "big")
         head = self._head + number
-        return head + self._cipher.encrypt(_PAD + number, content, head)
+        return head + self._cipher.encrypt(_PAD + number, content, head + bound)
 
 
 class TokenDecrypter:
@@ -53,15 +54,15 @@ class TokenDecrypter:
         self._derived = derived
         self._ciphers: dict[bytes, AESGCM] = {}
 
-    def open(self, data: bytes, start: int) -> bytes | None:
-        """The content of a token whose salt is at `start`; None unless every bit of the token is genuine."""
+    def open(self, data: bytes, start: int, bound: bytes = b"") -> bytes | None:
+        """The content of a token whose salt is at `start`; None unless every bit of it and of `bound` is genuine."""
         at = start + SALT_BYTES
         end = at + NUMBER_BYTES
         salt = data[start:at]
         known = self._ciphers.get(salt)
         cipher = known or _cipher(self._derived, salt)
         try:
-            content = cipher.decrypt(_PAD + data[at:end], data[end:], data[:end])
+            content = cipher.decrypt(_PAD + data[at:end], data[end:], data[:end] + bound)
         except InvalidTag:
             return None
         if known is None:  # only after it has opened a token, so that invented salts cannot fill the memory

@@ -27,7 +27,7 @@ MAX_KEY_ID: Final = 64
 _KEY_ID: Final = re.compile(r"[!-~]+", re.ASCII)
 
 
-Purpose = Literal["cookie", "rewrite", "message-id", "return", "return-id", "stored"]
+Purpose = Literal["cookie", "rewrite", "message-id", "return", "return-id", "stored", "subscription"]
 """The purpose of a token, part of the key derivation. (Strings: an Enum member hashes ten times slower.)"""
 
 COOKIE: Final = "cookie"
@@ -36,7 +36,9 @@ MESSAGE_ID: Final = "message-id"
 RETURN: Final = "return"
 RETURN_ID: Final = "return-id"
 STORED: Final = "stored"
-_PURPOSES: Final[tuple[Purpose, ...]] = (COOKIE, REPLY_TO, MESSAGE_ID, RETURN, RETURN_ID, STORED)
+SUBSCRIPTION: Final = "subscription"
+"""The secrets of a subscription, which are always sealed."""
+_PURPOSES: Final[tuple[Purpose, ...]] = (COOKIE, REPLY_TO, MESSAGE_ID, RETURN, RETURN_ID, STORED, SUBSCRIPTION)
 
 
 class BadToken(Exception):
@@ -111,9 +113,8 @@ class KeyRing:
             for purpose in _PURPOSES
         }
         secret, own = keys[active].secret, active.encode()
-        self._sealers = (
-            {each: TokenEncrypter(own, _seal_key(secret, each), token_bytes) for each in _PURPOSES} if seal else {}
-        )
+        sealed = _PURPOSES if seal else (SUBSCRIPTION,)
+        self._sealers = {each: TokenEncrypter(own, _seal_key(secret, each), token_bytes) for each in sealed}
 
     def signer(self, purpose: Purpose) -> Signer:
         """The signer of the active key."""
@@ -124,7 +125,7 @@ class KeyRing:
         return self._signers[purpose][key_id].begin
 
     def sealer(self, purpose: Purpose) -> TokenEncrypter:
-        """The maker of sealed tokens; only if `sealing`."""
+        """The maker of sealed tokens; only if `sealing`, except for subscriptions."""
         return self._sealers[purpose]
 
     def epoch(self, now_ms: int) -> int:
@@ -143,8 +144,8 @@ class KeyRing:
         if self.dated:
             self.check_date(key_id, now_ms)
 
-    def unseal(self, purpose: Purpose, data: bytes, now_ms: int) -> bytes:
-        """The content of a sealed token (version 3), or `BadToken`."""
+    def unseal(self, purpose: Purpose, data: bytes, now_ms: int, bound: bytes = b"") -> bytes:
+        """The content of a sealed token (version 3), or `BadToken`; `bound` as when it was made."""
         start = 2 + data[1]
         if len(data) < OVERHEAD + data[1]:
             raise BadToken("wrong length")
@@ -152,7 +153,7 @@ class KeyRing:
         opener = self._openers[purpose].get(key_id)
         if opener is None:
             raise BadToken("unknown key")
-        content = opener.open(data, start)
+        content = opener.open(data, start, bound)
         if content is None:
             raise BadToken("wrong MAC")
         self.check_date(key_id, now_ms)

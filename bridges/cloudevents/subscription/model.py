@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
@@ -92,7 +92,7 @@ class HttpSettings:
     """CE 3.2.2.1."""
 
     headers: tuple[tuple[str, str], ...]
-    secret_headers: tuple[tuple[str, str], ...]
+    secret_headers: tuple[tuple[str, str], ...] = field(repr=False)
     method: Literal["POST", "PUT", "PATCH"]
     mode: Mode
 
@@ -152,14 +152,14 @@ class Plain:
     """User and password."""
 
     identifier: str
-    secret: str
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
     """A bearer token until `expires` (milliseconds since 1970)."""
 
-    token: str
+    token: str = field(repr=False)
     expires: int
 
 
@@ -167,9 +167,9 @@ class AccessToken:
 class RefreshToken:
     """A bearer token that is renewed at `endpoint`."""
 
-    token: str
+    token: str = field(repr=False)
     expires: int
-    refresh_token: str
+    refresh_token: str = field(repr=False)
     endpoint: str
 
 

@@ -131,6 +131,8 @@ def _id(members: Members, id: str | None, new_id: str) -> str:
     given: str | None = members.take("id", legal_id, None)
     if id is not None and given is not None and given != id:
         members.wrong("id", "another id than that of the URL; the id of a subscription does not change")
+    if not (id or given or new_id or "id" in members):
+        members.wrong("id", "required")
     return id or given or new_id
 
 

@@ -1,11 +1,28 @@
-"""Subscriptions as they are stored: the realized object, its secrets sealed under the key ring. Pure."""
+"""Subscriptions as they are stored: the realized object, and its secrets sealed under the key ring. Pure.
+
+The secrets are bound to scope, manager, id and the origin of the sink: in a record that was copied to another id or
+altered to another sink they do not open.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, Protocol
 
+from bridges.cloudevents.subscription import credential as credentials
+from bridges.cloudevents.subscription.model import Invalid, Json, Mistake, RefreshToken
+from bridges.cloudevents.subscription.parse import KnownSecrets, read_subscription
+from bridges.cloudevents.subscription.strict_json import MAX_DEPTH, read_object
 from bridges.cloudevents.subscription.subscription import Subscription
+from gateway.response.keys import SUBSCRIPTION, BadToken, KeyRing
 from policies.subscriptions import ManagerRules
+
+_FORM: Final = 1
 
 
 class SecretSealer(Protocol):
@@ -22,14 +39,124 @@ class SecretOpener(Protocol):
         """The content; None if no key of the ring opens it, or `bound` is another."""
 
 
+class SubscriptionKeys:
+    """The key ring as sealer and opener of the secrets of subscriptions."""
+
+    def __init__(self, ring: KeyRing, now_ms: Callable[[], int]) -> None:
+        self._ring: Final = ring
+        self._now: Final = now_ms
+
+    @property
+    def active(self) -> str:
+        """The id of the key that seals."""
+        return self._ring.active
+
+    def seal(self, content: bytes, bound: bytes) -> bytes:
+        """See `SecretSealer`."""
+        return self._ring.sealer(SUBSCRIPTION).seal(content, bound)
+
+    def open(self, sealed: bytes, bound: bytes) -> bytes | None:
+        """See `SecretOpener`."""
+        try:
+            return self._ring.unseal(SUBSCRIPTION, sealed, self._now(), bound)
+        except BadToken:
+            return None
+
+
 def to_stored(subscription: Subscription, rules: ManagerRules, sealer: SecretSealer | None) -> bytes:
     """The subscription as the store keeps it; `sealer` None: there are no keys, and then no secrets either."""
-    raise NotImplementedError
+    found: dict[str, Json] = {
+        "form": _FORM,
+        "owner": subscription.owner,
+        "document": dict(subscription.document),
+    }
+    secrets: dict[str, Json] = {
+        "credential": dict(credentials.secrets_of(subscription.credential)),
+        "headers": dict(subscription.secret_headers),
+    }
+    if any(secrets.values()):
+        if sealer is None:
+            raise ValueError("a subscription with secrets needs keys")
+        bound = _bound(rules, subscription.id, subscription.sink.origin)
+        sealed = sealer.seal(json.dumps(secrets).encode(), bound)
+        found["secrets"] = base64.b64encode(sealed).decode()
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def from_stored(document: bytes, rules: ManagerRules, opener: SecretOpener | None) -> Subscription:
-    """The stored subscription; `locked` if it has secrets that cannot be opened. Raises `Invalid`.
+    """The stored subscription; `locked` if it has secrets that cannot be opened.
 
-    What a newer policy does not allow is no mistake here: see `policy_mistakes`.
+    What a newer policy does not allow is no mistake here: see `allowed.not_allowed`. Raises `Invalid` for what is no
+    subscription, such as one that a later version stored.
     """
-    raise NotImplementedError
+    record = read_object(document, MAX_DEPTH + 1)
+    value, owner, sealed = record.get("document"), record.get("owner"), record.get("secrets")
+    if record.get("form") != _FORM or not isinstance(value, dict) or not isinstance(owner, str):
+        raise Invalid((Mistake("", "stored by another version of the gateway"),))
+    known = KnownSecrets()
+    locked = isinstance(sealed, str)
+    if isinstance(sealed, str) and opener is not None:
+        known, locked = _opened(value, rules, sealed, opener)
+    return _read(_without_secrets(value) if locked else value, rules, owner, known, value, locked)
+
+
+def sealed_with(document: bytes) -> str | None:
+    """The id of the key that a stored subscription needs; None: it has no secrets, or is none of ours."""
+    try:
+        sealed = read_object(document, MAX_DEPTH + 1).get("secrets")
+        data = base64.b64decode(sealed, validate=True) if isinstance(sealed, str) else b""
+        return data[2 : 2 + data[1]].decode() if len(data) > 2 else None
+    except (Invalid, binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def _bound(rules: ManagerRules, id: str, origin: str) -> bytes:
+    return json.dumps([rules.scope, rules.name, id, origin]).encode()
+
+
+def _opened(
+    value: dict[str, Json], rules: ManagerRules, sealed: str, opener: SecretOpener
+) -> tuple[KnownSecrets, bool]:
+    """The secrets, and whether they stay locked."""
+    bare = _read(_without_secrets(value), rules, "", KnownSecrets(), value, True)
+    try:
+        data = base64.b64decode(sealed, validate=True)
+    except binascii.Error:
+        return KnownSecrets(), True
+    content = opener.open(data, _bound(rules, bare.id, bare.sink.origin)) if data else None
+    if content is None:
+        return KnownSecrets(), True
+    secrets = json.loads(content)
+    return KnownSecrets(bare.sink.origin, secrets["credential"], secrets["headers"]), False
+
+
+def _read(
+    value: dict[str, Json],
+    rules: ManagerRules,
+    owner: str,
+    known: KnownSecrets,
+    document: dict[str, Json],
+    locked: bool,
+) -> Subscription:
+    mistakes: list[Mistake] = []
+    found = read_subscription(value, rules, mistakes, owner=owner, known=known)
+    if mistakes or found is None:
+        raise Invalid(tuple(mistakes))
+    return replace(found, document=document, locked=locked)
+
+
+def _without_secrets(value: dict[str, Json]) -> dict[str, Json]:
+    """The object without the members that need secrets."""
+    found = {name: item for name, item in value.items() if name != credentials.MEMBER}
+    settings = found.get("protocolsettings")
+    if isinstance(settings, dict):
+        found["protocolsettings"] = {name: item for name, item in settings.items() if name != "x-secretheaders"}
+    return found
+
+
+def renewed(subscription: Subscription, credential: RefreshToken) -> Subscription:
+    """The subscription with a renewed token; of its document the end of the token changes."""
+    login = subscription.document.get(credentials.MEMBER)
+    end = datetime.fromtimestamp(credential.expires // 1000, UTC).isoformat().replace("+00:00", "Z")
+    login = {**(login if isinstance(login, dict) else {}), "accesstokenexpiresutc": end}
+    return replace(subscription, credential=credential, document={**subscription.document, credentials.MEMBER: login})

@@ -13,13 +13,13 @@ MAX_DEPTH: Final = 16
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
 
 
-def read_object(body: bytes) -> dict[str, Json]:
+def read_object(body: bytes, depth: int = MAX_DEPTH) -> dict[str, Json]:
     """The object in `body`; raises `Invalid` with line and column."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise _invalid(body[: error.start].decode("utf-8", "replace"), error.start, "not UTF-8") from None
-    _check_structure(text)
+    _check_structure(text, depth)
     try:
         found: Json = json.loads(text, parse_constant=_refused, parse_float=_finite)
     except json.JSONDecodeError as error:
@@ -44,7 +44,7 @@ def _invalid(text: str, at: int, message: str) -> Invalid:
     return Invalid((Mistake("", f"line {line}, column {column}: {message}"),))
 
 
-def _check_structure(text: str) -> None:
+def _check_structure(text: str, depth: int) -> None:
     """Depth and repeated members; whether the rest is JSON, the parser says."""
     open_objects: list[set[str] | None] = []
     expects_name = False
@@ -52,8 +52,8 @@ def _check_structure(text: str) -> None:
         part = found[0]
         if part in "{[":
             open_objects.append(set() if part == "{" else None)
-            if len(open_objects) > MAX_DEPTH:
-                raise _invalid(text, found.start(), f"nested more than {MAX_DEPTH} deep")
+            if len(open_objects) > depth:
+                raise _invalid(text, found.start(), f"nested more than {depth} deep")
         elif part in "}]" and open_objects:
             open_objects.pop()
         elif part[0] == '"' and expects_name and open_objects and (names := open_objects[-1]) is not None:

@@ -15,6 +15,7 @@ from bridges.cloudevents.subscription.model import (
     Json,
     KafkaSettings,
     MqttSettings,
+    NatsSettings,
     ProtocolSettings,
     SinkCredential,
     SinkProtocol,
@@ -60,12 +61,13 @@ class Subscription:
 
     @property
     def guarantee(self) -> Literal["at-least-once", "at-most-once"]:
-        """What this subscription can promise: `qos` 0, `acks` "0" and settled sending lose events with the sink."""
+        """What it can promise: `qos` 0, `acks` "0", settled sending and core NATS lose events with a sink."""
         settings = self.settings
         lossy = (
             (isinstance(settings, MqttSettings) and settings.qos == 0)
             or (isinstance(settings, KafkaSettings) and settings.acks == "0")
             or (isinstance(settings, AmqpSettings) and settings.settled)
+            or (isinstance(settings, NatsSettings) and not settings.jetstream)
         )
         return "at-most-once" if lossy else "at-least-once"
 

@@ -1,0 +1,109 @@
+"""Stored subscriptions: their secrets are sealed, and open only where they were (CE-3.2.1-14)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bridges.cloudevents.subscription.model import Invalid, Plain, RefreshToken
+from bridges.cloudevents.subscription.sealed import SubscriptionKeys, from_stored, renewed, sealed_with, to_stored
+from gateway.response.keys import KeyRing, SigningSecret
+from tests.support.cloudevents.objects import (
+    AMQP,
+    HTTP,
+    KAFKA,
+    MQTT5,
+    NATS,
+    NOW_MS,
+    PLAIN,
+    POLICY,
+    RULES,
+    parsed,
+    rules,
+    with_settings,
+)
+
+REFRESH = {
+    "credentialtype": "REFRESHTOKEN",
+    "accesstoken": "acc3ss",
+    "accesstokenexpiresutc": "2026-11-24T00:00:00Z",
+    "refreshtoken": "r3fresh",
+    "refreshtokenendpoint": "https://login.partner.example/token",
+}
+SECRET = with_settings({**HTTP, "sinkcredential": PLAIN}, x_secretheaders={"X-Key": "k3y"})
+
+
+def keys(active: str = "a", **ring: int) -> SubscriptionKeys:
+    secrets = {name: SigningSecret(bytes([number]) * 32) for name, number in (ring or {"a": 1}).items()}
+    return SubscriptionKeys(KeyRing(active, secrets), lambda: NOW_MS)
+
+
+@pytest.mark.parametrize("value", [HTTP, MQTT5, AMQP, KAFKA, NATS, SECRET, {**HTTP, "sinkcredential": REFRESH}])
+def test_a_stored_subscription_is_the_same(value: dict[str, Any]) -> None:
+    found = parsed(value)
+    assert from_stored(to_stored(found, RULES, keys()), RULES, keys()) == found
+
+
+@pytest.mark.row("CE-3.2.1-14")
+@pytest.mark.parametrize("value", [SECRET, {**HTTP, "sinkcredential": REFRESH}])
+def test_no_secret_is_in_the_document_the_store_or_a_text_of_the_object(value: dict[str, Any]) -> None:
+    found = parsed(value)
+    for seen in (json.dumps(found.document), to_stored(found, RULES, keys()).decode(), repr(found)):
+        assert not [secret for secret in ("s3cret", "k3y", "acc3ss", "r3fresh") if secret in seen]
+
+
+def test_without_its_key_a_subscription_is_locked() -> None:
+    stored = to_stored(parsed(SECRET), RULES, keys())
+    for opener in (keys("b", b=2), keys("a", a=2), None):
+        found = from_stored(stored, RULES, opener)
+        assert found.locked
+        assert (found.credential, found.secret_headers) == (None, {})
+        assert found.document == parsed(SECRET).document
+    assert not from_stored(stored, RULES, keys("b", a=1, b=2)).locked
+
+
+@pytest.mark.parametrize(
+    "change", [{"id": "other"}, {"sink": "https://evil.partner.example/in"}, {"sink": "https://hooks.partner.example:8"}]
+)
+def test_secrets_open_for_one_id_and_one_origin(change: dict[str, str]) -> None:
+    record = json.loads(to_stored(parsed(SECRET), RULES, keys()))
+    record["document"] |= change
+    assert from_stored(json.dumps(record).encode(), RULES, keys()).locked
+
+
+def test_secrets_open_for_one_manager() -> None:
+    other = rules(POLICY.replace("- name: orders", "- name: others").replace("manager: orders", "manager: others"))
+    assert from_stored(to_stored(parsed(SECRET), RULES, keys()), other, keys()).locked
+
+
+def test_the_key_that_a_stored_subscription_needs_is_known() -> None:
+    assert sealed_with(to_stored(parsed(SECRET), RULES, keys("b", a=1, b=2))) == "b"
+    assert sealed_with(to_stored(parsed(HTTP), RULES, keys())) is None
+    assert sealed_with(b"no JSON") is None
+
+
+def test_a_newer_policy_is_no_mistake_in_what_is_stored() -> None:
+    narrow = rules(POLICY.replace("*.partner.example", "x.example").replace("100/s}", "100/s, timeout: 1s}"))
+    found = from_stored(to_stored(parsed(with_settings(HTTP, **{"x-timeout": "5s"})), RULES, None), narrow, None)
+    assert found.delivery.timeout == 1.0
+
+
+@pytest.mark.parametrize("stored", [b"", b"{}", b'{"form": 2, "owner": "o", "document": {}}', b"[]"])
+def test_what_another_version_stored_is_invalid(stored: bytes) -> None:
+    with pytest.raises(Invalid):
+        from_stored(stored, RULES, keys())
+
+
+def test_a_renewed_token_is_stored_with_its_end() -> None:
+    token = RefreshToken("n3w", NOW_MS + 7_200_000, "r2", REFRESH["refreshtokenendpoint"])
+    found = renewed(parsed({**HTTP, "sinkcredential": REFRESH}), token)
+    assert found.document["sinkcredential"]["accesstokenexpiresutc"] == "2026-11-23T14:00:00Z"  # type: ignore[index,call-overload]
+    assert from_stored(to_stored(found, RULES, keys()), RULES, keys()) == found
+
+
+def test_secrets_need_keys() -> None:
+    assert parsed(SECRET).credential == Plain("u", "s3cret")
+    with pytest.raises(ValueError, match="needs keys"):
+        to_stored(parsed(SECRET), RULES, None)
