@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridges.cloudevents.subscription import credential as credentials
 from bridges.cloudevents.subscription.allowed import not_allowed, not_allowed_anew
@@ -49,6 +49,15 @@ class KnownSecrets:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+class Proposal(NamedTuple):
+    """What is known of an object beside its text."""
+
+    owner: str
+    id: str | None = None
+    new_id: str = ""
+    known: KnownSecrets = KnownSecrets()
+
+
 def parse(
     body: bytes,
     rules: ManagerRules,
@@ -71,7 +80,7 @@ def parse(
         secrets = credentials.secrets_of(stored.credential)
         known = KnownSecrets(stored.sink.origin, secrets, stored.secret_headers)
     value, mistakes = read_object(body), list[Mistake]()
-    found = read_subscription(value, rules, mistakes, owner=owner, id=id, new_id=new_id, known=known)
+    found = read_subscription(value, rules, Proposal(owner, id, new_id, known), mistakes)
     if found is not None and found.protocol not in offered:
         mistakes.append(Mistake("/protocol", f"{found.protocol} is not offered by this gateway"))
     if found is not None:
@@ -83,21 +92,14 @@ def parse(
 
 
 def read_subscription(
-    value: dict[str, Json],
-    rules: ManagerRules,
-    mistakes: list[Mistake],
-    *,
-    owner: str,
-    id: str | None = None,
-    new_id: str = "",
-    known: KnownSecrets,
+    value: dict[str, Json], rules: ManagerRules, proposal: Proposal, mistakes: list[Mistake]
 ) -> Subscription | None:
     """The subscription in an object, without what only the policy and the time decide; None: too much is missing."""
     members = Members(value, "", mistakes)
-    name = _id(members, id, new_id)
+    name = _id(members, proposal.id, proposal.new_id)
     protocol: SinkProtocol | None = members.require("protocol", _protocol, None)
     sink: SinkUri | None = members.require("sink", lambda given: sink_uri(given, protocol), None)
-    known = known if sink is not None and sink.origin == known.origin else KnownSecrets()
+    known = proposal.known if sink is not None and sink.origin == proposal.known.origin else KnownSecrets()
     raw_settings = members.section("protocolsettings")
     settings = _settings(raw_settings, protocol, sink, known) if protocol is not None else None
     login = _credential(members, known, protocol)
@@ -113,7 +115,7 @@ def read_subscription(
         return None
     return Subscription(
         id=name,
-        owner=owner,
+        owner=proposal.owner,
         protocol=protocol,
         sink=sink,
         settings=settings,

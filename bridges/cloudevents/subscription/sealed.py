@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from bridges.cloudevents.subscription import credential as credentials
 from bridges.cloudevents.subscription.model import Invalid, Json, Mistake, RefreshToken
-from bridges.cloudevents.subscription.parse import KnownSecrets, read_subscription
+from bridges.cloudevents.subscription.parse import KnownSecrets, Proposal, read_subscription
 from bridges.cloudevents.subscription.strict_json import MAX_DEPTH, read_object
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.response.keys import SUBSCRIPTION, BadToken, KeyRing
@@ -139,7 +139,7 @@ def _read(
     locked: bool,
 ) -> Subscription:
     mistakes: list[Mistake] = []
-    found = read_subscription(value, rules, mistakes, owner=owner, known=known)
+    found = read_subscription(value, rules, Proposal(owner, known=known), mistakes)
     if mistakes or found is None:
         raise Invalid(tuple(mistakes))
     return replace(found, document=document, locked=locked)
