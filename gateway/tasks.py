@@ -25,7 +25,7 @@ T = TypeVar("T")
 Work: TypeAlias = Coroutine[Any, Any, T]
 """The result of a coroutine function; the types that it exchanges with asyncio do not matter."""
 
-_CANCEL_CANCEL_AGAIN = 1.0
+_CANCEL_AGAIN = 1.0
 """Seconds after which a task that has not ended is cancelled again."""
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 30.0
@@ -115,7 +115,7 @@ class Supervisor:
         while tasks := set(self._tasks):
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=_CANCEL_CANCEL_AGAIN)
+            await asyncio.wait(tasks, timeout=_CANCEL_AGAIN)
 
 
 async def run_together(*coroutines: Work[None]) -> None:
@@ -137,7 +137,7 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
         for task in left:
             task.cancel()
         with suppress(asyncio.CancelledError):
-            await asyncio.wait(left, timeout=_CANCEL_CANCEL_AGAIN)
+            await asyncio.wait(left, timeout=_CANCEL_AGAIN)
 
 
 async def set_within(event: asyncio.Event, seconds: float) -> None:

@@ -23,7 +23,7 @@ from gateway.tasks import Work, off_loop
 from policies.load.diagnostics import PolicyErrors
 from policies.rules import CompiledPolicy
 
-_WATCH_INTERVAL_INTERVAL: Final = 1.0
+_WATCH_INTERVAL: Final = 1.0
 """Seconds between checks of the policy file."""
 _GARBAGE: Final = (25_000, 1, 2_000)
 """Thresholds of the garbage collector: it scans the new objects at 25,000, and those that remain at twice as many,
@@ -135,7 +135,7 @@ class GatewayProcess:
         """
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._reload.wait(), _WATCH_INTERVAL_INTERVAL)
+                await asyncio.wait_for(self._reload.wait(), _WATCH_INTERVAL)
             if reason := await self._due():
                 await self._answer(reason)
             elif not self._stop.is_set():

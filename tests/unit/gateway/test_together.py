@@ -28,7 +28,7 @@ class Deaf:
 
 
 async def test_a_supervisor_closes_though_one_of_them_was_deaf_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "_AGAIN", 0.01)
+    monkeypatch.setattr(tasks, "_CANCEL_AGAIN", 0.01)
     deaf, errors = Deaf(), list[Any]()
     supervisor = Supervisor(lambda name, error: errors.append(error))
     supervisor.keep(lambda: run_together(deaf.run(), asyncio.Event().wait()), "pair")  # type: ignore[arg-type]

@@ -110,7 +110,7 @@ class Reloads:
         self.go_on.set()
         self.policy_state = SimpleNamespace(refused=self.problems.extend, broken=None, reason="")
         self.supervisor = Supervisor(lambda name, error: self.problems.append(repr(error)))
-        self.listening = SimpleNamespace(again=self.again)
+        self.listening = SimpleNamespace(retry_unbound=self.retry_unbound)
         monkeypatch.setattr(app, "_WATCH_INTERVAL", 0.01)
         monkeypatch.setattr(app, "load", Path.read_text)
         me: Any = self
@@ -195,7 +195,7 @@ async def test_a_reload_during_the_end_is_refused(reloads: Reloads) -> None:
     reloads.process._on_stop()
     reloads.signal()
     await until(lambda: reloads.problems, PATIENCE)
-    assert reloads.problems.pop() == app._ENDING
+    assert reloads.problems.pop() == app._SHUTTING_DOWN
     assert not reloads.applied
 
 
