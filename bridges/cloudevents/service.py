@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from bridges.cloudevents.events.event import CloudEvent, event_of
@@ -11,7 +12,10 @@ from bridges.cloudevents.manager.http import ManagerRoutes
 from bridges.cloudevents.manager.manager import ManagerParts, SubscriptionManager, wall_clock_ms
 from bridges.cloudevents.reading.fan import Fan, FanRules, FanShared, SinkMaker
 from bridges.cloudevents.reading.starts import Starts, find_starts
+from bridges.cloudevents.sinks.files import SinkCertificates
 from bridges.cloudevents.sinks.open import SinkFactory
+from bridges.cloudevents.sinks.parts import SinkParts
+from bridges.cloudevents.subscription.model import RefreshToken
 from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.kafka.records.record import KafkaRecord
 from gateway.errors import INTERNAL_ERROR, AmqpError
@@ -19,6 +23,7 @@ from policies.subscriptions import ManagerRules, manager_rules
 
 if TYPE_CHECKING:
     from bridges.kafka.bridge import ClusterBridge
+    from gateway.amqp.transport.flush_scheduler import FlushScheduler
     from gateway.nodes.base import GatewayContext
     from gateway.observability.link_events import LinkEvents
     from gateway.observability.readiness import Readiness
@@ -39,6 +44,7 @@ class GatewayParts(NamedTuple):
     supervisor: Supervisor
     readiness: Readiness
     report: LinkEvents
+    hub: FlushScheduler
 
     @property
     def clusters(self) -> Mapping[str, ClusterBridge]:
@@ -52,7 +58,7 @@ class RunningManager:
     def __init__(self, rules: ManagerRules, policy: CompiledPolicy, gateway: GatewayParts) -> None:
         self._gateway: Final = gateway
         self._rules = rules
-        self._sinks: Final = SinkFactory(rules, gateway.supervisor, wall_clock_ms)
+        self._sinks: Final = SinkFactory(rules, self._sink_parts(policy))
         shared = FanShared(gateway.clusters, gateway.leases, gateway.termini, gateway.supervisor)
         self._fan: Final = Fan(fan_rules(rules), shared, cast(SinkMaker, self._sinks.open), self._event_of)
         self.manager: Final = SubscriptionManager(rules, self._parts(rules, policy))
@@ -63,7 +69,7 @@ class RunningManager:
     async def configure(self, rules: ManagerRules, policy: CompiledPolicy) -> None:
         """Go on under another policy."""
         self._rules = rules
-        self._sinks.change(rules)
+        self._sinks.change(rules, self._sink_parts(policy))
         self._fan.change(fan_rules(rules))
         await self.manager.configure(rules, self._parts(rules, policy))
 
@@ -71,11 +77,33 @@ class RunningManager:
         """Deliver no more; positions stay."""
         self._task.cancel()
         await self._fan.close()
-        await self._sinks.close()
+        self._sinks.close()
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`: sinks that are away make no gateway unready."""
         return True, f"{len(self.manager.book)} subscriptions"
+
+    def _sink_parts(self, policy: CompiledPolicy) -> SinkParts:
+        gateway = self._gateway
+        return SinkParts(
+            gateway.supervisor,
+            SinkCertificates(policy.path),
+            policy.secret,
+            lambda: frozenset(),
+            partial(self._cluster_settings, policy),
+            gateway.context.scopes.__getitem__,
+            gateway.hub,
+            gateway.report,
+            self._save,
+            wall_clock_ms,
+        )
+
+    def _cluster_settings(self, policy: CompiledPolicy, cluster: str) -> dict[str, str]:
+        servers = {"bootstrap.servers": self._gateway.clusters[cluster].bootstrap}
+        return {**servers, **policy.client_settings(policy.model.kafka[cluster])}
+
+    async def _save(self, manager: str, id: str, credential: RefreshToken) -> None:
+        raise OSError("not yet")
 
     def _parts(self, rules: ManagerRules, policy: CompiledPolicy) -> ManagerParts:
         form = SubscriptionFormat(rules, None, None, self._sinks.offered)

@@ -16,6 +16,7 @@ from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
     from gateway.amqp.sasl.password_checks import PasswordChecks
+    from gateway.amqp.transport.flush_scheduler import FlushScheduler
     from gateway.config.credential_files import CredentialFiles
     from gateway.http.gate import Application
     from gateway.http.listener import ApiListener
@@ -38,6 +39,7 @@ class SubscriptionParts(NamedTuple):
     supervisor: Supervisor
     readiness: Readiness
     report: LinkEvents
+    hub: FlushScheduler
 
 
 class SubscriptionService(Protocol):

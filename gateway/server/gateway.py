@@ -125,7 +125,8 @@ class Gateway:
 
     def _subscription_parts(self) -> SubscriptionParts:
         shared = self.leases, self._state.termini, self._state.subscriptions
-        return SubscriptionParts(self.context, *shared, self.supervisor, self.readiness, self.report)
+        watched = self.readiness, self.report, self.memory.hub
+        return SubscriptionParts(self.context, *shared, self.supervisor, *watched)
 
     def _make_transforms(self, policy: CompiledPolicy) -> TransformRegistry:
         signing = policy.signing

@@ -13,12 +13,16 @@ from nats.errors import Error, FlushTimeoutError, MaxPayloadError, NoServersErro
 from nats.js.errors import APIError, NoStreamResponseError
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.events.bindings.nats import nats_binary, nats_structured
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dial import Dialer, EgressRefused, bracketed, reason_of
+from bridges.cloudevents.sinks.parts import SinkParts
 from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
 from bridges.cloudevents.sinks.tasked import TaskedSink
-from bridges.cloudevents.subscription.model import AccessToken, Plain
+from bridges.cloudevents.subscription.model import AccessToken, NatsSettings, Plain
+from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.tasks import Supervisor
+from policies.egress import SinkRule
 
 Encode = Callable[[CloudEvent], tuple[dict[str, str], bytes]]
 """Headers and payload; raises ValueError for what NATS cannot carry."""
@@ -187,3 +191,21 @@ def _not_connected(error: Exception) -> Answer:
 
 def _lost(error: Exception) -> str:
     return reason_of(error) if isinstance(error, OSError) else "the connection was lost"
+
+
+def open_nats(parts: SinkParts, subscription: Subscription, rule: SinkRule, listener: SinkListener) -> NatsSink:
+    """The NATS sink of a subscription; connects with the first attempt."""
+    settings, sink, login = subscription.settings, subscription.sink, subscription.credential
+    assert isinstance(settings, NatsSettings)
+    ((host, port),) = sink.hosts
+    target = NatsTarget(
+        host,
+        port,
+        settings.subject,
+        settings.jetstream,
+        parts.certificates.context(rule.tls) if sink.scheme == "tls" else None,
+        login if isinstance(login, Plain | AccessToken) else None,
+        subscription.delivery.timeout,
+    )
+    encode = nats_binary if settings.mode == "binary" else nats_structured
+    return NatsSink(parts.dialer(rule), target, encode, subscription.delivery.window, listener, parts.supervisor)

@@ -14,7 +14,7 @@ from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
-from bridges.cloudevents.events.bindings.mqtt import MqttMessage
+from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt5_binary
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dial import NOT_ALLOWED
 from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
@@ -29,7 +29,7 @@ FIVE, THREE = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 
 
 def encode(each: CloudEvent) -> MqttMessage:
-    return MqttMessage(each.content_type, tuple(each.attributes.items()), each.data or b"")
+    return mqtt5_binary(each, (("tenant", "7"), ("id", "mine")))
 
 
 @asynccontextmanager
@@ -38,7 +38,7 @@ async def sink(
 ) -> AsyncIterator[tuple[MqttSink, Heard]]:
     values: dict[str, object] = {
         "host": "127.0.0.1", "port": port, "version": FIVE, "topic": "out/orders", "qos": 1, "retain": False,
-        "expiry": None, "user_properties": (), "tls": None, "login": None, "timeout": 5.0,
+        "expiry": None, "tls": None, "login": None, "timeout": 5.0,
     }  # fmt: skip
     heard, supervisor = Heard(), strict_supervisor()
     target = MqttTarget(**{**values, **fields})  # type: ignore[arg-type]
@@ -101,8 +101,7 @@ async def test_an_event_arrives_with_its_quality_of_service(
 
 @pytest.mark.row("CE-3.2.2.2-5", "CE-3.2.2.2-6", part="the packet")
 async def test_version_5_carries_properties_and_expiry(broker: Mosquitto, subscriber: Subscriber) -> None:
-    own = (("tenant", "7"), ("id", "mine"))
-    async with sink(broker.port, expiry=77, user_properties=own) as (made, heard):
+    async with sink(broker.port, expiry=77) as (made, heard):
         made.send(attempt())
         assert (await heard.next()).verdict is Verdict.DONE
     properties = (await asyncio.to_thread(subscriber.next)).properties

@@ -49,8 +49,11 @@ class HttpSink(TaskedSink):
         connections: int,
         listener: SinkListener,
         supervisor: Supervisor,
+        ended: Callable[[], object] = lambda: None,
     ) -> None:
+        """`ended` is called once the sink needs its client no more."""
         super().__init__(connections, listener, supervisor)
+        self._ended: Final = ended
         self._client: Final = client
         self._target: Final = target
         self._encode: Final = encode
@@ -87,6 +90,9 @@ class HttpSink(TaskedSink):
         except (aiohttp.ClientError, OSError, ValueError) as error:  # the sink may have the event all the same
             return Answer(Verdict.FAILED, _failure(error), reached=False)
         return answer_of(found.status, found.headers.get("retry-after"), time.time())
+
+    async def _end(self) -> None:
+        self._ended()
 
 
 def _failure(error: Exception) -> str:

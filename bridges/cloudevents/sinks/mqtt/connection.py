@@ -43,7 +43,6 @@ class MqttTarget(NamedTuple):
     qos: int
     retain: bool
     expiry: int | None
-    user_properties: tuple[tuple[str, str], ...]
     tls: ssl.SSLContext | None
     login: Plain | None
     timeout: float
@@ -142,8 +141,7 @@ class MqttConnection:
             self._waiting.pop(info.mid, None)
 
     def _size(self, message: MqttMessage) -> int:
-        pairs = [*message.user_properties, *self._target.user_properties]
-        own = sum(len(name.encode()) + len(value.encode()) + 5 for name, value in pairs)
+        own = sum(len(name.encode()) + len(value.encode()) + 5 for name, value in message.user_properties)
         head = len(self._target.topic.encode()) + len(message.content_type or "")
         return _OVERHEAD + head + own + len(message.payload)
 
@@ -153,10 +151,8 @@ class MqttConnection:
             properties.ContentType = message.content_type
         if self._target.expiry is not None:
             properties.MessageExpiryInterval = self._target.expiry
-        taken = {name for name, _ in message.user_properties}
-        own = [each for each in self._target.user_properties if each[0] not in taken]
-        if pairs := [*message.user_properties, *own]:
-            properties.UserProperty = pairs
+        if message.user_properties:
+            properties.UserProperty = list(message.user_properties)
         return properties
 
     def close(self) -> None:

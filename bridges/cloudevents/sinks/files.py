@@ -1,0 +1,33 @@
+"""The TLS contexts of sinks, from the files that the policy names; each is read again after a reload."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from gateway.amqp.transport.tls import client_context
+from policies.model.scopes.sinks import SinkTls
+
+
+class SinkCertificates:
+    """Contexts by entry of the policy; at least TLS 1.2, names are always checked."""
+
+    def __init__(self, path: Callable[[str], Path]) -> None:
+        """`path` finds a file that the policy names."""
+        self._path: Final = path
+        self._made: Final[dict[SinkTls | None, ssl.SSLContext]] = {}
+
+    def context(self, tls: SinkTls | None) -> ssl.SSLContext:
+        """The context of an entry; raises TlsError where its files cannot be used."""
+        found = self._made.get(tls)
+        if found is None:
+            found = self._made[tls] = self._make(tls)
+        return found
+
+    def _make(self, tls: SinkTls | None) -> ssl.SSLContext:
+        if tls is None:
+            return client_context()
+        ca, cert, key = (None if name is None else self._path(name) for name in (tls.ca, tls.cert, tls.key))
+        return client_context(ca=ca, cert=cert, key=key)

@@ -1,0 +1,151 @@
+"""HTTP sinks of subscriptions: their clients, shared by all subscriptions of one rule, and their consent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+from urllib.parse import quote
+
+from bridges.cloudevents.events.bindings.http import http_batched, http_binary, http_structured
+from bridges.cloudevents.sinks.dial import Dialer
+from bridges.cloudevents.sinks.http.client import HttpClient
+from bridges.cloudevents.sinks.http.consent import ORIGIN, Consent, ask
+from bridges.cloudevents.sinks.http.login import Authorization, LoginServer, TokenRenewal, basic, bearer
+from bridges.cloudevents.sinks.http.sink import Encode, HttpSink, HttpTarget
+from bridges.cloudevents.sinks.parts import SinkParts
+from bridges.cloudevents.sinks.port import SinkListener
+from bridges.cloudevents.subscription.model import AccessToken, HttpSettings, Mode, Plain, RefreshToken
+from bridges.cloudevents.subscription.subscription import Subscription
+from gateway import __version__
+from policies.egress import SinkRule
+from policies.model.scopes.sinks import OAuthEntry, SinkTls
+from policies.subscriptions import ManagerRules
+
+_ENCODERS: Final[Mapping[Mode, Encode]] = {
+    "binary": lambda events: http_binary(events[0]),
+    "structured": lambda events: http_structured(events[0]),
+    "batched": http_batched,
+}
+_MINUTE: Final = 60_000
+"""Milliseconds."""
+
+
+class HttpSinks:
+    """Makes the HTTP sinks of one manager."""
+
+    def __init__(self, rules: ManagerRules, parts: SinkParts) -> None:
+        self._rules: Final = rules
+        self._parts: Final = parts
+        self._clients: Final[dict[SinkRule, _SharedClient]] = {}
+        self._logins: Final[dict[OAuthEntry, _SharedClient]] = {}
+
+    def open(self, subscription: Subscription, rule: SinkRule, listener: SinkListener) -> HttpSink:
+        """The sink of a subscription; must be called on the loop."""
+        settings = subscription.settings
+        assert isinstance(settings, HttpSettings)
+        client = self._client(rule)
+        used = [client]
+        target = HttpTarget(
+            settings.method,
+            subscription.sink.text,
+            [*settings.headers, *settings.secret_headers, *self._own_headers(subscription)],
+            subscription.delivery.timeout,
+            self._authorization(subscription, used),
+        )
+        return HttpSink(
+            client.use(),
+            target,
+            _ENCODERS[settings.mode],
+            subscription.delivery.connections,
+            listener,
+            self._parts.supervisor,
+            ended=lambda: _release(used),
+        )
+
+    def _own_headers(self, subscription: Subscription) -> list[tuple[str, str]]:
+        handshake = self._rules.handshake
+        own = [("user-agent", f"scopegate/{__version__}"), ("scopegate-subscription", quote(subscription.id))]
+        return own if handshake is None else [*own, (ORIGIN, handshake.origin)]
+
+    def _authorization(self, subscription: Subscription, used: list[_SharedClient]) -> Authorization | None:
+        credential = subscription.credential
+        if isinstance(credential, Plain):
+            return basic(credential)
+        if isinstance(credential, AccessToken):
+            return bearer(credential, self._parts.now_ms)
+        if isinstance(credential, RefreshToken):
+            return self._renewal(subscription, credential, used)
+        return None
+
+    def _renewal(
+        self, subscription: Subscription, credential: RefreshToken, used: list[_SharedClient]
+    ) -> Authorization:
+        entry = next((entry for entry in self._rules.oauth if entry.endpoint == credential.endpoint), None)
+        if entry is None:  # the policy has changed: the token is good until its end
+            return bearer(AccessToken(credential.token, credential.expires), self._parts.now_ms)
+        secret = "" if entry.secret is None else self._parts.secret(entry.secret).decode()
+        if entry not in self._logins:
+            self._logins[entry] = self._shared(self._parts.login_dialer(entry), entry.tls)
+        used.append(self._logins[entry])
+        save = partial(self._parts.save, self._rules.full_name, subscription.id)
+        server = LoginServer(entry.endpoint, entry.client, secret)
+        return TokenRenewal(credential, server, self._logins[entry].use(), save, self._parts.now_ms)
+
+    def _client(self, rule: SinkRule) -> _SharedClient:
+        if rule not in self._clients:
+            self._clients[rule] = self._shared(self._parts.dialer(rule), rule.tls)
+        return self._clients[rule]
+
+    def _shared(self, dialer: Dialer, tls: SinkTls | None) -> _SharedClient:
+        client = HttpClient(dialer, self._parts.certificates.context(tls))
+        return _SharedClient(client, partial(self._parts.supervisor.start, name="push-close"))
+
+    async def ask(self, subscription: Subscription, rule: SinkRule, callback: str | None) -> Consent:
+        """Ask the sink for its consent, where the policy wants one."""
+        handshake = self._rules.handshake
+        if handshake is None or not rule.handshake:
+            return Consent(True)
+        rate = max(1, handshake.rate.number * _MINUTE // handshake.rate.per_ms)
+        client = self._client(rule)
+        url, seconds = subscription.sink.text, handshake.patience / 1000
+        try:
+            return await ask(client.use(), url, handshake.origin, rate, callback, seconds)
+        finally:
+            client.release()
+
+    def close(self) -> None:
+        """No more sinks are opened: clients end with their last sink."""
+        for client in [*self._clients.values(), *self._logins.values()]:
+            client.retire()
+
+
+def _release(clients: Iterable[_SharedClient]) -> None:
+    for client in clients:
+        client.release()
+
+
+class _SharedClient:
+    """A client that is closed when it is retired and its last user has gone."""
+
+    def __init__(self, client: HttpClient, start: Callable[..., object]) -> None:
+        self._client: Final = client
+        self._start: Final = start
+        self._users = 0
+        self._retired = False
+
+    def use(self) -> HttpClient:
+        self._users += 1
+        return self._client
+
+    def release(self) -> None:
+        self._users -= 1
+        self._close_unused()
+
+    def retire(self) -> None:
+        self._retired = True
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        if self._retired and not self._users:
+            self._start(self._client.close())

@@ -1,0 +1,57 @@
+"""The MQTT sink of a subscription."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from paho.mqtt.enums import MQTTProtocolVersion
+
+from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt3, mqtt5_binary, mqtt5_structured
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
+from bridges.cloudevents.sinks.mqtt.sink import Encode, MqttSink
+from bridges.cloudevents.sinks.parts import SinkParts
+from bridges.cloudevents.sinks.port import SinkListener
+from bridges.cloudevents.subscription.model import MqttSettings, Plain, SinkProtocol
+from bridges.cloudevents.subscription.subscription import Subscription
+from policies.egress import SinkRule
+
+_VERSIONS: Final = {
+    SinkProtocol.MQTT3: MQTTProtocolVersion.MQTTv311,
+    SinkProtocol.MQTT5: MQTTProtocolVersion.MQTTv5,
+}
+
+
+def open_mqtt(parts: SinkParts, subscription: Subscription, rule: SinkRule, listener: SinkListener) -> MqttSink:
+    """Connects with the first attempt."""
+    settings, sink = subscription.settings, subscription.sink
+    assert isinstance(settings, MqttSettings)
+    ((host, port),) = sink.hosts
+    target = MqttTarget(
+        host,
+        port,
+        _VERSIONS[subscription.protocol],
+        settings.topic,
+        settings.qos,
+        settings.retain,
+        settings.expiry,
+        parts.certificates.context(rule.tls) if sink.scheme == "mqtts" else None,
+        subscription.credential if isinstance(subscription.credential, Plain) else None,
+        subscription.delivery.timeout,
+    )
+    window = subscription.delivery.window
+    return MqttSink(
+        parts.dialer(rule), target, _encoder(subscription.protocol, settings), window, listener, parts.supervisor
+    )
+
+
+def _encoder(protocol: SinkProtocol, settings: MqttSettings) -> Encode:
+    own = settings.user_properties
+    if protocol is SinkProtocol.MQTT3:
+        return _json
+    write = mqtt5_binary if settings.mode == "binary" else mqtt5_structured
+    return lambda event: write(event, own)
+
+
+def _json(event: CloudEvent) -> MqttMessage:
+    return MqttMessage(None, (), mqtt3(event))

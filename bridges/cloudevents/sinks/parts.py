@@ -1,0 +1,61 @@
+"""What sinks are made with: the parts of the gateway that they use, and the rules of their manager."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from bridges.cloudevents.sinks.dial import Dialer, Resolve, system_resolve
+from bridges.cloudevents.sinks.files import SinkCertificates
+from bridges.cloudevents.subscription.model import RefreshToken
+from policies.egress import SinkRule, address_allowed, network_allowed
+from policies.hosts import IpAddress
+from policies.model.scopes.sinks import OAuthEntry
+
+if TYPE_CHECKING:
+    from gateway.amqp.transport.flush_scheduler import FlushScheduler
+    from gateway.nodes.base import Resolver
+    from gateway.observability.link_events import LinkEvents
+    from gateway.tasks import Supervisor
+    from policies.model.base import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class SinkParts:
+    """The same for all managers of a gateway; a reload makes new ones.
+
+    `own` are the addresses of the gateway and of what it uses. `cluster_settings` are those of a Kafka client of a
+    cluster of the policy. `save` stores a renewed credential of a subscription (manager, id); raises OSError.
+    """
+
+    supervisor: Supervisor
+    certificates: SinkCertificates
+    secret: Callable[[Secret], bytes]
+    own: Callable[[], Collection[IpAddress]]
+    cluster_settings: Callable[[str], Mapping[str, str]]
+    scope: Callable[[str], Resolver]
+    hub: FlushScheduler
+    report: LinkEvents
+    save: Callable[[str, str, RefreshToken], Awaitable[None]]
+    now_ms: Callable[[], int]
+    resolve: Resolve = system_resolve
+    refused: Callable[[], None] = lambda: None
+    """Counts connections that the policy did not allow."""
+
+    def dialer(self, rule: SinkRule) -> Dialer:
+        """Connections to what a rule allows."""
+        return Dialer(
+            lambda address: address_allowed(rule, ip_address(address), self.own()), self.resolve, self.refused
+        )
+
+    def login_dialer(self, entry: OAuthEntry) -> Dialer:
+        """Connections to a token endpoint."""
+        public = "public" in entry.networks
+        networks = tuple(network for network in entry.networks if not isinstance(network, str))
+        return Dialer(
+            lambda address: network_allowed(public, networks, ip_address(address), self.own()),
+            self.resolve,
+            self.refused,
+        )
