@@ -16,8 +16,10 @@ from bridges.cloudevents.sinks.files import SinkCertificates
 from bridges.cloudevents.sinks.open import SinkFactory
 from bridges.cloudevents.sinks.parts import SinkParts
 from bridges.cloudevents.subscription.model import RefreshToken
+from bridges.cloudevents.subscription.sealed import SubscriptionKeys
 from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.kafka.records.record import KafkaRecord
+from gateway.config.policy import make_ring
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from policies.subscriptions import ManagerRules, manager_rules
 
@@ -106,7 +108,8 @@ class RunningManager:
         raise OSError("not yet")
 
     def _parts(self, rules: ManagerRules, policy: CompiledPolicy) -> ManagerParts:
-        form = SubscriptionFormat(rules, None, None, self._sinks.offered)
+        keys = None if policy.signing is None else SubscriptionKeys(make_ring(policy.signing), wall_clock_ms)
+        form = SubscriptionFormat(rules, keys, keys, self._sinks.offered)
         return ManagerParts(self._gateway.store, self._fan, form, self._sinks.check, self._find_starts)
 
     def _event_of(self, record: KafkaRecord, address: str) -> CloudEvent | None:

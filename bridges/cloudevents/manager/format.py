@@ -6,11 +6,11 @@ from collections.abc import Collection
 from typing import Final
 
 from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.subscription.allowed import not_allowed
 from bridges.cloudevents.subscription.model import SinkProtocol
 from bridges.cloudevents.subscription.parse import parse
 from bridges.cloudevents.subscription.sealed import SecretOpener, SecretSealer, from_stored, to_stored
 from bridges.cloudevents.subscription.subscription import Subscription
-from policies.egress import allows
 from policies.subscriptions import ManagerRules
 
 
@@ -31,11 +31,21 @@ class SubscriptionFormat:
         self.offered: Final = frozenset(offered)
 
     def parse(
-        self, body: bytes, *, id: str, owner: str, now_ms: int, stored: Subscription | None = None
+        self, body: bytes, *, id: str | None, new_id: str, owner: str, now_ms: int, stored: Subscription | None = None
     ) -> Subscription:
-        """A proposal, realized; raises Invalid with every mistake."""
+        """A proposal, realized; raises Invalid with every mistake.
+
+        `id`: that of the request's address, which the body may repeat; `new_id` is for a body that names none.
+        """
         return parse(
-            body, self._rules, id=id, owner=owner, now_ms=now_ms, stored=stored, offered=self.offered
+            body,
+            self._rules,
+            id=id,
+            new_id=new_id,
+            owner=owner,
+            now_ms=now_ms,
+            stored=stored,
+            offered=self.offered,
         )
 
     def dump(self, subscription: Subscription) -> bytes:
@@ -50,7 +60,7 @@ class SubscriptionFormat:
         """Why it may not be delivered under this policy; None: it may."""
         if subscription.locked:
             return Reason.CREDENTIAL
-        if allows(self._rules.sinks, subscription.place) is None:
+        if not_allowed(subscription, self._rules):
             return Reason.POLICY
         named, owner = subscription.config.addresses, subscription.owner
         if named is None:

@@ -34,13 +34,11 @@ class Proposals:
         `id`: that of the request's address; None: the body's own, or a new one.
         """
         stored = known.subscription if known is not None else None
-        assigned = id or str(uuid.uuid4())
+        new_id = str(uuid.uuid4())
         try:
-            subscription = self._form.parse(body, id=assigned, owner=owner, now_ms=now_ms, stored=stored)
+            subscription = self._form.parse(body, id=id, new_id=new_id, owner=owner, now_ms=now_ms, stored=stored)
         except Invalid as error:
             raise invalid(error.mistakes) from None
-        if id is not None and subscription.id != id:
-            raise invalid([Mistake("/id", "has to be that of the request's address, or absent")])
         self._permit(owner, subscription)
         self._bound_unindexed(subscription)
         return subscription
