@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -136,17 +137,24 @@ class Connector:
         self._ended.clear()
         try:
             async with asyncio.timeout(_HANDSHAKE):
-                await self._hub.loop.create_connection(
-                    self._make,
-                    endpoint.host,
-                    endpoint.port,
-                    ssl=self._tls if endpoint.tls else None,
-                    server_hostname=endpoint.host if endpoint.tls else None,
-                )
+                await self._connect(endpoint)
         except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: a name that DNS cannot hold
             self._failed(why(error, self._tls if endpoint.tls else None, opened=False))
             return
         await self._ended.wait()
+
+    async def _connect(self, endpoint: Endpoint) -> None:
+        """The checked name is the endpoint's, whichever address `dial` has connected to."""
+        dialled, connect = await self.dial(endpoint), self._hub.loop.create_connection
+        tls, name = (self._tls, endpoint.host) if endpoint.tls else (None, None)
+        if dialled is None:
+            await connect(self._make, endpoint.host, endpoint.port, ssl=tls, server_hostname=name)
+        else:
+            await connect(self._make, sock=dialled, ssl=tls, server_hostname=name)
+
+    async def dial(self, endpoint: Endpoint) -> socket.socket | None:
+        """A connected socket; None: the loop resolves the name and connects."""
+        return None
 
     def _make(self) -> Connection:
         return Connection(

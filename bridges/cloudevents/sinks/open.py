@@ -55,6 +55,11 @@ class SinkFactory:
             from bridges.cloudevents.sinks.nats import open_nats
 
             return lambda subscription, rule, listener: open_nats(self._parts, subscription, rule, listener)
+        if protocol is SinkProtocol.AMQP:
+            from bridges.cloudevents.sinks.amqp.open import open_amqp
+
+            scope = self._rules.scope
+            return lambda subscription, rule, listener: open_amqp(self._parts, scope, subscription, rule, listener)
         raise NotImplementedError(protocol)
 
     async def check(self, subscription: Subscription, previous: Subscription | None) -> None:

@@ -1,0 +1,1 @@
+"""The AMQP sink: an address of the scope, the container of a connector, or any container (AMQP binding)."""

@@ -1,0 +1,119 @@
+"""The sender to a container: over a connector of the policy, or over a connection of the subscription's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bridges.cloudevents.sinks.amqp.deliveries import Deliveries, Waiting
+from gateway.amqp.codec.types import Value
+from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.handlers import Outgoing
+from gateway.amqp.link.outcomes import Outcome
+from gateway.errors import DETACH_FORCED, AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine.engine import Engine
+    from gateway.amqp.link.link import Link
+    from gateway.nodes.base import Remotes
+
+
+class AmqpTarget(NamedTuple):
+    """What the sender's attach says; `name` None: a new one each time."""
+
+    address: str
+    name: str | None
+    properties: Mapping[Value, Value]
+    settled: bool
+
+
+class ContainerSender(Outgoing):
+    """Our sender at a container; attached again, by the next message, after it ended."""
+
+    def __init__(self, connector: Remotes, target: AmqpTarget, deliveries: Deliveries) -> None:
+        self._connector: Final = connector
+        self._target: Final = target
+        self._deliveries: Final = deliveries
+        self._link: Link | None = None
+        self._asked = False
+        self._closed = False
+        connector.watch(self)
+
+    def attach(self) -> None:
+        """Ask for a link, if there is a connection and none was asked for."""
+        engine: Engine | None = self._connector.engine
+        if engine is None or self._asked or self._closed:
+            return
+        target = self._target
+        name = target.name or f"subscription-{token_hex(8)}"
+        if any(each.name == name for each in engine.links):
+            error = AmqpError(DETACH_FORCED, "another link has this name")
+            asyncio.get_running_loop().call_soon(self._deliveries.gone, error)
+            return
+        self._asked = True
+        link = engine.attach(name, incoming=False, known=True)
+        link.request(self, AttachReply(target.address, properties=target.properties, settled=target.settled))
+
+    # -- the connector's
+
+    def opened(self, engine: Engine) -> None:
+        """The connector is connected."""
+        self.attach()
+
+    def closed(self) -> None:
+        """The connection is gone; of an attach that was not answered nobody else tells."""
+        self._end(None)
+
+    # -- the link's
+
+    def on_attached(self, link: Link) -> None:
+        """The container has attached, too."""
+        if self._closed:
+            link.detach()
+            return
+        self._link = link
+        self._deliveries.open(self)
+
+    def on_refused(self, error: AmqpError) -> None:
+        """It did not, or ended the link at once."""
+        self._end(error)
+
+    def on_credit(self) -> None:
+        """It takes messages."""
+        self._deliveries.pump()
+        if self._link is not None and self._link.draining:
+            self._link.drained()
+
+    def on_outcome(self, context: Waiting, outcome: Outcome) -> None:
+        """Its word on a message."""
+        self._deliveries.outcome(context, outcome)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        """It has ended the link, or the connection is gone."""
+        self._end(error)
+
+    def _end(self, error: AmqpError | None) -> None:
+        self._asked, self._link = False, None
+        self._deliveries.gone(error)
+
+    # -- the deliveries'
+
+    @property
+    def credit(self) -> int:
+        """See `SendingLink`."""
+        return self._link.credit if self._link is not None and self._link.open else 0
+
+    def send(self, data: bytes, waiting: Waiting) -> None:
+        """See `SendingLink`."""
+        assert self._link is not None
+        self._link.send(data, waiting, settled=self._target.settled)
+
+    def close(self) -> None:
+        """End the link."""
+        self._closed = True
+        self._connector.unwatch(self)
+        link, self._link = self._link, None
+        if link is not None and link.open:
+            link.detach()

@@ -1,0 +1,213 @@
+"""Opens the AMQP sink of a subscription: local, over a connector, or over a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from bridges.cloudevents.events.bindings.amqp import amqp_binary, amqp_structured
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.amqp.container import AmqpTarget, ContainerSender
+from bridges.cloudevents.sinks.amqp.deliveries import Deliveries
+from bridges.cloudevents.sinks.amqp.local import LocalLink
+from bridges.cloudevents.sinks.amqp.sink import AmqpSender, AmqpSink
+from bridges.cloudevents.sinks.dial import Dialer
+from bridges.cloudevents.sinks.parts import SinkParts
+from bridges.cloudevents.sinks.port import SinkListener
+from bridges.cloudevents.subscription.model import AmqpSettings, Json, Plain
+from bridges.cloudevents.subscription.subscription import Subscription
+from gateway.amqp.codec.types import Long, Symbol, Value, ValueMap
+from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.transport.connection import Connection
+from gateway.connectors.connector import Connector
+from gateway.errors import DETACH_FORCED, AmqpError
+from gateway.nodes.base import Remotes, Resolver
+from gateway.routing.event_annotations import PARTITION
+from policies.egress import SinkRule
+from policies.model.scopes.connect import ConnectorSection
+from policies.model.units import Endpoint
+
+_NAME: Final = "subscriptions"
+"""What counters and log lines call the connections of sinks."""
+_STRONGEST: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+_SYMBOLS: Final = frozenset((PARTITION,))
+"""Link properties whose values are symbols."""
+
+
+def open_amqp(
+    parts: SinkParts, scope: str, subscription: Subscription, rule: SinkRule, listener: SinkListener
+) -> AmqpSink:
+    """The sink; attaches with the first event."""
+    settings, delivery = subscription.settings, subscription.delivery
+    assert isinstance(settings, AmqpSettings)
+    deliveries = Deliveries(settled=settings.settled)
+    sender = _sender(parts, parts.scope(scope), subscription, settings, rule, deliveries)
+    encode = _structured if settings.mode == "structured" else partial(amqp_binary, separator=settings.separator)
+    return AmqpSink(sender, deliveries, encode, delivery.timeout, delivery.window, listener, parts.supervisor)
+
+
+def _structured(event: CloudEvent) -> bytes:
+    return amqp_structured(event)
+
+
+def _sender(
+    parts: SinkParts,
+    scope: Resolver,
+    subscription: Subscription,
+    settings: AmqpSettings,
+    rule: SinkRule,
+    deliveries: Deliveries,
+) -> AmqpSender:
+    properties = link_properties(settings.link_properties)
+    if rule.local is not None:
+        return _LocalSender(scope, subscription.owner, settings.address, properties, deliveries)
+    target = AmqpTarget(settings.address, settings.link_name, properties, settings.settled)
+    if rule.connector is not None:
+        return _ConnectorSender(scope, rule.connector, target, deliveries)
+    return _OwnConnection(parts, scope, subscription, settings.mechanism, rule, target, deliveries)
+
+
+def link_properties(named: Mapping[str, Json]) -> ValueMap:
+    """JSON as link properties: names become symbols, integers longs; values of known names are symbols, too."""
+    found = ValueMap()
+    for name, value in named.items():
+        found[Symbol(name)] = Symbol(value) if name in _SYMBOLS and isinstance(value, str) else _value(value)
+    return found
+
+
+def _value(value: Json) -> Value:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Long(value)
+    return value
+
+
+class _LocalSender:
+    """A link to an address of the scope; made again after it ended."""
+
+    def __init__(
+        self, scope: Resolver, owner: str, address: str, properties: ValueMap, deliveries: Deliveries
+    ) -> None:
+        self._make: Final = partial(LocalLink, scope, owner, address, properties, deliveries)
+        self._link: LocalLink | None = None
+
+    def attach(self) -> None:
+        """See `AmqpSender`."""
+        if self._link is None or self._link.gone:
+            self._link = self._make()
+            asyncio.get_running_loop().call_soon(self._link.start)
+
+    def close(self) -> None:
+        """See `AmqpSender`."""
+        if self._link is not None:
+            self._link.end(None)
+
+
+class _ConnectorSender:
+    """A link at the container of a connector, whichever object that is since the last reload."""
+
+    def __init__(self, scope: Resolver, connector: str, target: AmqpTarget, deliveries: Deliveries) -> None:
+        self._scope: Final = scope
+        self._name: Final = connector
+        self._target: Final = target
+        self._deliveries: Final = deliveries
+        self._connector: Remotes | None = None
+        self._sender: ContainerSender | None = None
+
+    def attach(self) -> None:
+        """See `AmqpSender`."""
+        connector = self._scope.connectors.get(self._name)
+        if connector is not self._connector:
+            self.close()
+            self._connector = connector
+            self._sender = (
+                None if connector is None else ContainerSender(connector, self._target, self._deliveries)
+            )
+        if self._sender is not None:
+            self._sender.attach()
+        else:
+            error = AmqpError(DETACH_FORCED, "the connector is not in the policy")
+            asyncio.get_running_loop().call_soon(self._deliveries.gone, error)
+
+    def close(self) -> None:
+        """See `AmqpSender`."""
+        if self._sender is not None:
+            self._sender.close()
+
+
+class _OwnConnection:
+    """A link over a connection of the subscription's own, to an address that was checked."""
+
+    def __init__(
+        self,
+        parts: SinkParts,
+        scope: Resolver,
+        subscription: Subscription,
+        mechanism: str | None,
+        rule: SinkRule,
+        target: AmqpTarget,
+        deliveries: Deliveries,
+    ) -> None:
+        ((host, port),) = subscription.sink.hosts
+        tls = subscription.sink.scheme == "amqps"
+        login = subscription.credential if isinstance(subscription.credential, Plain) else None
+        self._connector: Final = _SinkConnector(
+            parts, scope, Endpoint(tls, host, port), parts.dialer(rule), login, mechanism
+        )
+        self._connector.credentials(None, parts.certificates.context(rule.tls) if tls else None)
+        self._sender: Final = ContainerSender(self._connector, target, deliveries)
+        self._run: Final = parts.supervisor.keep(self._connector.run, "push-connection")
+
+    def attach(self) -> None:
+        """See `AmqpSender`."""
+        self._sender.attach()
+
+    def close(self) -> None:
+        """See `AmqpSender`."""
+        self._sender.close()
+        self._run.cancel()
+        self._connector.close()
+
+
+class _SinkConnector(Connector):
+    """A connector that dials what the policy of sinks allows, and logs in with a subscription's credential."""
+
+    def __init__(
+        self,
+        parts: SinkParts,
+        scope: Resolver,
+        endpoint: Endpoint,
+        dialer: Dialer,
+        login: Plain | None,
+        mechanism: str | None,
+    ) -> None:
+        model = ConnectorSection.model_validate({"name": _NAME, "to": (endpoint,), "annotations": "never"})
+        super().__init__(
+            scope.name,
+            model,
+            container_id=f"scopegate-{_NAME}",
+            hub=parts.hub,
+            report=parts.report,
+            node_scope=lambda: scope,
+            routes=False,
+        )
+        self._dialer: Final = dialer
+        self._login: Final = login
+        self._mechanisms: Final = (mechanism,) if mechanism else _STRONGEST if login is not None else ("ANONYMOUS",)
+
+    async def dial(self, endpoint: Endpoint) -> socket.socket:
+        """A socket that is connected to a checked address."""
+        return await self._dialer.connect(endpoint.host, endpoint.port)
+
+    def secure(self, connection: Connection) -> SaslClient:
+        """Log in; PLAIN only where the connection is private."""
+        login, endpoint = self._login, self.model.to[0]
+        return SaslClient(
+            self._mechanisms,
+            None if login is None else login.identifier,
+            None if login is None else login.secret,
+            endpoint.host,
+            tls=connection.ssl_object is not None,
+        )

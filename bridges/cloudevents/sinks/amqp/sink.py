@@ -1,0 +1,56 @@
+"""The AMQP sink of a subscription, whichever way its messages go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.amqp.deliveries import Deliveries
+from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
+from bridges.cloudevents.sinks.tasked import TaskedSink
+from gateway.tasks import Supervisor
+
+
+class AmqpSender(Protocol):
+    """What attaches for the deliveries of a sink."""
+
+    def attach(self) -> None:
+        """Attach, if that was not done; may do nothing while there is no connection."""
+
+    def close(self) -> None:
+        """End the link."""
+
+
+class AmqpSink(TaskedSink):
+    """Sends each event as a message and waits for its outcome, up to `window` at a time."""
+
+    def __init__(
+        self,
+        sender: AmqpSender,
+        deliveries: Deliveries,
+        encode: Callable[[CloudEvent], bytes],
+        timeout: float,
+        window: int,
+        listener: SinkListener,
+        supervisor: Supervisor,
+    ) -> None:
+        super().__init__(window, listener, supervisor)
+        self._sender: Final = sender
+        self._deliveries: Final = deliveries
+        self._encode: Final = encode
+        self._timeout: Final = timeout
+
+    async def _answer(self, attempt: SendAttempt) -> Answer:
+        (event,) = attempt.events
+        try:
+            message = self._encode(event)
+        except ValueError:
+            return Answer(Verdict.REFUSED, "the event cannot be encoded for AMQP")
+        if not self._deliveries.attached:
+            self._sender.attach()
+        return await self._deliveries.deliver(message, self._timeout)
+
+    async def _end(self) -> None:
+        self._sender.close()
