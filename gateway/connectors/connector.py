@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gateway import PRODUCT
 from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
+from gateway.amqp.message.response_annotations import CAPABILITY as ANNOTATIONS
 from gateway.amqp.sasl.client import SaslClient
 from gateway.amqp.sasl.password_checks import Ticket
 from gateway.amqp.transport.connection import Connection
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from policies.model.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
-_ANNOTATIONS: Final = "RESPONSE_ANNOTATIONS_V1_0"
 
 
 class Watcher(Protocol):
@@ -85,7 +85,7 @@ class Connector:
         self.routes: Final = routes
         correlation = model.replies.ids == "both"
         self.reply_address: Final = ConnectorReplyAddress(
-            self, model.replies.address, model.annotations, node_scope, correlation=correlation
+            self, model.replies.address, node_scope, correlation=correlation
         )
         self._anonymous_sender: SharedAnonymousSender | None = None
         pauses = (model.backoff.min.seconds, model.backoff.max.seconds)
@@ -98,15 +98,15 @@ class Connector:
         """What our open says; RA-2.1-2: targets of pulls and relays announce response routing."""
         model, routes = self.model, self.routes
         streams = (CAPABILITY,) if self.bridged or model.require_event_streams else ()
-        annotations = (_ANNOTATIONS,) if routes and model.annotations != "never" else ()
         return EngineConfig(
             container_id=model.container_id or container_id,
-            desired=(("ANONYMOUS-RELAY",) if model.use_relay else ()) + annotations + streams,
-            offered=(_ANNOTATIONS,) if routes else (),
+            desired=(("ANONYMOUS-RELAY",) if model.use_relay else ()) + streams,
+            offered=(ANNOTATIONS,) if routes else (),
             properties=PRODUCT,
             idle_timeout=model.idle_timeout,
             max_links=65_535,
             shared=True,
+            annotations=model.annotations if routes else "never",
         )
 
     @property

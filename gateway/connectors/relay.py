@@ -37,6 +37,7 @@ from gateway.nodes.link import (
 )
 from gateway.nodes.link import Link as NodeLink
 from gateway.nodes.pairs import PAIRED
+from gateway.routing.announcements import supports_annotations
 from gateway.routing.event_annotations import CAPABILITY, LINK_PROPERTIES
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities
 
@@ -211,7 +212,7 @@ class Relay(DirectNode):
         if not self._connector.routes:
             return ()
         crosses = not self._same_scope and self.local.context.replies != "none"
-        capable = RESPONSE_ADDRESS_SUPPORTED in self.local.target.capabilities
+        capable = self._local_receiver is not None and supports_annotations(self._local_receiver)
         return (RESPONSE_ADDRESS_SUPPORTED,) if crosses or capable else ()
 
     def _remote_name(self) -> str:
@@ -280,7 +281,7 @@ class Relay(DirectNode):
         """What the remote target announced, less what the local scope does not; crossing is up to us (RA-2.2-4)."""
         others = tuple(name for name in given if name != RESPONSE_ADDRESS_SUPPORTED)
         crosses = local.context.scope != remote.context.scope
-        honours = local.context.announces and (crosses or RESPONSE_ADDRESS_SUPPORTED in given)
+        honours = local.context.announces and (crosses or supports_annotations(remote))
         return others + announced_capabilities(local, honours)
 
     # -- messages and drains

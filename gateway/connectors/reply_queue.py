@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 DYNAMIC: Final = "dynamic"
 GATEWAY: Final = "gateway"
-_RESPONSE_ANNOTATIONS: Final = "RESPONSE_ANNOTATIONS_V1_0"
 _PAUSE: Final = 1.0
 """Seconds until a response link that was refused or lost is asked for again."""
 _numbers: Final = count(1)
@@ -60,7 +59,6 @@ class ConnectorReplyAddress:
         self,
         owner: ReplyAddressOwner,
         address_mode: str,
-        annotations: str,
         scope: Callable[[], Resolver],
         *,
         correlation: bool = True,
@@ -71,14 +69,11 @@ class ConnectorReplyAddress:
         """
         self._owner: Final = owner
         self._address_mode: Final = address_mode
-        self._annotations: Final = annotations
         self.name: Final = owner.name
         self.correlation: Final = correlation
         self.scope: Final = scope
         self.address: str | None = None
         """The address at the container; None: it reaches `$replies.<scope>` of this gateway."""
-        self.annotates = annotations == "trust"
-        """Whether targets there are believed when they announce `response-address-supported` (RA-2.1-4)."""
         self._engine: Engine | None = None
         self._state = ReplyState.DISCONNECTED
         self._needed = address_mode not in (DYNAMIC, GATEWAY)
@@ -103,8 +98,6 @@ class ConnectorReplyAddress:
 
     def opened(self, engine: Engine) -> None:
         """The connector is connected; a dynamic node is made when it is needed."""
-        if self._annotations == "offered":
-            self.annotates = _RESPONSE_ANNOTATIONS in engine.offered
         self._engine = engine
         self._after(ReplyEvent.CONNECTED)
         if self._address_mode == GATEWAY:

@@ -131,6 +131,11 @@ class LocalSource(InternalLink[Outgoing]):
         except AmqpError as error:
             self.end(error)
 
+    @property
+    def announcement_counts(self) -> bool:
+        """A bridge shows its target no annotations of response routing."""
+        return False
+
     # -- what a node does
 
     def accept(self, handler: Any, *, durable: bool = False, **_: object) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.link.handlers import takes_batches
-from gateway.amqp.message.response_annotations import annotated
+from gateway.amqp.message.response_annotations import SUPPORTED, annotated
 from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import kind_of
@@ -282,8 +282,8 @@ class Journal:
         address = target.address if home is None else target.target.address
         crossed = Crossed(
             origin.context.scope, origin.context.replies, target.context.scope, redact(address),
-            None if home is None else home.name, "response-address-supported" in target.target.capabilities,
-            None if home is None else home.annotates, *choice,
+            None if home is None else home.name, SUPPORTED in target.target.capabilities,
+            target.announcement_counts, *choice,
         )  # fmt: skip
         counts = self._crossing(crossed)
 

@@ -85,8 +85,8 @@ class Crossed(NamedTuple):
     to_connector: str | None
     announced: bool
     """The receiver announced response-address-supported."""
-    believed: bool | None
-    """Connectors: whether what that container announces counts."""
+    believed: bool
+    """Whether what the receiver's container announces counts (RA 2.1)."""
     result: str
     why: str
     condition: str | None

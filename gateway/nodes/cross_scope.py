@@ -36,6 +36,7 @@ class _Inside(NamedTuple):
     context: LinkContext
     target: _Target
     address: str | None = None
+    announcement_counts: bool = True
 
 
 class CrossScopeNode:

@@ -239,6 +239,9 @@ class MessageTarget(Protocol):
     def target(self) -> TargetTerminus: ...
     @property
     def address(self) -> str | None: ...
+    @property
+    def announcement_counts(self) -> bool:
+        """Whether the container around the target may get response annotations at all (RA 2.1)."""
 
 
 class OutgoingLink(Link, Protocol):
@@ -247,6 +250,9 @@ class OutgoingLink(Link, Protocol):
     leaving: Callable[[Any, Callable[[], None]], bytes | None] | None
     """How requests in a topic become what this receiver may get (`gateway.routing.topic_requests`); None: as is."""
 
+    @property
+    def announcement_counts(self) -> bool:
+        """As `MessageTarget.announcement_counts`."""
     @property
     def credit(self) -> int:
         """Messages that may be sent now."""

@@ -33,6 +33,7 @@ class _Here(NamedTuple):
     context: LinkContext
     target: _ServiceTarget
     address: str | None = None
+    announcement_counts: bool = True
 
 
 class ServiceNode:

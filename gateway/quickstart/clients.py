@@ -192,8 +192,11 @@ class Clients(MessagingHandler):
             self.wait(lambda: all(each.state & closed for each in self._connections), "the close of a connection")
 
     def connect(self, place: str) -> Connection:
-        """A connection to `host:port`."""
-        connection = self._container.connect(url=place, reconnect=False, heartbeat=60)
+        """A connection to `host:port`; it offers response annotations (RA 2.1), and its targets decide (RA 2.2)."""
+        offered = [symbol("RESPONSE_ANNOTATIONS_V1_0")]
+        connection = self._container.connect(
+            url=place, reconnect=False, heartbeat=60, offered_capabilities=offered
+        )
         self._connections.append(connection)
         self.wait(lambda: connection.state & connection.REMOTE_ACTIVE, f"the open of a connection to {place}")
         return connection

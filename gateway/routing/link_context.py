@@ -55,10 +55,6 @@ class ReplyAddress(Protocol):
         """An address of that container; None: it reaches `$replies.<scope>` of this gateway."""
 
     @property
-    def annotates(self) -> bool:
-        """Whether its targets are believed when they announce that they support annotations."""
-
-    @property
     def correlation(self) -> bool:
         """Whether rewritten requests have a new correlation-id, too (`replies.ids`)."""
 

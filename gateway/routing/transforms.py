@@ -32,8 +32,9 @@ from gateway.response.crossing_rule import (
 )
 from gateway.response.keys import KeyRing
 from gateway.response.rewrite import Rewriter
+from gateway.routing.announcements import supports_annotations
 from gateway.routing.cookie_offload import offloading
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, HasContext, LinkContext
+from gateway.routing.link_context import HasContext, LinkContext
 from gateway.routing.reserved import asks_me, own_address, replies_address, with_own_address
 
 if TYPE_CHECKING:
@@ -140,10 +141,8 @@ class TransformRegistry:
         return self._rewriting(origin_context, target_context.scope, right)
 
     def _capable(self, target: MessageTarget) -> bool:
-        """Whether requests to this target are annotated; the target's word counts, not the container's (RA-2.1-4)."""
-        home = target.context.home
-        believed = target.context.scope not in self._unrouted and (home is None or home.annotates)
-        return believed and RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities
+        """Whether requests to this target are annotated."""
+        return target.context.scope not in self._unrouted and supports_annotations(target)
 
     def _within(self, origin: LinkContext, target: LinkContext, capable: bool, right: Right) -> Transform | None:
         """In one scope only two things need a change: `$me`, and annotations for a receiver that does not know

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway import PRODUCT
 from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.message.response_annotations import CAPABILITY
 from gateway.amqp.sasl.password_checks import PasswordChecks, Ticket
 from gateway.amqp.sasl.server import SaslServer
 from gateway.amqp.sasl.verifiers import UserStore
@@ -305,4 +306,5 @@ def _engine_config(settings: Settings) -> EngineConfig:
         max_message_size=limits.max_message_size,
         memory=limits.memory,
         user_memory=limits.user_memory,
+        annotations=settings.model.annotations if CAPABILITY in settings.offered else "never",
     )

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from policies.model.scopes.connect import ConnectorSection
+from policies.model.scopes.listen import ListenerSection
+from policies.model.scopes.scope import ScopeSection
 from policies.rules import CompiledPolicy, KafkaRoute, RelayRoute, Route
 
 _OFFERED: Final = "RESPONSE_ANNOTATIONS_V1_0"
 _SUPPORTED: Final = "response-address-supported"
+_WORDS: Final = {"trust": "whatever it offers", "never": "never"}
 Hops = Sequence[tuple[str, Route | None]]
 """The scopes a relay leads through, and the route in each."""
 
@@ -45,12 +48,14 @@ def _allowed(policy: CompiledPolicy, scope: str, user: str) -> str:
 
 
 def _crossing(policy: CompiledPolicy, scope: str, route: RelayRoute, there: str, end: Route) -> Iterator[str]:
-    routed = policy.model.scopes[there].response_routing
+    scope_there = policy.model.scopes[there]
+    routed = scope_there.response_routing
     connector = _connector(policy, there, end)
     if isinstance(end, KafkaRoute) and (routed or route.replies != "cookie"):
         yield f"requests  {_into_kafka(route.replies, end.topic)}"
     else:
-        yield f"requests  {_requests(route.replies, routed, there, connector)}"
+        off = _off(there, scope_there, connector)
+        yield f"requests  {_requests(route.replies, off, scope_there, connector)}"
     yield f"          {_keys(policy)}"
     places = _places(route.replies, routed, there, connector)
     yield f"responses come to {places}, are verified, and go to the reply-to in scope {scope}"
@@ -80,25 +85,45 @@ def _connector(policy: CompiledPolicy, scope: str, end: Route) -> ConnectorSecti
     return next(each for each in policy.model.scopes[scope].connect if each.name == end.connector)
 
 
-def _announces(connector: ConnectorSection | None) -> str:
+def _announces(there: ScopeSection, connector: ConnectorSection | None) -> str:
     if connector is None:
-        return f"the receiver's target announces {_SUPPORTED}"
+        return f"the receiver's target announces {_SUPPORTED}{''.join(_opens(there.listen))}"
     trusted = connector.annotations == "trust"
     offers = ", whatever that container offers" if trusted else f" and that container offers {_OFFERED}"
     return f"the target at the container behind {connector.name} announces {_SUPPORTED}{offers}"
 
 
-def _requests(replies: str, routed: bool, there: str, connector: ConnectorSection | None) -> str:
-    announces = _announces(connector)
+def _opens(listeners: Sequence[ListenerSection]) -> Iterator[str]:
+    """What the open of a client has to offer, and the listeners where that differs."""
+    modes = {listener.annotations for listener in listeners} or {"offered"}
+    if modes == {"trust"}:
+        yield ", whatever its open offers"
+        return
+    yield f" and its open offers {_OFFERED}"
+    for listener in listeners:
+        if listener.annotations != "offered":
+            yield f" (at listener {listener.bind} {_WORDS[listener.annotations]}: annotations: {listener.annotations})"
+
+
+def _off(there: str, scope: ScopeSection, connector: ConnectorSection | None) -> str | None:
+    """Why nothing is annotated for receivers in a scope; None: something may be."""
+    if not scope.response_routing:
+        return f"scope {there} has response_routing: false"
+    if connector is not None:
+        never = connector.annotations == "never"
+        return f"connector {connector.name} has annotations: never" if never else None
+    never = bool(scope.listen) and all(listener.annotations == "never" for listener in scope.listen)
+    return f"the listeners of scope {there} have annotations: never" if never else None
+
+
+def _requests(replies: str, off: str | None, there: ScopeSection, connector: ConnectorSection | None) -> str:
+    announces = _announces(there, connector)
     if replies == "rewrite":
         return "rewritten (replies: rewrite): reply-to and message-id become the gateway's own, whatever is announced"
-    off = f"scope {there} has response_routing: false"
-    if routed and connector is not None and connector.annotations == "never":
-        routed, off = False, f"connector {connector.name} has annotations: never"
     if replies == "cookie":
         other = "otherwise rejected with amqp:not-implemented (replies: cookie)"
-        return f"annotated where {announces}, {other}" if routed else f"rejected with amqp:not-implemented: {off}"
-    return f"annotated where {announces}, otherwise rewritten (replies: auto)" if routed else f"rewritten: {off}"
+        return f"rejected with amqp:not-implemented: {off}" if off else f"annotated where {announces}, {other}"
+    return f"rewritten: {off}" if off else f"annotated where {announces}, otherwise rewritten (replies: auto)"
 
 
 def _keys(policy: CompiledPolicy) -> str:

@@ -110,7 +110,7 @@ class CaseReceiver(NamedTuple):
 
 
 class KnownReceivers(NamedTuple):
-    """Receivers in crossing rows: whether they announced support, and whether their container was believed."""
+    """Receivers in crossing rows: whether they announced support, and whether that counted for their container."""
 
     announced: Mapping[CaseReceiver, frozenset[bool]]
     believed: Mapping[CaseReceiver, frozenset[bool]]
@@ -198,12 +198,17 @@ class PolicyEvaluator:
             return {True}
         receiver = CaseReceiver(end.to_scope or "", end.to_address, end.to_connector)
         announced = self._known.announced.get(receiver, _EITHER)
-        connector = self._connector(end)
-        believed: Iterable[bool] = {True}
-        if connector is not None and connector.annotations != "trust":
-            seen = self._known.believed.get(receiver, _EITHER)
-            believed = {False} if connector.annotations == "never" else seen
+        seen = self._known.believed.get(receiver, _EITHER)
+        counts = {"trust": {True}, "never": {False}, "offered": seen}
+        believed = {one for mode in self._annotations(end) for one in counts[mode]}
         return {one and other for one, other in product(announced, believed)}
+
+    def _annotations(self, end: LinkEnd) -> Iterable[str]:
+        """What the policy says of the places where the receiver may be attached."""
+        if (connector := self._connector(end)) is not None:
+            return {connector.annotations}
+        listeners = self.policy.model.scopes[end.to_scope or ""].listen
+        return {listener.annotations for listener in listeners} or {"offered"}
 
     def _connector(self, end: LinkEnd) -> ConnectorSection | None:
         if end.to_connector is None or end.to_scope is None:

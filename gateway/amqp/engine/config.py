@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
+from gateway.amqp.message.response_annotations import CAPABILITY
 from gateway.principal import Container, Requester, User
 
 CallSoon: TypeAlias = Callable[[Callable[[], None]], object]
@@ -32,6 +33,17 @@ class EngineConfig:
     """Bytes that may be held for the connection, and for all of its user; None: a part of the process's budget."""
     shared: bool = False
     """The peer is a container that many use through us: it is not slowed down for one of them."""
+    annotations: Literal["offered", "trust", "never"] = "never"
+    """When announcements of the peer's targets count: if it offered response annotations, always, or never (RA 2.1)."""
+
+    def annotates(self, offered: Collection[str]) -> bool:
+        """Whether a peer whose open offered these capabilities may get annotated requests (RA-2.1-4)."""
+        return self.annotations == "trust" or (self.annotations == "offered" and CAPABILITY in offered)
+
+    @property
+    def all_desired(self) -> tuple[str, ...]:
+        """The capabilities that our open desires: response annotations, too, if we may send them (RA-2.1-3)."""
+        return self.desired if self.annotations == "never" else (*self.desired, CAPABILITY)
 
 
 @dataclass(slots=True)

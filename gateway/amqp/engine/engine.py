@@ -190,7 +190,7 @@ class Engine(Restraint):
         """Send our open with the capabilities of the configuration."""
         config, connection = self.config, self._connection
         proton_data.write_open(
-            connection, config.offered if offered is None else offered, config.desired, config.properties
+            connection, config.offered if offered is None else offered, config.all_desired, config.properties
         )
         lib.pn_connection_open(connection)
         self.touch()

@@ -32,6 +32,11 @@ class SenderHalf(LinkState):
         return self.window
 
     @property
+    def announcement_counts(self: Self) -> bool:
+        """Whether the peer's open lets its target announce that it supports response annotations (RA 2.1)."""
+        return self.engine.config.annotates(self.engine.offered)
+
+    @property
     def sent(self) -> int:
         """Deliveries that are written, and credit that was given back: its delivery-count (2.6.7)."""
         return self.counted + self.transfers - int(lib.pn_link_queued(self.ptr))

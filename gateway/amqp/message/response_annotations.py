@@ -11,6 +11,9 @@ from gateway.amqp.message.sections import map_entry, walk
 from gateway.errors import AmqpError
 
 SUPPORTED: Final = "response-address-supported"
+"""What a target announces whose responses follow the annotations of their requests (RA 2.2)."""
+CAPABILITY: Final = "RESPONSE_ANNOTATIONS_V1_0"
+"""What a container offers that supports them at all, and desires that may send them (RA 2.1)."""
 _REQUEST: Final = ("response-address-cookie", "response-link-target-address")
 
 

@@ -24,7 +24,8 @@ from gateway.nodes.link import (
     TransformFactory,
 )
 from gateway.principal import Requester
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext
+from gateway.routing.announcements import supports_annotations
+from gateway.routing.link_context import LinkContext
 
 _TRANSFORMS: Final = 4096
 """Requesters whose transforms a receiver remembers."""
@@ -160,7 +161,7 @@ class FilterGroupKey(NamedTuple):
 
 def kind_of(link: OutgoingLink) -> FilterGroupKey:
     """The kind of a receiver; there are few."""
-    return FilterGroupKey(link.context, RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities)
+    return FilterGroupKey(link.context, supports_annotations(link))
 
 
 class ReceiverGroup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -97,6 +97,13 @@ class ListenerSection(StrictSection):
     )
     tls: ListenerTls | None = Field(default=None, description="TLS; default: none")
     allow_plain_without_tls: Flag = Field(default=False, description=PLAIN_DESCRIPTION)
+    annotations: Literal["offered", "trust", "never"] = Field(
+        default="offered",
+        description="when requests carry cookies to receivers whose targets announce response-address-supported: "
+        "offered (if the client's open also offers RESPONSE_ANNOTATIONS_V1_0), trust (whatever its open offers, which "
+        "deviates from the specification), or never (all requests are rewritten); applies to connections that are "
+        "opened afterwards",
+    )
     limits: ListenerLimits = Field(default_factory=ListenerLimits, description="see Limits")
 
     @property

@@ -15,6 +15,7 @@ from cproton_ffi import ffi, lib
 ONE_MIB = 1 << 20
 BUFFER_SIZE = 4 * ONE_MIB
 BUFFER: Any = ffi.new("char[]", BUFFER_SIZE)  # shared: everything here runs on one loop
+OFFERED = ("RESPONSE_ANNOTATIONS_V1_0",)
 _names = itertools.count(1)
 
 
@@ -50,6 +51,7 @@ class Peer(asyncio.Protocol):
         lib.pn_connection_collect(self._connection, self._collector)
         lib.pn_connection_set_container(self._connection, b"bench-%d" % next(_names))
         lib.pn_connection_set_hostname(self._connection, b"bench")
+        _put_symbols(lib.pn_connection_offered_capabilities(self._connection), OFFERED)
         lib.pn_transport_bind(self._transport, self._connection)
 
     def sender(self, address: str | None) -> Any:

@@ -21,6 +21,7 @@ function fail(type, error) {
 function connect() {
     const url = new URL(options.url);
     const settings = {host: url.hostname, port: Number(url.port), reconnect: false};
+    if (options.annotated) settings.offered_capabilities = ['RESPONSE_ANNOTATIONS_V1_0'];
     if (options.container) settings.container_id = options.container;
     if (options.user) Object.assign(settings, {username: options.user, password: options.password});
     if (options.cafile) {

@@ -79,7 +79,7 @@ def test_our_open_says_what_the_policy_wants_whatever_the_peer_has(
 
 
 @pytest.mark.row("X-9", "AT-2.3-3", "AT-2.3-4", "AT-2.3-5", "RA-2.1-5")
-@pytest.mark.row("RA-2.1-4", part="connectors")
+@pytest.mark.row("RA-2.1-4")
 @pytest.mark.parametrize("offered", [True, False], ids=["offered", "not offered"])
 @pytest.mark.parametrize("desired", [True, False], ids=["desired", "not desired"])
 @pytest.mark.parametrize("capability", [RELAY, RA])
@@ -155,7 +155,7 @@ def test_a_peer_that_we_connect_to_gets_no_node_of_ours(fars: Fars, desired: str
 
 
 @pytest.mark.row("X-9", "AT-2.3-3")
-@pytest.mark.row("RA-2.1-4", part="connectors")
+@pytest.mark.row("RA-2.1-4")
 def test_a_later_connection_inherits_nothing(fars: Fars) -> None:
     """The same container offered both before; what counts is what it says now."""
     far = fars("use_relay: true, annotations: offered, replies: {address: gateway}").accept(RELAY, RA)

@@ -1,7 +1,7 @@
 """What the gateway accepts, cell by cell of table 0.6: each peer gets what its listener offered, whatever it said.
 
 The peer offers a capability, desires it, says both or nothing; the listener offers it or not. What the gateway
-initiates is in `test_capability_matrix`. A listener desires nothing, so the cells of its own wishes are empty.
+initiates is in `test_all_capabilities`. A listener desires response annotations where it offers them, and nothing else.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.amqp.codec.codec import Symbol
+from gateway.amqp.codec.codec import Array, Symbol
 from tests.support.amqp import frames
 from tests.support.amqp.messages import bare, message, sections
 from tests.support.amqp.peer import SENDER, Peer
-from tests.support.gateway.crossing import Inbox, Outbox, hop_annotations, start
-from tests.support.gateway.crossing import Place as Boundary
+from tests.support.gateway.crossing import Inbox, Outbox, hop_annotations
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.pairs import paired_with
 from tests.support.gateway.process import ports
@@ -40,6 +39,14 @@ scopes:
       - {{match: "events", kafka: main, topic: orders}}
       - {{match: "q/**", direct: balanced}}
       - {{match: echo, service: echo}}
+      - {{match: "svc/{{name}}", relay: core, address: "services/{{name}}"}}
+    access: [{{who: "*", may: [send, receive], on: "**"}}]
+  core:
+    listen:
+      - {{bind: "127.0.0.1:{offered}"}}
+      - {{bind: "127.0.0.1:{trust}", annotations: trust}}
+      - {{bind: "127.0.0.1:{never}", annotations: never}}
+    addresses: [{{match: "services/**", direct: balanced}}]
     access: [{{who: "*", may: [send, receive], on: "**"}}]
   bare:
     listen: [{{bind: "127.0.0.1:{bare}"}}]
@@ -55,22 +62,21 @@ _numbers = itertools.count()
 
 
 class Place(NamedTuple):
-    """The ports of the scope that offers everything and of the one that offers what cannot be left out."""
+    """The ports of the scope that offers everything, of the one that offers what cannot be left out, and of listeners
+    that are named after their `annotations`."""
 
     whole: int
     bare: int
+    offered: int
+    trust: int
+    never: int
 
 
 @pytest.fixture(scope="module")
 def place(start_module_gateway: Gateways) -> Place:
-    place = Place(*ports(2))
+    place = Place(*ports(5))
     start_module_gateway(POLICY.format(**place._asdict()), env={"SCOPEGATE_TEST_KEY": "k" * 43})
     return place
-
-
-@pytest.fixture(scope="module")
-def boundary(start_module_gateway: Gateways) -> Boundary:
-    return start(start_module_gateway, "gw-cells-boundary")
 
 
 def anonymous_relay(peer: Peer, port: int, offered: bool) -> None:
@@ -138,20 +144,26 @@ def test_a_peer_gets_what_the_listener_offered(
     offered = scope == "whole" or capability == PAIR
     peer, opening = opened(port, said, capability)
     assert (Symbol(capability) in opening.offered_capabilities.items) is offered
-    assert opening.desired_capabilities is None
+    assert opening.desired_capabilities == (Array("symbol", (Symbol(RA),)) if scope == "whole" else None)
     USES[capability](peer, port, offered)
 
 
-@pytest.mark.row("X-9")
+@pytest.mark.row("X-9", "RA-2.1-4")
 @pytest.mark.parametrize("capable", [True, False])
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
-def test_requests_are_annotated_where_the_target_says_so(
-    boundary: Boundary, said: tuple[str, ...], capable: bool
+@pytest.mark.parametrize("annotations", ["offered", "trust", "never"])
+def test_requests_are_annotated_where_container_and_target_say_so(
+    place: Place, annotations: str, said: tuple[str, ...], capable: bool
 ) -> None:
-    """The deviation of RA-2.1-4: of a peer that has attached to us its target is believed, whatever its open said."""
+    """`annotations: trust` is the deviation: the target alone decides, whatever the open of its container said."""
     name = f"cells-{next(_numbers)}"
-    service = Inbox(opened(boundary.core, said, RA)[0], f"services/{name}", capable=capable)
-    client = Outbox(boundary.edge, f"svc/{name}")
+    peer, opening = opened(getattr(place, annotations), said, RA)
+    assert (opening.desired_capabilities is None) is (annotations == "never")
+    assert RA in opening.offered_capabilities.items
+    service = Inbox(peer, f"services/{name}", capable=capable)
+    believed = annotations == "trust" or (annotations == "offered" and "offered_capabilities" in said)
+    capable = capable and believed
+    client = Outbox(place.whole, f"svc/{name}")
     client.credit()
     client.post(sent := message(b"ask", message_id="m", reply_to="q/home"))
     got = service.take()

@@ -115,7 +115,8 @@ def test_a_restart_and_another_process_between_request_and_response(
     """The service keeps two requests; one is answered after a restart, one through a process that shares the keys."""
     first, other = start(start_gateway, "gw-first"), start(start_gateway, "gw-other")
     options = Announce(SUPPORTED) if annotated else None
-    service = receive(Login(first.core), "services/late", 2, options=options).attached()
+    login = Login(first.core, offers="RESPONSE_ANNOTATIONS_V1_0" if annotated else None)
+    service = receive(login, "services/late", 2, options=options).attached()
     asked = [Message(body=f"hello {n}", reply_to="q/late", correlation_id=f"request-{n}") for n in range(2)]
     assert [each.name for each in send(Login(first.edge), "svc/late", asked).finish()] == ["accepted"] * 2
     kept = [each.message for each in service.finish()]

@@ -268,7 +268,7 @@ def test_a_settled_message_goes_on_settled(place: Place, sending: tuple[Outbox, 
 
 
 @pytest.mark.row("RA-2.2-1", "RA-2.2-3", "RA-2.3-4")
-@pytest.mark.row("RA-2.1-4", part="connectors")
+@pytest.mark.row("RA-2.1-4")
 @pytest.mark.parametrize("capable", [True, False])
 def test_what_crosses_is_as_the_far_target_understands(place: Place, capable: bool) -> None:
     outbox, _, attach = sender(place, capable=capable)

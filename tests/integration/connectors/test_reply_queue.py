@@ -251,7 +251,7 @@ def test_a_queue_with_a_name_is_read_from_the_start_and_by_any_process(fars: Far
 
 
 @pytest.mark.row("RA-2.1-3", "RA-2.1-5", "RA-2.2-1", "RA-2.2-3", "RA-2.5-1", "RA-2.5-10", "RA-3-3")
-@pytest.mark.row("RA-2.1-4", part="connectors")
+@pytest.mark.row("RA-2.1-4")
 @pytest.mark.parametrize(
     ("policy", "offered", "capable", "annotated"),
     [

@@ -88,7 +88,8 @@ def test_crossings_and_no_cookie(place: Place) -> None:
     plain, capable = Inbox(place.core, "services/plain"), Inbox(place.core, "services/new", capable=True)
     answers = Inbox(place.edge, "chat/home")
     cookies = []
-    for inbox, name in ((plain, "plain"), (capable, "new"), (capable, "new")):
+    quiet = Inbox(connected(place.core, offered_capabilities=None), "services/quiet", capable=True)
+    for inbox, name in ((plain, "plain"), (capable, "new"), (capable, "new"), (quiet, "quiet")):
         client = Outbox(place.edge, f"svc/{name}")
         client.credit()
         delivery = client.post(message(BODY, reply_to="chat/home", message_id="m"))
@@ -103,7 +104,10 @@ def test_crossings_and_no_cookie(place: Place) -> None:
     rows = place.end()
     crossed = {"kind": "crossing", "scope": "edge", "to_scope": "core", "replies": "auto"}
     assert total(rows, "messages", to_address="services/plain", result="rewritten", announced=False, **crossed) == 1
-    assert total(rows, "messages", to_address="services/new", result="annotated", announced=True, **crossed) == 2
+    believed = {"announced": True, "believed": True}
+    assert total(rows, "messages", to_address="services/new", result="annotated", **believed, **crossed) == 2
+    doubted = {"announced": True, "believed": False}
+    assert total(rows, "messages", to_address="services/quiet", result="rewritten", **doubted, **crossed) == 1
     home = {"kind": "crossing", "scope": "core", "to_scope": "edge", "replies": "homeward", "to_address": "chat/home"}
     assert total(rows, "messages", result="unchanged", **home) == 1
     relayed = those(rows, kind="link", route="direct", address="svc/new", action="send")

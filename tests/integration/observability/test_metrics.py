@@ -146,7 +146,7 @@ def test_one_line_for_each_event_and_no_secret_in_any(start_gateway: Gateways) -
 
 def cookie_of_a_request(edge: int, core: int) -> bytes:
     """Send a request to a service that understands annotations, and answer it with a forged cookie."""
-    service = connected(core)
+    service = connected(core, offered_capabilities=["RESPONSE_ANNOTATIONS_V1_0"])
     service.attach_receiver("services/raw", target=frames.target(capabilities=["response-address-supported"]))
     service.flow(0, link_credit=1)
     requester = sending(edge, "svc/raw")

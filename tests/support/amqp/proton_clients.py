@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,10 +35,14 @@ class Login:
     password: str | None = None
     ca: Path | None = None
     container: str | None = None
+    offers: str | None = None
+    """A capability that the client's open offers."""
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `Container.connect`."""
         options: dict[str, Any] = {"url": f"127.0.0.1:{self.port}", "reconnect": False, "heartbeat": 60}
+        if self.offers is not None:
+            options["offered_capabilities"] = [symbol(self.offers)]
         if self.user is not None:
             options |= {"user": self.user, "password": self.password, "allow_insecure_mechs": True}
         if self.ca is not None:
@@ -332,8 +336,11 @@ def receive(
 
 
 def respond(login: Login, address: str, answer: Callable[[Message], Message], *, annotated: bool = False) -> Responding:
-    """Serve requests; `annotated` announces that the target understands response-address annotations."""
-    return Responding(login, address, answer, Announce("response-address-supported") if annotated else None)
+    """Serve requests; `annotated`: open and target say that they understand response-address annotations."""
+    if not annotated:
+        return Responding(login, address, answer, None)
+    capable = replace(login, offers="RESPONSE_ANNOTATIONS_V1_0")
+    return Responding(capable, address, answer, Announce("response-address-supported"))
 
 
 def request(

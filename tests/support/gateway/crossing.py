@@ -41,9 +41,9 @@ _numbers = itertools.count(1)
 
 
 def connected(port: int, **fields: Any) -> Peer:
-    """Return a peer that is nobody, connected and with a session."""
+    """Return a peer that is nobody, connected and with a session; it offers response annotations (RA 2.1)."""
     peer = Peer(port)
-    peer.start(**fields)
+    peer.start(**{"offered_capabilities": ["RESPONSE_ANNOTATIONS_V1_0"], **fields})
     return peer
 
 

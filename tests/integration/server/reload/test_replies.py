@@ -29,6 +29,20 @@ def test_a_link_stays_and_follows_what_is_said_of_responses_now(start_gateway: G
         assert sections(got)["properties"]["reply_to"].startswith("$replies.core/") is not annotated
 
 
+def test_the_annotations_of_a_listener_are_those_that_its_connections_were_opened_with(
+    start_gateway: Gateways,
+) -> None:
+    place = start(start_gateway, "gw-reload-annotations")
+    service, client, _, reply_to = pair(place, capable=True)
+    text = place.gateway.policy.read_text()
+    listen = f'bind: "127.0.0.1:{place.core}"'
+    place.gateway.reload(text.replace(listen, f"{listen}, annotations: never"))
+    new = pair(place, capable=True)
+    for each, to, annotated in ((client, service, True), (new.client, new.service, False)):
+        each.post(message(reply_to=reply_to, message_id="m"))
+        assert ("response-address-cookie" in hop_annotations(to.take())) is annotated
+
+
 def test_a_link_whose_responses_end_is_told_to_attach_again(start_gateway: Gateways) -> None:
     """Its target had announced that annotations are followed."""
     place = start(start_gateway, "gw-reload-none")

@@ -27,7 +27,7 @@ class Exchange:
 
     def __init__(self, edge: int, core: int) -> None:
         self.home = receiving(edge, "chat/replies", credit=100)
-        self.service = connected(core)
+        self.service = connected(core, offered_capabilities=["RESPONSE_ANNOTATIONS_V1_0"])
         capable = frames.target(capabilities=["response-address-supported"])
         self.service.attach_receiver("services/echo", target=capable)
         self.service.flow(0, link_credit=100)

@@ -139,7 +139,8 @@ def test_what_is_no_message_is_told_as_such() -> None:
 def test_crossings_count_what_they_do() -> None:
     table = journal()
     context = SimpleNamespace(scope="core", home=None)
-    target = SimpleNamespace(context=context, address="svc", target=SimpleNamespace(capabilities=()))
+    terminus = SimpleNamespace(capabilities=())
+    target = SimpleNamespace(context=context, address="svc", target=terminus, announcement_counts=True)
     origin = SimpleNamespace(context=SimpleNamespace(scope="edge", replies="auto"))
 
     def crossing(data: bytes) -> bytes:

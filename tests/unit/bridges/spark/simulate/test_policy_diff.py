@@ -24,7 +24,8 @@ from policies.load.loader import load_policy
 from policies.rules import CompiledPolicy
 from tests.support.spark.simulation import JOURNAL, KNOWN, NOW, candidate
 
-KNOWN_RECEIVERS = KnownReceivers({CaseReceiver("core", "services/x", None): frozenset({True})}, {})
+SERVICE = CaseReceiver("core", "services/x", None)
+KNOWN_RECEIVERS = KnownReceivers({SERVICE: frozenset({True})}, {SERVICE: frozenset({True})})
 
 
 def policy(tmp_path: Path, text: str) -> CompiledPolicy:
