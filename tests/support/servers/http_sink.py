@@ -111,9 +111,9 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def http_sink(
-    answer: Script | None = None, tls: ssl.SSLContext | None = None
+    answer: Script | None = None, tls: ssl.SSLContext | None = None, port: int = 0
 ) -> AsyncIterator[HttpSinkServer]:
-    """A sink on a free port of this machine."""
+    """A sink on this machine; `port` 0 is a free one."""
     sink = HttpSinkServer() if answer is None else HttpSinkServer(answer)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -122,7 +122,7 @@ async def http_sink(
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    server = await asyncio.start_server(begun, "127.0.0.1", 0, ssl=tls)
+    server = await asyncio.start_server(begun, "127.0.0.1", port, ssl=tls)
     sink.port = server.sockets[0].getsockname()[1]
     try:
         yield sink

@@ -1,0 +1,183 @@
+"""The `api` listener of a scope: logins, rates, limits and TLS, before any subscription is looked at."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.amqp.links import passes, receiving, sending
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import free_port
+from tests.support.gateway.subscriptions import (
+    ApiClient,
+    basic,
+    subscription_policy,
+    write_users,
+)
+from tests.support.servers.certs import Authority
+
+ITEM = "/subscriptions/none"
+
+
+class Api:
+    """The gateway of this module, with a listener for each way to log in."""
+
+    def __init__(self, document: Document, gateway: Gateway, authority: Authority, folder: Path) -> None:
+        self.gateway, self.authority, self.folder = gateway, authority, folder
+        self.plain, self.tls, self.anonymous, self.limited = (
+            int(each["bind"].rpartition(":")[2]) for each in document.scope()["api"]
+        )
+
+    def client(self, user: str | None = "billing") -> ApiClient:
+        """A user's on the listener without TLS."""
+        return ApiClient(self.plain, user)
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory, start_module_gateway: Gateways) -> Iterator[Api]:
+    folder = tmp_path_factory.mktemp("api")
+    authority = Authority(folder)
+    server = authority.server()
+    document = subscription_policy(folder)
+    first = document.scope()["api"][0]
+    tls = {"cert": str(server.cert), "key": str(server.key), "client_ca": str(authority.ca)}
+    document.scope()["api"] += [
+        {**first, "bind": f"127.0.0.1:{free_port()}", "tls": tls, "auth": ["basic", "certificate"]},
+        {"bind": f"127.0.0.1:{free_port()}", "auth": ["anonymous"]},
+        {**first, "bind": f"127.0.0.1:{free_port()}", "limits": {"user_requests": "2/m", "connections": 3}},
+    ]
+    yield Api(document, start_module_gateway(document.text), authority, folder)
+
+
+def test_a_user_of_the_scope_logs_in_with_a_password(api: Api) -> None:
+    assert api.client().request("GET").status == 204
+    answer = api.client().request("OPTIONS")
+    assert answer.status == 200
+    assert "date" in answer.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        basic("billing", "wrong"),
+        basic("nobody", "wrong"),
+        basic("", ""),
+        {"authorization": "Basic !!!"},
+        {"authorization": "Basic"},
+        {"authorization": "Bearer abc"},
+    ],
+)
+def test_everybody_else_gets_the_same_answer(api: Api, headers: dict[str, str]) -> None:
+    client = api.client(None)
+    client.headers = headers
+    first = client.request("GET", ITEM)
+    while first.status == 429:  # the cases of this test come from one address
+        first = client.request("GET", ITEM)
+    assert (first.status, first.json["error"]) == (401, "unauthenticated")
+    assert first.headers["www-authenticate"].startswith("Basic realm=")
+    assert first.json == {"error": "unauthenticated", "message": "log in with a user of this scope"}
+
+
+def test_the_sixth_failure_of_an_address_in_a_second_has_to_wait(api: Api) -> None:
+    client = api.client("nobody")
+    for _ in range(100):
+        answer = client.request("GET")
+        if answer.status == 429:
+            break
+    assert answer.json["error"] == "toomany"
+    assert answer.headers["retry-after"] == "1"
+    api.gateway.wait_log("authentication failed", reason="basic")
+
+
+def test_certificates_name_their_user(api: Api) -> None:
+    context = ssl.create_default_context(cafile=str(api.authority.ca))
+    with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+        ApiClient(api.tls, None).request("GET")  # no TLS
+    assert ApiClient(api.tls, None, tls=context).request("GET").status == 401
+    assert ApiClient(api.tls, "shipping", tls=context).request("GET").status == 204
+    pair = api.authority.client("billing")
+    context.load_cert_chain(pair.cert, pair.key)
+    assert ApiClient(api.tls, None, tls=context).request("GET").status == 204
+
+
+@pytest.mark.parametrize("headers", [{"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}])
+def test_requests_of_web_pages_are_refused(api: Api, headers: dict[str, str]) -> None:
+    for port, user in ((api.anonymous, None), (api.plain, "billing")):
+        answer = ApiClient(port, user).request("GET", headers=headers)
+        assert (answer.status, answer.json["error"]) == (403, "forbidden")
+
+
+def test_anonymous_requests_are_those_of_the_user_anonymous(api: Api) -> None:
+    assert ApiClient(api.anonymous, None).request("GET").status == 204
+    assert ApiClient(api.anonymous, "billing").request("GET").status == 401  # logins are not offered here
+    host = f"127.0.0.1:{api.anonymous}"
+    answer = ApiClient(api.anonymous, None).request("GET", headers={"origin": f"http://{host}"})
+    assert answer.status == 403  # whoever else listens at this name
+
+
+def test_a_user_has_a_rate(api: Api) -> None:
+    client = ApiClient(api.limited, "billing")
+    assert client.request("GET").status == 204
+    answer = client.request("GET")
+    assert (answer.status, answer.json["error"]) == (429, "toomany")
+    assert 0 < int(answer.headers["retry-after"]) <= 31
+    assert ApiClient(api.limited, "shipping").request("GET").status == 204
+
+
+def test_connections_beyond_the_limit_take_the_place_of_those_that_wait(api: Api) -> None:
+    waiting = [socket.create_connection(("127.0.0.1", api.limited)) for _ in range(5)]
+    try:
+        assert ApiClient(api.limited, "ops").request("GET").status == 204
+        assert waiting[0].recv(1) == b""
+    finally:
+        for each in waiting:
+            each.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/subscription", "/subscriptionsx", "/subscriptions/a/b/c", "/metrics"])
+def test_other_paths_are_not_there(api: Api, path: str) -> None:
+    answer = api.client().request("GET", path)
+    assert (answer.status, answer.json["error"]) == (404, "notfound")
+
+
+def test_a_body_is_json_and_bounded(api: Api) -> None:
+    client = api.client()
+    answer = client.request("POST", body=b"{}", headers={"content-type": "text/plain"})
+    assert (answer.status, answer.json["error"]) == (415, "unsupported")
+    connection = http.client.HTTPConnection("127.0.0.1", api.plain, timeout=10)
+    connection.putrequest("POST", "/subscriptions")
+    for name, value in {**client.headers, "content-type": "application/json", "content-length": "70000"}.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+    connection.close()
+    answer = client.request("POST", body=iter([b"x" * 40_000] * 2), headers={"transfer-encoding": "chunked"})
+    assert (answer.status, answer.json["error"]) == (413, "toolarge")
+
+
+def test_a_reload_takes_a_user_away(api: Api) -> None:
+    client = api.client("ops")
+    assert client.request("GET").status == 204
+    write_users(api.folder / "users.yaml", ["billing", "shipping"])
+    try:
+        api.gateway.reload()
+        assert client.request("GET").status == 401
+    finally:
+        write_users(api.folder / "users.yaml")
+        api.gateway.reload()
+    assert client.request("GET").status == 204
+
+
+def test_amqp_goes_on_whatever_the_api_hears(api: Api) -> None:
+    edge = api.gateway.ports[0]
+    with receiving(edge, "chat/a") as receiver, sending(edge, "chat/a") as sender:
+        for _ in range(20):
+            api.client(None).request("GET")
+        passes(sender, receiver)
