@@ -105,11 +105,11 @@ class RunningManager:
         return {**servers, **policy.client_settings(policy.model.kafka[cluster])}
 
     async def _save(self, manager: str, id: str, credential: RefreshToken) -> None:
-        raise OSError("not yet")
+        await self.manager.renew(id, credential)
 
     def _parts(self, rules: ManagerRules, policy: CompiledPolicy) -> ManagerParts:
         keys = None if policy.signing is None else SubscriptionKeys(make_ring(policy.signing), wall_clock_ms)
-        form = SubscriptionFormat(rules, keys, keys, self._sinks.offered)
+        form = SubscriptionFormat(rules, keys, self._sinks.offered)
         return ManagerParts(self._gateway.store, self._fan, form, self._sinks.check, self._find_starts)
 
     def _event_of(self, record: KafkaRecord, address: str) -> CloudEvent | None:

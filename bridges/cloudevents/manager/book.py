@@ -100,6 +100,13 @@ class SubscriptionBook:
             LOG.error("subscription cannot be read", manager=self._name, id=stored.id, error=type(error).__name__)
             return None
 
+    async def note(self, stored: StoredSubscription) -> None:
+        """Remember a revision that delivery made itself: it need not be told, and may be waiting for this."""
+        async with self._lock(stored.id):
+            entry = self._read(stored)
+            if entry is not None and stored.id in self._known:
+                self._known[stored.id] = entry
+
     async def forget(self, id: str) -> None:
         """Deliver it no more."""
         async with self._lock(id):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection
 from typing import Final
 
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.subscription.allowed import not_allowed
-from bridges.cloudevents.subscription.model import SinkProtocol
+from bridges.cloudevents.subscription.model import RefreshToken, SinkProtocol
 from bridges.cloudevents.subscription.parse import parse
-from bridges.cloudevents.subscription.sealed import SecretOpener, SecretSealer, from_stored, to_stored
+from bridges.cloudevents.subscription.sealed import SubscriptionKeys, from_stored, renewed, to_stored
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.subscriptions import ManagerRules
 
@@ -20,41 +21,34 @@ class SubscriptionFormat:
     def __init__(
         self,
         rules: ManagerRules,
-        sealer: SecretSealer | None,
-        opener: SecretOpener | None,
+        keys: SubscriptionKeys | None,
         offered: Collection[SinkProtocol],
     ) -> None:
-        """`offered`: the protocols that this gateway has libraries for."""
+        """`keys` None: the policy has none. `offered`: the protocols that this gateway has libraries for."""
         self._rules: Final = rules
-        self._sealer: Final = sealer
-        self._opener: Final = opener
+        self._keys: Final = keys
         self.offered: Final = frozenset(offered)
 
     def parse(
-        self, body: bytes, *, id: str | None, new_id: str, owner: str, now_ms: int, stored: Subscription | None = None
+        self, body: bytes, *, id: str | None, owner: str, now_ms: int, stored: Subscription | None = None
     ) -> Subscription:
-        """A proposal, realized; raises Invalid with every mistake.
-
-        `id`: that of the request's address, which the body may repeat; `new_id` is for a body that names none.
-        """
+        """A proposal, realized; `id` is that of the request's address. Raises Invalid with every mistake."""
+        offered, new_id = self.offered, str(uuid.uuid4())
         return parse(
-            body,
-            self._rules,
-            id=id,
-            new_id=new_id,
-            owner=owner,
-            now_ms=now_ms,
-            stored=stored,
-            offered=self.offered,
+            body, self._rules, id=id, new_id=new_id, owner=owner, now_ms=now_ms, stored=stored, offered=offered
         )
+
+    def renew(self, subscription: Subscription, credential: RefreshToken) -> bytes:
+        """As JSON, with another token."""
+        return self.dump(renewed(subscription, credential))
 
     def dump(self, subscription: Subscription) -> bytes:
         """As JSON, secrets sealed."""
-        return to_stored(subscription, self._rules, self._sealer)
+        return to_stored(subscription, self._rules, self._keys)
 
     def load(self, document: bytes) -> Subscription:
         """What `dump` made; raises Invalid, or ValueError, where it cannot be read."""
-        return from_stored(document, self._rules, self._opener)
+        return from_stored(document, self._rules, self._keys)
 
     def objection(self, subscription: Subscription) -> Reason | None:
         """Why it may not be delivered under this policy; None: it may."""

@@ -23,7 +23,7 @@ from bridges.cloudevents.manager.views import (
     without_query,
 )
 from bridges.cloudevents.reading.starts import Starts
-from bridges.cloudevents.subscription.model import Json, Mistake
+from bridges.cloudevents.subscription.model import Json, Mistake, RefreshToken
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.errors import AmqpError
 from gateway.observability.logs import get_logger
@@ -182,6 +182,18 @@ class SubscriptionManager:
         await self._loaded()
         self._own(caller, id, None)
         return await self._probe.send(id)
+
+    async def renew(self, id: str, credential: RefreshToken) -> None:
+        """Store a token that was renewed; raises OSError where that is not possible now."""
+        known = self.book.get(id)
+        try:
+            if known is None:
+                raise Changed(id)
+            document = seal_envelope(Envelope(known.starts, self._parts.form.renew(known.subscription, credential)))
+            stored = await self._parts.store.replace(self.rules.full_name, id, document, known.stored.revision)
+        except (Changed, SubscriptionsUnavailable) as error:
+            raise OSError("the subscription cannot be changed now") from error
+        await self.book.note(stored)
 
     async def sweep(self) -> None:
         """Delete what ended longer ago than the policy keeps it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from typing import Final
 
 from bridges.cloudevents.manager.book import KnownSubscription, SubscriptionBook
@@ -34,9 +33,8 @@ class Proposals:
         `id`: that of the request's address; None: the body's own, or a new one.
         """
         stored = known.subscription if known is not None else None
-        new_id = str(uuid.uuid4())
         try:
-            subscription = self._form.parse(body, id=id, new_id=new_id, owner=owner, now_ms=now_ms, stored=stored)
+            subscription = self._form.parse(body, id=id, owner=owner, now_ms=now_ms, stored=stored)
         except Invalid as error:
             raise invalid(error.mistakes) from None
         self._permit(owner, subscription)

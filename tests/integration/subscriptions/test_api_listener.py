@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,13 @@ from tests.support.amqp.links import passes, receiving, sending
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import free_port
-from tests.support.gateway.subscriptions import (
+from tests.support.servers.certs import Authority
+from tests.support.subscriptions.api import (
     ApiClient,
     basic,
     subscription_policy,
     write_users,
 )
-from tests.support.servers.certs import Authority
 
 ITEM = "/subscriptions/none"
 
@@ -40,7 +39,7 @@ class Api:
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory, start_module_gateway: Gateways) -> Iterator[Api]:
+def api(tmp_path_factory: pytest.TempPathFactory, start_module_gateway: Gateways) -> Api:
     folder = tmp_path_factory.mktemp("api")
     authority = Authority(folder)
     server = authority.server()
@@ -52,7 +51,7 @@ def api(tmp_path_factory: pytest.TempPathFactory, start_module_gateway: Gateways
         {"bind": f"127.0.0.1:{free_port()}", "auth": ["anonymous"]},
         {**first, "bind": f"127.0.0.1:{free_port()}", "limits": {"user_requests": "2/m", "connections": 3}},
     ]
-    yield Api(document, start_module_gateway(document.text), authority, folder)
+    return Api(document, start_module_gateway(document.text), authority, folder)
 
 
 def test_a_user_of_the_scope_logs_in_with_a_password(api: Api) -> None:

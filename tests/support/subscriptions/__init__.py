@@ -1,1 +1,1 @@
-"""Subscriptions: sinks on their own, and what they were sent."""
+"""Subscription managers in tests: their policy, a client of their API, and who writes events."""

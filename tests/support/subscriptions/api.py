@@ -60,7 +60,8 @@ class ApiClient:
         data = body if body is None or isinstance(body, bytes | Iterator) else json.dumps(body).encode()
         media = {} if body is None else {"content-type": "application/json"}
         try:
-            connection.request(method, path, data, {**self.headers, **media, **headers})
+            chunked = isinstance(data, Iterator)
+            connection.request(method, path, data, {**self.headers, **media, **headers}, encode_chunked=chunked)
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
             return Answered(answer.status, found, answer.read())
