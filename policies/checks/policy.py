@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
 from policies.checks.kafka import check_cluster, check_setting
 from policies.checks.sasl import check_connector, check_listener
+from policies.checks.subscriptions import check_api, check_service, check_subscriptions
 from policies.load.diagnostics import Diagnostic, Loc
 from policies.load.parts import AnyAddressRule, PolicyPart, PolicyParts, ScopeParts
 from policies.load.tree import dotted
 from policies.model.kafka import EMBEDDED
-from policies.model.scopes.addresses import KafkaRule, RedirectRule, RelayRule
+from policies.model.scopes.addresses import KafkaRule, RedirectRule, RelayRule, ServiceRule
+from policies.model.scopes.api import ApiSection
+from policies.model.scopes.listen import ListenerSection
 from policies.model.units import Bind
 from policies.patterns import Pattern, Template
 from policies.schema import nearest
@@ -46,6 +49,9 @@ def _scope(scope: ScopeParts, parts: PolicyParts) -> Iterator[Diagnostic]:
     for rule in scope.addresses:
         yield from _rule(rule, scope, parts)
     yield from _shadowed(scope.addresses)
+    for api in scope.api:
+        yield from check_api(api)
+    yield from check_subscriptions(scope, parts, _no_such)
     for bridge in scope.bridge:
         if bridge.value.durable and _in_memory(parts):
             yield Diagnostic(bridge.loc, f"its position is stored {_MEMORY}", warning=True)
@@ -96,8 +102,7 @@ class _Place(NamedTuple):
 
 
 def _binds(parts: PolicyParts) -> Iterator[Diagnostic]:
-    listeners = (part for scope in parts.scopes for part in scope.listen if part.ok("bind"))
-    places = [_Place((*part.loc, "bind"), part.value.bind) for part in listeners]
+    places = [place for scope in parts.scopes for place in (*_listeners(scope.listen), *_listeners(scope.api))]
     gateway = parts.gateway
     if gateway is not None and gateway.value.http is not None and gateway.ok("http"):
         places.insert(0, _Place(("gateway", "http"), gateway.value.http))
@@ -105,6 +110,10 @@ def _binds(parts: PolicyParts) -> Iterator[Diagnostic]:
         taken = next((early for early in places[:at] if _overlap(early.bind, later.bind)), None)
         if taken is not None:
             yield Diagnostic(later.loc, f"{later.bind} is already in use by {dotted(taken.loc)}")
+
+
+def _listeners(listeners: Sequence[PolicyPart[ListenerSection] | PolicyPart[ApiSection]]) -> Iterator[_Place]:
+    return (_Place((*part.loc, "bind"), part.value.bind) for part in listeners if part.ok("bind"))
 
 
 def _overlap(one: Bind, other: Bind) -> bool:
@@ -137,6 +146,8 @@ def _rule(rule: PolicyPart[AnyAddressRule], scope: ScopeParts, parts: PolicyPart
             message = f"positions of durable links and consumer groups are stored {_MEMORY}"
             yield Diagnostic(rule.loc, message, warning=True)
         yield from _times(PolicyPart(rule.loc, value, rule.broken), parts)
+    elif isinstance(value, ServiceRule):
+        yield from check_service(PolicyPart(rule.loc, value, rule.broken), scope, _no_such)
     if isinstance(value, RelayRule | RedirectRule) and value.address is not None and rule.ok("match"):
         yield from _captures((*rule.loc, "address"), value.address, value.match)
 

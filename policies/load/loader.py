@@ -14,6 +14,7 @@ from policies.checks.bridge import CheckFilter, check_bridges
 from policies.checks.policy import check_parts
 from policies.checks.pull import check_pulls
 from policies.checks.relay_loops import check_relay_loops
+from policies.checks.subscriptions import check_managers
 from policies.compile import compile_scopes
 from policies.load.diagnostics import Diagnostic, PolicyErrors
 from policies.load.messages import model_problems
@@ -46,7 +47,8 @@ def load_policy(
         raise PolicyErrors(problems)
     scopes = compile_scopes(policy, tree)
     found = (
-        *check_relay_loops(policy, scopes), *check_pulls(policy, scopes), *check_bridges(policy, scopes, check_filter)
+        *check_relay_loops(policy, scopes), *check_pulls(policy, scopes),
+        *check_bridges(policy, scopes, check_filter), *check_managers(policy, scopes),
     )  # fmt: skip
     if found:
         raise PolicyErrors(_located(found, tree))

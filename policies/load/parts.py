@@ -23,9 +23,11 @@ from policies.model.keys import KeyEntry
 from policies.model.pipeline import PipelineSection
 from policies.model.scopes.access import AccessRule
 from policies.model.scopes.addresses import AddressRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
+from policies.model.scopes.api import ApiSection
 from policies.model.scopes.bridge import BridgeEntry
 from policies.model.scopes.connect import ConnectorSection
 from policies.model.scopes.listen import ListenerSection
+from policies.model.scopes.subscriptions import SubscriptionManagerEntry
 from policies.schema import allowed_keys, nearest
 
 M = TypeVar("M")
@@ -42,9 +44,13 @@ _CONNECTOR: Final = TypeAdapter(ConnectorSection)
 _ADDRESS: TypeAdapter[AnyAddressRule] = TypeAdapter(AddressRule)
 _ACCESS: Final = TypeAdapter(AccessRule)
 _BRIDGE: Final = TypeAdapter(BridgeEntry)
+_API: Final = TypeAdapter(ApiSection)
+_MANAGER: Final = TypeAdapter(SubscriptionManagerEntry)
 
 # Values for required keys that have a mistake; they are in `broken`, so no check uses them.
-_PLACEHOLDERS: Final = {"match": "**", "name": "x", "to": "amqps://x", "redirect": "amqps://x", "may": "info"}
+_PLACEHOLDERS: Final = {
+    "match": "**", "name": "x", "to": "amqps://x", "redirect": "amqps://x", "may": "info", "events": "x"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +76,13 @@ class ScopeParts:
     addresses: tuple[PolicyPart[AnyAddressRule], ...]
     access: tuple[PolicyPart[AccessRule], ...]
     bridge: tuple[PolicyPart[BridgeEntry], ...]
+    api: tuple[PolicyPart[ApiSection], ...]
+    subscriptions: tuple[PolicyPart[SubscriptionManagerEntry], ...]
     connector_names: frozenset[str]
+    manager_names: frozenset[str]
     grants: bool
+    broken_access: bool
+    """Whether some entry of `access` is not among the parts, or not as the file has it."""
 
     @property
     def loc(self) -> Loc:
@@ -119,19 +130,28 @@ def policy_parts(data: Plain) -> PolicyParts:
 
 def _scope(name: str, raw: dict[str, Plain]) -> ScopeParts:
     loc: Loc = ("scopes", name)
-    keys = ("listen", "connect", "addresses", "access", "bridge")
+    keys = ("listen", "connect", "addresses", "access", "bridge", "api", "subscriptions")
     lists = {key: list(enumerate(_list(raw.get(key)))) for key in keys}
-    names = (_dict(item).get("name") for _, item in lists["connect"])
+    access = tuple(_parts(_ACCESS, lists["access"], (*loc, "access")))
     return ScopeParts(
         name=name,
         listen=tuple(_parts(_LISTENER, lists["listen"], (*loc, "listen"))),
         connect=tuple(_parts(_CONNECTOR, lists["connect"], (*loc, "connect"))),
         addresses=tuple(_parts(_ADDRESS, lists["addresses"], (*loc, "addresses"))),
-        access=tuple(_parts(_ACCESS, lists["access"], (*loc, "access"))),
+        access=access,
         bridge=tuple(_parts(_BRIDGE, lists["bridge"], (*loc, "bridge"))),
-        connector_names=frozenset(item for item in names if isinstance(item, str)),
+        api=tuple(_parts(_API, lists["api"], (*loc, "api"))),
+        subscriptions=tuple(_parts(_MANAGER, lists["subscriptions"], (*loc, "subscriptions"))),
+        connector_names=_names(lists["connect"]),
+        manager_names=_names(lists["subscriptions"]),
         grants=bool(lists["access"]),
+        broken_access=len(access) < len(lists["access"]) or any(entry.broken for entry in access),
     )
+
+
+def _names(items: Iterable[tuple[int, Plain]]) -> frozenset[str]:
+    names = (_dict(item).get("name") for _, item in items)
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _parts(adapter: TypeAdapter[M], items: Iterable[tuple[str | int, Plain]], loc: Loc) -> Iterator[PolicyPart[M]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from policies.load.diagnostics import Diagnostic, Loc
-from policies.load.parts import PolicyParts
+from policies.load.parts import PolicyParts, ScopeParts
 from policies.model.base import Secret
 from policies.model.keys import KeyEntry
 
@@ -113,6 +113,10 @@ def _secrets(parts: PolicyParts) -> Iterator[tuple[Loc, Secret]]:
         for connector in scope.connect:
             if connector.value.sasl.password is not None:
                 yield (*connector.loc, "sasl", "password"), connector.value.sasl.password
+        for manager in scope.subscriptions:
+            for at, entry in enumerate(manager.value.oauth):
+                if entry.secret is not None:
+                    yield (*manager.loc, "oauth", at, "secret"), entry.secret
 
 
 def _files(parts: PolicyParts) -> Iterator[tuple[Loc, str]]:
@@ -120,13 +124,25 @@ def _files(parts: PolicyParts) -> Iterator[tuple[Loc, str]]:
         if cluster.value.security is not None:
             yield from (((*cluster.loc, "security", *keys), name) for keys, name in cluster.value.security.files)
     for scope in parts.scopes:
-        for listener in scope.listen:
-            if listener.value.users is not None:
-                yield (*listener.loc, "users"), listener.value.users
-            for key in ("cert", "key", "client_ca"):
-                if (name := getattr(listener.value.tls, key, None)) is not None:
-                    yield (*listener.loc, "tls", key), name
-        for connector in scope.connect:
-            for key in ("ca", "cert", "key"):
-                if (name := getattr(connector.value.tls, key)) is not None:
-                    yield (*connector.loc, "tls", key), name
+        yield from _scope_files(scope)
+
+
+def _scope_files(scope: ScopeParts) -> Iterator[tuple[Loc, str]]:
+    listeners = [(part.loc, part.value.users, part.value.tls) for part in scope.listen]
+    for loc, users, tls in (*listeners, *((part.loc, part.value.users, part.value.tls) for part in scope.api)):
+        if users is not None:
+            yield (*loc, "users"), users
+        yield from (((*loc, "tls", key), name) for key, name in _certificates(tls))
+    for connector in scope.connect:
+        yield from (((*connector.loc, "tls", key), name) for key, name in _certificates(connector.value.tls))
+    for manager in scope.subscriptions:
+        for key in ("sinks", "oauth"):
+            for at, entry in enumerate(getattr(manager.value, key)):
+                yield from (((*manager.loc, key, at, "tls", name), file) for name, file in _certificates(entry.tls))
+
+
+def _certificates(tls: object) -> Iterator[tuple[str, str]]:
+    """The files of a TLS section; of none, nothing."""
+    for key in ("ca", "cert", "key", "client_ca"):
+        if (name := getattr(tls, key, None)) is not None:
+            yield key, name
