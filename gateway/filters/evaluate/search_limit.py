@@ -21,13 +21,13 @@ _STEP: Final = 512
 _LONGEST_PART: Final = 4096
 
 
-def limited(predicate: Predicate) -> Predicate:
+def limited(predicate: Predicate, work: int = WORK) -> Predicate:
     """The predicate with a limit for the texts of LIKE, where it has any that searches."""
-    cost = sum(_cost(node) for node in walk(predicate) if isinstance(node, Like))
-    return with_longest(predicate, lambda term: WORK // cost if _cost(term) else None) if cost else predicate
+    cost = sum(cost_of(node) for node in walk(predicate) if isinstance(node, Like))
+    return with_longest(predicate, lambda term: work // cost if cost_of(term) else None) if cost else predicate
 
 
-def _cost(term: Like) -> int:
+def cost_of(term: Like) -> int:
     """The cost of one character of its text."""
     if not isinstance(term.pattern, Literal) or not isinstance(term.escape, Literal | None):
         return _STEPPED * (1 + _LONGEST_PART // _STEP)

@@ -7,8 +7,9 @@ neither recurses. For every text the result is a predicate or an `AmqpError`, af
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -57,6 +58,8 @@ _WORDS: Final[dict[str, str]] = {
     "INTEGER": "a constant",
     "DECIMAL": "a constant",
     "APPROXIMATE": "a constant",
+    "ATTRIBUTE": "an attribute",
+    "FUNCTION": "a function",
     "TRUE": "TRUE",
     "FALSE": "FALSE",
     "NULL": "NULL",
@@ -66,6 +69,7 @@ _WORDS: Final[dict[str, str]] = {
     "COMPARISON": "a comparison",
     "_AND": "AND",
     "_OR": "OR",
+    "LOGIC": "AND, OR or XOR",
     "IN": "IN",
     "LIKE": "LIKE",
     "BETWEEN": "BETWEEN",
@@ -81,12 +85,14 @@ _WORDS: Final[dict[str, str]] = {
     "_END_INDEX": "']'",
     "$END": "the end",
 }
-_HINTS: Final[dict[str, str]] = {
+HINTS: Final[dict[str, str]] = {
     '"': "text must be in single quotes",
     "'": "the text that begins here has no closing quote",
     "[": "the name that begins here has no closing bracket",
     ";": "the expression ends too early",
 }
+"""What an error says of a character that begins nothing."""
+_P = TypeVar("_P")
 
 
 class Part(NamedTuple):
@@ -102,18 +108,27 @@ def fault(at: Token, text: str) -> AmqpError:
     return AmqpError(INVALID_FIELD, f"line {at.line}, column {at.column}: {text}")
 
 
-class Language:
-    """One grammar and the builder of its predicates; compiled at its first use, which takes some milliseconds."""
+class Language(Generic[_P]):
+    """One grammar and the builder of its parts; compiled at its first use, which takes some milliseconds."""
 
-    def __init__(self, rules: str, builder: Transformer[Token, Part]) -> None:
+    def __init__(
+        self,
+        rules: str,
+        builder: Transformer[Token, _P],
+        *,
+        terminals: str = TERMINALS,
+        hints: Mapping[str, str] = HINTS,
+    ) -> None:
         """`rules`: lark's notation, from `start` on; `builder` has a method for each and keeps no state."""
         self._rules: Final = rules
         self._builder: Final = builder
+        self._terminals: Final = terminals
+        self._hints: Final = hints
 
     @cached_property
     def _parser(self) -> Lark:
         return Lark(
-            self._rules + TERMINALS,
+            self._rules + self._terminals,
             parser="lalr",
             lexer="contextual",
             transformer=self._builder,
@@ -124,7 +139,7 @@ class Language:
         """Build the parser now rather than at the first use."""
         _ = self._parser
 
-    def parse(self, text: str, limits: FilterLimits) -> Part:
+    def parse(self, text: str, limits: FilterLimits) -> _P:
         """The result of the builder for `text`; raises AmqpError, INVALID_FIELD or RESOURCE_LIMIT_EXCEEDED."""
         if len(text) > limits.length:
             raise exceeded(f"the expression has {len(text)} characters", limits.length)
@@ -137,41 +152,39 @@ class Language:
                         f"the expression has too many tokens at column {token.column}", limits.tokens
                     )
                 last = token
-            part = parser.feed_eof(last)  # type: ignore[no-untyped-call]
+            part: _P = parser.feed_eof(last)  # type: ignore[no-untyped-call]
         except UnexpectedInput as error:
             accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
-            raise _unexpected(text, error, accepted, last) from None
-        assert isinstance(part, Part)
+            raise self._unexpected(text, error, accepted, last) from None
         return part
 
+    def _unexpected(self, text: str, error: UnexpectedInput, accepted: set[str], last: Token | None) -> AmqpError:
+        line, column = error.line, error.column
+        if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+            found = "the end" if last is not None else "nothing at all"
+            line, column = _end(text)
+        elif isinstance(error, UnexpectedToken):
+            found = quoted(str(error.token))
+        else:
+            assert isinstance(error, UnexpectedCharacters)
+            found = quoted(error.char)
+        hint = self._hint(error, accepted, last)
+        wanted = "" if hint else f", expected {_expected(accepted)}"
+        return AmqpError(INVALID_FIELD, f"line {line}, column {column}: found {found}{wanted}{hint}")
 
-def _unexpected(text: str, error: UnexpectedInput, accepted: set[str], last: Token | None) -> AmqpError:
-    line, column = error.line, error.column
-    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        found = "the end" if last is not None else "nothing at all"
-        line, column = _end(text)
-    elif isinstance(error, UnexpectedToken):
-        found = quoted(str(error.token))
-    else:
-        assert isinstance(error, UnexpectedCharacters)
-        found = quoted(error.char)
-    hint = _hint(error, accepted, last)
-    wanted = "" if hint else f", expected {_expected(accepted)}"
-    return AmqpError(INVALID_FIELD, f"line {line}, column {column}: found {found}{wanted}{hint}")
-
-
-def _hint(error: UnexpectedInput, accepted: set[str], last: Token | None) -> str:
-    if isinstance(error, UnexpectedCharacters):
-        return f"; {_HINTS[error.char]}" if error.char in _HINTS else ""
-    assert isinstance(error, UnexpectedToken)
-    word = str(error.token)
-    if word == "[" and "DELIMITED" in accepted:
-        return f"; {_HINTS['[']}"
-    if word == "(" and last is not None and last.type in _NAMES:
-        return f"; functions are not defined, so {quoted(str(last))} cannot be called (FX 5)"
-    if word.lower() == "between":
-        return "; BETWEEN is not supported: write x >= 1 AND x <= 9"
-    return ""
+    def _hint(self, error: UnexpectedInput, accepted: set[str], last: Token | None) -> str:
+        hints = self._hints
+        if isinstance(error, UnexpectedCharacters):
+            return f"; {hints[error.char]}" if error.char in hints else ""
+        assert isinstance(error, UnexpectedToken)
+        word = str(error.token)
+        if word == "[" and "DELIMITED" in accepted:
+            return f"; {hints['[']}"
+        if word == "(" and last is not None and last.type in _NAMES:
+            return f"; functions are not defined, so {quoted(str(last))} cannot be called (FX 5)"
+        if word.lower() == "between":
+            return "; BETWEEN is not supported: write x >= 1 AND x <= 9"
+        return ""
 
 
 def _end(text: str) -> tuple[int, int]:

@@ -8,6 +8,7 @@ tests/clients.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -30,6 +31,9 @@ SPARK_DELTA = "../../bridges/spark/delta-pom.xml"
 SPARK_CLASSES = "../support/spark/spark_classes.py"
 KAFKA_CLASSES = "../support/servers/kafka_classes.py"
 ARTEMIS = "2.56.0"
+GO = "/usr/local/go/bin"
+TCK = "github.com/cloudevents/sdk-go/sql/v2@v2.16.2"
+TCK_SUM = "h1:ufWHXiH1ZVd0WDbzTX9Nod9Sdq5wcnaqyL0iA1fBwYs="
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
 
@@ -47,7 +51,7 @@ class Command:
 
     def present(self) -> bool:
         """Tell whether the program is on the PATH, and recent enough where that matters."""
-        path = shutil.which(self.name)
+        path = which(self.name)
         return path is not None and (not self.java or java_version(path) >= self.java)
 
     def __str__(self) -> str:
@@ -65,9 +69,15 @@ COMMANDS = (
     Command("tar", "tar"),
     Command("redis-server", "redis-server"),
     Command("chromium", "chromium"),
+    Command("go", "golang-go"),
     Command("mosquitto", "mosquitto"),
     Command("nats-server", "nats-server"),
 )
+
+
+def which(name: str) -> str | None:
+    """Return the path of a program; Go's own archive is unpacked where few have it on their PATH."""
+    return shutil.which(name) or shutil.which(name, path=GO)
 
 
 def java_version(program: str) -> int:
@@ -159,6 +169,18 @@ def fetch_rhea(folder: Path) -> None:
     run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)
 
 
+def fetch_cesql_tck(folder: Path) -> None:
+    """Copy the test cases of CESQL out of the Go module that has them, from wherever Go fetches modules."""
+    own = {**os.environ, "GOTOOLCHAIN": "local"}
+    command = [program("go"), "mod", "download", "-json", TCK]
+    result = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
+    module = json.loads(result.stdout or "{}")
+    if result.returncode or module.get("Sum") != TCK_SUM:
+        raise PartMissing(f"`go mod download {TCK}` failed: {(result.stdout + result.stderr).strip()[-800:]}")
+    for file in sorted(Path(module["Dir"], "test", "tck").glob("*.yaml")):
+        shutil.copyfile(file, folder / file.name)
+
+
 def archive_spark_classes(folder: Path) -> None:
     """Run the Spark whose classes the suite's Sparks need not load again."""
     run(sys.executable, "-m", spark_classes.__name__, cwd=ROOT, env=spark_classes.making(folder))
@@ -188,6 +210,7 @@ ALL = (
     Part("jms", ("jms/pom.xml",), maven_jars("jms/pom.xml")),
     Part("jms-client", ("jms/pom.xml", "jms/JmsClient.java"), compile_jms_client),
     Part("spark-classes", (SPARK_CLASSES,), archive_spark_classes, spark_classes.origins),
+    Part("cesql-tck", (TCK, TCK_SUM), fetch_cesql_tck),
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), fetch_rhea),
 )
 
@@ -205,7 +228,7 @@ def program(name: str) -> str:
     command = next(command for command in COMMANDS if command.name == name)
     if not command.present():
         raise PartMissing(str(command))
-    return shutil.which(name) or name
+    return which(name) or name
 
 
 def install_commands() -> Iterator[str]:

@@ -1,0 +1,84 @@
+"""The functions of CESQL (3.5), with the types of their arguments and results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+from gateway.filters.cesql.nodes import CesqlValue
+from gateway.filters.cesql.values import LARGEST, CesqlError, Failed, Outcome, to_boolean, to_integer
+
+_V = TypeVar("_V")
+MANY: Final = 1 << 16
+"""More arguments than any expression has."""
+
+
+class Function(NamedTuple):
+    """`arguments`: a type for each, None for any; the last one repeats if the function is `variadic`."""
+
+    run: Callable[..., Outcome]
+    arguments: tuple[type | None, ...]
+    result: type
+    variadic: bool = False
+    optional: int = 0
+    """How many of the last arguments may be left out."""
+
+
+def arities(name: str) -> range:
+    """The numbers of arguments that a function may have."""
+    function = FUNCTIONS[name]
+    count = len(function.arguments)
+    if function.variadic:
+        return range(count - 1, MANY)
+    return range(count - function.optional, count + 1)
+
+
+def _abs(number: int) -> Outcome:
+    return abs(number) if number >= -LARGEST else Failed(CesqlError.MATH, LARGEST)
+
+
+def _left(text: str, count: int) -> Outcome:
+    return text[:count] if count >= 0 else Failed(CesqlError.FUNCTION_EVALUATION, text)
+
+
+def _right(text: str, count: int) -> Outcome:
+    if count < 0:
+        return Failed(CesqlError.FUNCTION_EVALUATION, text)
+    return text[max(0, len(text) - count) :]
+
+
+def _substring(text: str, position: int, length: int = LARGEST) -> Outcome:
+    """Positions count from 1, negative ones from the end; of position 0 nothing."""
+    if not position:
+        return ""
+    if abs(position) > len(text) or length < 0:
+        return Failed(CesqlError.FUNCTION_EVALUATION, "")
+    start = position - 1 if position > 0 else len(text) + position
+    return text[start : start + length]
+
+
+def _castable(cast: Callable[[CesqlValue], Outcome]) -> Callable[[CesqlValue], bool]:
+    return lambda value: type(cast(value)) is not Failed
+
+
+def _same(value: _V) -> _V:
+    return value
+
+
+FUNCTIONS: Final[dict[str, Function]] = {
+    "INT": Function(_same, (int,), int),
+    "BOOL": Function(_same, (bool,), bool),
+    "STRING": Function(_same, (str,), str),
+    "IS_BOOL": Function(_castable(to_boolean), (None,), bool),
+    "IS_INT": Function(_castable(to_integer), (None,), bool),
+    "ABS": Function(_abs, (int,), int),
+    "LENGTH": Function(len, (str,), int),
+    "CONCAT": Function(lambda *texts: "".join(texts), (str,), str, variadic=True),
+    "CONCAT_WS": Function(lambda between, *texts: between.join(texts), (str, str), str, variadic=True),
+    "LOWER": Function(str.lower, (str,), str),
+    "UPPER": Function(str.upper, (str,), str),
+    "TRIM": Function(str.strip, (str,), str),
+    "LEFT": Function(_left, (str, int), str),
+    "RIGHT": Function(_right, (str, int), str),
+    "SUBSTRING": Function(_substring, (str, int, int), str, optional=1),
+}

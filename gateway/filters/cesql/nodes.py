@@ -1,0 +1,151 @@
+"""Expressions of CESQL as immutable, hashable nodes: equal expressions are one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import Enum
+
+CesqlValue = bool | int | str
+
+
+class LogicOperator(Enum):
+    """Operators of two booleans (3.4.2)."""
+
+    AND = "AND"
+    OR = "OR"
+    XOR = "XOR"
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralExpression:
+    """A constant; 1 and TRUE are two."""
+
+    value: CesqlValue
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is LiteralExpression and (type(self.value), self.value) == (type(other.value), other.value)
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeExpression:
+    """The value of an attribute, whose name is in lower case."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExistsExpression:
+    """Whether the event has the attribute."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeExpression:
+    """Unary minus."""
+
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class NotExpression:
+    """Unary NOT."""
+
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class MathExpression:
+    """`+ - * / %`."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonExpression:
+    """`= != < <= > >=`; `<>` is `!=`."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class LogicExpression:
+    """AND, OR, XOR."""
+
+    operator: LogicOperator
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class LikeExpression:
+    """LIKE and NOT LIKE; `pattern` is that of `gateway.filters.like` with `\\` as its escape."""
+
+    operand: Expression
+    pattern: str
+    negated: bool
+    longest: int | None = None
+    """Fails for a text of more characters (`limited_cesql`); None: for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class InExpression:
+    """IN and NOT IN."""
+
+    operand: Expression
+    items: tuple[Expression, ...]
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallExpression:
+    """A function, its name in upper case."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+
+
+Expression = (
+    LiteralExpression
+    | AttributeExpression
+    | ExistsExpression
+    | NegativeExpression
+    | NotExpression
+    | MathExpression
+    | ComparisonExpression
+    | LogicExpression
+    | LikeExpression
+    | InExpression
+    | CallExpression
+)
+
+
+def walk_expression(expression: Expression) -> Iterator[Expression]:
+    """The expression and everything below it."""
+    stack = [expression]
+    while stack:
+        node = stack.pop()
+        yield node
+        for field in fields(node):
+            value = getattr(node, field.name)
+            stack.extend(item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, NODES))
+
+
+def attributes_of(expression: Expression) -> frozenset[str]:
+    """The names of the attributes that the expression asks for."""
+    asking = (AttributeExpression, ExistsExpression)
+    return frozenset(node.name for node in walk_expression(expression) if isinstance(node, asking))
+
+
+NODES = (
+    LiteralExpression, AttributeExpression, ExistsExpression, NegativeExpression, NotExpression, MathExpression,
+    ComparisonExpression, LogicExpression, LikeExpression, InExpression, CallExpression,
+)  # fmt: skip
