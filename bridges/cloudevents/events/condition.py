@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.filters.cesql import Expression
 from gateway.filters.predicate import TRUE, IsTrue, Not, Or, Predicate, conjunction
 
 
@@ -40,7 +41,21 @@ class NoneOf:
     item: Condition
 
 
-Condition = AttributeCondition | AllOf | AnyOf | NoneOf
+@dataclass(frozen=True, slots=True)
+class CesqlCondition:
+    """A CESQL expression over attributes."""
+
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCondition:
+    """A predicate over the message that the event's record is delivered as."""
+
+    predicate: Predicate
+
+
+Condition = AttributeCondition | AllOf | AnyOf | NoneOf | CesqlCondition | MessageCondition
 
 EVERY: Final = AttributeCondition(TRUE)
 """True of every event."""

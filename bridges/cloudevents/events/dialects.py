@@ -11,11 +11,24 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from bridges.cloudevents.events.access import attribute
-from bridges.cloudevents.events.condition import EVERY, AttributeCondition, Condition, all_of, any_of, none_of
+from bridges.cloudevents.events.condition import (
+    EVERY,
+    AttributeCondition,
+    CesqlCondition,
+    Condition,
+    MessageCondition,
+    all_of,
+    any_of,
+    none_of,
+)
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
 from bridges.cloudevents.subscription.model import Json
-from gateway.errors import quoted
+from gateway.errors import AmqpError
+from gateway.filters.cesql import limited_cesql, parse_cesql
+from gateway.filters.cesql.limit import WORK
+from gateway.filters.evaluate.search_limit import limited
 from gateway.filters.parse.limits import LIMITS, FilterLimits
+from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import Affix, In, Literal, Matches, Predicate, Text
 
 _NAME: Final = re.compile(r"[a-z0-9]+")
@@ -76,7 +89,8 @@ def sql(value: Json, *, limits: FilterLimits = LIMITS) -> EventFilter:
 
 def amqp_sql(value: Json, *, limits: FilterLimits = LIMITS) -> EventFilter:
     """The filter of an SQL filter over the message that the event's record is delivered as; raises InvalidFilter."""
-    raise InvalidFilter(FilterMistake("", "not offered by this gateway"))
+    read = _Reading(limits)
+    return read.finished(read.amqp_sql(value))
 
 
 def _term(kind: str, name: str, operand: str) -> Predicate:
@@ -215,7 +229,18 @@ class _Reading:
             return self._wrong(at, "the dialect sql is not offered here")
         if not isinstance(value, str) or not value.strip():
             return self._wrong(at, "a CESQL expression")
-        return self._wrong(at, f"CESQL is not offered yet: {quoted(value)}")
+        try:
+            return CesqlCondition(limited_cesql(parse_cesql(value, limits=self._limits)))
+        except AmqpError as error:
+            return self._wrong(at, error.description)
+
+    def amqp_sql(self, value: Json) -> Condition:
+        if not isinstance(value, str) or not value.strip():
+            return self._wrong("", "an SQL expression")
+        try:
+            return MessageCondition(limited(parse_sql(value, limits=self._limits), WORK))
+        except AmqpError as error:
+            return self._wrong("", error.description)
 
 
 def escaped(name: str) -> str:

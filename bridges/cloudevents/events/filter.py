@@ -1,4 +1,8 @@
-"""The filter of one subscription, compiled: all its dialects, `types` and `source` as one condition (CE 3.2.3)."""
+"""The filter of one subscription, compiled: all its dialects, `types` and `source` as one condition (CE 3.2.3). Pure.
+
+What can be said as a predicate over attributes is `necessary`, which the index looks up; only for events of which it is
+true is the rest evaluated.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,28 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridges.cloudevents.events.access import ATTRIBUTES
-from bridges.cloudevents.events.condition import EVERY, AttributeCondition, Condition, all_of
+from bridges.cloudevents.events.access import ATTRIBUTES, CONTENT_TYPE, attribute
+from bridges.cloudevents.events.condition import (
+    EVERY,
+    AllOf,
+    AnyOf,
+    AttributeCondition,
+    CesqlCondition,
+    Condition,
+    MessageCondition,
+    NoneOf,
+    all_of,
+)
 from bridges.cloudevents.events.event import CloudEvent
+from bridges.kafka.consume.filters.record_filter import RecordFilter
+from bridges.kafka.records.mapping import RecordReader
+from gateway.filters.cesql import attributes_of, compile_condition, necessary
+from gateway.filters.cesql.necessary import Necessary
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.index.keys import keys_of
-from gateway.filters.predicate import TRUE, Predicate
+from gateway.filters.predicate import TRUE, And, IsTrue, Not, Or, Predicate
+
+Check = Callable[[CloudEvent], bool]
 
 
 @dataclass(frozen=True)
@@ -21,15 +41,20 @@ class EventFilter:
     condition: Condition
     necessary: Predicate = field(init=False, compare=False, repr=False)
     """True of every event that is wanted: what the index looks up."""
-    check: Callable[[CloudEvent], bool] | None = field(init=False, compare=False, repr=False)
+    check: Check | None = field(init=False, compare=False, repr=False)
     """The rest of the truth; None: there is none."""
-    _necessary: Callable[[CloudEvent], bool] = field(init=False, compare=False, repr=False)
+    _necessary: Check = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        necessary = self.condition.predicate if isinstance(self.condition, AttributeCondition) else TRUE
-        object.__setattr__(self, "necessary", necessary)
-        object.__setattr__(self, "check", None)
-        object.__setattr__(self, "_necessary", compile_filter(necessary, ATTRIBUTES))
+        found = _needs(self.condition)
+        object.__setattr__(self, "necessary", found.predicate)
+        object.__setattr__(self, "check", None if found.sufficient else _check(self.condition))
+        object.__setattr__(self, "_necessary", compile_filter(found.predicate, ATTRIBUTES))
+        object.__setattr__(self, "_hash", hash(self.condition))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def matches(self, event: CloudEvent) -> bool:
         """Whether the event is wanted; never raises. An event whose attributes cannot be read is, by no filter."""
@@ -41,6 +66,80 @@ class EventFilter:
     def unindexed(self) -> bool:
         """Whether it has to be evaluated for every event, for there is no text that it could be looked up by."""
         return self.condition != EVERY and keys_of(self.necessary, lambda key: 1) is None
+
+
+# -- what a condition needs
+
+
+_UNKNOWN: Final = Necessary(TRUE, sufficient=False)
+
+
+def _needs(condition: Condition) -> Necessary:
+    if isinstance(condition, AttributeCondition):
+        return Necessary(condition.predicate, sufficient=True)
+    if isinstance(condition, CesqlCondition):
+        return necessary(condition.expression, attribute)
+    if isinstance(condition, MessageCondition):
+        return _UNKNOWN
+    if isinstance(condition, NoneOf):
+        item = _needs(condition.item)
+        return Necessary(Not(IsTrue(item.predicate)), sufficient=True) if item.sufficient else _UNKNOWN
+    items = [_needs(item) for item in condition.items]
+    predicates, sufficient = [item.predicate for item in items], all(item.sufficient for item in items)
+    if isinstance(condition, AllOf):
+        return Necessary(And(tuple(each for each in predicates if each != TRUE)), sufficient)
+    return _UNKNOWN if TRUE in predicates else Necessary(Or(tuple(predicates)), sufficient)
+
+
+# -- the whole truth
+
+
+def _check(condition: Condition) -> Check:
+    if isinstance(condition, AttributeCondition):
+        return compile_filter(condition.predicate, ATTRIBUTES)
+    if isinstance(condition, CesqlCondition):
+        return _cesql(condition)
+    if isinstance(condition, MessageCondition):
+        return _message(condition)
+    if isinstance(condition, NoneOf):
+        check = _check(condition.item)
+        return lambda event: not check(event)
+    checks = [_check(item) for item in condition.items]
+    if isinstance(condition, AnyOf):
+        return lambda event: any(check(event) for check in checks)
+    return lambda event: all(check(event) for check in checks)
+
+
+def _cesql(condition: CesqlCondition) -> Check:
+    holds = compile_condition(condition.expression)
+    if CONTENT_TYPE not in attributes_of(condition.expression):
+        return lambda event: holds(event.attributes)
+
+    def check(event: CloudEvent) -> bool:
+        media = event.content_type
+        return holds(event.attributes if media is None else {**event.attributes, CONTENT_TYPE: media})
+
+    return check
+
+
+def _message(condition: MessageCondition) -> Check:
+    """Of an event that has no record nothing is known."""
+    wanted, reader = RecordFilter(condition.predicate), RecordReader()
+
+    def check(event: CloudEvent) -> bool:
+        record = event.record
+        if record is None:
+            return False
+        judged = wanted.may_match(record)
+        if judged is not None:
+            return judged
+        place = record.partition(), record.offset(), *record.timestamp()
+        return wanted.matches(reader.encode(record.key(), record.value(), record.headers(), *place))
+
+    return check
+
+
+# -- filters
 
 
 EVERYTHING: Final = EventFilter(EVERY)
