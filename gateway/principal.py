@@ -1,6 +1,6 @@
 """Who acts: whose rights count when an address is resolved, and whose reply-tos the messages of a link carry.
 
-Every link has a principal, and the resolver cannot be asked without one (`gateway.nodes.resolver`). Three kinds act:
+Every link has a principal, and the resolver cannot be asked without one (`gateway.nodes.scope`). Three kinds act:
 a user of a scope, whose rights the policy's access entries are; whoever sends through the container behind a
 connector; and the gateway itself, for one named purpose and with no other right than that purpose needs.
 """

@@ -31,7 +31,7 @@ UNAUTHORIZED: Final = "amqp:unauthorized-access"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 REDIRECT: Final = "amqp:link:redirect"
 MAX_HOPS: Final = 8
-"""The maximum number of relays into other scopes that the resolver follows (gateway/nodes/resolver.py)."""
+"""The maximum number of relays into other scopes that the resolver follows (gateway/nodes/scope.py)."""
 _LINKS: Final = frozenset(("send", "receive"))
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 

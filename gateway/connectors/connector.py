@@ -222,7 +222,7 @@ class Connector:
     def remote_context(self, *, routes_responses: bool) -> LinkContext:
         """The context of a link to the container; `routes_responses`: its requests are answered through us."""
         context = link_context(self.scope)
-        return context._replace(home=self.reply_address) if routes_responses else context
+        return context._replace(reply_address=self.reply_address) if routes_responses else context
 
     def when_returnable(self, local: NodeLink, then: Callable[[AmqpError | None], None]) -> None:
         """Call `then` when responses to requests on `local` have a way back; at once where they need none of ours."""

@@ -207,7 +207,7 @@ class PulledSender(InternalLink[Incoming], Incoming):
             link.detach()
             return
         self._far, link.decision = link, self.decision
-        link.flow, self.flow = self.flow, None  # the journal counts outcomes there
+        link.counter, self.counter = self.counter, None  # the journal counts outcomes there
         self._pull.stands()
         self._ask()
 

@@ -19,7 +19,7 @@ from gateway.amqp.link.outcomes import Rejected
 from gateway.connectors.reply_states import TRANSITIONS, ReplyAction, ReplyEvent, ReplyState
 from gateway.errors import NOT_FOUND, NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.link import Delivery, IncomingLink
-from gateway.routing.anonymous_terminus import response_destination, window
+from gateway.routing.anonymous_terminus import response_destination, response_window
 from gateway.routing.link_context import link_context
 from gateway.routing.message_router import Destination
 from gateway.routing.response_router import ResponseRouter
@@ -143,7 +143,7 @@ class ConnectorReplyAddress:
             return
         link.context = link_context(self.scope().name)
         self.address = address if self._address_mode == DYNAMIC else self._address_mode
-        link.grant(window(self.scope()))
+        link.grant(response_window(self.scope()))
         self._after(ReplyEvent.ATTACHED)
         self._tell(None)
         self._owner.reply_address_changed()
@@ -183,7 +183,7 @@ class _ResponseHandler(ResponseRouter):
 
     def __init__(self, link: Link, reply_address: ConnectorReplyAddress) -> None:
         scope = reply_address.scope()
-        super().__init__(link, reply_address.destination_of, scope.context.waits, window=window(scope))
+        super().__init__(link, reply_address.destination_of, scope.context.waits, window=response_window(scope))
         self._reply_address: Final = reply_address
 
     def on_attached(self, link: Link) -> None:

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.codec.codec import encode
-from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing
+from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.link.wrappers import IncomingWrapper, OutgoingWrapper
 from gateway.amqp.message.response_annotations import SUPPORTED, annotated
 from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import AmqpError
@@ -61,7 +63,7 @@ class LinkCounts(LinkTotals):
         """The link counts no more."""
         self._journal.ended(link)
 
-    def tapped(self, handler: Any) -> Any:
+    def instrument(self, handler: Any) -> Any:
         """The handler of a link, with counting around it."""
         return (
             _IncomingProbe(self._journal, self, handler)
@@ -74,78 +76,64 @@ class LinkCounts(LinkTotals):
         return self._journal.reading(self.seen, positions)
 
 
-class _OutgoingProbe:
-    """All of the handler of a link on which a peer receives; what it says of messages is counted."""
+class _OutgoingProbe(OutgoingWrapper):
+    """Counts the outcomes of a link on which a peer receives."""
 
-    def __init__(self, flow: LinkCounts, handler: Any) -> None:
-        self._handler: Final = handler
-        self._flow: Final = flow
+    def __init__(self, counts: LinkCounts, handler: BatchOutgoing) -> None:
+        super().__init__(handler)
+        self._counts: Final = counts
 
-    def on_outcome(self, context: SendContext, outcome: Any) -> None:
-        """Counted, and passed on to who is to hear it by now."""
-        outcomes, name = self._flow.outcomes, outcome.name
+    def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
+        """Count the outcome, and pass it on."""
+        outcomes, name = self._counts.outcomes, outcome.name
         outcomes[name] = outcomes.get(name, 0) + 1
         self._handler.on_outcome(context, outcome)
 
-    def takes_batches(self) -> bool:
-        """As the handler behind it."""
-        return takes_batches(self._handler)
-
     def on_accepted(self, contexts: list[Any]) -> None:
         """`on_outcome` for several; `link.accepted` does not count them."""
-        outcomes = self._flow.outcomes
+        outcomes = self._counts.outcomes
         outcomes["accepted"] = outcomes.get("accepted", 0) + len(contexts)
         self._handler.on_accepted(contexts)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._handler, name)
 
+class _IncomingProbe(IncomingWrapper):
+    """Counts the messages of a link on which a peer sends, and samples some of them."""
 
-class _IncomingProbe:
-    """All of the handler of a link on which a peer sends; what comes is counted, some of it told singly."""
-
-    def __init__(self, journal: Journal, flow: LinkCounts, handler: Any) -> None:
-        self._handler: Final = handler
+    def __init__(self, journal: Journal, counts: LinkCounts, handler: BatchIncoming) -> None:
+        super().__init__(handler)
         self._journal: Final = journal
-        self._flow: Final = flow
+        self._counts: Final = counts
         self._sample: Final = journal.options.sample
         self._left = 0
-        """Messages since the last one that was told singly."""
+        """Messages since the last one that was sampled."""
         inner = handler.on_transfer
 
         def counted(delivery: Delivery, data: bytes, settled: bool) -> None:
-            flow.messages += 1
-            flow.bytes += len(data)
+            counts.messages += 1
+            counts.bytes += len(data)
             inner(delivery, data, settled)
 
         def sampled(delivery: Delivery, data: bytes, settled: bool) -> None:
-            self._look(((delivery, data, settled),))
+            self._sample_messages(((delivery, data, settled),))
             counted(delivery, data, settled)
 
         self.on_transfer: Final = sampled if self._sample else counted
 
-    def takes_batches(self) -> bool:
-        """As the handler behind it."""
-        return takes_batches(self._handler)
-
     def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
         """`on_transfer` for several."""
-        flow = self._flow
-        flow.messages += len(messages)
-        flow.bytes += sum([len(data) for _, data, _ in messages])
+        counts = self._counts
+        counts.messages += len(messages)
+        counts.bytes += sum([len(data) for _, data, _ in messages])
         if self._sample:
-            self._look(messages)
+            self._sample_messages(messages)
         self._handler.on_transfers(messages)
 
-    def _look(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
-        """Tell of every so manieth message singly."""
+    def _sample_messages(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
+        """Write a row about every n-th message."""
         first = self._sample - 1 - self._left
         self._left = (self._left + len(messages)) % self._sample
         for _, data, settled in messages[first :: self._sample]:
-            self._journal.message(self._flow, data, settled)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._handler, name)
+            self._journal.message(self._counts, data, settled)
 
 
 class JournalRow(NamedTuple):
@@ -169,7 +157,7 @@ class Journal:
         self._clock: Final = clock
         self._since = clock()
         self._seq = 0
-        self._flows: Final[dict[LinkSeen, LinkCounts]] = {}
+        self._links: Final[dict[LinkSeen, LinkCounts]] = {}
         self._crossings: Final[dict[Crossed, LinkTotals]] = {}
         self.readings: Final = Readings(clock, options.buffer)
 
@@ -186,62 +174,62 @@ class Journal:
 
     def refused(self, link: Link, scope: str, address: str | None, user: str | None, error: AmqpError) -> None:
         """It gets an error: from the policy, or from a node that the policy let it through to."""
-        flow = link.flow
+        counts = link.counter
         by, end = "policy", LinkEnd()
         if address is None:
             terminus = link.target if link.incoming else link.source
             known = terminus.present and not terminus.coordinator
             end = LinkEnd("temporary" if terminus.dynamic else "anonymous" if known else "none")
-        if isinstance(flow, LinkCounts):
-            by, end = "node", flow.seen.end
-            flow.attached -= flow.attached > 0
+        if isinstance(counts, LinkCounts):
+            by, end = "node", counts.seen.end
+            counts.attached -= counts.attached > 0
             self.ended(link)
-        denied = self._flow(self._seen(link, scope, address, user, "deny", error.condition, by, end))
+        denied = self._counts_of(self._seen(link, scope, address, user, "deny", error.condition, by, end))
         denied.attached += 1
 
     def link_refused(self, link: PeerLink, error: AmqpError) -> None:
         """The same, when the resolver has long handed it on: the node has thought about it."""
-        if isinstance(flow := link.flow, LinkCounts):
-            self.refused(link, flow.seen.scope, link.address, flow.seen.user, error)
+        if isinstance(counts := link.counter, LinkCounts):
+            self.refused(link, counts.seen.scope, link.address, counts.seen.user, error)
 
     def ended(self, link: CountedLink) -> None:
         """The link counts no more."""
-        if isinstance(flow := link.flow, LinkCounts):
-            link.flow = None
-            flow.links -= 1
+        if isinstance(counts := link.counter, LinkCounts):
+            link.counter = None
+            counts.links -= 1
 
     def counted(self, link: PeerLink) -> None:
         """What a link has counted itself, just before `Report` takes it."""
-        flow = link.flow
-        if not isinstance(flow, LinkCounts):
+        counts = link.counter
+        if not isinstance(counts, LinkCounts):
             return
         if not link.incoming:
-            flow.messages += link.transfers
+            counts.messages += link.transfers
         if link.accepted:
-            flow.add(flow.outcomes, "accepted", link.accepted)
+            counts.add(counts.outcomes, "accepted", link.accepted)
         for name, count in link.outcome_counts.items():
-            flow.add(flow.outcomes, name, count)
+            counts.add(counts.outcomes, name, count)
 
     def message_refused(self, link: PeerLink, error: AmqpError) -> None:
         """One message of it was refused."""
-        if isinstance(flow := link.flow, LinkCounts):
-            flow.add(flow.refused, error.condition)
+        if isinstance(counts := link.counter, LinkCounts):
+            counts.add(counts.refused, error.condition)
 
     def _count(self, link: Link, seen: LinkSeen) -> None:
-        flow = self._flow(seen)
-        flow.attached += 1
-        flow.links += 1
-        link.flow = flow
+        counts = self._counts_of(seen)
+        counts.attached += 1
+        counts.links += 1
+        link.counter = counts
 
-    def _flow(self, seen: LinkSeen) -> LinkCounts:
-        flow = self._flows.get(seen)
-        if flow is None:
-            flow = LinkCounts(self, seen)
-            if len(self._flows) < self.options.buffer:
-                self._flows[seen] = flow
+    def _counts_of(self, seen: LinkSeen) -> LinkCounts:
+        counts = self._links.get(seen)
+        if counts is None:
+            counts = LinkCounts(self, seen)
+            if len(self._links) < self.options.buffer:
+                self._links[seen] = counts
             else:
                 self.lost["kinds"] += 1
-        return flow
+        return counts
 
     def _seen(
         self, link: Link, scope: str, address: str | None, user: str | None, decision: str, condition: str | None,
@@ -278,11 +266,11 @@ class Journal:
         """The crossing, with counting around it; what stays in its scope crosses nothing."""
         if choice is SAME_SCOPE:
             return crossing
-        home = target.context.home
-        address = target.address if home is None else target.target.address
+        reply_to = target.context.reply_address
+        address = target.address if reply_to is None else target.target.address
         crossed = Crossed(
             origin.context.scope, origin.context.replies, target.context.scope, redact(address),
-            None if home is None else home.name, SUPPORTED in target.target.capabilities,
+            None if reply_to is None else reply_to.name, SUPPORTED in target.target.capabilities,
             target.announcement_counts, *choice,
         )  # fmt: skip
         counts = self._crossing(crossed)
@@ -314,16 +302,16 @@ class Journal:
                 self.lost["kinds"] += 1
         return counts
 
-    def message(self, flow: LinkCounts, data: bytes, settled: bool) -> None:
+    def message(self, counts: LinkCounts, data: bytes, settled: bool) -> None:
         """A row about one message: where it says it goes, how large it is; nothing else of it."""
         self._seq += 1
         if len(self.rows) >= self.options.buffer:
             self.lost["buffer"] += 1
             return
-        if not flow.begun:
-            flow.begun = self._heading.begun("message", flow.seen.fields())
+        if not counts.begun:
+            counts.begun = self._heading.begun("message", counts.seen.fields())
         told = message_text(len(data), settled, annotated(data), _addresses(data))
-        self.rows.append(JournalRow(finished(flow.begun, self._seq, now := self._clock(), now, told), {}))
+        self.rows.append(JournalRow(finished(counts.begun, self._seq, now := self._clock(), now, told), {}))
 
     # -- rows
 
@@ -331,18 +319,18 @@ class Journal:
         """Make rows of what was counted since the last time; stops after each, so that others have their turn."""
         start, now = self._since, self._clock()
         self._since = now
-        for seen, flow in list(self._flows.items()):
-            if flow.any:
-                self._put("link", start, now, {**seen.fields(), "attached": flow.attached, **_counted(flow)})
-                yield
-            elif flow.links <= 0:
-                del self._flows[seen]
-        for crossed, counts in list(self._crossings.items()):
+        for seen, counts in list(self._links.items()):
             if counts.any:
-                self._put("crossing", start, now, {**crossed._asdict(), **_counted(counts)})
+                self._put("link", start, now, {**seen.fields(), "attached": counts.attached, **_counted(counts)})
+                yield
+            elif counts.links <= 0:
+                del self._links[seen]
+        for crossed, totals in list(self._crossings.items()):
+            if totals.any:
+                self._put("crossing", start, now, {**crossed._asdict(), **_counted(totals)})
                 yield
             else:
-                counts.links = 0
+                totals.links = 0
                 del self._crossings[crossed]
         for told in self.readings.rows():
             if told is not None:

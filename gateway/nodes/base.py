@@ -1,6 +1,6 @@
 """What nodes have in common: how they are attached to, and what they may ask of the scope that they are in.
 
-A node gets a `Resolver`, the protocol of `gateway.nodes.resolver.Scope`, and all scopes share one `GatewayContext`.
+A node gets a `Resolver`, the protocol of `gateway.nodes.scope.Scope`, and all scopes share one `GatewayContext`.
 No node imports another one: `GatewayContext.factories` makes the node that a route of the policy leads to.
 """
 
@@ -81,7 +81,7 @@ class Resolver(Protocol):
     @property
     def temporaries(self) -> TemporaryNodes: ...
     @property
-    def askers(self) -> dict[str, Requester]:
+    def reply_requesters(self) -> dict[str, Requester]:
         """Who last asked to be answered at an address (`gateway.routing.reply_rights`)."""
     @property
     def buckets(self) -> Buckets | None:

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.amqp.link.handlers import takes_batches
+from gateway.amqp.link.handlers import BatchIncoming
 from gateway.amqp.link.outcomes import RELEASED
+from gateway.amqp.link.wrappers import IncomingWrapper
 from gateway.errors import AmqpError
 from gateway.nodes.link import Delivery, IncomingLink, Link, is_incoming, is_outgoing
 from gateway.nodes.reject import reject_delivery
+from gateway.nodes.wrapped_link import WrappedIncomingLink
 from gateway.routing.cookie_offload import CookieOffload
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announced_capabilities, link_context
 from gateway.routing.topic_requests import TopicRequests
@@ -54,38 +56,28 @@ class CrossScopeNode:
         self._node.attach(link)
 
 
-class _CrossScopeLink:
-    """The link, as the node sees it: all of it, but for what its handler hears."""
+class _CrossScopeLink(WrappedIncomingLink):
+    """The link as the node sees it: its handler gets messages that have crossed."""
 
     def __init__(self, link: IncomingLink, scope: Resolver) -> None:
-        self._link: Final = link
+        super().__init__(link)
         self._scope: Final = scope
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._link, name)
 
     def accept(self, handler: Any, *, capabilities: Iterable[str] = (), **more: Any) -> None:
         """The target leads into another scope, and honours annotations (RA-2.2-4)."""
         announced = announced_capabilities(self._link, self._link.context.announces)
-        entrance = _CrossScopeHandler(self._link, handler, self._scope)
-        self._link.accept(entrance, capabilities=(*capabilities, *announced), **more)
+        crossing = _CrossScopeHandler(self._link, handler, self._scope)
+        self._link.accept(crossing, capabilities=(*capabilities, *announced), **more)
 
 
-class _CrossScopeHandler:
-    """The handler around the node's own."""
+class _CrossScopeHandler(IncomingWrapper):
+    """The handler around that of the node."""
 
-    def __init__(self, link: IncomingLink, handler: Any, scope: Resolver) -> None:
+    def __init__(self, link: IncomingLink, handler: BatchIncoming, scope: Resolver) -> None:
+        super().__init__(handler)
         self._link: Final = link
-        self._handler: Final = handler
         self._scope: Final = scope
         self._crossing: tuple[Any, Transform | None] = (None, None)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._handler, name)
-
-    def takes_batches(self) -> bool:
-        """As the handler behind it."""
-        return takes_batches(self._handler)
 
     def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
         """Several: what stands before one that does not simply cross is handed on before that one."""

@@ -6,6 +6,7 @@ are such links to the nodes that they lead to.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -33,7 +34,7 @@ class NothingUnsettled:
 HandlerT = TypeVar("HandlerT", bound=LinkHandler)
 
 
-class InternalLink(Generic[HandlerT]):
+class InternalLink(ABC, Generic[HandlerT]):
     """Accepted or refused by its node, subject to the policy, and ended once."""
 
     handler: HandlerT
@@ -49,7 +50,7 @@ class InternalLink(Generic[HandlerT]):
         self.context = context
         self.requester = requester
         self.decision: RouteDecision | None = None
-        self.flow: LinkCounter | None = None
+        self.counter: LinkCounter | None = None
         self.leaving: Callable[[Any, Callable[[], None]], bytes | None] | None = None
         self.open = False
         self.gone = False
@@ -68,7 +69,7 @@ class InternalLink(Generic[HandlerT]):
 
     def instrumented(self, handler: HandlerT) -> HandlerT:
         """The node's handler, with the counting of the journal around it."""
-        return handler if self.flow is None else self.flow.tapped(handler)
+        return handler if self.counter is None else self.counter.instrument(handler)
 
     def refuse(self, error: AmqpError) -> None:
         """The node does not take the link."""
@@ -100,11 +101,11 @@ class InternalLink(Generic[HandlerT]):
         if self.gone:
             return
         self.gone = True
-        if self.flow is not None:
-            self.flow.left(self)
+        if self.counter is not None:
+            self.counter.left(self)
         was_open, self.open = self.open, False
         self.ended(error, was_open=was_open)
 
+    @abstractmethod
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
-        """Tell the node, if it had accepted the link, and the other end."""
-        raise NotImplementedError
+        """Notify the node, if it had accepted the link, and the other end."""

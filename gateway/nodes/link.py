@@ -68,13 +68,13 @@ class EventCounter(Protocol):
 class CountedLink(Protocol):
     """A link that the journal counts."""
 
-    flow: LinkCounter | None
+    counter: LinkCounter | None
 
 
 class LinkCounter(Protocol):
     """What the journal counts of a link."""
 
-    def tapped(self, handler: Any) -> Any:
+    def instrument(self, handler: Any) -> Any:
         """The handler of the link, with counting around it."""
 
     def left(self, link: CountedLink) -> None:
@@ -102,7 +102,7 @@ class Link(Protocol):
     """Where its messages come from or go to."""
     decision: RouteDecision | None
     """What the policy decided for it; None: no rule of the policy decides (temporary nodes, responses)."""
-    flow: LinkCounter | None
+    counter: LinkCounter | None
     """Where the journal counts what is on it; None: there is no journal."""
 
     @property

@@ -20,7 +20,7 @@ from gateway.response.crossing_rule import RESPONSE
 from gateway.response.fields import NULL, TO, address_text
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities, link_context
 from gateway.routing.message_router import WINDOW, Destination, DestinationLink, RequiredCapabilities
-from gateway.routing.reply_rights import asker
+from gateway.routing.reply_rights import requester_at
 from gateway.routing.reserved import ME, replies_address
 from gateway.routing.response_router import AdmissionRequired, ResponseRouter
 
@@ -39,7 +39,7 @@ def attach_anonymous(scope: Resolver, link: IncomingLink) -> None:
     """The anonymous terminus of `scope` (AT 2.3)."""
 
     context, name, replies = scope.context, scope.name, replies_address(scope.name)
-    rewritten, home, sender = replies + "/", response_destination(scope, link.user), client(link)
+    rewritten, route_response, sender = replies + "/", response_destination(scope, link.user), client(link)
 
     def attach(route: DestinationLink) -> None:
         scope.attach_to(route, route.key[1], sender)
@@ -49,7 +49,7 @@ def attach_anonymous(scope: Resolver, link: IncomingLink) -> None:
         raw = property_field(data, layout, TO) or NULL
         transforms = context.transforms
         if (token := transforms.tokens[name].get(raw)) is not None:
-            return home(transforms.undo(name, token, data, layout))
+            return route_response(transforms.undo(name, token, data, layout))
         to = address_text(raw, "to")
         if to is None:
             raise AmqpError(PRECONDITION_FAILED, "a message to the anonymous terminus needs a `to`")
@@ -57,18 +57,18 @@ def attach_anonymous(scope: Resolver, link: IncomingLink) -> None:
             token = to[len(rewritten) :]
             restored = transforms.undo(name, token, data, layout)
             transforms.remember(name, raw, token)
-            return home(restored)
+            return route_response(restored)
         if to == replies or (to == ME and link.context.pair is not None and link.context.pair.responder):
-            return home(transforms.restore(name, data))
+            return route_response(transforms.restore(name, data))
         return Destination((name, to, ""), data, attach)
 
-    capabilities, properties = _wishes(scope, link)
+    capabilities, properties = _offers(scope, link)
     announced_capabilities(link, bool(capabilities))
     demands = RequiredCapabilities(frozenset(capabilities), frozenset(properties))
     ResponseRouter(link, destination_of, scope.context.waits, demands).start(capabilities, properties)
 
 
-def _wishes(scope: Resolver, link: IncomingLink) -> tuple[tuple[str, ...], dict[Any, Any]]:
+def _offers(scope: Resolver, link: IncomingLink) -> tuple[tuple[str, ...], dict[Any, Any]]:
     """What of a sender's wishes at least some destination can fulfil (AT-2.2.1-3); by policy, not by asking them."""
     routed = scope.context.transforms.routes(scope.name) and scope.rules.responses
     wanted = routed and RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities
@@ -84,20 +84,20 @@ def attach_replies(scope: Resolver, link: Link, address: str) -> None:
     if not is_incoming(link):
         raise AmqpError(NOT_ALLOWED, "this address accepts responses; nothing can be received from it")
     destination_of = _responses(scope, address, link.user)
-    router = ResponseRouter(link, destination_of, scope.context.waits, window=window(scope))
+    router = ResponseRouter(link, destination_of, scope.context.waits, window=response_window(scope))
     router.start(announced_capabilities(link, scope.context.transforms.routes(link.context.scope)))
 
 
 def _responses(scope: Resolver, address: str, user: str) -> Callable[[IncomingLink, bytes], Destination]:
-    context, name, home = scope.context, scope.name, response_destination(scope, user)
+    context, name, route_response = scope.context, scope.name, response_destination(scope, user)
     _, rewritten, token = address.partition("/")
     if not rewritten:
-        return lambda _, data: home(context.transforms.restore(name, data))
+        return lambda _, data: route_response(context.transforms.restore(name, data))
     context.transforms.check(name, token)
-    return lambda _, data: home(context.transforms.undo(name, token, data))
+    return lambda _, data: route_response(context.transforms.undo(name, token, data))
 
 
-def window(scope: Resolver) -> int:
+def response_window(scope: Resolver) -> int:
     """Credit for responses: with `response_rate`, what one responder may send in a second."""
     return WINDOW if scope.buckets is None else min(scope.buckets.burst, WINDOW)
 
@@ -115,12 +115,12 @@ def response_destination(scope: Resolver, responder: str) -> Callable[[Restored]
         there = scope.context.scopes.get(origin)
         if there is None:  # a reload has taken it away while this response waited
             raise AmqpError(NOT_FOUND, "the requester is gone")
-        route.group = origin, asker(there, address)
+        route.group = origin, requester_at(there, address)
         there.attach_to(route, address, GatewayItself(origin, "response"), passed_on=passed_on)
 
-    def home(restored: Restored) -> Destination:
-        origin, near, data, target, onward, cookie, refuse = restored
-        address = target or near  # where a previous gateway gave a link target, to that (RA-2.3-17)
+    def route_response(restored: Restored) -> Destination:
+        origin, reply_to, data, target, onward, cookie, refuse = restored
+        address = target or reply_to  # where a previous gateway gave a link target, to that (RA-2.3-17)
         assert address is not None  # a response without a destination was refused before
         assert cookie is not None  # what brought it
         kind, buckets = "auto" if onward else RESPONSE, scope.buckets
@@ -132,4 +132,4 @@ def response_destination(scope: Resolver, responder: str) -> Callable[[Restored]
         destination = Destination(key, data, attach, cookie.expiry_ms)
         raise AdmissionRequired(destination, None if buckets is None else buckets.of(responder), cookie, refuse)
 
-    return home
+    return route_response

@@ -71,7 +71,7 @@ class LinkContext(NamedTuple):
     pair: Pair | None = None
     answer: bool = False
     """The messages are responses themselves: what their correlation-id quotes is known where they go."""
-    home: ReplyAddress | None = None
+    reply_address: ReplyAddress | None = None
     """Where a connector takes responses, for requests that leave through it."""
     uses: int | None = None
     """How many responses each request may have; None: any number."""

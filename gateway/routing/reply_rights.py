@@ -23,7 +23,7 @@ _REMEMBERED: Final = 256
 """Addresses that are known to be allowed, of one requester."""
 
 
-_ASKERS: Final = 4096
+_MAX_REQUESTERS: Final = 4096
 ANONYMOUS: Final = "anonymous"
 """The user that all clients without a login are."""
 
@@ -60,7 +60,7 @@ class RequesterScope(Protocol):
     @property
     def rules(self) -> ScopeRules: ...
     @property
-    def askers(self) -> dict[str, Requester]: ...
+    def reply_requesters(self) -> dict[str, Requester]: ...
     @property
     def temporaries(self) -> CreatedNodes: ...
     def takes_replies(self, address: str) -> bool: ...
@@ -99,9 +99,9 @@ class ReplyRight:
             raise _refusal(address)
         if len(self._known) < _REMEMBERED:
             self._known.add(address)
-        if len(scope.askers) >= _ASKERS:
-            scope.askers.clear()
-        scope.askers[address] = self._requester
+        if len(scope.reply_requesters) >= _MAX_REQUESTERS:
+            scope.reply_requesters.clear()
+        scope.reply_requesters[address] = self._requester
         return True
 
     def _may(self, scope: RequesterScope, address: str) -> bool:
@@ -125,14 +125,14 @@ class ReplyRight:
         raise _refusal(address)
 
 
-def asker(scope: RequesterScope, address: str) -> Hashable:
+def requester_at(scope: RequesterScope, address: str) -> Hashable:
     """Whose responses come to `address`, as far as this process knows; for shares, not for rights.
 
     All anonymous clients are one user: each address stands for itself.
     """
     if (node := scope.temporaries.find(address)) is not None:
         return node.creator.engine
-    found = scope.askers.get(address)
+    found = scope.reply_requesters.get(address)
     return address if found is None or found == User(scope.name, ANONYMOUS) else found
 
 

@@ -108,8 +108,8 @@ class TransformRegistry:
         if origin_context.scope == target_context.scope:
             return SAME_SCOPE
         wanted = origin_context.replies if origin_context.replies != "auto" else target_context.replies
-        home = target_context.home
-        carries = home is not None and home.address is not None
+        reply_address = target_context.reply_address
+        carries = reply_address is not None and reply_address.address is not None
         return choose(wanted, keys=self._ring is not None, capable=self._capable(target), carries=carries)
 
     def transform_for(self, origin: HasContext, target: MessageTarget, right: Right) -> Transform | None:
@@ -134,10 +134,10 @@ class TransformRegistry:
     def _into(self, origin_context: LinkContext, target_context: LinkContext, result: str, right: Right) -> Transform:
         """The request as the other side understands it, with an address that can be answered there."""
         if result == ANNOTATED:
-            return self._annotating(origin_context, target_context.scope, right, target_context.home)
+            return self._annotating(origin_context, target_context.scope, right, target_context.reply_address)
         if result == IN_CORRELATION_ID:
-            assert target_context.home is not None
-            return self._carrying(origin_context, target_context.scope, target_context.home, right)
+            assert target_context.reply_address is not None
+            return self._carrying(origin_context, target_context.scope, target_context.reply_address, right)
         return self._rewriting(origin_context, target_context.scope, right)
 
     def _capable(self, target: MessageTarget) -> bool:
@@ -150,7 +150,7 @@ class TransformRegistry:
         if self._ring is None:
             return None
         if origin.pair is not None:
-            carries = target.home is not None and target.home.address is not None
+            carries = target.reply_address is not None and target.reply_address.address is not None
             choice = choose("auto", keys=True, capable=capable, carries=carries)
             change = self._into(origin, target, choice.result, right)
             return lambda data: change(data) if asks_me(data) or (not capable and annotated(data)) else data
@@ -160,9 +160,9 @@ class TransformRegistry:
         return lambda data: rewrite(data) if annotated(data) else data
 
     def _annotating(
-        self, origin: LinkContext, destination: str, right: Right, home: ReplyAddress | None = None
+        self, origin: LinkContext, destination: str, right: Right, reply_address: ReplyAddress | None = None
     ) -> Transform:
-        announced = None if home is None else home.address
+        announced = None if reply_address is None else reply_address.address
         annotate = self._annotator((origin.scope, destination, announced, origin.uses, right.key)).annotate
         clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
         return self._kept(lambda data: annotate(data, clock(), own, right, answer=answer))
@@ -172,12 +172,12 @@ class TransformRegistry:
         clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
         return self._kept(lambda data: rewrite(data, clock(), own, right, answer=answer))
 
-    def _carrying(self, origin: LinkContext, destination: str, home: ReplyAddress, right: Right) -> Transform:
-        """Rewritten for a container that answers at an address of its own: the way home is in the ids."""
-        assert home.address is not None
-        carrier = self._carrier((origin.scope, destination, origin.uses, right.key, home.correlation))
+    def _carrying(self, origin: LinkContext, destination: str, reply_address: ReplyAddress, right: Right) -> Transform:
+        """Rewritten for a container that answers at an address of its own: the reply address is in the ids."""
+        assert reply_address.address is not None
+        carrier = self._carrier((origin.scope, destination, origin.uses, right.key, reply_address.correlation))
         clock, pair = self._clock, origin.pair
-        reply_to, answer = encode(home.address), origin.answer
+        reply_to, answer = encode(reply_address.address), origin.answer
 
         def crossing(data: bytes) -> bytes:
             own = with_own_address(data, pair) if asks_me(data) else data

@@ -25,7 +25,7 @@ from gateway.held.memory import Memory
 from gateway.journal.journaling import Journaling
 from gateway.nodes.base import GatewayContext
 from gateway.nodes.factories import NODE_FACTORIES
-from gateway.nodes.resolver import Scope
+from gateway.nodes.scope import Scope
 from gateway.observability.counters import Reading
 from gateway.observability.link_events import LinkEvents, kafka_events, kafka_states
 from gateway.observability.metrics import Metrics

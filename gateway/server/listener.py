@@ -29,7 +29,7 @@ from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.resolver import Scope
+    from gateway.nodes.scope import Scope
 
 
 class Listener:
@@ -250,7 +250,7 @@ class Listener:
             self.revoke(connection)
 
     def requested(self, connection: Connection, link: Link) -> None:
-        if (stolen := self._scope.names.register(link)) is not None:
+        if (stolen := self._scope.links.register(link)) is not None:
             self._quota.detached(stolen.user, stolen)
         self._quota.attach(connection.peer.user, link)
         self._scope.attach(link)
@@ -258,12 +258,12 @@ class Listener:
 
     def link_refused(self, link: Link, error: AmqpError) -> None:
         self._quota.detached(link.user, link)
-        self._scope.names.release(link)
+        self._scope.links.release(link)
         self._report.link_refused(link, error)
 
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         self._quota.detached(link.user, link)
-        self._scope.names.release(link)
+        self._scope.links.release(link)
         self._report.link_ended(link, error)
 
     def message_refused(self, link: Link, error: AmqpError) -> None:

@@ -15,7 +15,7 @@ from gateway.server.quota import Quota, Quotas
 if TYPE_CHECKING:
     from gateway.amqp.transport.connection import Connection
     from gateway.config.credential_files import CredentialFiles
-    from gateway.nodes.resolver import Scope
+    from gateway.nodes.scope import Scope
     from gateway.observability.link_events import LinkEvents
 
 MakeListener = Callable[[Settings, "CredentialFiles", Logins, Quota], Listener]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, INTERNAL_ERROR, AmqpError, Fault
 from gateway.nodes.decision import RouteDecision
-from gateway.nodes.resolver import Scope
+from gateway.nodes.scope import Scope
 from policies.rules import KafkaRoute, RelayRoute
 
 if TYPE_CHECKING:

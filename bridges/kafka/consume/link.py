@@ -100,8 +100,8 @@ class LogReceiver(BatchOutgoing):
         self._cluster.watch(self._attached_to, self)
         if self._terminus is not None:
             self._terminus.displaced = self._link.detach
-        if (flow := self._link.flow) is not None:
-            self._counter = flow.reading(self.positions)
+        if (counter := self._link.counter) is not None:
+            self._counter = counter.reading(self.positions)
         for partition in self._positions:
             self._join(partition)
 

@@ -52,8 +52,8 @@ class LeaseGatedLink:
         return self._link.left
 
     @property
-    def flow(self) -> LinkCounter | None:
-        return self._link.flow
+    def counter(self) -> LinkCounter | None:
+        return self._link.counter
 
     @property
     def draining(self) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +25,7 @@ _ASKED: Final = 100
 """Links that go on before others have their turn of the loop."""
 
 
-class Restraint:
+class Restraint(ABC):
     """A part of the engine."""
 
     _soon: CallSoon | None
@@ -48,9 +49,9 @@ class Restraint:
         self.kept = 0
         """Bytes of events of logs that the peer gave back."""
 
+    @abstractmethod
     def touch(self) -> None:
-        """Output may wait."""
-        raise NotImplementedError
+        """There may be output to write."""
 
     @property
     def link_count(self) -> int:

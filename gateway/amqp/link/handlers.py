@@ -107,11 +107,11 @@ class AttachListener(Protocol[LinkT]):
 
 
 def takes_batches(handler: LinkHandler) -> bool:
-    """What the class of a handler says: one with `__getattr__` around another handler cannot lend that one's answer.
+    """The answer of the handler's class: a wrapper that delegates by `__getattr__` must not pass on the inner answer.
 
-    Batches that went past such a handler to the one behind it would skip what it does with each message.
+    Otherwise batches would bypass what the wrapper does with each message.
 
     Raises:
-        AttributeError: its class does not say it.
+        AttributeError: the class does not have `takes_batches`.
     """
     return type(handler).takes_batches(handler)

@@ -61,7 +61,7 @@ class Link(ReceiverHalf, SenderHalf):
         )  # fmt: skip
         self.durable = durable
         self._answer(granted)
-        self.handler = handler if self.flow is None else self.flow.tapped(handler)
+        self.handler = handler if self.counter is None else self.counter.instrument(handler)
         self.began()
         self._open()
         self.flowed()

@@ -48,8 +48,8 @@ class LinkState:
 
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_partial_body", "_several", "_withheld", "accepted",
-        "attach_listener", "context", "counted", "decision", "default_outcome", "draining", "durable", "engine",
-        "failure", "filter_rules", "fixed_properties", "flow", "gone", "handle", "handler", "held", "incoming",
+        "attach_listener", "context", "counted", "counter", "decision", "default_outcome", "draining", "durable",
+        "engine", "failure", "filter_rules", "fixed_properties", "gone", "handle", "handler", "held", "incoming",
         "leaving", "left", "max_message_size", "most", "name", "open", "outcome_counts", "presettled", "properties",
         "proton_address", "ptr", "refusals", "requester", "session", "source", "target", "transfers", "unannounced",
         "understands", "unsettled", "window",
@@ -61,8 +61,8 @@ class LinkState:
     """What the policy decided for it (`RouteDecision`)."""
     filter_rules: NodeData
     """How the resolver wants its filters read (`filter_set.Rules`)."""
-    flow: NodeData
-    """Where the journal counts what is on the link (`LinkCounter`); its `tapped` stands around the handler."""
+    counter: NodeData
+    """Where the journal counts what is on the link (`LinkCounter`); its `instrument` stands around the handler."""
     leaving: NodeData
     """How requests in a topic become what its reader may get (`topic_requests`)."""
     handler: Any  # an `Incoming` or `Outgoing`, as `incoming` says, perhaps one that takes batches; None: none yet
@@ -87,7 +87,7 @@ class LinkState:
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
-        self.decision = self.flow = self.filter_rules = self.context = self.leaving = None
+        self.decision = self.counter = self.filter_rules = self.context = self.leaving = None
         self.requester: Final = engine.peer.requester  # whose messages come on it, and who resolves its address
         self.draining = self._several = False  # `_several`: the handler takes several messages at once
         self.max_message_size = self.most = 0  # that we take, and that the peer takes; 0: any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, Literal, TypeVar, overload
@@ -78,7 +79,7 @@ def field(fields: ValueList, index: int, kind: type[T], *, mandatory: bool = Fal
     return value
 
 
-class SaslMachine:
+class SaslMachine(ABC):
     """Cuts frames off the byte stream and hands each to `_on_frame` until the exchange is over.
 
     Whatever arrives either moves the exchange on or ends it as `failed`; nothing is raised. After `done`,
@@ -151,11 +152,11 @@ class SaslMachine:
         self.failed = True
         self.reason = reason
 
-    def _on_frame(self, kind: Kind, fields: ValueList) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _on_frame(self, kind: Kind, fields: ValueList) -> None: ...
 
-    def _on_malformed(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _on_malformed(self) -> None: ...
 
 
 def _parse(body: bytes) -> tuple[Kind, ValueList]:

@@ -7,6 +7,7 @@ is called. The header's defaults apply here (FX-4-4), and data sections cannot b
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
@@ -98,9 +99,10 @@ class FewEntries(Generic[S]):
         return bad
 
 
-class Access(Generic[S]):
+class Access(ABC, Generic[S]):
     """Reads the fields of one kind of source."""
 
+    @abstractmethod
     def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[S]:
         """A function that gives the fields `names` of `section`, in this order, `ABSENT` for what is not there.
 
@@ -108,7 +110,6 @@ class Access(Generic[S]):
         first counts. In header and properties null is absent, too, and the header's defaults apply. The function may
         raise `MALFORMED`.
         """
-        raise NotImplementedError
 
     def entries(self, section: MessageSection) -> Entries[S]:
         """The same for names that are added and removed; at first there are none."""

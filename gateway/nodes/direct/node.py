@@ -17,7 +17,7 @@ from gateway.nodes.direct.backlog import Backlog, Soon
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup, SenderEndpoint
 from gateway.nodes.direct.pending_cookies import PendingCookieQueue, send
 from gateway.nodes.direct.queue import UNREAD, MessageSource, WaitingMessage, WaitingMessages
-from gateway.nodes.direct.receiver_filter import CAPABILITIES, source_of, wanted
+from gateway.nodes.direct.receiver_filter import CAPABILITIES, filters_of, source_of
 from gateway.nodes.direct.receivers import Receivers
 from gateway.nodes.direct.sender_credit import SenderCredit
 from gateway.nodes.direct.state import Facts, NodeEvent, NodeState, next_state
@@ -101,7 +101,7 @@ class DirectNode:
             self._accept(link, sender, announced_capabilities(link, link.context.announces), None)
         elif is_outgoing(link):
             try:
-                filters = wanted(link)
+                filters = filters_of(link)
             except AmqpError:
                 self._left()  # perhaps made for this link alone
                 raise

@@ -17,13 +17,13 @@ from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, rea
 from gateway.filters.predicate import TRUE, Predicate
 from gateway.nodes.link import OutgoingLink
 
-__all__ = ["ACCESS", "CAPABILITIES", "FilterSet", "Predicate", "Test", "message_test", "source_of", "wanted"]
+__all__ = ["ACCESS", "CAPABILITIES", "FilterSet", "Predicate", "Test", "filters_of", "message_test", "source_of"]
 
 Test = Callable[[Encoded], bool]
 ACCESS: Final = MessageAccess()
 
 
-def wanted(link: OutgoingLink) -> FilterSet:
+def filters_of(link: OutgoingLink) -> FilterSet:
     """What the filters of a link of the peer's ask for; raises AmqpError for what is refused."""
     return read(link.source.filter, link.filter_rules or RULES)
 

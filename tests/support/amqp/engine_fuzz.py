@@ -22,7 +22,7 @@ from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
 from gateway.nodes.base import GatewayContext
 from gateway.nodes.factories import NODE_FACTORIES
-from gateway.nodes.resolver import Scope
+from gateway.nodes.scope import Scope
 from gateway.routing.response_router import AdmissionContext
 from gateway.routing.transforms import TransformRegistry
 from gateway.state import MemoryCounterStore

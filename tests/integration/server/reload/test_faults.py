@@ -13,7 +13,7 @@ from bridges.kafka.bridge import ClusterBridge
 from gateway import tasks
 from gateway.connectors import connector
 from gateway.forwarding.manager import BridgeManager
-from gateway.nodes.resolver import Scope
+from gateway.nodes.scope import Scope
 from gateway.server import gateway as service
 from gateway.server import process
 from gateway.server.listener import Listener

@@ -29,7 +29,7 @@ def journal(**options: Any) -> Journal:
 
 
 def sender() -> Any:
-    return SimpleNamespace(incoming=True, flow=None, accepted=0, outcome_counts={}, transfers=0)
+    return SimpleNamespace(incoming=True, counter=None, accepted=0, outcome_counts={}, transfers=0)
 
 
 def attach(table: Journal, address: str) -> Any:
@@ -78,7 +78,7 @@ def test_addresses_are_cut(address: str | None, expected: str | None) -> None:
 def test_links_of_a_kind_share_a_row_and_idle_ones_leave() -> None:
     table, handler = journal(), Handler()
     links = [attach(table, "a"), attach(table, "a"), attach(table, "b")]
-    tap = links[0].flow.tapped(handler)
+    tap = links[0].counter.instrument(handler)
     tap.on_transfer(None, b"12345", False)
     tap.on_detach(None)  # the rest of the handler is reached through it
     assert handler.got == [b"12345", b"gone"]
@@ -92,7 +92,7 @@ def test_links_of_a_kind_share_a_row_and_idle_ones_leave() -> None:
     for link in links:
         table.ended(link)
     taken(table)
-    assert table._flows == {}
+    assert table._links == {}
 
 
 def test_every_loss_is_told_once() -> None:
@@ -119,7 +119,7 @@ def test_every_loss_is_told_once() -> None:
 
 def test_samples_beyond_the_buffer_are_counted() -> None:
     table = journal(sample=2, buffer=3)
-    tap = attach(table, "a").flow.tapped(Handler())
+    tap = attach(table, "a").counter.instrument(Handler())
     for _ in range(20):
         tap.on_transfer(None, message(b"x", to="a"), False)
     tap.on_transfer(None, b"no message", False)
@@ -130,7 +130,7 @@ def test_samples_beyond_the_buffer_are_counted() -> None:
 
 def test_what_is_no_message_is_told_as_such() -> None:
     table = journal(sample=1)
-    attach(table, "a").flow.tapped(Handler()).on_transfer(None, b"\x00\x53", True)
+    attach(table, "a").counter.instrument(Handler()).on_transfer(None, b"\x00\x53", True)
     (row,) = [json.loads(row.value) for row in table.rows]
     assert row["malformed"] == "amqp:decode-error"
     assert row["settled"]
@@ -138,7 +138,7 @@ def test_what_is_no_message_is_told_as_such() -> None:
 
 def test_crossings_count_what_they_do() -> None:
     table = journal()
-    context = SimpleNamespace(scope="core", home=None)
+    context = SimpleNamespace(scope="core", reply_address=None)
     terminus = SimpleNamespace(capabilities=())
     target = SimpleNamespace(context=context, address="svc", target=terminus, announcement_counts=True)
     origin = SimpleNamespace(context=SimpleNamespace(scope="edge", replies="auto"))
@@ -166,7 +166,7 @@ def reader(table: Journal, group: str | None = None) -> Any:
     """A link that reads an event log."""
     properties = {} if group is None else {GROUP: group}
     source = SimpleNamespace(filter={})
-    link = SimpleNamespace(incoming=False, flow=None, source=source, properties=properties)
+    link = SimpleNamespace(incoming=False, counter=None, source=source, properties=properties)
     table.allowed(link, "edge", "events/orders", "app", "kafka")
     return link
 
@@ -180,7 +180,7 @@ def test_links_that_read_are_told_while_they_are_open() -> None:
     table = Journal(Heading("gw", "p"), JournalOptions(), lambda: now[0])
     links = [reader(table, "billing"), reader(table, "billing"), reader(table)]
     places = [{0: 5, 1: 9}, {0: 7}, {0: 1}]
-    first, second, third = (link.flow.reading(lambda at=at: at) for link, at in zip(links, places, strict=True))
+    first, second, third = (link.counter.reading(lambda at=at: at) for link, at in zip(links, places, strict=True))
     table.readings.ends = {LogReading("", ""): {0: 20, 1: 8}}
     first.lot(500, 3, lot(99_000, 99_500, 100_000))  # in the log before the link
     now[0] = 100_007
@@ -214,7 +214,7 @@ def test_readers_of_many_partitions_and_of_many_kinds() -> None:
     table = journal(buffer=1)
     link = reader(table)
     positions = dict.fromkeys(range(MOST_PARTITIONS + 10), 100)
-    link.flow.reading(lambda: positions)
+    link.counter.reading(lambda: positions)
     table.readings.ends = {LogReading("", ""): {number: 100 + number for number in positions}}
     table.ended(link)
     list(table.collect())
@@ -225,7 +225,7 @@ def test_readers_of_many_partitions_and_of_many_kinds() -> None:
     assert len(row["partitions"]) == MOST_PARTITIONS
     other = reader(table, "other")
     lost = table.lost["kinds"]
-    assert other.flow.reading(dict) is None
+    assert other.counter.reading(dict) is None
     assert table.lost["kinds"] == lost + 1
 
 
@@ -253,7 +253,7 @@ async def nothing() -> None:
 async def test_counts_wait_for_the_topic_and_nothing_of_them_is_lost() -> None:
     table, topic = journal(buffer=2), Topic()
     pump = JournalWriter(table, lambda: topic, lambda: None, nothing, key=b"p", interval=1)
-    tap = attach(table, "a").flow.tapped(Handler())
+    tap = attach(table, "a").counter.instrument(Handler())
     for _ in range(5):
         tap.on_transfer(None, b"x", False)
         await pump.turn(collect=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.principal import User
 from gateway.routing.fair_share import fair_share
-from gateway.routing.reply_rights import ANONYMOUS, asker
+from gateway.routing.reply_rights import ANONYMOUS, requester_at
 from gateway.routing.requester_limits import QUIET, STILL, DetachedBudget, RequesterLimit, dispensable
 
 
@@ -126,7 +126,8 @@ def test_what_is_left_takes_no_more_than_there_is_room_for() -> None:
 def test_a_user_is_one_requester_and_an_anonymous_client_one_for_each_address() -> None:
     """Nothing else tells anonymous clients apart that they could not choose themselves (docs/cookies.md)."""
     eve, nobody = User("edge", "eve"), User("edge", ANONYMOUS)
-    askers = {"a": eve, "b": eve, "c": nobody, "d": nobody}
-    scope: Any = SimpleNamespace(name="edge", askers=askers, temporaries=SimpleNamespace(find=lambda _: None))
-    assert asker(scope, "a") == asker(scope, "b") != asker(scope, "c")
-    assert (asker(scope, "c"), asker(scope, "d"), asker(scope, "unknown")) == ("c", "d", "unknown")
+    reply_requesters = {"a": eve, "b": eve, "c": nobody, "d": nobody}
+    none = SimpleNamespace(find=lambda _: None)
+    scope: Any = SimpleNamespace(name="edge", reply_requesters=reply_requesters, temporaries=none)
+    assert requester_at(scope, "a") == requester_at(scope, "b") != requester_at(scope, "c")
+    assert (requester_at(scope, "c"), requester_at(scope, "d"), requester_at(scope, "unknown")) == ("c", "d", "unknown")

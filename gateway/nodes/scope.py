@@ -75,8 +75,8 @@ class Scope:
         self.direct_nodes: dict[tuple[str, str], DirectNode] = {}
         self.temporaries: Final = Temporaries(self)
         self.pairs: Final = Pairs(self, self.temporaries)
-        self.names: Final = LinkRegistry()
-        self.askers: Final[dict[str, Requester]] = {}
+        self.links: Final = LinkRegistry()
+        self.reply_requesters: Final[dict[str, Requester]] = {}
         """Who last asked to be answered at an address (`reply_rights`)."""
         self._replies: Final = replies_address(name)
         self._response_rate: Rate | None = None

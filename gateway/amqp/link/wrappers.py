@@ -1,0 +1,64 @@
+"""Handlers around the handler of a node: they pass on every call that a subclass does not handle itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing, LinkHandler, SendContext, takes_batches
+from gateway.amqp.link.outcomes import Outcome
+from gateway.errors import AmqpError
+
+
+class HandlerWrapper:
+    """The calls that handlers of both directions have."""
+
+    def __init__(self, handler: LinkHandler) -> None:
+        self._inner: Final = handler
+
+    def takes_batches(self) -> bool:
+        """As the inner handler does."""
+        return takes_batches(self._inner)
+
+    def policy_changed(self, verdict: Callable[..., AmqpError | None]) -> None:
+        self._inner.policy_changed(verdict)
+
+    def on_detach(self, error: AmqpError | None) -> None:
+        self._inner.on_detach(error)
+
+
+class IncomingWrapper(HandlerWrapper):
+    """A handler around one of incoming messages; a subclass has `on_transfer` and `on_transfers`."""
+
+    def __init__(self, handler: BatchIncoming) -> None:
+        """`on_transfers` of `handler` is called only if it takes batches."""
+        super().__init__(handler)
+        self._handler: Final = handler
+
+    @property
+    def attended(self) -> bool:
+        return self._handler.attended
+
+    def give_back(self) -> None:
+        self._handler.give_back()
+
+
+class OutgoingWrapper(HandlerWrapper):
+    """A handler around one of outgoing messages."""
+
+    def __init__(self, handler: BatchOutgoing) -> None:
+        """`on_accepted` of `handler` is called only if it takes batches."""
+        super().__init__(handler)
+        self._handler: Final = handler
+
+    def on_credit(self) -> None:
+        self._handler.on_credit()
+
+    def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
+        self._handler.on_outcome(context, outcome)
+
+    def on_accepted(self, contexts: list[SendContext]) -> None:
+        self._handler.on_accepted(contexts)
+
+    def positions(self) -> Mapping[int, int]:
+        return self._handler.positions()
