@@ -39,13 +39,16 @@ def sink_rule_of(subscription: Subscription, rules: ManagerRules) -> SinkRule | 
     return rule
 
 
-def not_allowed(subscription: Subscription, rules: ManagerRules) -> tuple[Mistake, ...]:
-    """What keeps the subscription from being delivered under this policy; nothing: it may be."""
-    rule = sink_rule_of(subscription, rules)
+def not_allowed(subscription: Subscription, rules: ManagerRules, *, sink: bool = True) -> tuple[Mistake, ...]:
+    """What keeps the subscription from being delivered under this policy; nothing: it may be.
+
+    `sink`: whether it is known where the sink is; a mistake there is enough.
+    """
     found = [*_sources(subscription, rules)]
-    if rule is None:
+    rule = sink_rule_of(subscription, rules) if sink else None
+    if sink and rule is None:
         found.append(Mistake("/sink", DENIED))
-    else:
+    if rule is not None:
         found += _credential(subscription, rules, rule)
         found += _circle(subscription, rules, rule)
     missing = subscription.dialects - rules.dialects

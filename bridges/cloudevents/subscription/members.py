@@ -65,8 +65,10 @@ class Members:
         return self.take(name, check, default)
 
     def section(self, name: str) -> Members:
-        """The object below a member; an empty one where it is missing or wrong."""
-        return Members(self.take(name, an_object, {}), self._at + pointer(name), self._mistakes)
+        """The object below a member; an empty one where it is missing. Of one that is wrong nothing more is said."""
+        found: dict[str, Json] | None = self.take(name, an_object, None)
+        told = self._mistakes if found is not None or name not in self._value else []
+        return Members(found or {}, self._at + pointer(name), told)
 
     def finish(self, hints: Mapping[str, str] = {}) -> None:
         """Note the unknown members, each with `hints`, or with the nearest known name."""

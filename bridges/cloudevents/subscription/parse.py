@@ -34,6 +34,8 @@ from policies.subscriptions import ManagerRules
 
 ALL_PROTOCOLS: Final = frozenset(SinkProtocol)
 MAX_ID: Final = 255
+_PLACE: Final = ("/sink", "/protocolsettings/topicname", "/protocolsettings/address")
+"""The members that say where the sink is."""
 _HINTS: Final = {
     "sinkCredential": "unknown; did you mean sinkcredential?",
     "protocolSettings": "unknown; did you mean protocolsettings?",
@@ -84,7 +86,8 @@ def parse(
     if found is not None and found.protocol not in offered:
         mistakes.append(Mistake("/protocol", f"{found.protocol} is not offered by this gateway"))
     if found is not None:
-        mistakes += not_allowed(found, rules)
+        wrong = {mistake.field for mistake in mistakes}
+        mistakes += not_allowed(found, rules, sink=wrong.isdisjoint(_PLACE))
         mistakes += not_allowed_anew(found, rules, now_ms)
     if mistakes or found is None:
         raise Invalid(tuple(dict.fromkeys(mistakes)))
@@ -172,5 +175,6 @@ def _credential(members: Members, known: KnownSecrets, protocol: SinkProtocol | 
     if credentials.MEMBER not in members:
         return None
     found = credentials.credential(part, known.credential, protocol)
-    part.finish()
+    if found is not None:
+        part.finish()
     return found
