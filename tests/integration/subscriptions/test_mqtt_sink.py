@@ -20,10 +20,10 @@ from bridges.cloudevents.sinks.dial import NOT_ALLOWED
 from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import MqttSink
 from bridges.cloudevents.subscription.model import Plain
+from tests.support.cloudevents.heard import Heard, attempt, event, local_dialer, strict_supervisor
 from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.certs import Authority
 from tests.support.servers.sink_servers import Mosquitto
-from tests.support.subscriptions.heard import Heard, attempt, event, local_dialer, strict_supervisor
 
 FIVE, THREE = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 

@@ -16,10 +16,10 @@ from bridges.cloudevents.events.bindings.nats import nats_binary
 from bridges.cloudevents.sinks.dial import NOT_ALLOWED
 from bridges.cloudevents.sinks.nats import NatsSink, NatsTarget
 from bridges.cloudevents.subscription.model import AccessToken, Plain
+from tests.support.cloudevents.heard import Heard, attempt, event, local_dialer, strict_supervisor
 from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.certs import Authority
 from tests.support.servers.sink_servers import NatsServer
-from tests.support.subscriptions.heard import Heard, attempt, event, local_dialer, strict_supervisor
 
 LIMITED = """
 max_payload: 10000

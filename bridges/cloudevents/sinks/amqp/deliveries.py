@@ -81,15 +81,20 @@ class Deliveries:
     def gone(self, error: AmqpError | None) -> None:
         """The link has ended, or was not granted: what it has not answered is lost, and what waited was not sent."""
         self._link = None
-        sent, waiting = [*self._sent], [each for _, each in self._queue]
+        sent = [*self._sent]
         self._sent.clear()
-        self._queue.clear()
         for each in sent:
             if not each.done():
                 each.set_result(Answer(Verdict.FAILED, "the link was lost before the outcome came", reached=False))
+        self.refused(no_link(error))
+
+    def refused(self, answer: Answer) -> None:
+        """What waits for a link is not sent."""
+        waiting = [each for _, each in self._queue]
+        self._queue.clear()
         for each in waiting:
             if not each.done():
-                each.set_result(no_link(error))
+                each.set_result(answer)
 
 
 def no_link(error: AmqpError | None) -> Answer:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.bindings.amqp import amqp_binary, amqp_structured
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.amqp.container import AmqpTarget, ContainerSender
@@ -22,6 +23,7 @@ from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.amqp.codec.types import Long, Symbol, Value, ValueMap
 from gateway.amqp.sasl.client import SaslClient
 from gateway.amqp.transport.connection import Connection
+from gateway.amqp.transport.handshake import Handshake
 from gateway.connectors.connector import Connector
 from gateway.errors import DETACH_FORCED, AmqpError
 from gateway.nodes.base import Remotes, Resolver
@@ -154,11 +156,11 @@ class _OwnConnection:
         tls = subscription.sink.scheme == "amqps"
         login = subscription.credential if isinstance(subscription.credential, Plain) else None
         self._connector: Final = _SinkConnector(
-            parts, scope, Endpoint(tls, host, port), parts.dialer(rule), login, mechanism
+            parts, scope, Endpoint(tls, host, port), parts.dialer(rule), login, mechanism, deliveries.refused
         )
         self._connector.credentials(None, parts.certificates.context(rule.tls) if tls else None)
         self._sender: Final = ContainerSender(self._connector, target, deliveries)
-        self._run: Final = parts.supervisor.keep(self._connector.run, "push-connection")
+        self._run: Final = parts.supervisor.keep(self._connector.run, "connector:subscriptions")
 
     def attach(self) -> None:
         """See `AmqpSender`."""
@@ -182,6 +184,7 @@ class _SinkConnector(Connector):
         dialer: Dialer,
         login: Plain | None,
         mechanism: str | None,
+        denied: Callable[[Answer], None],
     ) -> None:
         model = ConnectorSection.model_validate({"name": _NAME, "to": (endpoint,), "annotations": "never"})
         super().__init__(
@@ -194,6 +197,7 @@ class _SinkConnector(Connector):
             routes=False,
         )
         self._dialer: Final = dialer
+        self._denied: Final = denied
         self._login: Final = login
         self._mechanisms: Final = (mechanism,) if mechanism else _STRONGEST if login is not None else ("ANONYMOUS",)
 
@@ -211,3 +215,8 @@ class _SinkConnector(Connector):
             endpoint.host,
             tls=connection.ssl_object is not None,
         )
+
+    def unauthenticated(self, connection: Connection, security: Handshake) -> None:
+        """What waits is told at once."""
+        super().unauthenticated(connection, security)
+        self._denied(Answer(Verdict.CREDENTIAL, "the container does not accept the login"))

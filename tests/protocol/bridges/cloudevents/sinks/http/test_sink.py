@@ -14,8 +14,8 @@ from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dial import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.sink import HttpSink, HttpTarget
+from tests.support.cloudevents.heard import Heard, attempt, strict_supervisor
 from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
-from tests.support.subscriptions.heard import Heard, attempt, strict_supervisor
 
 
 def encode(events: Sequence[CloudEvent]) -> tuple[list[tuple[str, str]], bytes]:

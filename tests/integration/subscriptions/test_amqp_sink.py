@@ -1,0 +1,222 @@
+"""The AMQP sink: an address of the scope, Artemis over a connector, and containers over connections of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.sinks.files import SinkCertificates
+from bridges.cloudevents.sinks.open import SinkFactory
+from bridges.cloudevents.sinks.parts import SinkParts
+from bridges.cloudevents.sinks.port import Sink
+from bridges.cloudevents.subscription.model import Invalid, RefreshToken
+from bridges.cloudevents.subscription.parse import parse
+from policies.hosts import IpAddress
+from policies.subscriptions import manager_rules
+from tests.support.amqp.proton_clients import Login, Received, receive
+from tests.support.cloudevents.heard import Heard, attempt, event
+from tests.support.gateway.in_process import InProcessGateway, served
+from tests.support.gateway.policy import KEY
+from tests.support.gateway.process import free_port
+from tests.support.servers.servers import Artemis
+
+POLICY = """
+gateway: {{id: gw-push, http: off}}
+keys: {{active: k, ring: {{k: {{env: RING_KEY}}}}}}
+kafka: {{main: {{bootstrap: embedded, topics: {{log: 1}}}}}}
+scopes:
+  edge:
+    listen: [{{bind: "127.0.0.1:{port}", sasl: anonymous}}]
+    connect:
+      - {{name: broker, to: "{artemis}", allow_plain_without_tls: true,
+         sasl: {{mechanism: plain, user: admin, password: {{env: BROKER_PASSWORD}}}}}}
+    addresses:
+      - {{match: "svc/**", direct: balanced}}
+      - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}
+    access:
+      - {{who: "*", may: [send, receive], on: "svc/open"}}
+      - {{who: billing, may: [send, subscribe], on: ["svc/mine", "events/log"]}}
+    subscriptions:
+      - name: orders
+        events: events/log
+        delivery: {{timeout: 5s, window: 16}}
+        sinks:
+          - {{protocol: amqp, local: "svc/**"}}
+          - {{protocol: amqp, connector: broker, address: "push/**"}}
+          - {{protocol: amqp, to: "amqp://artemis.example:{artemis_port}", networks: "127.0.0.0/8"}}
+          - {{protocol: amqp, to: "amqp://gateway.example:{port}", networks: "127.0.0.0/8"}}
+          - {{protocol: amqp, to: "amqp://nobody.example:{nobody}", networks: "127.0.0.0/8"}}
+          - {{protocol: amqp, to: "amqp://hidden.example:{port}"}}
+"""
+DATA = b"data"
+
+
+class Sinks:
+    """Opens sinks in a gateway of this process."""
+
+    def __init__(self, gateway: InProcessGateway, port: int, artemis: Artemis, nobody: int) -> None:
+        self.gateway, self.port, self.artemis, self.nobody = gateway, port, artemis, nobody
+        service = gateway.service
+        (self._rules,) = manager_rules(service.policy)
+
+        async def local(host: str, port: int) -> list[str]:
+            return ["127.0.0.1"]
+
+        async def unsaved(manager: str, id: str, credential: RefreshToken) -> None:
+            raise OSError
+
+        none: Collection[IpAddress] = ()
+        self._parts = SinkParts(
+            service.supervisor,
+            SinkCertificates(service.policy.path),
+            service.policy.secret,
+            lambda: none,
+            lambda cluster: {},
+            service.scopes.__getitem__,
+            service.memory.hub,
+            service.report,
+            unsaved,
+            lambda: 0,
+            local,
+        )
+
+    @asynccontextmanager
+    async def open(self, sink: str, owner: str = "billing", **members: object) -> AsyncIterator[tuple[Sink, Heard]]:
+        body = json.dumps({"id": "s", "protocol": "AMQP", "sink": sink, **members}).encode()
+        subscription = parse(body, self._rules, owner=owner, now_ms=0)
+        heard = Heard()
+        made = SinkFactory(self._rules, self._parts).open(subscription, heard)
+        try:
+            yield made, heard
+        finally:
+            await made.close(0)
+
+
+@pytest.fixture
+async def sinks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, artemis: Artemis
+) -> AsyncIterator[Sinks]:
+    port, nobody = free_port(), free_port()
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        POLICY.format(port=port, nobody=nobody, artemis=artemis.url, artemis_port=artemis.port)
+    )
+    monkeypatch.setenv("BROKER_PASSWORD", artemis.password)
+    monkeypatch.setenv("RING_KEY", KEY)
+    async with served(file, monkeypatch) as start:
+        yield Sinks(await start(), port, artemis, nobody)
+
+
+async def received(login: Login, address: str, count: int = 1) -> list[Received]:
+    client = receive(login, address, count)
+    await asyncio.to_thread(client.join)
+    return client.received
+
+
+async def done(heard: Heard) -> None:
+    answer = await heard.next()
+    assert answer.verdict is Verdict.DONE, answer
+
+
+@pytest.mark.row("CE-3.2.2.3-1", part="local")
+async def test_an_address_of_the_scope_gets_the_event(sinks: Sinks) -> None:
+    client = await asyncio.to_thread(lambda: receive(Login(sinks.port), "svc/open", 1).attached())
+    async with sinks.open("amqp:///svc/open") as (sink, heard):
+        sink.send(attempt())
+        await done(heard)
+    await asyncio.to_thread(client.join)
+    (got,) = client.received
+    assert got.message.body == DATA
+    assert got.message.properties["cloudEvents:id"] == event().attributes["id"]
+
+
+async def test_the_owners_rights_decide(sinks: Sinks) -> None:
+    with pytest.raises(Invalid):
+        async with sinks.open("amqp:///svc/mine", owner="stranger"):
+            pass
+    async with sinks.open("amqp:///svc/mine") as (sink, heard):
+        sinks.gateway.service.scopes["edge"].rules._access = ()  # as after a reload that takes the right away
+        sink.send(attempt())
+        assert (await heard.next()).verdict is Verdict.CREDENTIAL
+
+
+async def test_a_node_without_receiver_is_waited_for(sinks: Sinks) -> None:
+    async with sinks.open("amqp:///svc/open") as (sink, heard):
+        for number in range(3):
+            sink.send(attempt(str(number).encode(), number))
+        got = await received(Login(sinks.port), "svc/open", 3)
+        for _ in range(3):
+            await done(heard)
+    assert [each.message.body for each in got] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.row("CE-3.2.2.3-1", "CE-3.2.2.3-2", part="a container")
+async def test_a_queue_behind_a_connector_gets_the_event(sinks: Sinks) -> None:
+    broker = sinks.artemis
+    async with sinks.open(f"{broker.url}/push/q1") as (sink, heard):
+        for number in range(40):
+            while not sink.room:
+                await done(heard)
+            sink.send(attempt(str(number).encode(), number))
+        while sink.room < 16:
+            await done(heard)
+    login = Login(broker.port, broker.user, broker.password)
+    got = await received(login, "push/q1", 40)
+    assert [each.message.body for each in got] == [str(number).encode() for number in range(40)]
+
+
+@pytest.mark.row("CE-3.2.2.3-3", "CE-3.2.2.3-5", part="on the wire")
+async def test_a_connection_of_its_own_names_its_link_as_asked(sinks: Sinks) -> None:
+    settings = {"address": "svc/open", "linkname": "my-link", "linkproperties": {"team": "a", "n": 7}}
+    client = await asyncio.to_thread(lambda: receive(Login(sinks.port), "svc/open", 1).attached())
+    url = f"amqp://gateway.example:{sinks.port}"
+    async with sinks.open(url, protocolsettings=settings) as (sink, heard):
+        sink.send(attempt())
+        await done(heard)
+        (link,) = [link for link in sinks.gateway.service.links() if link.name == "my-link"]
+        assert (link.properties["team"], link.properties["n"]) == ("a", 7)
+    await asyncio.to_thread(client.join)
+    assert client.received[0].message.body == DATA
+
+
+async def test_a_password_is_never_sent_in_the_clear(sinks: Sinks) -> None:
+    broker = sinks.artemis
+    login = {"credentialtype": "PLAIN", "identifier": broker.user, "secret": broker.password}
+    async with sinks.open(f"amqp://artemis.example:{broker.port}/q", sinkcredential=login) as (sink, heard):
+        sink.send(attempt())
+        assert await heard.next() == Answer(Verdict.CREDENTIAL, "the container does not accept the login")
+
+
+@pytest.mark.row("CE-3.2.2.3-4", part="settled")
+async def test_settled_events_wait_for_no_outcome(sinks: Sinks) -> None:
+    settings = {"sendersettlementmode": "settled"}
+    client = await asyncio.to_thread(lambda: receive(Login(sinks.port), "svc/open", 1).attached())
+    url = f"amqp://gateway.example:{sinks.port}/svc/open"
+    async with sinks.open(url, protocolsettings=settings) as (sink, heard):
+        sink.send(attempt())
+        await done(heard)
+        await asyncio.to_thread(client.join)
+    assert client.received[0].message.body == DATA
+
+
+async def test_a_refused_link_is_told_by_its_condition(sinks: Sinks) -> None:
+    async with sinks.open(f"amqp://gateway.example:{sinks.port}/nowhere/1") as (sink, heard):
+        sink.send(attempt())
+        answer = await heard.next()
+        assert answer == Answer(
+            Verdict.SINK_FAILED, "the sink has ended or refused the link with amqp:not-found"
+        ), "said by condition alone: the sink's words are not shown"
+
+
+@pytest.mark.row("CE-P-3", part="AMQP")
+async def test_nothing_is_connected_that_is_not_allowed(sinks: Sinks) -> None:
+    for url in (f"amqp://hidden.example:{sinks.port}/svc/open", f"amqp://nobody.example:{sinks.nobody}/q"):
+        async with sinks.open(url) as (sink, heard):
+            sink.send(attempt())
+            assert await heard.next() == Answer(Verdict.SINK_FAILED, "not attached in time", reached=False)
