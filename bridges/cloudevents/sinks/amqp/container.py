@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gateway.nodes.base import Remotes
 
 
-class AmqpTarget(NamedTuple):
+class SenderTarget(NamedTuple):
     """What the sender's attach says; `name` None: a new one each time."""
 
     address: str
@@ -32,7 +32,7 @@ class AmqpTarget(NamedTuple):
 class ContainerSender(Outgoing):
     """Our sender at a container; attached again, by the next message, after it ended."""
 
-    def __init__(self, connector: Remotes, target: AmqpTarget, deliveries: Deliveries) -> None:
+    def __init__(self, connector: Remotes, target: SenderTarget, deliveries: Deliveries) -> None:
         self._connector: Final = connector
         self._target: Final = target
         self._deliveries: Final = deliveries

@@ -11,7 +11,7 @@ from typing import Final
 from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.bindings.amqp import amqp_binary, amqp_structured
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.amqp.container import AmqpTarget, ContainerSender
+from bridges.cloudevents.sinks.amqp.container import ContainerSender, SenderTarget
 from bridges.cloudevents.sinks.amqp.deliveries import Deliveries
 from bridges.cloudevents.sinks.amqp.local import LocalLink
 from bridges.cloudevents.sinks.amqp.sink import AmqpSender, AmqpSink
@@ -66,7 +66,7 @@ def _sender(
     properties = link_properties(settings.link_properties)
     if rule.local is not None:
         return _LocalSender(scope, subscription.owner, settings.address, properties, deliveries)
-    target = AmqpTarget(settings.address, settings.link_name, properties, settings.settled)
+    target = SenderTarget(settings.address, settings.link_name, properties, settings.settled)
     if rule.connector is not None:
         return _ConnectorSender(scope, rule.connector, target, deliveries)
     return _OwnConnection(parts, scope, subscription, settings.mechanism, rule, target, deliveries)
@@ -110,7 +110,7 @@ class _LocalSender:
 class _ConnectorSender:
     """A link at the container of a connector, whichever object that is since the last reload."""
 
-    def __init__(self, scope: Resolver, connector: str, target: AmqpTarget, deliveries: Deliveries) -> None:
+    def __init__(self, scope: Resolver, connector: str, target: SenderTarget, deliveries: Deliveries) -> None:
         self._scope: Final = scope
         self._name: Final = connector
         self._target: Final = target
@@ -149,7 +149,7 @@ class _OwnConnection:
         subscription: Subscription,
         mechanism: str | None,
         rule: SinkRule,
-        target: AmqpTarget,
+        target: SenderTarget,
         deliveries: Deliveries,
     ) -> None:
         ((host, port),) = subscription.sink.hosts
