@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from bridges.cloudevents.events.event import CloudEvent, event_of
+from bridges.cloudevents.manager.amqp import ManagerResponder
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.http import ManagerRoutes
 from bridges.cloudevents.manager.manager import ManagerParts, SubscriptionManager, wall_clock_ms
@@ -65,6 +66,7 @@ class RunningManager:
         self._fan: Final = Fan(fan_rules(rules), shared, cast(SinkMaker, self._sinks.open), self._event_of)
         self.manager: Final = SubscriptionManager(rules, self._parts(rules, policy))
         self.routes: Final = ManagerRoutes(self.manager)
+        self.responder: Final = ManagerResponder(self.manager, gateway.supervisor)
         self._fan.start()
         self._task: Final = gateway.supervisor.keep(self.manager.run, f"subscriptions:{rules.full_name}")
 
@@ -137,13 +139,16 @@ class SubscriptionManagers:
         wanted = {rules.full_name: rules for rules in manager_rules(policy)}
         for name in self._running.keys() - wanted.keys():
             self._gateway.readiness.remove(_part(name))
-            await self._running.pop(name).close()
+            gone = self._running.pop(name)
+            self._gateway.context.responders.pop((gone.manager.rules.scope, gone.manager.rules.name), None)
+            await gone.close()
         for name, rules in wanted.items():
             if (running := self._running.get(name)) is not None:
                 await running.configure(rules, policy)
             else:
                 made = self._running[name] = RunningManager(rules, policy, self._gateway)
                 self._gateway.readiness.add(_part(name), made.ready)
+                self._gateway.context.responders[rules.scope, rules.name] = made.responder
 
     def applications(self) -> Iterable[tuple[str, str, ManagerRoutes]]:
         """Each manager's HTTP binding, with its scope and path."""

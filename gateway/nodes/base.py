@@ -7,7 +7,7 @@ No node imports another one: `GatewayContext.factories` makes the node that a ro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from gateway.filters.parse.filter_set import RULES, Rules
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gateway.journal.recorder import Journal
     from gateway.nodes.decision import RouteDecision
     from gateway.nodes.link import Link
+    from gateway.nodes.service_calls import Responder
     from gateway.principal import Principal, Requester
     from policies.model.scopes.access import Action
     from policies.rules import KafkaRoute, ScopeRules
@@ -128,6 +129,8 @@ class GatewayContext:
     """By the class of a route of the policy: what makes the node that it leads to."""
     filter_rules: Rules = RULES
     journal: Journal | None = None
+    responders: dict[tuple[str, str], Responder] = field(default_factory=dict)
+    """Services that are made elsewhere, by scope and name."""
 
     def transform_for(self, origin: MessageOrigin, target: MessageTarget) -> Transform | None:
         """How messages change from one link to another, by the present policy and the right of their requester."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.nodes.base import Node, NodeFactory, Resolver
 from gateway.nodes.cross_scope import CrossScopeNode
+from gateway.nodes.responder import ResponderNode
 from gateway.nodes.service import ServiceNode
 from policies.rules import DirectRoute, KafkaRoute, RelayRoute, ServiceRoute
 
@@ -32,7 +33,7 @@ def _topic(scope: Resolver, route: KafkaRoute, decided: RouteDecision, address: 
 
 
 def _service(scope: Resolver, route: ServiceRoute, decided: RouteDecision, address: str) -> Node:
-    return ServiceNode(scope)
+    return ServiceNode(scope) if route.manager is None else ResponderNode(scope, route.manager)
 
 
 NODE_FACTORIES: Final[Mapping[type, NodeFactory]] = {

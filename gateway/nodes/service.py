@@ -63,10 +63,7 @@ class _AnswerLink:
         if link.context.scope != scope.name and (crossing := self._crossed(link)) is not None:
             data = crossing(data)
         request = read_request(data, honoured=scope.context.transforms.routes(scope.name))
-        address = _destination(link, request, scope.name)
-        return Destination(
-            (scope.name, address, ""), echo(request), _attach(scope, address, _responder(link, scope.name))
-        )
+        return answer_destination(scope, link, request, echo(request))
 
     def _crossed(self, link: IncomingLink) -> Transform | None:
         """How a request of another scope comes in; decided anew when a reload has made new crossings."""
@@ -74,6 +71,12 @@ class _AnswerLink:
         if self._crossing[0] is not transforms:
             self._crossing = (transforms, self._scope.context.transform_for(link, self._here))
         return self._crossing[1]
+
+
+def answer_destination(scope: Resolver, link: IncomingLink, request: Request, response: bytes) -> Destination:
+    """Where the response to a request goes, with the rights of its requester; raises AmqpError."""
+    address = _destination(link, request, scope.name)
+    return Destination((scope.name, address, ""), response, _attach(scope, address, _responder(link, scope.name)))
 
 
 def _destination(link: IncomingLink, request: Request, scope: str) -> str:

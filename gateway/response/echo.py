@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from gateway.amqp.codec.codec import Symbol, encode, encode_binary, encode_list
-from gateway.amqp.message.properties import CORRELATION_ID, MESSAGE_ID, REPLY_TO, TO, field_value
-from gateway.amqp.message.sections import SectionOffsets, edit_map, property_field, walk
+from gateway.amqp.codec.types import Value
+from gateway.amqp.message.properties import CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, REPLY_TO, SUBJECT, TO, field_value
+from gateway.amqp.message.sections import (
+    AMQP_VALUE,
+    APPLICATION_PROPERTIES,
+    DATA,
+    SectionOffsets,
+    edit_map,
+    property_field,
+    section,
+    walk,
+)
 from gateway.errors import INVALID_FIELD, AmqpError
 from gateway.response.annotations import RESPONSE_COOKIE, previous_annotations
 
-_NULL = b"\x40"
+_NULL: Final = b"\x40"
+_JSON: Final = Symbol("application/json")
 
 
 class Request(NamedTuple):
@@ -40,13 +52,26 @@ def echo(request: Request) -> bytes:
     Its `to` is the reply-to and its correlation-id the message-id (else the correlation-id) of the request;
     the expiry is not echoed (RA-2.3-15).
     """
+    return _head(request) + request.data[request.layout.app : request.layout.footer]
+
+
+def respond(request: Request, subject: str, properties: Mapping[str, Value], document: bytes) -> bytes:
+    """A response with application properties of its own and, unless it is empty, a JSON document as its body."""
+    body = section(DATA, document) if document else section(AMQP_VALUE, None)
+    return _head(request, subject, _JSON if document else None) + section(APPLICATION_PROPERTIES, properties) + body
+
+
+def _head(request: Request, subject: str | None = None, content_type: Symbol | None = None) -> bytes:
+    """Annotations and properties."""
     data, layout = request.data, request.layout
     correlation = property_field(data, layout, MESSAGE_ID) or property_field(data, layout, CORRELATION_ID)
-    fields = [_NULL] * (CORRELATION_ID + 1)
+    fields = [_NULL] * CONTENT_TYPE
     fields[TO] = _NULL if request.reply_to is None else encode(request.reply_to)
+    fields[SUBJECT] = encode(subject)
     fields[CORRELATION_ID] = correlation or _NULL
+    if content_type is not None:
+        fields.append(encode(content_type))
     annotations = b""
     if request.cookie is not None:
         annotations = edit_map(b"\x00\x53\x71\xc1\x01\x00", put={RESPONSE_COOKIE: encode_binary(request.cookie)}) or b""
-    properties = b"\x00\x53\x73" + encode_list(fields)
-    return annotations + properties + data[layout.app : layout.footer]
+    return annotations + b"\x00\x53\x73" + encode_list(fields)
