@@ -69,11 +69,35 @@ def compiled(pattern: str, escape: str | None = None) -> Callable[[str], bool] |
     found = parts(pattern, escape)
     if found is None:
         return None
+    simple = _simple(found)
+    if simple is not None:
+        return simple
     first, last = found[0], found[-1]
     if len(found) == 1:
         return lambda text: len(text) == first.length and _stands(first, text, 0)
     middle = [_finder(part) for part in found[1:-1] if part.length]
     return lambda text: _like(text, first, middle, last)
+
+
+def _literal(part: LikePart) -> str | None:
+    """The characters of a part without `_`."""
+    if not part.length:
+        return ""
+    return part.chunks[0][1] if part.chunks and len(part.chunks[0][1]) == part.length else None
+
+
+def _simple(found: list[LikePart]) -> Callable[[str], bool] | None:
+    """The frequent patterns, `text`, `begin%`, `%end` and `%within%`, in one operation each; None for any other."""
+    match [_literal(part) for part in found]:
+        case [str(whole)]:
+            return lambda text: text == whole
+        case [str(begin), ""]:
+            return lambda text: text.startswith(begin)
+        case ["", str(end)]:
+            return lambda text: text.endswith(end)
+        case ["", str(within), ""]:
+            return lambda text: within in text
+    return None
 
 
 Finder = Callable[[str, int, int], int]

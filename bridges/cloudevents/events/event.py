@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -19,9 +20,9 @@ from gateway.amqp.message.sections import body_values, walk
 
 WRAPPED: Final = "kafka.record"
 """The type of an event that was made of a record that is none."""
-_NAME: Final = re.compile(r"[a-z0-9]+")
-_VERSION_HEADER: Final = VERSION
-_PREFIX: Final = len(HEADER_PREFIX)
+_LONGEST: Final = 255
+"""Characters of an attribute's name; producers cannot fill the memory with longer ones."""
+_HEADER: Final = re.compile(rf"{HEADER_PREFIX}([a-z0-9]{{1,{_LONGEST}}})")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STRUCTURED: Final = STRUCTURED.encode()
 
@@ -33,8 +34,7 @@ class StructuredBody(NamedTuple):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class CloudEvent:
+class CloudEvent(NamedTuple):
     """An event, in binary mode whichever mode its record has; `attributes` without `datacontenttype`.
 
     `address` is the address of the stream; `partition`, `offset` and `timestamp` (milliseconds since 1970) are the
@@ -53,7 +53,7 @@ class CloudEvent:
     timestamp: int
     structured: StructuredBody | None = None
     """None: the record has the event in binary mode."""
-    record: KafkaRecord | None = field(default=None, compare=False, repr=False)
+    record: KafkaRecord | None = None
     """The record it was made of: for dead letters, and for headers that are no attributes."""
 
 
@@ -67,7 +67,7 @@ def event_of(record: KafkaRecord, address: str, *, wrap: bool) -> CloudEvent | N
     media = named.get(CONTENT_TYPE)
     if media is not None and media[: len(_STRUCTURED)].lower() == _STRUCTURED:
         event = _structured(record, address, media)
-    elif _VERSION_HEADER in named:
+    elif VERSION in named:
         event = _binary(record, address, headers, media)
     else:
         event = None
@@ -79,8 +79,8 @@ def _binary(record: KafkaRecord, address: str, headers: list[Header], media: byt
     attributes: dict[str, str] = {}
     try:
         for name, content in headers:
-            if content is not None and name.startswith(HEADER_PREFIX) and _is_attribute(name[_PREFIX:]):
-                attributes[name[_PREFIX:]] = content.decode()
+            if content is not None and (attribute := _attribute_of(name)) is not None:
+                attributes[attribute] = content.decode()
         content_type = None if media is None else media.decode()
     except UnicodeDecodeError:
         return None
@@ -109,8 +109,11 @@ def has_required(attributes: Mapping[str, str]) -> bool:
     return all(map(attributes.get, REQUIRED))
 
 
-def _is_attribute(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
+@lru_cache(maxsize=1024)
+def _attribute_of(header: str) -> str | None:
+    """The attribute that a header is, None: it is none; the records of a topic have the same headers."""
+    found = _HEADER.fullmatch(header)
+    return None if found is None else sys.intern(found[1])
 
 
 def _structured(record: KafkaRecord, address: str, media: bytes) -> CloudEvent | None:

@@ -43,6 +43,8 @@ class EventFilter:
     """True of every event that is wanted: what the index looks up."""
     check: Check | None = field(init=False, compare=False, repr=False)
     """The rest of the truth; None: there is none."""
+    unindexed: bool = field(init=False, compare=False, repr=False)
+    """Whether it has to be evaluated for every event, for there is no text that it could be looked up by."""
     _necessary: Check = field(init=False, compare=False, repr=False)
     _hash: int = field(init=False, compare=False, repr=False)
 
@@ -50,6 +52,8 @@ class EventFilter:
         found = _needs(self.condition)
         object.__setattr__(self, "necessary", found.predicate)
         object.__setattr__(self, "check", None if found.sufficient else _check(self.condition))
+        found_by = keys_of(found.predicate, lambda key: 1)
+        object.__setattr__(self, "unindexed", self.condition != EVERY and found_by is None)
         object.__setattr__(self, "_necessary", compile_filter(found.predicate, ATTRIBUTES))
         object.__setattr__(self, "_hash", hash(self.condition))
 
@@ -62,10 +66,6 @@ class EventFilter:
             return self.condition == EVERY
         return self._necessary(event) and (self.check is None or self.check(event))
 
-    @property
-    def unindexed(self) -> bool:
-        """Whether it has to be evaluated for every event, for there is no text that it could be looked up by."""
-        return self.condition != EVERY and keys_of(self.necessary, lambda key: 1) is None
 
 
 # -- what a condition needs

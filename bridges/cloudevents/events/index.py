@@ -24,6 +24,7 @@ class FilterIndex(Generic[K]):
         self._keys: Final[dict[EventFilter, dict[K, None]]] = {}
         self._filter_of: Final[dict[K, EventFilter]] = {}
         self._every: Final[dict[K, None]] = {}
+        self._unindexed = 0
 
     def __len__(self) -> int:
         """The number of keys."""
@@ -32,7 +33,7 @@ class FilterIndex(Generic[K]):
     @property
     def unindexed(self) -> int:
         """The number of different filters that are evaluated for every event."""
-        return self._index.scanned
+        return self._unindexed
 
     def add(self, key: K, wanted: EventFilter) -> None:
         """Store the filter of `key`; raises ValueError for a key that has one already."""
@@ -46,6 +47,7 @@ class FilterIndex(Generic[K]):
         if keys is None:
             keys = self._keys[wanted] = {}
             self._index.add(wanted, wanted.necessary)
+            self._unindexed += wanted.unindexed
         keys[key] = None
 
     def remove(self, key: K) -> None:
@@ -59,6 +61,7 @@ class FilterIndex(Generic[K]):
         if not keys:
             del self._keys[wanted]
             self._index.remove(wanted)
+            self._unindexed -= wanted.unindexed
 
     def matching(self, event: CloudEvent) -> list[K]:
         """The keys whose filters want the event, each once, in no particular order; never raises."""

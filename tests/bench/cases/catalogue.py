@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
-from tests.bench.cases import direct
+from tests.bench.cases import direct, event_filters
 from tests.bench.cases import filters as bench_filters
 from tests.bench.cases import scan as kafka_scan
 from tests.bench.cases.cookies import sign_verify
@@ -232,6 +232,7 @@ CASES: dict[str, Case] = {
     "cookies": cookies,
     "crowds": direct.crowds,
     "filters": filters,
+    "filters_many": event_filters.filters_many,
     "loadgen": loadgen_self,
     "relays": relays,
     "replies": replies,
