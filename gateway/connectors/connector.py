@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gateway import PRODUCT
 from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
-from gateway.amqp.message.response_annotations import CAPABILITY as ANNOTATIONS
+from gateway.amqp.message.response_support import CAPABILITY as ANNOTATIONS
 from gateway.amqp.sasl.client import SaslClient
 from gateway.amqp.sasl.password_checks import Ticket
 from gateway.amqp.transport.connection import Connection
@@ -176,7 +176,7 @@ class Connector:
         """Whether the container is reached, and if not, why; what is not pulled from it is said beside it."""
         if self.engine is None:
             return False, self._detail
-        waiting = [f"; not pulling from {pull.wish.source}: {pull.problem}" for pull in self._pulls if pull.problem]
+        waiting = [f"; not pulling from {pull.entry.source}: {pull.problem}" for pull in self._pulls if pull.problem]
         return True, f"connected to {self._endpoint}{''.join(waiting)}"
 
     def close(self, error: AmqpError | None = None) -> None:

@@ -1,9 +1,8 @@
-"""Messages fetched from a queue of the container behind a connector and sent to an address of its scope (`pull`).
+"""Messages that the gateway receives from a queue behind a connector and sends to an address of its scope (`pull`).
 
-A client of that container cannot attach here. So the gateway receives there, and to the node at `to` the link looks
-as if a sender had attached: the same resolver, the same crossings, the same outcomes. The node comes first: only when
-it has taken the link is the queue asked, and only for as many messages as the node and `credit` allow. So nothing
-piles up here, and what the far side does not take stays in the queue.
+The node at `to` sees a sender: the same resolver, transforms and outcomes apply. The gateway attaches to the queue only
+when the node has accepted the link, and requests only as many messages as the node and `credit` allow. So messages do
+not accumulate here, and those that the node does not take stay in the queue.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from gateway.amqp.engine.proton_data import ABSENT, AttachReply
 from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.message.hop import ROUTING
-from gateway.amqp.message.response_annotations import SUPPORTED, annotated
+from gateway.amqp.message.response_support import SUPPORTED, annotated
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.nodes.internal_link import InternalLink
 from gateway.nodes.link import Delivery
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 _numbers: Final = count(1)
 
 
-class PullRequest(Protocol):
-    """The entry of the policy (`policies.model_scope.Pull`)."""
+class PullSettings(Protocol):
+    """The policy's entry (`PullEntry`)."""
 
     @property
     def source(self) -> str: ...
@@ -46,7 +45,7 @@ class PullRequest(Protocol):
 
 
 class PullOwner(Protocol):
-    """The connector, as far as this needs it."""
+    """What a pull uses of its connector."""
 
     @property
     def name(self) -> str: ...
@@ -56,13 +55,13 @@ class PullOwner(Protocol):
 
 
 class QueuePull:
-    """One entry of `pull`: keeps a link from the queue to the address up while its connector is connected."""
+    """Runs one entry of `pull`: keeps its link open while the connector is connected."""
 
     def __init__(
-        self, owner: PullOwner, wish: PullRequest, scope: Callable[[], Resolver], pauses: tuple[float, float]
+        self, owner: PullOwner, entry: PullSettings, scope: Callable[[], Resolver], pauses: tuple[float, float]
     ) -> None:
-        """`pauses`: seconds before the first new attempt, and the most they grow to by doubling."""
-        self.wish: Final = wish
+        """`pauses`: seconds before a new attempt: the first and the longest, doubling."""
+        self.entry: Final = entry
         self._owner: Final = owner
         self._scope: Final = scope
         self._first, self._most = pauses
@@ -70,15 +69,15 @@ class QueuePull:
         self._engine: Engine | None = None
         self._link: PulledSender | None = None
         self.problem: str | None = "not connected yet"
-        """Why nothing is fetched at the moment; None: the link stands."""
+        """Why nothing is received at the moment; None: the link is open."""
 
     def opened(self, engine: Engine) -> None:
-        """A connection is up."""
+        """The connector is connected."""
         self._engine, self._pause = engine, self._first
         self._start()
 
     def closed(self) -> None:
-        """The connection is gone, and the link with it: the container gives what it held to others, or again."""
+        """The connection was lost, and the link with it: the container delivers its unsettled messages again."""
         self._engine = None
         if self._link is not None:
             self._link.end(None)
@@ -89,31 +88,31 @@ class QueuePull:
             return
         self._link = link = PulledSender(self, engine, scope.name, self._owner.name)
         try:
-            scope.attach_to(link, self.wish.to, GatewayItself(scope.name, "pull", self.wish.to))
+            scope.attach_to(link, self.entry.to, GatewayItself(scope.name, "pull", self.entry.to))
         except AmqpError as error:
             link.end(error)
 
-    def stands(self) -> None:
-        """The container has given the link."""
+    def attached(self) -> None:
+        """The container has attached the link."""
         self._pause, self.problem = self._first, None
-        self._owner.pulling(self.wish.source, self.wish.to)
+        self._owner.pulling(self.entry.source, self.entry.to)
 
     def ended(self, error: AmqpError | None) -> None:
-        """The address or the queue is not there, or no more: ask again, less and less often."""
+        """The link was refused or has ended: try again, with growing pauses."""
         self._link = None
         if self._engine is None or self._engine.closed:
             self.problem = "not connected"
             return
         detail = "the link has ended" if error is None else str(error)
         if detail != self.problem:
-            self._owner.pull_failed(self.wish.source, self.wish.to, detail)
+            self._owner.pull_failed(self.entry.source, self.entry.to, detail)
         self.problem = detail
         self._owner.later(self._pause, self._start)
         self._pause = min(self._pause * 2, self._most)
 
 
 class PulledSender(InternalLink[Incoming], Incoming):
-    """Both ends of it: the sender that the node sees (`gateway.amqp.link.link.Link`), and the handler of our link."""
+    """Both ends of a pull: the sender that the node sees (`IncomingLink`), and the handler of our link at the queue."""
 
     incoming: Final = True
     rejects: Final = True
@@ -121,23 +120,23 @@ class PulledSender(InternalLink[Incoming], Incoming):
 
     def __init__(self, pull: QueuePull, engine: Engine, scope: str, connector: str) -> None:
         super().__init__(link_context(scope), Container(scope, connector))
-        wish = pull.wish
+        entry = pull.entry
         self._pull: Final = pull
-        self._credit: Final = wish.credit
-        self._step: Final = max(1, wish.credit // 4)
+        self._credit: Final = entry.credit
+        self._step: Final = max(1, entry.credit // 4)
         self.engine: Final = engine
         self.scope: Final = scope
         self.name: Final = f"pull-{next(_numbers)}"
-        self.address: Final = wish.to
-        self.source: Final = ABSENT._replace(present=True, address=wish.source)
-        self.target: Final = ABSENT._replace(present=True, address=wish.to)
+        self.address: Final = entry.to
+        self.source: Final = ABSENT._replace(present=True, address=entry.source)
+        self.target: Final = ABSENT._replace(present=True, address=entry.to)
         self.properties: Final[ValueMap] = {}
-        self._far: Link | None = None
+        self._remote: Link | None = None
         self._announced = False
         self._owed = 0
         self._busy = 0
 
-    # -- what a node does
+    # -- for the node
 
     def accept(
         self,
@@ -148,67 +147,67 @@ class PulledSender(InternalLink[Incoming], Incoming):
         understands: frozenset[bytes] = ROUTING,
         **_: object,
     ) -> None:
-        """The node takes the link: now the queue is asked."""
+        """The node accepts the link: attach to the queue."""
         if not self.accepted(self.instrumented(handler)):
             return
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
-        far = self.engine.attach(self.name, incoming=True)
+        remote = self.engine.attach(self.name, incoming=True)
         own = (SUPPORTED,) if self._announced else ()
-        far.understands = understands
-        far.request(self, AttachReply(self._pull.wish.source, max_message_size=max_message_size, own=own))
+        remote.understands = understands
+        remote.request(self, AttachReply(self._pull.entry.source, max_message_size=max_message_size, own=own))
 
     @property
     def granted(self) -> int:
-        """What the node has granted and not got yet, whether the queue knows of it or not."""
-        return self._owed + (self._far.granted if self._far is not None else 0)
+        """Credit of the node that is not used yet, whether or not it was passed on to the queue."""
+        return self._owed + (self._remote.granted if self._remote is not None else 0)
 
     def grant(self, credit: int) -> None:
-        """The node takes `credit` more messages."""
+        """The node grants `credit` more messages."""
         self._owed += credit
         self._ask()
 
     def _ask(self) -> None:
-        """Pass on credit, in lots: at most `credit` messages are asked for or under way."""
-        far = self._far
-        if far is None or not self._owed:
+        """Pass on credit in batches: at most `credit` messages are requested or unsettled."""
+        remote = self._remote
+        if remote is None or not self._owed:
             return
-        credit = min(self._owed, self._credit - self._busy - far.granted)
-        if credit >= self._step or (credit > 0 and not far.granted):
+        credit = min(self._owed, self._credit - self._busy - remote.granted)
+        if credit >= self._step or (credit > 0 and not remote.granted):
             self._owed -= credit
-            far.grant(credit)
+            remote.grant(credit)
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        """The outcome of the far side is the outcome at the queue."""
+        """The outcome of the node is the outcome at the queue."""
         self._busy -= 1
-        if self._far is not None:
-            self._far.settle(delivery, outcome)
+        if self._remote is not None:
+            self._remote.settle(delivery, outcome)
             self._ask()
 
     def drop(self, delivery: Delivery) -> None:
         self._busy -= 1
-        if self._far is not None:
-            self._far.drop(delivery)
+        if self._remote is not None:
+            self._remote.drop(delivery)
 
     def tag(self, delivery: Delivery) -> bytes:
-        return self._far.tag(delivery) if self._far is not None else b""
+        return self._remote.tag(delivery) if self._remote is not None else b""
 
     def message_refused(self, error: AmqpError) -> None:
-        if self._far is not None:
-            self._far.message_refused(error)
+        if self._remote is not None:
+            self._remote.message_refused(error)
 
     def fail(self, error: AmqpError) -> None:
-        """One bad message must not keep the others in the queue."""
+        """Nothing: a rejected message must not end the link."""
 
     # -- our link at the container
 
     def on_attached(self, link: Link) -> None:
-        """The queue is there."""
+        """The container has attached the link."""
         if self.gone:
             link.detach()
             return
-        self._far, link.decision = link, self.decision
-        link.counter, self.counter = self.counter, None  # the journal counts outcomes there
-        self._pull.stands()
+        self._remote, link.decision = link, self.decision
+        link.counter, self.counter = self.counter, None  # the journal counts the outcomes at the queue
+        self._pull.attached()
         self._ask()
 
     def on_refused(self, error: AmqpError) -> None:
@@ -223,17 +222,17 @@ class PulledSender(InternalLink[Incoming], Incoming):
             self.handler.on_transfer(delivery, data, settled)
 
     def on_drained(self) -> None:
-        """We never drain it."""
+        """Nothing: this link is never drained."""
 
     def on_detach(self, error: AmqpError | None) -> None:
-        self._far = None
+        self._remote = None
         self.end(error)
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
-        """The node first, so that what it holds goes back to the queue."""
+        """End the link of the node first, so that its unsettled messages go back to the queue."""
         if was_open:
             self.handler.on_detach(error)
-        far, self._far = self._far, None
-        if far is not None:
-            far.detach()
+        remote, self._remote = self._remote, None
+        if remote is not None:
+            remote.detach()
         self._pull.ended(error)

@@ -1,1 +1,1 @@
-"""Bridges of a policy (`bridge`): events moved by the gateway itself, with checkpoints (KM-24)."""
+"""Bridges of a policy (`bridge`): the gateway itself forwards events and stores checkpoints (KM-24)."""

@@ -1,7 +1,7 @@
-"""How far a bridge has read a log of somebody else's: the offset of the last event done with, per partition (KM-24).
+"""Positions of a bridge in a log of another container: the offset of the last finished event, per partition (KM-24).
 
-Offsets are kept and given back as they came; nothing is computed from them (ES-5.1.1-2). An event counts when all
-before it in its partition are done with, so that whoever goes on repeats some and misses none. Pure.
+Offsets are stored and sent back as they came; nothing is computed from them (ES-5.1.1-2). An event counts when all
+events before it in its partition are finished, so that the next owner may repeat events, but misses none. Pure.
 """
 
 from __future__ import annotations
@@ -11,57 +11,57 @@ from collections.abc import Mapping
 from typing import Final
 
 WHOLE: Final = ""
-"""Stands for the partition of a log that names none."""
+"""The key of a log that names no partitions."""
 
 
 class Checkpoints:
-    """The marks of one bridge; `changed` since they were written last."""
+    """The checkpoints of one bridge, and those `changed` since the last write."""
 
-    def __init__(self, kept: Mapping[str, str]) -> None:
-        self._marks: Final = dict(kept)
-        self._out: dict[str, deque[tuple[int, str]]] = {}
+    def __init__(self, stored: Mapping[str, str]) -> None:
+        self._offsets: Final = dict(stored)
+        self._unfinished: dict[str, deque[tuple[int, str]]] = {}
         self._done: dict[str, set[int]] = {}
         self.changed: dict[str, str] = {}
 
     def begin(self) -> None:
-        """A new link: what the old one had brought and is not done with comes again."""
-        self._out, self._done = {}, {}
+        """A new link: unfinished events of the old one come again."""
+        self._unfinished, self._done = {}, {}
 
     def of(self, partition: str) -> str | None:
-        """The offset of the last event done with; None: there was none."""
-        return self._marks.get(partition) or None
+        """The offset of the last finished event; None: there was none."""
+        return self._offsets.get(partition) or None
 
     def all(self) -> dict[str, str]:
-        """The offsets of the last events done with, by partition."""
-        return {partition: offset for partition, offset in self._marks.items() if offset}
+        """The offsets of the last finished events, by partition."""
+        return {partition: offset for partition, offset in self._offsets.items() if offset}
 
     def __bool__(self) -> bool:
-        return any(self._marks.values())
+        return any(self._offsets.values())
 
     def forget(self) -> None:
-        """The log is another one now: offsets of the old one say nothing of it."""
+        """The log was replaced: offsets of the old one are meaningless in it."""
         self.begin()
-        self.changed = dict.fromkeys(self._marks, "")
-        self._marks.update(self.changed)
+        self.changed = dict.fromkeys(self._offsets, "")
+        self._offsets.update(self.changed)
 
     def came(self, serial: int, partition: str, offset: str) -> None:
-        """An event, in the order of its partition."""
-        if partition not in self._out:
-            self._out[partition], self._done[partition] = deque(), set()
-        self._out[partition].append((serial, offset))
+        """An event has come; events of a partition come in its order."""
+        if partition not in self._unfinished:
+            self._unfinished[partition], self._done[partition] = deque(), set()
+        self._unfinished[partition].append((serial, offset))
 
     def done(self, serial: int, partition: str) -> None:
-        """Nothing more is owed for it; without effect for an event of an earlier link."""
-        out, done = self._out.get(partition), self._done.get(partition)
+        """An event is finished; without effect for an event of an earlier link."""
+        out, done = self._unfinished.get(partition), self._done.get(partition)
         if not out or done is None or serial < out[0][0]:
             return
         done.add(serial)
         while out and out[0][0] in done:
             first, offset = out.popleft()
             done.remove(first)
-            self._marks[partition] = self.changed[partition] = offset
+            self._offsets[partition] = self.changed[partition] = offset
 
     def take_changed(self) -> dict[str, str]:
-        """What is to be written now."""
+        """The checkpoints to write now."""
         changed, self.changed = self.changed, {}
         return changed

@@ -1,9 +1,9 @@
-"""What is under way in a bridge: between the link it takes from and the link it sends on (KM-24).
+"""The events in flight of a bridge, between its source link and its target link (KM-24).
 
-An event is held here until its target has accepted or rejected it; what the target gives back, or loses, is sent
-again, in the order of the source and before anything newer, as often as it takes. The source hears the final outcome
-alone: told of each attempt, a log would give the event up after some. At most `credit` events are here or asked for,
-and no more than the target has granted. Sans-IO: time is the owner's.
+An event is held until the target has accepted or rejected it. Events that the target releases, or whose link is lost,
+are sent again until they are accepted, in the order of the source and before newer ones. The source gets only the final
+outcome, because a log would give an event up after some attempts. At most `credit` events are held or requested, and no
+more than the target has granted. Sans-IO: the owner has the timers.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from gateway.amqp.link.outcomes import Accepted, Modified, Outcome, Rejected, Re
 from gateway.routing.event_annotations import Event
 
 _MOST: Final = 64 * 1024 * 1024
-"""Bytes held above which nothing more is asked for."""
+"""Bytes held above which no more events are requested."""
 
 
 Origin: TypeAlias = Delivery
-"""What its source calls an event: the delivery that brought it, or the message of a topic; the flow hands it back."""
+"""The source's own key of an event: a delivery, or the message of a topic."""
 
 
 class InFlightEvent(NamedTuple):
-    """An event under way: `origin` is what its source link knows it by; compared by `serial`, the order of coming."""
+    """An unfinished event; `origin` is the source's key of it. Compared by `serial`, the order of arrival."""
 
     serial: int
     event: Event
@@ -35,7 +35,7 @@ class InFlightEvent(NamedTuple):
 
 
 class FlowSource(Protocol):
-    """The link that events come on, while it stands."""
+    """The source link, while it is open."""
 
     @property
     def granted(self) -> int: ...
@@ -44,7 +44,7 @@ class FlowSource(Protocol):
 
 
 class FlowOwner(Protocol):
-    """Whose flow it is."""
+    """The bridge."""
 
     @property
     def valid(self) -> bool: ...
@@ -55,10 +55,10 @@ class FlowOwner(Protocol):
 
 
 class InFlight:
-    """The events between two links, either of which may be gone."""
+    """The events between two links, either of which may have ended."""
 
     def __init__(self, owner: FlowOwner, credit: int, pauses: tuple[float, float]) -> None:
-        """`pauses`: seconds before what came back is sent again, and the most they grow to by doubling."""
+        """`pauses`: seconds before released events are sent again: the first and the longest, doubling."""
         self._owner: Final = owner
         self._credit: Final = credit
         self._step: Final = max(1, credit // 4)
@@ -71,49 +71,49 @@ class InFlight:
         self._serial = 0
         self._bytes = 0
         self._fresh: deque[InFlightEvent] = deque()
-        self._again: list[InFlightEvent] = []
-        self._flying: dict[int, InFlightEvent] = {}
+        self._to_repeat: list[InFlightEvent] = []
+        self._sent: dict[int, InFlightEvent] = {}
         self._pumping = False
         self.stopping = False
-        """Nothing new is asked for (drain)."""
+        """No more events are requested (drain)."""
 
     @property
     def held(self) -> int:
-        """Events that are here and not done with."""
-        return len(self._flying) + len(self._fresh) + len(self._again)
+        """The number of unfinished events."""
+        return len(self._sent) + len(self._fresh) + len(self._to_repeat)
 
     # -- the target
 
     def target_open(self, send: Callable[[InFlightEvent], None]) -> None:
-        """The target takes the link: `send` gives it an event."""
+        """The target link is open; `send` sends an event on it."""
         self._send, self._room = send, 0
 
     def target_gone(self) -> None:
-        """What it has not answered is sent again to the next one."""
+        """The target link has ended: events without an outcome are sent again on the next one."""
         self._send, self._room = None, 0
-        flying, self._flying = self._flying, {}
+        flying, self._sent = self._sent, {}
         for item in flying.values():
             self._back(item)
 
     @property
     def room(self) -> int:
-        """What the target has granted and not got yet."""
+        """Credit of the target that is not used yet."""
         return self._room
 
     def credited(self, credit: int) -> None:
-        """The target takes `credit` more."""
+        """The target grants `credit` more events."""
         self._room += credit
         self.pump()
 
     def outcome(self, item: InFlightEvent, outcome: Outcome) -> None:
-        """The target's word on an event; a late one, of a target that is gone, says nothing any more."""
-        if self._flying.pop(item.serial, None) is None:
+        """The target's outcome of an event; one that comes after the link has ended is ignored."""
+        if self._sent.pop(item.serial, None) is None:
             return
         again = isinstance(outcome, Released) or (isinstance(outcome, Modified) and not outcome.undeliverable)
         if again:
             self._owner.repeats(item, outcome)
             self._back(item)
-            self._hold_on()
+            self._pause_sending()
         elif isinstance(outcome, Rejected | Modified):
             self._owner.given_up(item, outcome)
             self._finished(item, outcome)
@@ -129,39 +129,39 @@ class InFlight:
         item.source.settle(item, outcome)
 
     def _back(self, item: InFlightEvent) -> None:
-        """To be sent again; what the source itself will bring again is not."""
+        """Send the event again, unless its source link has ended: then the source will send it again."""
         if item.source is self._source:
-            heapq.heappush(self._again, item)
+            heapq.heappush(self._to_repeat, item)
         else:
             self._bytes -= len(item.event.data)
 
-    def _hold_on(self) -> None:
+    def _pause_sending(self) -> None:
         if not self._paused:
             self._paused = True
-            self._owner.later(self._pause, self._go_on)
+            self._owner.later(self._pause, self._resume)
             self._pause = min(self._pause * 2, self._longest)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._paused = False
         self.pump()
 
     # -- the source
 
     def source_open(self, source: FlowSource) -> None:
-        """Events can be asked for."""
+        """The source link is open."""
         self._source = source
         self._ask()
 
     def source_gone(self) -> None:
-        """It brings again what is not done with; what the target has by now it has."""
-        waiting = [*self._fresh, *self._again]
+        """The source link has ended: it will send unfinished events again; those at the target stay there."""
+        waiting = [*self._fresh, *self._to_repeat]
         self._bytes -= sum(len(item.event.data) for item in waiting)
         self._fresh.clear()
-        self._again.clear()
+        self._to_repeat.clear()
         self._source = None
 
     def came(self, source: FlowSource, origin: Origin, event: Event) -> int:
-        """An event of the source; returns its serial. `pump` sends it on."""
+        """An event has come from the source; returns its serial. `pump` forwards it."""
         self._serial += 1
         self._bytes += len(event.data)
         self._fresh.append(InFlightEvent(self._serial, event, origin, source))
@@ -170,14 +170,14 @@ class InFlight:
     # -- between
 
     def pump(self) -> None:
-        """Send what the target takes, then ask for as much as it takes beyond that."""
+        """Send as many events as the target has credit for, then request more."""
         if self._pumping:
             return
         self._pumping = True
         try:
             while self._room > 0 and not self._paused and self._owner.valid and (item := self._next()) is not None:
                 self._room -= 1
-                self._flying[item.serial] = item
+                self._sent[item.serial] = item
                 assert self._send is not None
                 self._send(item)
         finally:
@@ -185,17 +185,17 @@ class InFlight:
         self._ask()
 
     def _next(self) -> InFlightEvent | None:
-        if self._again:
-            return heapq.heappop(self._again)
+        if self._to_repeat:
+            return heapq.heappop(self._to_repeat)
         return self._fresh.popleft() if self._fresh else None
 
     def _ask(self) -> None:
-        """In lots: a flow for each event would cost as much as the event."""
+        """Request events in batches, because a flow frame for each would cost as much as the event."""
         source = self._source
         if source is None or self.stopping or self._bytes >= _MOST:
             return
-        under_way = source.granted
-        waiting = len(self._fresh) + len(self._again)
-        credit = min(self._room - waiting, self._credit - self.held) - under_way
-        if credit >= self._step or (credit > 0 and not under_way):
+        requested = source.granted
+        waiting = len(self._fresh) + len(self._to_repeat)
+        credit = min(self._room - waiting, self._credit - self.held) - requested
+        if credit >= self._step or (credit > 0 and not requested):
             source.ask(credit)

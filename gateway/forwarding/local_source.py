@@ -1,6 +1,6 @@
-"""The receiving end of a bridge: what it asks for, and its link to a topic of this gateway (KM-24).
+"""The receiving end of a bridge at a topic of this gateway, and what both kinds of sources request (KM-24).
 
-The topic keeps the position in a durable terminus, as it does for any client (KM-11).
+The topic stores the position in a durable terminus, as for any client (KM-11).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _NEVER: Final = 3
 """The expiry policy of a terminus that stays until it is closed (AMQP 3.5.4)."""
 
 
-class ReadRequest(Protocol):
-    """The entry of the policy, as far as the source goes (`policies.model_bridge.Bridge`)."""
+class BridgeReading(Protocol):
+    """The part of a bridge's policy entry that is about its source (`BridgeEntry`)."""
 
     @property
     def name(self) -> str: ...
@@ -59,73 +59,73 @@ class SourceOwner(Protocol):
     @property
     def fence(self) -> int: ...
     def soon(self, call: Callable[[], None]) -> object: ...
-    def source_stands(self, how: str) -> None: ...
+    def source_attached(self, how: str) -> None: ...
     def source_ended(self, error: AmqpError | None) -> None: ...
     def skipped(self) -> None: ...
     def misplaced(self) -> None: ...
 
 
 def link_name(scope: str, name: str) -> str:
-    """What a bridge's links are called, in every process."""
+    """The name of a bridge's links, the same in every process."""
     return f"bridge-{scope}-{name}"
 
 
-def filters(wish: ReadRequest, position: str | None) -> ValueMap:
-    """The filter set to ask for: the policy's condition, and events after `position`."""
+def filters(entry: BridgeReading, position: str | None) -> ValueMap:
+    """The filter set to request: the filter of the policy, and events after `position`."""
     found: ValueMap = {}
-    if wish.filter is not None:
-        found[Symbol(SQL)] = Described(Symbol(SQL), wish.filter)
+    if entry.filter is not None:
+        found[Symbol(SQL)] = Described(Symbol(SQL), entry.filter)
     if position is not None:
         found[Symbol(FILTER_NAME)] = Described(Symbol(FILTER_NAME), {Symbol(OFFSET): Symbol(position)})
     return found
 
 
-def start(wish: ReadRequest) -> str:
-    """Where to begin without a position."""
-    return EARLIEST if wish.start == "earliest" else LATEST
+def start(entry: BridgeReading) -> str:
+    """The position to start at if none is stored."""
+    return EARLIEST if entry.start == "earliest" else LATEST
 
 
 class LocalSource(InternalLink[Outgoing]):
-    """The receiver that a topic of this gateway sees; see `gateway.amqp.link.link.Link` for what a node uses of it."""
+    """The receiver as a topic of this gateway sees it (`gateway.nodes.link.OutgoingLink`)."""
 
     incoming: Final = False
     failure: Final = None
     most: Final = 0
     user: Final = ""
 
-    def __init__(self, owner: SourceOwner, flow: InFlight, scope: Resolver, wish: ReadRequest) -> None:
+    def __init__(self, owner: SourceOwner, flow: InFlight, scope: Resolver, entry: BridgeReading) -> None:
         super().__init__(link_context(scope.name), nobody(scope.name))
         self._owner: Final = owner
         self._flow: Final = flow
         self._scope: Final = scope
-        self._aim: Final = wish.keep_partitions
+        self._keep_partitions: Final = entry.keep_partitions
         self.engine: Final = BridgeEngine(scope.name)
         self.scope: Final = scope.name
-        self.name: Final = link_name(scope.name, wish.name)
-        self.address: Final = wish.source.address
-        self.offset_group = f"amqp.bridge.{scope.name}.{wish.name}"
-        """The Kafka group that shows how far it got."""
+        self.name: Final = link_name(scope.name, entry.name)
+        self.address: Final = entry.source.address
+        self.offset_group = f"amqp.bridge.{scope.name}.{entry.name}"
+        """The Kafka group that shows its position."""
         self.fence = owner.fence
-        """Greater for every later owner of the bridge: an earlier one cannot take the position back."""
+        """Greater for every later owner of the bridge, so that an earlier one cannot overwrite the position."""
         self.source: Final = ABSENT._replace(
             present=True,
-            address=wish.source.address,
-            durable=int(wish.durable),
+            address=entry.source.address,
+            durable=int(entry.durable),
             expiry=_NEVER,
-            filter=filters(wish, start(wish)),
+            filter=filters(entry, start(entry)),
         )
         self.target: Final = ABSENT._replace(present=True, address=self.name)
-        self.properties: Final = {} if wish.partition is None else {Symbol(PARTITION): Symbol(wish.partition)}
+        self.properties: Final = {} if entry.partition is None else {Symbol(PARTITION): Symbol(entry.partition)}
         self.filter_rules = scope.context.filter_rules
         self.left: Final = None
         self.window = 0
         self.unsettled: Final = NothingUnsettled()
-        """The flow has what is unsettled; `unsettled_bytes` is its size."""
+        """`InFlight` has the unsettled events; `unsettled_bytes` is their size."""
         self.unsettled_bytes = 0
-        self._told = False
+        self._notified = False
 
     def start(self) -> None:
-        """Attach; the bridge hears `source_stands` or `source_ended`."""
+        """Attach; `source_attached` or `source_ended` follows."""
         try:
             self._scope.attach_to(self, self.address, GatewayItself(self.scope, "bridge", self.address))
         except AmqpError as error:
@@ -133,34 +133,34 @@ class LocalSource(InternalLink[Outgoing]):
 
     @property
     def announcement_counts(self) -> bool:
-        """A bridge shows its target no annotations of response routing."""
+        """False: a bridge sends no annotations of response routing to its target."""
         return False
 
-    # -- what a node does
+    # -- for the node
 
     def accept(self, handler: Any, *, durable: bool = False, **_: object) -> None:
-        """The node takes the link."""
+        """The node accepts the link."""
         if not self.accepted(handler):
             return
         self.unsettled_bytes = 0
-        self._owner.source_stands("position kept" if durable else "no position kept")
+        self._owner.source_attached("position kept" if durable else "no position kept")
         self._flow.source_open(self)
 
     @property
     def credit(self) -> int:
-        """What may be sent now; nothing once another process may own the bridge."""
+        """Events that may be sent now; none if another process may own the bridge."""
         return self.window if self._owner.valid else 0
 
     keeps_too_much = False
 
     def keep(self, size: int) -> None:
-        """What comes back is of a few events: a flow has no more on its way."""
+        """Nothing: only the few events in flight can come back."""
 
     def send(self, data: bytes, context: SendContext, settled: bool = False) -> None:
         """One event."""
         self.window -= 1
         self.unsettled_bytes += len(data)
-        self._flow.came(self, context, read_event(data, aim=self._aim))
+        self._flow.came(self, context, read_event(data, keep_partition=self._keep_partitions))
         self._flow.pump()
 
     def send_all(self, messages: OutgoingMessages) -> None:
@@ -168,37 +168,37 @@ class LocalSource(InternalLink[Outgoing]):
         self.window -= len(messages)
         for message in messages:
             self.unsettled_bytes += len(message[0])
-            self._flow.came(self, message, read_event(message[0], aim=self._aim))
+            self._flow.came(self, message, read_event(message[0], keep_partition=self._keep_partitions))
         self._flow.pump()
 
     def take_unsettled(self) -> list[SendContext]:
-        """The flow knows what is under way."""
+        """None: `InFlight` has the unfinished events."""
         return []
 
     def drained(self) -> None:
-        """We never drain it."""
+        """Nothing: this link is never drained."""
 
-    # -- what the flow does
+    # -- for `InFlight`
 
     @property
     def granted(self) -> int:
-        """Events asked for that have not come."""
+        """Requested events that have not come."""
         return self.window
 
     def ask(self, credit: int) -> None:
-        """Take `credit` more events; the node hears of it in the next turn, for it may be sending just now."""
+        """Request `credit` more events; the node is notified in the next turn, because it may be sending now."""
         self.window += credit
-        if not self._told:
-            self._told = True
+        if not self._notified:
+            self._notified = True
             self._owner.soon(self._credited)
 
     def _credited(self) -> None:
-        self._told = False
+        self._notified = False
         if self.open:
             self.handler.on_credit()
 
     def settle(self, item: InFlightEvent, outcome: Outcome) -> None:
-        """The final word on an event."""
+        """Settle an event with its final outcome."""
         if self.open:
             self.unsettled_bytes -= len(item.origin[0])
             self.handler.on_outcome(item.origin, outcome)
@@ -206,11 +206,11 @@ class LocalSource(InternalLink[Outgoing]):
     # -- the end
 
     def positions(self) -> dict[int, int]:
-        """Where the link reads next, per partition."""
+        """The next offset to read, per partition."""
         return dict(self.handler.positions()) if self.open else {}
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
-        """The terminus stays."""
+        """The link has ended; the terminus stays."""
         if was_open:
             self._flow.source_gone()
             self.handler.on_detach(error)

@@ -1,4 +1,4 @@
-"""The bridges of the present policy: started, stopped, looked at after a reload, and shown to operators (KM-24)."""
+"""The bridges of the present policy: starts and stops them, checks them after a reload, reports them (KM-24)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from policies.model.scopes.bridge import BridgeEntry as Model
 
 _END: Final = 2.0
-"""Seconds for the last positions to be written."""
+"""Seconds that the last positions have to be written at shutdown."""
 
 
 def reads_logs(policy: Policy, scope: str, connector: str) -> bool:
-    """Whether a bridge takes events from behind this connector."""
+    """Whether a bridge reads events from the container behind this connector."""
     model = policy.scopes.get(scope)
     return model is not None and any(bridge.source.connector == connector for bridge in model.bridge)
 
 
 class BridgeManager:
-    """One task for each; names are those of the policy, unique in their scope."""
+    """Runs one task for each bridge; names are those of the policy, unique in their scope."""
 
     def __init__(self, context: GatewayContext, shared: Shared, supervisor: Supervisor, readiness: Readiness) -> None:
         self._context: Final = context
@@ -41,7 +41,7 @@ class BridgeManager:
         shared.report.metrics.count_source(self._count)
 
     def install(self, policy: Policy) -> None:
-        """Start and stop as the policy says; a bridge whose entry has changed goes on as it says now."""
+        """Start and stop bridges as the policy says; a bridge whose entry has changed is restarted."""
         wanted = {(scope, model.name): model for scope, each in policy.scopes.items() for model in each.bridge}
         for key, bridge in list(self._running.items()):
             if wanted.get(key) != bridge.model:
@@ -51,7 +51,7 @@ class BridgeManager:
                 self._add(key, self._make(key, model))
 
     def _make(self, key: tuple[str, str], model: Model) -> BridgeWorker:
-        from gateway.forwarding.worker import BridgeWorker  # a gateway without bridges has no use for it
+        from gateway.forwarding.worker import BridgeWorker  # imported only by a gateway with bridges
 
         return BridgeWorker(key, model, self._context, self._shared)
 
@@ -73,21 +73,21 @@ class BridgeManager:
 
     @property
     def held(self) -> int:
-        """Events under way in all of them."""
+        """Unfinished events of all bridges."""
         return sum(bridge.held for bridge in self._running.values())
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:
-        """A reload: what the ends of every bridge lead to may have changed."""
+        """After a reload: check the links of every bridge."""
         for bridge in list(self._running.values()):
             bridge.policy_changed(verdict)
 
     def hold(self) -> None:
-        """Ask for nothing new (drain)."""
+        """Request no more events (drain)."""
         for bridge in self._running.values():
             bridge.hold()
 
     async def close(self) -> None:
-        """End them all; what is not done with comes again, here or elsewhere."""
+        """End all bridges; unfinished events come again, here or at another gateway."""
         for bridge in self._running.values():
             bridge.stop()
         if self._tasks:
@@ -100,7 +100,7 @@ class BridgeManager:
 
 
 def _part(key: tuple[str, str]) -> str:
-    """What `/readyz` calls a bridge."""
+    """The name of a bridge in `/readyz`."""
     return f"bridge/{key[0]}/{key[1]}"
 
 

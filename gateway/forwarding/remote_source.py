@@ -1,9 +1,9 @@
-"""The receiving end of a bridge at an event log behind a connector, or a queue there (ES 3.1, 4.4, 4.5; KM-24).
+"""The receiving end of a bridge at an event log or queue behind a connector (ES 3.1, 4.4, 4.5; KM-24).
 
-A log that offers a durable terminus keeps the position. Besides, the offset of the last event done with is kept here,
-as it came, and asked for when the link is attached anew: offsets are never computed, or interpreted (ES-5.1.1-2). What
-comes again all the same, say because the log has lost its terminus, is left out by these offsets: they sort as text
-(ES-5.1.1-4).
+A log with durable termini stores the position. Besides, the offset of the last finished event is stored here as it
+came, and requested when the link is attached again: offsets are never computed or interpreted (ES-5.1.1-2). Events that
+come again all the same, for example because the log has lost its terminus, are skipped by these offsets, which sort as
+text (ES-5.1.1-4).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.position.event_stream import EARLIEST
 from gateway.forwarding.checkpoints import WHOLE, Checkpoints
 from gateway.forwarding.flow import InFlight, InFlightEvent
-from gateway.forwarding.local_source import ReadRequest, SourceOwner, filters, link_name, start
+from gateway.forwarding.local_source import BridgeReading, SourceOwner, filters, link_name, start
 from gateway.nodes.direct.receiver_filter import Test, message_test
 from gateway.nodes.reject import reject_delivery
 from gateway.routing.event_annotations import CAPABILITY, GROUP, PARTITION, Event, read_event
@@ -34,29 +34,29 @@ if TYPE_CHECKING:
 
 
 class RemoteSource(Incoming):
-    """Our receiver at the container behind a connector: an event log, or any node where there is none."""
+    """Our receiver at the container behind a connector: of an event log, or of any other node."""
 
     def __init__(
-        self, owner: SourceOwner, flow: InFlight, scope: Resolver, wish: ReadRequest, marks: Checkpoints
+        self, owner: SourceOwner, flow: InFlight, scope: Resolver, entry: BridgeReading, checkpoints: Checkpoints
     ) -> None:
         self._owner: Final = owner
         self._flow: Final = flow
         self._scope: Final = scope
-        self._wish: Final = wish
-        self._marks: Final = marks
-        self._name: Final = link_name(scope.name, wish.name)
+        self._entry: Final = entry
+        self._checkpoints: Final = checkpoints
+        self._name: Final = link_name(scope.name, entry.name)
         self._connector: Remotes | None = None
         self._link: Link | None = None
         self._bound: str | None = None
         self._test: Test | None = None
         self._asked = False
         self._behind: dict[str, str] = {}
-        """By partition: the offset up to which events were done with when the link began, until one is past it."""
+        """By partition: the offset up to which events were finished when the link began, until a later one comes."""
         self.gone = False
 
     def start(self) -> None:
-        """Attach as soon as the connector is connected; the bridge hears `source_stands` or `source_ended`."""
-        name = self._wish.source.connector
+        """Attach as soon as the connector is connected; `source_attached` or `source_ended` follows."""
+        name = self._entry.source.connector
         self._connector = self._scope.connectors.get(name or "")
         if self._connector is None:
             self.end(AmqpError(DETACH_FORCED, f"connector {name} is not in the policy"))
@@ -67,18 +67,18 @@ class RemoteSource(Incoming):
 
     def opened(self, engine: Engine) -> None:
         """The connector is connected."""
-        wish, durable = self._wish, self._wish.durable
+        entry, durable = self._entry, self._entry.durable
         if durable and any(link.name == self._name for link in engine.links):
             self.end(AmqpError(DETACH_FORCED, "the container has not yet detached the previous link"))
             return
-        self._marks.begin()
+        self._checkpoints.begin()
         streams = CAPABILITY in engine.offered
-        self._behind = self._marks.all() if streams else {}
+        self._behind = self._checkpoints.all() if streams else {}
         link = engine.attach(self._name, incoming=True, known=durable)
         granted = AttachReply(
-            wish.source.address,
+            entry.source.address,
             properties=self._properties() if streams else None,
-            filter=filters(wish, self._position() if streams else None),
+            filter=filters(entry, self._position() if streams else None),
             max_message_size=engine.config.max_message_size,
             durable=durable,
         )
@@ -87,51 +87,51 @@ class RemoteSource(Incoming):
         link.request(self, granted)
 
     def closed(self) -> None:
-        """The connection is gone; of an attach that was not answered nobody else tells."""
+        """The connection was lost: end an attach that was not answered, which has no other notification."""
         if self._asked:
             self.end(AmqpError(DETACH_FORCED, "the connection was lost"))
 
     def _properties(self) -> ValueMap:
-        """ES-4.5.1-6: in a group no partition, so that one is assigned; unless the policy names one."""
-        wish, found = self._wish, ValueMap()
-        if wish.group is not None:
-            found[Symbol(GROUP)] = wish.group
-        if wish.partition is not None:
-            found[Symbol(PARTITION)] = Symbol(wish.partition)
+        """Link properties: a group without a partition, so that one is assigned, unless the policy names it (ES-4.5.1-6)."""
+        entry, found = self._entry, ValueMap()
+        if entry.group is not None:
+            found[Symbol(GROUP)] = entry.group
+        if entry.partition is not None:
+            found[Symbol(PARTITION)] = Symbol(entry.partition)
         return found
 
     def _position(self) -> str | None:
-        """The offset to ask for events after; never made up here, a sentinel or one that came from there."""
-        wish, marks = self._wish, self._marks
-        if not marks:
-            return start(wish)
-        if wish.group is not None:
+        """The offset to start after: a sentinel, or an offset that the log sent."""
+        entry, checkpoints = self._entry, self._checkpoints
+        if not checkpoints:
+            return start(entry)
+        if entry.group is not None:
             return None  # the group has its own position there
-        mark = marks.of(WHOLE if wish.partition is None else wish.partition)
-        return mark or (EARLIEST if wish.partition is None else start(wish))
+        mark = checkpoints.of(WHOLE if entry.partition is None else entry.partition)
+        return mark or (EARLIEST if entry.partition is None else start(entry))
 
-    # -- our link there
+    # -- our link at the container
 
     def on_attached(self, link: Link) -> None:
-        """The log, or queue, is there."""
+        """The container has attached the link."""
         if self.gone:
             link.leave()
             return
         self._link = link
         try:
-            self._test = self._rest(link)
+            self._test = self._remaining_filter(link)
         except AmqpError as error:
             self.end(error)
             return
         bound = link.properties.get(PARTITION)
         self._bound = bound if isinstance(bound, str) else None
-        kept = bool(link.source.durable)
-        self._owner.source_stands("position kept there" if kept else "position kept here")
+        durable = bool(link.source.durable)
+        self._owner.source_attached("position kept there" if durable else "position kept here")
         self._flow.source_open(self)
 
-    def _rest(self, link: Link) -> Test | None:
-        """The policy's condition, where the container does not apply it."""
-        own = filters(self._wish, None)
+    def _remaining_filter(self, link: Link) -> Test | None:
+        """The filter of the policy, if the container does not apply it."""
+        own = filters(self._entry, None)
         left = {name: value for name, value in own.items() if link.source.filter.get(name) != value}
         return message_test(read(left, self._scope.context.filter_rules or RULES).predicate)
 
@@ -139,21 +139,21 @@ class RemoteSource(Incoming):
         self.end(error)
 
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
-        event = read_event(data, aim=self._wish.keep_partitions)
+        event = read_event(data, keep_partition=self._entry.keep_partitions)
         if self._bound is not None and event.partition not in (None, self._bound):
             self._misplaced(delivery, event, settled)
-        elif self._unwanted(data, event):
+        elif self._skips(data, event):
             self._owner.skipped()
             if self._link is not None:
                 self._link.settle(delivery, ACCEPTED)
         else:
             serial = self._flow.came(self, None if settled else delivery, event)
             if event.offset is not None:
-                self._marks.came(serial, self._partition(event), event.offset)
+                self._checkpoints.came(serial, self._partition(event), event.offset)
         self._flow.pump()
 
     def _misplaced(self, delivery: Delivery, event: Event, settled: bool) -> None:
-        """ES-4.4-3: not of the partition that this link is bound to."""
+        """Reject an event of another partition than the one that this link is bound to (ES-4.4-3)."""
         assert event.partition is not None
         self._owner.misplaced()
         text = f"this link is bound to partition {quoted(self._bound or '')}, the event is of {quoted(event.partition)}"
@@ -161,13 +161,13 @@ class RemoteSource(Incoming):
         if self._link is not None:
             reject_delivery(self._link, delivery, error, settled)
 
-    def _unwanted(self, data: bytes, event: Event) -> bool:
-        if self._behind and event.offset is not None and self._was_moved(self._partition(event), event.offset):
+    def _skips(self, data: bytes, event: Event) -> bool:
+        if self._behind and event.offset is not None and self._was_finished(self._partition(event), event.offset):
             return True
         return self._test is not None and not self._matches(data)
 
-    def _was_moved(self, partition: str, offset: str) -> bool:
-        """Whether the event was done with before this link began; the first that was not ends the question."""
+    def _was_finished(self, partition: str, offset: str) -> bool:
+        """Whether the event was finished before this link began; the first one that was not ends the check."""
         mark = self._behind.get(partition)
         if mark is None:
             return False
@@ -183,54 +183,54 @@ class RemoteSource(Incoming):
             return False
 
     def _partition(self, event: Event) -> str:
-        """What the event's mark is kept under."""
-        return event.partition or self._bound or self._wish.partition or WHOLE
+        """The key of the event's checkpoint."""
+        return event.partition or self._bound or self._entry.partition or WHOLE
 
     def on_drained(self) -> None:
-        """We never drain it."""
+        """Nothing: this link is never drained."""
 
     def on_detach(self, error: AmqpError | None) -> None:
         self._link = None
         self.end(error or AmqpError(DETACH_FORCED, "the container has ended the link"))
 
-    # -- what the flow does
+    # -- for `InFlight`
 
     @property
     def granted(self) -> int:
-        """Events asked for that have not come."""
+        """Requested events that have not come."""
         return self._link.granted if self._link is not None else 0
 
     def ask(self, credit: int) -> None:
-        """Take `credit` more events."""
+        """Request `credit` more events."""
         if self._link is not None:
             self._link.grant(credit)
 
     def settle(self, item: InFlightEvent, outcome: Outcome) -> None:
-        """The final word on an event."""
+        """Settle an event with its final outcome."""
         if item.event.offset is not None:
-            self._marks.done(item.serial, self._partition(item.event))
+            self._checkpoints.done(item.serial, self._partition(item.event))
         if item.origin is not None and self._link is not None:
             self._link.settle(item.origin, outcome)
 
     # -- the end
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:
-        """A reload: the connector may be another one now."""
-        if self._scope.connectors.get(self._wish.source.connector or "") is not self._connector:
+        """After a reload: the connector may have been replaced."""
+        if self._scope.connectors.get(self._entry.source.connector or "") is not self._connector:
             self.end(AmqpError(DETACH_FORCED, "the connector has changed"))
 
     def end(self, error: AmqpError | None) -> None:
-        """End it, once; a durable terminus there stays."""
+        """End the link once; a durable terminus stays at the container."""
         if self.gone:
             return
         self.gone = True
         if error is not None and error.condition == RESOURCE_DELETED:
-            self._marks.forget()
+            self._checkpoints.forget()
         if self._connector is not None:
             self._connector.unwatch(self)
         link, self._link = self._link, None
         if link is not None:
-            if self._wish.durable:
+            if self._entry.durable:
                 link.leave()
             else:
                 link.detach()

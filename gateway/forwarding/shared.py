@@ -1,4 +1,4 @@
-"""What all bridges of a gateway use together."""
+"""What all bridges of a gateway share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sending end of a bridge: to the node at its target the gateway itself looks as if a sender had attached."""
+"""The sending end of a bridge: the node at its target sees the gateway as a sender."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.amqp.engine.proton_data import ABSENT
 from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.message.hop import ROUTING, may_be_annotated, only
-from gateway.amqp.message.response_annotations import SUPPORTED, annotated
+from gateway.amqp.message.response_support import SUPPORTED, annotated
 from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError
 from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.nodes.internal_link import InternalLink
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TargetEnd(Protocol):
-    """The policy's word for one end (`policies.model_bridge.BridgeEnd`)."""
+    """The policy's key for one end (`BridgeEnd`)."""
 
     @property
     def connector(self) -> str | None: ...
@@ -36,18 +36,18 @@ class TargetEnd(Protocol):
 class TargetOwner(Protocol):
     """The bridge."""
 
-    def target_stands(self) -> None: ...
+    def target_attached(self) -> None: ...
     def target_ended(self, error: AmqpError | None) -> None: ...
     def message_refused(self, error: AmqpError) -> None: ...
 
 
 def _author(scope: str, source: TargetEnd) -> Requester:
-    """Whose events these are: the container's that they come from; a topic does not say who wrote to it."""
+    """The requester of the events: the container that they come from; unknown for a topic."""
     return nobody(scope) if source.connector is None else Container(scope, source.connector)
 
 
 class BridgeEngine:
-    """What nodes read of a link's engine (`gateway.nodes.link.LinkEngine`), where the gateway itself is the peer."""
+    """The engine of a link whose peer is the gateway itself (`gateway.nodes.link.LinkEngine`)."""
 
     remote_container: Final = "bridge"
     opened: Final = True
@@ -62,7 +62,7 @@ class BridgeEngine:
 
 
 class ForwardingTarget(InternalLink[Incoming]):
-    """The sender that the node sees; see `gateway.amqp.link.link.Link` for what a node uses of it."""
+    """The sender as the node sees it (`gateway.nodes.link.IncomingLink`)."""
 
     incoming: Final = True
     rejects: Final = True
@@ -87,7 +87,7 @@ class ForwardingTarget(InternalLink[Incoming]):
         self._connector: Remotes | None = None
 
     def start(self) -> None:
-        """Attach; the bridge hears `target_stands` or `target_ended`."""
+        """Attach; `target_attached` or `target_ended` follows."""
         try:
             if self._end.connector is None:
                 self._scope.attach_to(self, self.address, GatewayItself(self.scope, "bridge", self.address))
@@ -99,7 +99,7 @@ class ForwardingTarget(InternalLink[Incoming]):
         except AmqpError as error:
             self.end(error)
 
-    # -- what a node does
+    # -- for the node
 
     def accept(
         self,
@@ -110,34 +110,34 @@ class ForwardingTarget(InternalLink[Incoming]):
         understands: frozenset[bytes] = ROUTING,
         **_: object,
     ) -> None:
-        """The node takes the link."""
+        """The node accepts the link."""
         if not self.accepted(self.instrumented(handler)):
             return
         self.max_message_size, self._announced = max_message_size, SUPPORTED in capabilities
         self.understands = understands
         self._flow.target_open(self._give)
-        self._owner.target_stands()
+        self._owner.target_attached()
 
     def fail(self, error: AmqpError) -> None:
-        """One bad message must not keep the others from being moved."""
+        """Nothing: a rejected message must not end the link."""
 
     @property
     def granted(self) -> int:
-        """What the node has granted and not got yet."""
+        """Credit of the node that is not used yet."""
         return self._flow.room if self.open else 0
 
     def grant(self, credit: int) -> None:
-        """The node takes `credit` more messages."""
+        """The node grants `credit` more messages."""
         if self.open:
             self._flow.credited(credit)
 
     def settle(self, delivery: InFlightEvent, outcome: Outcome) -> None:
-        """The node's word on an event."""
+        """The node's outcome of an event."""
         if self.open:
             self._flow.outcome(delivery, outcome)
 
     def drop(self, delivery: InFlightEvent) -> None:
-        """Only pre-settled messages are dropped, and there are none."""
+        """Nothing: only pre-settled messages are dropped, and there are none."""
 
     def tag(self, delivery: InFlightEvent) -> bytes:
         return delivery.serial.to_bytes(8)
@@ -156,14 +156,14 @@ class ForwardingTarget(InternalLink[Incoming]):
             self.handler.on_transfer(item, data, False)
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:
-        """A reload: the connector may have changed, too."""
+        """After a reload: the connector may have been replaced, too."""
         if self._end.connector is not None and self._scope.connectors.get(self._end.connector) is not self._connector:
             self.end(AmqpError(DETACH_FORCED, "the connector has changed"))
         else:
             super().policy_changed(verdict)
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
-        """What is under way belongs to the flow again."""
+        """The link has ended; `InFlight` sends unfinished events again."""
         if was_open:
             self._flow.target_gone()
             self.handler.on_detach(error)

@@ -1,7 +1,7 @@
-"""One bridge of a policy: when it is this gateway that moves events, from where on, and what happens (KM-24).
+"""One bridge of a policy: its lease, its links and its checkpoints (KM-24).
 
 One gateway owns a bridge by a lease, like a partition of a consumer group; the others wait for it. A position is
-written under the token that its owner took when it began, so that whoever was displaced, or has slept, writes nothing.
+written with the token that its owner got when it began, so that a displaced or suspended owner writes nothing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from policies.model.scopes.bridge import BridgeEntry as Model
 
 _PAUSES: Final = (0.1, 5.0)
-"""Seconds before an end is attached anew, and before what came back is sent again: from, to, doubling."""
+"""Seconds before an end is attached again, and before events that came back are sent again: first and longest pause,
+doubling."""
 _EVERY: Final = 0.1
-"""Seconds between two writes of marks; a written record also says that we are not displaced."""
+"""Seconds between two writes of checkpoints; a write also shows that no other gateway has taken over."""
 _BEAT: Final = 20
 _WAITERS: Final = 1000
 _PATIENCE_MS: Final = 60_000
@@ -46,18 +47,18 @@ class BridgeCounts:
 
     def __init__(self) -> None:
         self.moved = 0
-        """Events that the target has accepted."""
+        """Events that the target accepted."""
         self.repeated = 0
-        """Times the target gave one back."""
+        """How often the target released or modified an event."""
         self.given_up = 0
-        """Events that the target has rejected."""
+        """Events that the target rejected."""
         self.skipped = 0
-        """Events that the source brought and the bridge does not want."""
+        """Events that the filter excludes or that were forwarded before."""
         self.misplaced = 0
         """Events of another partition than their link's (ES-4.4-3)."""
 
     def by_event(self) -> tuple[tuple[str, int], ...]:
-        """The totals by the word of the metric's label `event`."""
+        """The totals by the value of the metric's label `event`."""
         return (
             ("given_up", self.given_up),
             ("misplaced", self.misplaced),
@@ -68,21 +69,21 @@ class BridgeCounts:
 
 
 class BridgeWorker:
-    """One entry of `bridge`: runs as a task of the supervisor, ends with `stop`."""
+    """Runs one entry of `bridge` as a task of the supervisor; `stop` ends it."""
 
     def __init__(self, key: tuple[str, str], model: Model, context: GatewayContext, shared: Shared) -> None:
         self.model: Final = model
         self.counts: Final = BridgeCounts()
         self.delay = 0.0
-        """Seconds from an event's timestamp in its log to its acceptance by the target; of the last one."""
+        """Seconds from the timestamp of the last event in its log to its acceptance by the target."""
         self.lag: int | None = None
-        """Events of a topic here that are not done with; None where that is not known."""
+        """Unfinished events of a topic of this gateway; None if unknown."""
         self._scope: Final = key[0]
         self._context: Final = context
         self._shared: Final = shared
         self._loop: Final = asyncio.get_running_loop()
         self._flow = InFlight(self, model.credit, _PAUSES)
-        self._marks = Checkpoints({})
+        self._checkpoints = Checkpoints({})
         self._lease: Lease | None = None
         self._over = asyncio.Event()
         self._ended = False
@@ -96,7 +97,7 @@ class BridgeWorker:
     # -- life
 
     async def run(self) -> None:
-        """Own the bridge, move events until it is lost, and again; until cancelled."""
+        """Claim the lease and forward events while it is valid; repeat until cancelled."""
         try:
             while not self._ended:
                 lease = await self._claim()
@@ -109,10 +110,10 @@ class BridgeWorker:
             self._end_links()
 
     async def _claim(self) -> Lease | None:
-        wish = LeaseRequest(None, None, (0,), _WAITERS, _PATIENCE_MS)
+        request = LeaseRequest(None, None, (0,), _WAITERS, _PATIENCE_MS)
         key = f"bridge//{self._scope}/{self.model.name}"
         try:
-            return await self._shared.leases.claim(key, wish, gone=lambda: self._ended)
+            return await self._shared.leases.claim(key, request, gone=lambda: self._ended)
         except AmqpError as error:
             if self._shared.leases.in_time:
                 self._state = "standing by: another gateway forwards the events"
@@ -122,7 +123,7 @@ class BridgeWorker:
             return None
 
     async def _own(self, lease: Lease) -> None:
-        """Move events while the lease is ours."""
+        """Forward events while the lease is ours."""
         self._over.clear()
         self._lease = lease
         self._shared.leases.hold(lease, self)
@@ -130,7 +131,7 @@ class BridgeWorker:
         self._pauses.clear()
         self._problems = {"to": "not attached yet", "from": "not attached yet"}
         try:
-            token = await self._remembered(lease)
+            token = await self._load_checkpoints(lease)
             self._log("bridge begins")
             self._start_target()
             self._start_source()
@@ -143,47 +144,50 @@ class BridgeWorker:
             self._log("bridge ends")
             self._lease = None
 
-    async def _remembered(self, lease: Lease) -> str | None:
-        """What was kept of a log behind a connector; the token to write with, None: nothing is kept here."""
+    async def _load_checkpoints(self, lease: Lease) -> str | None:
+        """Load the checkpoints of a log behind a connector.
+
+        Returns the token for writing, None: none are stored here.
+        """
         model = self.model
-        self._marks = Checkpoints({})
+        self._checkpoints = Checkpoints({})
         if not model.durable or model.source.connector is None:
             return None
         about = f"{model.source} {model.partition} {model.filter}"
-        kept = await self._shared.termini.acquire(self._key, _digest(about), None, lease.fence)
-        self._marks = Checkpoints(kept.marks)
-        return kept.token
+        record = await self._shared.termini.acquire(self._key, _digest(about), None, lease.fence)
+        self._checkpoints = Checkpoints(record.marks)
+        return record.token
 
     @property
     def _key(self) -> str:
         return _digest(link_name(self._scope, self.model.name))
 
     async def _keep(self, token: str | None) -> None:
-        """Write marks when they have changed, until the bridge is another one's, or over."""
+        """Write changed checkpoints until the bridge ends or another gateway owns it."""
         beat = 0
         while not self._over.is_set():
             await set_within(self._over, _EVERY)
             beat = (beat + 1) % _BEAT
             if not beat:
-                await self._look()
+                await self._read_lag()
             if token is not None and not await self._written(token):
                 return
         if token is not None:
             await self._written(token)
 
     async def _written(self, token: str) -> bool:
-        changed = self._marks.take_changed()
+        changed = self._checkpoints.take_changed()
         if not changed:
             return True
         try:
             (ours,) = await self._shared.termini.save([Save(self._key, token, {}, None, changed)])
         except TerminiUnavailable:
-            self._marks.changed = {**changed, **self._marks.changed}
+            self._checkpoints.changed = {**changed, **self._checkpoints.changed}
             return True
         return bool(ours)
 
-    async def _look(self) -> None:
-        """How far behind a topic of ours this is."""
+    async def _read_lag(self) -> None:
+        """Update `lag` for a topic of this gateway."""
         source = self._source
         if not isinstance(source, LocalSource) or source.decision is None:
             return
@@ -195,14 +199,14 @@ class BridgeWorker:
                 self.lag = None
 
     def stop(self, lease: Lease | None = None, why: RevocationReason | None = None) -> None:
-        """Called by the lease when it ends, or by the service when the bridge does."""
+        """Called by the lease when it ends, or by the manager when the bridge is removed."""
         if lease is None:
             self._ended = True
         self._end_links()
         self._over.set()
 
     def hold(self) -> None:
-        """Ask for nothing new (drain)."""
+        """Request no more events (drain)."""
         self._flow.stopping = True
         if isinstance(self._source, LocalSource):
             self._source.window = 0
@@ -223,18 +227,18 @@ class BridgeWorker:
             if self.model.source.connector is None:
                 self._source = LocalSource(self, self._flow, scope, self.model)
             else:
-                self._source = RemoteSource(self, self._flow, scope, self.model, self._marks)
+                self._source = RemoteSource(self, self._flow, scope, self.model, self._checkpoints)
             self._source.start()
 
     def _may(self, start: Callable[[], None]) -> bool:
-        """Whether to attach now; while it is not certain that the bridge is ours, that is asked again."""
-        if self._moving and not self.valid:
+        """Whether to attach now; if the lease is not certainly valid, try again later."""
+        if self._forwarding and not self.valid:
             self.later(_PAUSES[0], self._again(start, self._flow))
             return False
-        return self._moving
+        return self._forwarding
 
     @property
-    def _moving(self) -> bool:
+    def _forwarding(self) -> bool:
         return self._lease is not None and not self._over.is_set() and self._scope in self._context.scopes
 
     @property
@@ -248,29 +252,29 @@ class BridgeWorker:
                 end.end(None)
         self._source = self._target = None
 
-    def target_stands(self) -> None:
-        """The target takes events."""
-        self._stands("to")
+    def target_attached(self) -> None:
+        """The link to the target is open."""
+        self._attached("to")
 
-    def source_stands(self, how: str) -> None:
-        """The source gives events; `how` it is remembered how far."""
-        self._stands("from", position=how)
+    def source_attached(self, how: str) -> None:
+        """The link from the source is open; `how` says where the position is stored."""
+        self._attached("from", position=how)
 
-    def _stands(self, end: str, **more: str) -> None:
+    def _attached(self, end: str, **more: str) -> None:
         self._problems.pop(end, None)
         self._pauses.pop(end, None)
         self._log("bridge link open", end=end, **more)
 
     def target_ended(self, error: AmqpError | None) -> None:
-        """The target is gone, or not there: again, less and less often."""
+        """The link to the target has ended or was refused: try again, with growing pauses."""
         self._missing("to", error, self._start_target)
 
     def source_ended(self, error: AmqpError | None) -> None:
-        """The same of the source; ES-4-14: also after `detach-forced`."""
+        """The same for the source; also after `detach-forced` (ES-4-14)."""
         self._missing("from", error, self._start_source)
 
     def _missing(self, end: str, error: AmqpError | None, start: Callable[[], None]) -> None:
-        if not self._moving:
+        if not self._forwarding:
             return
         detail = "the link has ended" if error is None else str(error)
         if detail != self._problems.get(end):
@@ -284,11 +288,11 @@ class BridgeWorker:
     def _again(self, start: Callable[[], None], flow: InFlight) -> Callable[[], None]:
         return lambda: start() if flow is self._flow else None
 
-    # -- what the links and the flow need
+    # -- for the links and `InFlight`
 
     @property
     def valid(self) -> bool:
-        """Whether the bridge is certainly ours."""
+        """Whether this gateway certainly owns the bridge."""
         return self._lease is not None and self._lease.valid
 
     @property
@@ -311,9 +315,9 @@ class BridgeWorker:
         self.counts.repeated += 1
 
     def given_up(self, item: InFlightEvent, outcome: Outcome) -> None:
-        """The target will never take this event: it counts as done with."""
+        """The target will never accept this event: it counts as finished."""
         self.counts.given_up += 1
-        if self.counts.given_up & (self.counts.given_up - 1) == 0:  # the 1st, 2nd, 4th…: no flood
+        if self.counts.given_up & (self.counts.given_up - 1) == 0:  # log the 1st, 2nd, 4th…
             error = outcome.error if isinstance(outcome, Rejected) else None
             event = {"offset": item.event.offset, "partition": item.event.partition}
             detail = outcome.name if error is None else str(error)
@@ -321,30 +325,30 @@ class BridgeWorker:
             log.warning("bridge gives an event up", **self._ids, **event, detail=detail, given_up=self.counts.given_up)
 
     def skipped(self) -> None:
-        """The source has brought an event that the bridge does not want."""
+        """The source has sent an event that is not forwarded."""
         self.counts.skipped += 1
 
     def misplaced(self) -> None:
-        """The source has brought an event of another partition than its link's."""
+        """The source has sent an event of another partition than that of its link."""
         self.counts.misplaced += 1
 
     def message_refused(self, error: AmqpError) -> None:
-        """The event's outcome follows, and is logged."""
+        """Nothing: the event's outcome follows and is logged."""
 
     # -- what operators see
 
     @property
     def held(self) -> int:
-        """Events under way."""
+        """Unfinished events."""
         return self._flow.held
 
     @property
     def up(self) -> bool:
-        """Whether both ends are there and this gateway is the one that moves."""
+        """Whether this gateway forwards events and both links are open."""
         return self.valid and not self._problems
 
     def ready(self) -> tuple[bool, str]:
-        """For `/readyz`: an end that is missing is said; the gateway serves its clients all the same."""
+        """For `/readyz`: a missing end is in the detail, but the gateway is ready for its clients."""
         if not self.valid:
             return True, self._state
         if self._problems:
@@ -352,7 +356,7 @@ class BridgeWorker:
         return True, f"forwarding from {self.model.source} to {self.model.to}, {self.counts.moved} forwarded"
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:
-        """A reload: what the addresses mean may have changed."""
+        """After a reload: end links whose addresses may not be used any more."""
         for end in (self._source, self._target):
             if end is not None:
                 end.policy_changed(verdict)

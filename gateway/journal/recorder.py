@@ -17,7 +17,7 @@ from gateway.amqp.codec.codec import encode
 from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.link.wrappers import IncomingWrapper, OutgoingWrapper
-from gateway.amqp.message.response_annotations import SUPPORTED, annotated
+from gateway.amqp.message.response_support import SUPPORTED, annotated
 from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import kind_of

@@ -1,7 +1,7 @@
-"""Events on their way out of a log: what the log said of them is read, and left behind (ES-4.6.4-3, ES-4.6.5-3; X-6).
+"""Reads the annotations that a log put on an event, and removes them (ES-4.6.4-3, ES-4.6.5-3; X-6).
 
-Offset, timestamp and partitions mean nothing where an event goes; another log writes its own. The group key is a
-message annotation, the producer's own, and stays. Pure.
+Offset, timestamp and partitions mean nothing at the event's target; another log adds its own. The group key is a
+message annotation of the producer and stays. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.errors import AmqpError
 PARTITION: Final = "event-streams-partition"
 GROUP: Final = "event-streams-consumer-group"
 LINK_PROPERTIES: Final = frozenset((PARTITION, GROUP, "event-streams-epoch"))
-"""What links and nodes of event logs say to each other in link properties."""
+"""Link properties of event logs (ES 4)."""
 CAPABILITY: Final = "AMQP_EVENT_STREAMS_V1_0"
 _OFFSET: Final = "event-streams-offset"
 _TIMESTAMP: Final = "event-streams-timestamp"
@@ -30,7 +30,7 @@ _OF_THE_LOG: Final = (_OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE, _SOURCE, _ASSOCIATED
 
 
 class Event(NamedTuple):
-    """A message without what its log said of it, and that: the timestamp in milliseconds, the rest as it was."""
+    """A message without the annotations of its log, and their values; the timestamp is in milliseconds."""
 
     data: bytes
     offset: str | None = None
@@ -39,12 +39,15 @@ class Event(NamedTuple):
 
 
 def forwarded(data: bytes) -> bytes:
-    """An event without what its log said of it there."""
+    """An event without the annotations of its log."""
     return read_event(data).data
 
 
-def read_event(data: bytes, *, aim: bool = False) -> Event:
-    """Take an event from its log; `aim`: it names its partition as the one it wants to get to (ES 4.6.6)."""
+def read_event(data: bytes, *, keep_partition: bool = False) -> Event:
+    """Separate an event from the annotations of its log.
+
+    `keep_partition`: name its partition as the target partition (ES 4.6.6).
+    """
     if not may_be_annotated(data):
         return Event(data)
     try:
@@ -53,14 +56,14 @@ def read_event(data: bytes, *, aim: bool = False) -> Event:
             return Event(data)
         said = delivery_annotations(data, layout)
         partition = _text(said.get(_SOURCE))
-        put = {_TARGET: encode(Symbol(partition))} if aim and partition is not None else {}
+        put = {_TARGET: encode(Symbol(partition))} if keep_partition and partition is not None else {}
         left = edit_map(data[layout.da : layout.ma], drop=_OF_THE_LOG, put=put)
         time = said.get(_TIMESTAMP)
         return Event(
             splice(data, layout, da=left), _text(said.get(_OFFSET)), partition, time if isinstance(time, int) else None
         )
     except AmqpError:
-        return Event(data)  # no message: the node says what is wrong with it
+        return Event(data)  # malformed: the node at the target rejects it
 
 
 def _text(value: Any) -> str | None:

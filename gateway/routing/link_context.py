@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from gateway.amqp.message.response_annotations import SUPPORTED
+from gateway.amqp.message.response_support import SUPPORTED
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.proton_data import TerminusFields

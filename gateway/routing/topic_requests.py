@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gateway.amqp.message.hop import without
-from gateway.amqp.message.response_annotations import annotated
+from gateway.amqp.message.response_support import annotated
 from gateway.errors import AmqpError
 from gateway.principal import nobody
 from gateway.response.annotations import REQUEST_ANNOTATIONS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.message.hop import without
-from gateway.amqp.message.response_annotations import annotated
+from gateway.amqp.message.response_support import annotated
 from gateway.amqp.message.sections import SectionOffsets, map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError, Fault
 from gateway.response.annotate import Annotator, LinkTarget, Restored

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway import PRODUCT
 from gateway.amqp.engine.config import EngineConfig
-from gateway.amqp.message.response_annotations import CAPABILITY
+from gateway.amqp.message.response_support import CAPABILITY
 from gateway.amqp.sasl.password_checks import PasswordChecks, Ticket
 from gateway.amqp.sasl.server import SaslServer
 from gateway.amqp.sasl.verifiers import UserStore

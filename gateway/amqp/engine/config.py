@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from gateway.amqp.message.response_annotations import CAPABILITY
+from gateway.amqp.message.response_support import CAPABILITY
 from gateway.principal import Container, Requester, User
 
 CallSoon: TypeAlias = Callable[[Callable[[], None]], object]

@@ -19,7 +19,7 @@ from gateway.amqp.link.outcomes import FAILED, Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf
 from gateway.amqp.link.sender_link import SenderHalf
 from gateway.amqp.message.hop import ROUTING
-from gateway.amqp.message.response_annotations import SUPPORTED
+from gateway.amqp.message.response_support import SUPPORTED
 from gateway.errors import MESSAGE_SIZE_EXCEEDED, AmqpError
 
 

@@ -15,7 +15,7 @@ from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rej
 from gateway.amqp.link.state import BUFFER_SIZE, LinkState
 from gateway.amqp.message.bounds import ANNOTATIONS
 from gateway.amqp.message.hop import may_be_annotated, only, too_many
-from gateway.amqp.message.response_annotations import annotated
+from gateway.amqp.message.response_support import annotated
 from gateway.errors import (
     MESSAGE_SIZE_EXCEEDED,
     NOT_IMPLEMENTED,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.message.response_annotations import annotated
+from gateway.amqp.message.response_support import annotated
 from gateway.errors import INVALID_FIELD, NOT_FOUND, AmqpError
 from gateway.response.echo import echo, read_request
 from gateway.routing.link_context import Pair, link_context

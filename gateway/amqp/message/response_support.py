@@ -1,6 +1,6 @@
-"""Whether a message carries the annotations of response routing, which not every target takes (RA 2.2, 2.3).
+"""Support of response routing: its capabilities, and whether a message needs it of its target (RA 2.1 to 2.3).
 
-Their names and types: `gateway/response/annotations.py`.
+`gateway/response/annotations.py` has the names and types of the annotations.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from gateway.amqp.message.sections import map_entry, walk
 from gateway.errors import AmqpError
 
 SUPPORTED: Final = "response-address-supported"
-"""What a target announces whose responses follow the annotations of their requests (RA 2.2)."""
+"""The capability of targets whose responses follow the annotations of their requests (RA 2.2)."""
 CAPABILITY: Final = "RESPONSE_ANNOTATIONS_V1_0"
-"""What a container offers that supports them at all, and desires that may send them (RA 2.1)."""
+"""The capability that containers offer that support the annotations, and desire that may send them (RA 2.1)."""
 _REQUEST: Final = ("response-address-cookie", "response-link-target-address")
 
 
 def annotated(data: bytes) -> bool:
-    """Whether the message has annotations that only a target that announced support may get (RA-2.3-3).
+    """Whether the message has annotations that it may have only at a target that announced support (RA-2.3-3).
 
-    False for malformed bytes: their reader reports the error.
+    False for malformed bytes; whoever decodes them reports the error.
     """
     if b"response-" not in data:
         return False
