@@ -92,7 +92,7 @@ class RemoteSource(Incoming):
             self.end(AmqpError(DETACH_FORCED, "the connection was lost"))
 
     def _properties(self) -> ValueMap:
-        """Link properties: a group without a partition, so that one is assigned, unless the policy names it (ES-4.5.1-6)."""
+        """Link properties: in a group no partition unless the policy names it: one is assigned (ES-4.5.1-6)."""
         entry, found = self._entry, ValueMap()
         if entry.group is not None:
             found[Symbol(GROUP)] = entry.group
