@@ -14,6 +14,8 @@ IpAddress = IPv4Address | IPv6Address
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _LONGEST: Final = 253
+_DEVIATIONS: Final = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")
+"""Letters that IDNA 2003 and IDNA 2008 make different names of."""
 
 
 class HostError(ValueError):
@@ -52,6 +54,8 @@ def _bracketed(text: str) -> str:
 
 def _ascii(text: str) -> str:
     """The name as DNS has it (RFC 5890); wide digits and dots become plain ones, too."""
+    if not _DEVIATIONS.isdisjoint(text):
+        raise HostError("not one host name: IDNA 2003 and 2008 differ in it; write it in ASCII (xn--)")
     try:
         return text.lower() if text.isascii() else text.encode("idna").decode().lower()
     except UnicodeError:
