@@ -186,6 +186,12 @@ def test_mqtt_refuses_strings_that_it_has_not(title: str) -> None:
     assert "subject" in str(error.value)
 
 
+@pytest.mark.row("CE-3.2.2.2-7", "CE-B-4")
+@each()
+def test_mqtt3_payload_is_the_event_in_json(event: CloudEvent) -> None:
+    assert_same(FORMAT.read(None, mqtt3(event)), event)
+
+
 @pytest.mark.row("CE-3.2.2.2-6")
 def test_attributes_win_over_user_properties_of_their_name() -> None:
     event = event_with(tenant="7")
