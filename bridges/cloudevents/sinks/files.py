@@ -16,7 +16,7 @@ class SinkCertificates:
 
     def __init__(self, path: Callable[[str], Path]) -> None:
         """`path` finds a file that the policy names."""
-        self._path: Final = path
+        self.path: Final = path
         self._made: Final[dict[SinkTls | None, ssl.SSLContext]] = {}
 
     def context(self, tls: SinkTls | None) -> ssl.SSLContext:
@@ -29,5 +29,5 @@ class SinkCertificates:
     def _make(self, tls: SinkTls | None) -> ssl.SSLContext:
         if tls is None:
             return client_context()
-        ca, cert, key = (None if name is None else self._path(name) for name in (tls.ca, tls.cert, tls.key))
+        ca, cert, key = (None if name is None else self.path(name) for name in (tls.ca, tls.cert, tls.key))
         return client_context(ca=ca, cert=cert, key=key)

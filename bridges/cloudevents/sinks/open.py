@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.sinks.dial import EgressRefused
@@ -16,6 +16,9 @@ from bridges.cloudevents.subscription.model import Invalid, Mistake, SinkProtoco
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.egress import SinkRule, allows
 from policies.subscriptions import ManagerRules
+
+if TYPE_CHECKING:
+    from bridges.cloudevents.sinks.kafka import KafkaClients
 
 REFUSED: Final = "not allowed by the policy of this gateway"
 """One wording for every sink that no rule allows, whatever is there."""
@@ -30,6 +33,7 @@ class SinkFactory:
         self._rules = rules
         self._parts = parts
         self._http = HttpSinks(rules, parts)
+        self._kafka: KafkaClients | None = None
 
     def change(self, rules: ManagerRules, parts: SinkParts) -> None:
         """Go on under another policy; sinks that are open stay as they are until they are closed."""
@@ -60,7 +64,10 @@ class SinkFactory:
 
             scope = self._rules.scope
             return lambda subscription, rule, listener: open_amqp(self._parts, scope, subscription, rule, listener)
-        raise NotImplementedError(protocol)
+        from bridges.cloudevents.sinks.kafka import KafkaClients, open_kafka
+
+        clients = self._kafka = self._kafka or KafkaClients()
+        return lambda subscription, rule, listener: open_kafka(self._parts, clients, subscription, rule, listener)
 
     async def check(self, subscription: Subscription, previous: Subscription | None) -> None:
         """Whether events may go there, and whether an HTTP sink consents; raises Invalid.

@@ -1,0 +1,189 @@
+"""The Kafka sink: a cluster of the policy, or any that a rule names (Kafka binding)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.events.bindings.kafka import kafka_binary, kafka_structured, record_key
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.parts import SinkParts
+from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
+from bridges.cloudevents.subscription.model import KafkaSettings, Plain
+from bridges.cloudevents.subscription.subscription import Subscription
+from bridges.kafka.produce.event_producer import EventProducer, WriteReport, Written
+from bridges.kafka.records.envelope import Header
+from policies.egress import SinkRule
+from policies.model.scopes.sinks import SinkTls
+
+_MOST: Final = 64
+"""Kafka clients of one manager: each has threads of its own."""
+_MECHANISM: Final = "SCRAM-SHA-256"
+_MEANINGS: Final[Mapping[Written, tuple[Verdict, str]]] = {
+    Written.TOO_LARGE: (Verdict.REFUSED, "larger than the topic takes"),
+    Written.INVALID: (Verdict.REFUSED, "the topic does not take such a record"),
+    Written.DENIED: (Verdict.CREDENTIAL, "the cluster does not let us write to the topic"),
+    Written.NO_TOPIC: (Verdict.SINK_FAILED, "the topic does not exist"),
+    Written.UNKNOWN: (Verdict.FAILED, "not written in time"),
+}
+
+
+class KafkaClients:
+    """The Kafka clients of one manager, shared by subscriptions that need the same."""
+
+    def __init__(self) -> None:
+        self._users: Final[dict[frozenset[tuple[str, object]], tuple[EventProducer, list[None]]]] = {}
+
+    def use(self, settings: Mapping[str, object]) -> EventProducer | None:
+        """A client with these settings until `release`; None: there are too many."""
+        key = frozenset(settings.items())
+        if key not in self._users:
+            if len(self._users) >= _MOST:
+                return None
+            self._users[key] = (EventProducer(settings), [])
+        producer, users = self._users[key]
+        users.append(None)
+        return producer
+
+    def release(self, settings: Mapping[str, object]) -> None:
+        """Used once less; the last user closes it."""
+        key = frozenset(settings.items())
+        producer, users = self._users[key]
+        users.pop()
+        if not users:
+            del self._users[key]
+            producer.close()
+
+
+class KafkaSink:
+    """Writes each event as a record, up to `window` at a time."""
+
+    def __init__(
+        self,
+        clients: KafkaClients,
+        settings: Mapping[str, object],
+        topic: str,
+        encode: Callable[[CloudEvent], tuple[bytes | None, list[Header], bytes | None]],
+        window: int,
+        listener: SinkListener,
+    ) -> None:
+        """`encode` gives key, headers and value, and raises ValueError for what Kafka cannot carry."""
+        self._clients: Final = clients
+        self._settings: Final = settings
+        self._topic: Final = topic
+        self._encode: Final = encode
+        self._window: Final = window
+        self._listener: Final = listener
+        self._loop: Final = asyncio.get_running_loop()
+        self._producer: EventProducer | None = None
+        self._under_way = 0
+        self._drained: Final[deque[asyncio.Future[None]]] = deque()
+        self._closed = False
+
+    @property
+    def room(self) -> int:
+        """See `Sink`."""
+        return 0 if self._closed else self._window - self._under_way
+
+    def send(self, attempt: SendAttempt) -> None:
+        """See `Sink`."""
+        self._under_way += 1
+        (event,) = attempt.events
+        try:
+            key, headers, value = self._encode(event)
+        except ValueError:
+            self._later(attempt, Answer(Verdict.REFUSED, "the event cannot be encoded for Kafka"))
+            return
+        if self._producer is None:
+            self._producer = self._clients.use(self._settings)
+        if self._producer is None:
+            text = f"this manager has {_MOST} Kafka clients already, its limit"
+            self._later(attempt, Answer(Verdict.SINK_FAILED, text))
+            return
+        self._producer.produce(
+            self._topic, key, value, headers, lambda report: self._answered(attempt, _answer_of(report))
+        )
+
+    def _later(self, attempt: SendAttempt, answer: Answer) -> None:
+        self._loop.call_soon(self._answered, attempt, answer)
+
+    def _answered(self, attempt: SendAttempt, answer: Answer) -> None:
+        self._under_way -= 1
+        if not self._closed:
+            self._listener.answered(attempt, answer)
+            self._listener.ready()
+        if not self._under_way:
+            while self._drained:
+                waiting = self._drained.popleft()
+                if not waiting.done():
+                    waiting.set_result(None)
+
+    async def close(self, patience: float) -> None:
+        """See `Sink`."""
+        if self._under_way and patience:
+            waiting: asyncio.Future[None] = self._loop.create_future()
+            self._drained.append(waiting)
+            await asyncio.wait([waiting], timeout=patience)
+        self._closed = True
+        if self._producer is not None:
+            self._producer = None
+            self._clients.release(self._settings)
+
+
+def _answer_of(report: WriteReport) -> Answer:
+    if report.outcome is Written.WRITTEN:
+        return DONE
+    verdict, text = _MEANINGS[report.outcome]
+    return Answer(verdict, f"{text} ({report.name})", reached=report.outcome is not Written.UNKNOWN)
+
+
+def open_kafka(
+    parts: SinkParts, clients: KafkaClients, subscription: Subscription, rule: SinkRule, listener: SinkListener
+) -> KafkaSink:
+    """The sink of a subscription; a client is made, or shared, with the first event."""
+    asked = subscription.settings
+    assert isinstance(asked, KafkaSettings)
+    settings = {**_place(parts, subscription, asked, rule), **_own(asked, subscription.delivery.timeout)}
+    write = kafka_binary if asked.mode == "binary" else kafka_structured
+
+    def encode(event: CloudEvent) -> tuple[bytes | None, list[Header], bytes | None]:
+        headers, value = write(event)
+        return record_key(event, asked.key), headers, value
+
+    return KafkaSink(clients, settings, asked.topic, encode, subscription.delivery.window, listener)
+
+
+def _own(asked: KafkaSettings, timeout: float) -> dict[str, object]:
+    acks = asked.acks or "all"
+    own: dict[str, object] = {
+        "acks": acks,
+        "enable.idempotence": acks == "all",
+        "message.timeout.ms": max(1000, int(timeout * 1000)),
+    }
+    return own if asked.client_id is None else {**own, "client.id": asked.client_id}
+
+
+def _place(
+    parts: SinkParts, subscription: Subscription, asked: KafkaSettings, rule: SinkRule
+) -> Mapping[str, object]:
+    """Where the cluster is and how to log in: as the policy says, or with the subscription's credential."""
+    if rule.cluster is not None:
+        return parts.cluster_settings(rule.cluster)
+    servers = ",".join(f"{host}:{port}" for host, port in subscription.sink.hosts)
+    login = subscription.credential if isinstance(subscription.credential, Plain) else None
+    found: dict[str, object] = {"bootstrap.servers": servers, **_tls(parts, rule.tls)}
+    found["security.protocol"] = ("SASL_" if login else "") + ("SSL" if rule.tls is not None else "PLAINTEXT")
+    if login is not None:
+        mechanism = asked.mechanism or _MECHANISM
+        found |= {"sasl.mechanism": mechanism, "sasl.username": login.identifier, "sasl.password": login.secret}
+    return found
+
+
+def _tls(parts: SinkParts, tls: SinkTls | None) -> dict[str, object]:
+    if tls is None:
+        return {}
+    files = {"ssl.ca.location": tls.ca, "ssl.certificate.location": tls.cert, "ssl.key.location": tls.key}
+    return {name: str(parts.certificates.path(file)) for name, file in files.items() if file is not None}
