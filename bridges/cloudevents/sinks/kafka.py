@@ -14,7 +14,7 @@ from bridges.cloudevents.sinks.parts import SinkParts
 from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
 from bridges.cloudevents.subscription.model import KafkaSettings, Plain
 from bridges.cloudevents.subscription.subscription import Subscription
-from bridges.kafka.produce.event_producer import EventProducer, WriteReport, Written
+from bridges.kafka.produce.event_producer import EventProducer, EventReport, Written
 from bridges.kafka.records.envelope import Header
 from policies.egress import SinkRule
 from policies.model.scopes.sinks import SinkTls
@@ -133,7 +133,7 @@ class KafkaSink:
             self._clients.release(self._settings)
 
 
-def _answer_of(report: WriteReport) -> Answer:
+def _answer_of(report: EventReport) -> Answer:
     if report.outcome is Written.WRITTEN:
         return DONE
     verdict, text = _MEANINGS[report.outcome]

@@ -23,6 +23,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "queue.buffering.max.kbytes": 65_536,
     "message.max.bytes": 100_000_000,
     "allow.auto.create.topics": False,
+    "log_level": 0,  # what matters comes as an error of the client or of a record
 }
 
 
@@ -40,14 +41,14 @@ class Written(Enum):
     """Not written, or perhaps written: no answer in time."""
 
 
-class WriteReport(NamedTuple):
+class EventReport(NamedTuple):
     """`name` is Kafka's name of the error."""
 
     outcome: Written
     name: str = ""
 
 
-Report = Callable[[WriteReport], None]
+Report = Callable[[EventReport], None]
 _OUTCOMES: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: Written.TOO_LARGE,
     KafkaError.INVALID_MSG_SIZE: Written.TOO_LARGE,
@@ -88,13 +89,13 @@ class EventProducer:
         self, topic: str, key: bytes | None, value: bytes | None, headers: list[Header], report: Report
     ) -> None:
         """Hand a record over; `report` hears once what became of it, never from within this call."""
-        self._put(self._together, _Record(topic, key, value, headers, report))
+        self._put(self._together, _SentRecord(topic, key, value, headers, report))
 
-    def _put(self, to: ProduceClient, record: _Record) -> None:
+    def _put(self, to: ProduceClient, record: _SentRecord) -> None:
         try:
             to.put(record.topic, _ANY, record.key, record.value, record.headers, self, record)
         except BufferError:
-            self._loop.call_soon(record.report, WriteReport(Written.UNKNOWN, "_QUEUE_FULL"))
+            self._loop.call_soon(record.report, EventReport(Written.UNKNOWN, "_QUEUE_FULL"))
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
             self._loop.call_soon(record.report, self._report_of(error))
@@ -104,13 +105,13 @@ class EventProducer:
 
     # -- reports
 
-    def on_written(self, contexts: list[_Record]) -> None:
+    def on_written(self, contexts: list[_SentRecord]) -> None:
         """See `ProduceOwner`."""
         self._denied = False
         for record in contexts:
-            record.report(WriteReport(Written.WRITTEN))
+            record.report(EventReport(Written.WRITTEN))
 
-    def on_failed(self, contexts: list[_Record], error: KafkaError, *, keyed: bool, batch: int) -> None:
+    def on_failed(self, contexts: list[_SentRecord], error: KafkaError, *, keyed: bool, batch: int) -> None:
         """See `ProduceOwner`."""
         report = self._report_of(error)
         again = report.outcome in _OF_ONE or error.code() == KafkaError._INVALID_DIFFERENT_RECORD
@@ -120,11 +121,11 @@ class EventProducer:
             else:
                 record.report(report)
 
-    def _report_of(self, error: KafkaError) -> WriteReport:
+    def _report_of(self, error: KafkaError) -> EventReport:
         outcome = _OUTCOMES.get(error.code(), Written.UNKNOWN)
         if outcome is Written.UNKNOWN and self._denied:
             outcome = Written.DENIED
-        return WriteReport(outcome, error.name())
+        return EventReport(outcome, error.name())
 
     def _single(self) -> ProduceClient:
         if self._alone is None:
@@ -163,7 +164,7 @@ class EventProducer:
             each.reports()
 
 
-class _Record(NamedTuple):
+class _SentRecord(NamedTuple):
     """A record on its way."""
 
     topic: str
