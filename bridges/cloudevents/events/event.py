@@ -22,7 +22,7 @@ WRAPPED: Final = "kafka.record"
 """The type of an event that was made of a record that is none."""
 _LONGEST: Final = 255
 """Characters of an attribute's name; producers cannot fill the memory with longer ones."""
-_HEADER: Final = re.compile(rf"{HEADER_PREFIX}([a-z0-9]{{1,{_LONGEST}}})")
+_HEADER: Final = re.compile(rf"{HEADER_PREFIX}(?!data$)([a-z0-9]{{1,{_LONGEST}}})")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STRUCTURED: Final = STRUCTURED.encode()
 
@@ -87,8 +87,7 @@ def _binary(record: KafkaRecord, address: str, headers: list[Header], media: byt
     written = attributes.pop("datacontenttype", None)
     if not has_required(attributes):
         return None
-    content_type = written if content_type is None else content_type
-    return _event(record, address, attributes, content_type, _data(record.value(), headers))
+    return _event(record, address, attributes, content_type or written or None, _data(record.value(), headers))
 
 
 def _data(value: bytes | None, headers: list[Header]) -> bytes | None:

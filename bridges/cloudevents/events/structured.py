@@ -62,7 +62,7 @@ def _parsed(members: dict[str, Json]) -> ParsedEvent | None:
         if text is None or _NAME.fullmatch(name) is None:
             return None
         attributes[name] = text
-    content_type = attributes.pop(_MEDIA, None)
+    content_type = attributes.pop(_MEDIA, None) or None
     data = _data(members, content_type)
     if data is not None and content_type is None and _BASE64 not in members:
         content_type = "application/json"

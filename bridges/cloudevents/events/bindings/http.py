@@ -32,7 +32,13 @@ def http_structured(event: CloudEvent) -> tuple[HeaderFields, bytes]:
 
 
 def http_batched(events: Sequence[CloudEvent]) -> tuple[HeaderFields, bytes]:
-    """Header fields and body in batched mode (3.3); raises NotEncodable if one of them is in another format."""
+    """Header fields and body in batched mode (3.3).
+
+    An event in another format than JSON cannot be in a batch: one alone is sent as it is, among others NotEncodable is
+    raised, so that they are sent one by one.
+    """
+    if len(events) == 1 and not events[0].attributes:
+        return http_structured(events[0])
     return [(_CONTENT_TYPE, JSON_BATCH)], json_batch(events)
 
 

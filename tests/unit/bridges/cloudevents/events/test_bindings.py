@@ -173,7 +173,8 @@ def test_unreadable_events_are_sent_as_they_are(title: str) -> None:
     for data in (amqp_binary(event), amqp_structured(event)):
         assert properties(data, walk(data)).content_type == media.decode()
         assert body_values(data, walk(data)) == [body]
-    for encode in (mqtt3, lambda event: http_batched([event])):
+    assert http_batched([event]) == (field, body)
+    for encode in (mqtt3, lambda event: http_batched([EVENTS["text"], event])):
         with pytest.raises(NotEncodable):
             encode(event)
 
