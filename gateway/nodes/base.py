@@ -1,7 +1,7 @@
-"""What nodes have in common: how they are attached to, and what they may ask of the scope that they are in.
+"""The protocols of nodes, and of the scope as its nodes use it.
 
 A node gets a `Resolver`, the protocol of `gateway.nodes.scope.Scope`, and all scopes share one `GatewayContext`.
-No node imports another one: `GatewayContext.factories` makes the node that a route of the policy leads to.
+No node imports another one: `GatewayContext.factories` makes the node of a route.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class Node(Protocol):
-    """Whatever can be attached to: accepts or refuses the link now or later, or raises AmqpError."""
+    """A node accepts or refuses an attach, now or later, or raises AmqpError."""
 
     def attach(self, link: Link) -> None: ...
 
 
 class TemporaryNode(Node, Protocol):
-    """A node that ends with the link that made it."""
+    """A node that ends with the link that created it."""
 
     @property
     def address(self) -> str: ...
@@ -50,7 +50,7 @@ class TemporaryNodes(Protocol):
 
 
 class EventStreams(Protocol):
-    """A Kafka cluster as the resolver sees it (`bridges.kafka`)."""
+    """What the resolver uses of a Kafka cluster (`bridges.kafka`)."""
 
     def node(self, route: KafkaRoute) -> Node: ...
     def info_node(self, route: KafkaRoute) -> Node: ...
@@ -58,11 +58,11 @@ class EventStreams(Protocol):
 
 
 class Remotes(Protocol):
-    """A connector as the resolver sees it (`gateway.connectors`)."""
+    """What the resolver uses of a connector (`gateway.connectors`)."""
 
     @property
     def engine(self) -> Any:
-        """The connection, as the bridges that read through it use it; None: there is none."""
+        """The engine of the connection, for bridges; None: not connected."""
     def relay(self, address: str, make_transform: Any) -> Node: ...
     def watch(self, watcher: Any) -> None: ...
     def unwatch(self, watcher: Any) -> None: ...
@@ -83,40 +83,40 @@ class Resolver(Protocol):
     def temporaries(self) -> TemporaryNodes: ...
     @property
     def reply_requesters(self) -> dict[str, Requester]:
-        """Who last asked to be answered at an address (`gateway.routing.reply_rights`)."""
+        """The last requester with each reply address (`gateway.routing.reply_rights`)."""
     @property
     def buckets(self) -> Buckets | None:
-        """With `response_rate`: whose turn it is, for each responder."""
+        """The rate limits of responders, if the scope has a `response_rate`."""
 
     def attach_to(self, link: Link, address: str, principal: Principal, *, passed_on: bool = False) -> None:
-        """Attach to `address` with the rights of `principal`; raises AmqpError where it has none.
+        """Attach to `address` with the rights of `principal`; raises AmqpError without them.
 
-        `passed_on`: the address is another gateway's, even if it looks like a response address of ours.
+        `passed_on`: the address belongs to another gateway, even if it looks like a response address of this one.
         """
 
     def decide(self, action: Action, address: str, principal: Principal) -> RouteDecision:
-        """Where `address` leads through all scopes; raises the error of docs/conformance.md 0.3."""
+        """The routes of `address` through all scopes; raises the errors of docs/conformance.md 0.3."""
 
     def takes_replies(self, address: str) -> bool:
-        """Whether responses sent to `address` go back to their requesters through this gateway."""
+        """Whether `address` is a response address of this gateway."""
 
     def passes_on(self, address: str, cookie: bytes | None) -> bool:
-        """Whether `address`, a link target of a previous gateway, only looks like a response address of ours."""
+        """Whether `address` is a link target of a previous gateway that looks like a response address of this one."""
 
     def direct_node(self, address: str, mode: str) -> Node:
-        """The direct node at `address`, made when it is first used and gone when it is left."""
+        """The direct node at `address`, created at its first attach and removed after its last detach."""
 
 
 NodeFactory: TypeAlias = "Callable[[Resolver, Any, RouteDecision, str], Node]"
 """Makes the node that a decision leads to: its scope, its last route, the decision, and the address in that scope.
 
-The route has the class that the factory is filed under.
+The route has the class that is the key of the factory.
 """
 
 
 @dataclass(slots=True)
 class GatewayContext:
-    """All that the scopes of one gateway share."""
+    """What the scopes of one gateway share."""
 
     scopes: Mapping[str, Resolver]
     kafka: Mapping[str, EventStreams]
@@ -124,16 +124,16 @@ class GatewayContext:
     new_name: Callable[[], str]
     waits: AdmissionContext
     soon: Callable[[Callable[[], None]], None]
-    """Take a short step in a later turn of the loop, with all others that are to be taken."""
+    """Schedules a short call for a later turn of the loop, together with others."""
     factories: Mapping[type, NodeFactory]
-    """By the class of a route of the policy: what makes the node that it leads to."""
+    """The factory of nodes for each class of routes."""
     filter_rules: Rules = RULES
     journal: Journal | None = None
     responders: dict[tuple[str, str], Responder] = field(default_factory=dict)
     """Services that are made elsewhere, by scope and name."""
 
     def transform_for(self, origin: MessageOrigin, target: MessageTarget) -> Transform | None:
-        """How messages change from one link to another, by the present policy and the right of their requester."""
+        """The transform of messages from one link to another, by the present policy and their requester's right."""
         right = permit(self.scopes.get(origin.context.scope), origin.requester)
         crossing = self.transforms.transform_for(origin, target, right)
         if self.journal is None:

@@ -1,8 +1,8 @@
-"""Messages of another scope on their way into a node that is no meeting point: a Kafka topic (X-5, KM-22).
+"""Messages from another scope into a Kafka topic (X-5, KM-22).
 
-A topic is the other scope's, and keeps no delivery annotations. So requests are rewritten on their way in, like those
-to any receiver that announces nothing; or, where the relay says `replies: cookie`, annotated: the topic keeps the
-annotations in headers of the record, for a responder at Kafka that knows them, and for readers over AMQP (`leaving`).
+A topic stores no delivery annotations. So requests are rewritten on their way in, as for any receiver that announces no
+support. With `replies: cookie` in the relay rule they are annotated instead: headers of the record have the
+annotations, for responders at Kafka that know them, and for readers over AMQP (`leaving`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class _Target(NamedTuple):
     address: str | None = None
 
 
-class _Inside(NamedTuple):
-    """The node as the receiver of a crossing message."""
+class _TopicEnd(NamedTuple):
+    """The node as the target of a message from another scope."""
 
     context: LinkContext
     target: _Target
@@ -42,7 +42,7 @@ class _Inside(NamedTuple):
 
 
 class CrossScopeNode:
-    """A node of `scope`; what comes from other scopes crosses before the node has it, what is read of it afterwards."""
+    """A node of `scope` that gets transformed messages of other scopes; those that are read are transformed, too."""
 
     def __init__(self, node: Node, scope: Resolver) -> None:
         self._node: Final = node
@@ -77,51 +77,51 @@ class _CrossScopeHandler(IncomingWrapper):
         super().__init__(handler)
         self._link: Final = link
         self._scope: Final = scope
-        self._crossing: tuple[Any, Transform | None] = (None, None)
+        self._cached: tuple[Any, Transform | None] = (None, None)
 
     def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
-        """Several: what stands before one that does not simply cross is handed on before that one."""
+        """Transform several; those before one that fails or waits are passed on before it is handled."""
         crossed: list[tuple[Any, bytes, bool]] = []
         for delivery, data, settled in messages:
             try:
-                crossed.append((delivery, self._cross(data), settled))
+                crossed.append((delivery, self._transformed(data), settled))
             except (AmqpError, CookieOffload) as why:
                 if crossed:
                     self._handler.on_transfers(crossed)
                     crossed = []
                 if self._link.open:
-                    self._not_crossed(delivery, settled, why)
+                    self._not_transformed(delivery, settled, why)
                 if not self._link.open:
                     return
         if crossed:
             self._handler.on_transfers(crossed)
 
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
-        """Cross, then what the node does with it; what cannot cross is rejected."""
+        """Transform a message and pass it on; reject it if it cannot be transformed."""
         try:
-            data = self._cross(data)
+            data = self._transformed(data)
         except (AmqpError, CookieOffload) as why:
-            self._not_crossed(delivery, settled, why)
+            self._not_transformed(delivery, settled, why)
         else:
             self._handler.on_transfer(delivery, data, settled)
 
-    def _cross(self, data: bytes) -> bytes:
-        crossing = self._crossed()
+    def _transformed(self, data: bytes) -> bytes:
+        crossing = self._transform()
         return data if crossing is None else crossing(data)
 
-    def _not_crossed(self, delivery: Delivery, settled: bool, why: AmqpError | CookieOffload) -> None:
+    def _not_transformed(self, delivery: Delivery, settled: bool, why: AmqpError | CookieOffload) -> None:
         if isinstance(why, AmqpError):
             reject_delivery(self._link, delivery, why, settled)
             self._link.grant(1)
             return
-        crossed = partial(self._kept, delivery, why.data, settled)
+        crossed = partial(self._stored, delivery, why.data, settled)
         if why.kept is None:
             why.on_persisted(crossed)
-        else:  # known already, and not kept
+        else:  # the store has already failed
             crossed(why.kept)
 
-    def _kept(self, delivery: Delivery, data: bytes, settled: bool, kept: bool) -> None:
-        """The long cookie is in shared state, or never will be."""
+    def _stored(self, delivery: Delivery, data: bytes, settled: bool, kept: bool) -> None:
+        """The long cookie was stored in shared state, or could not be."""
         if not self._link.open:
             if settled:
                 self._link.drop(delivery)
@@ -135,12 +135,12 @@ class _CrossScopeHandler(IncomingWrapper):
             self._link.settle(delivery, RELEASED)
         self._link.grant(1)
 
-    def _crossed(self) -> Transform | None:
-        """How messages come in; decided anew when a reload has made new crossings."""
+    def _transform(self) -> Transform | None:
+        """The transform of messages; decided again after a reload."""
         transforms = self._scope.context.transforms
-        if self._crossing[0] is not transforms:
+        if self._cached[0] is not transforms:
             capable = (RESPONSE_ADDRESS_SUPPORTED,) if self._link.context.replies == "cookie" else ()
-            inside = _Inside(link_context(self._scope.name), _Target(capable))
-            made = self._scope.context.transform_for(self._link, inside)
-            self._crossing = (transforms, made)
-        return self._crossing[1]
+            topic = _TopicEnd(link_context(self._scope.name), _Target(capable))
+            made = self._scope.context.transform_for(self._link, topic)
+            self._cached = (transforms, made)
+        return self._cached[1]

@@ -1,4 +1,4 @@
-"""What the policy decided for a link, and what a reload makes of it."""
+"""The policy's decision about a link, and its revalidation after a reload."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RouteDecision:
-    """What the policy decided for a link: equal decisions keep the link on a reload."""
+    """The policy's decision about a link; a reload keeps links whose decision is equal."""
 
     scope: str
     principal: Principal
@@ -28,33 +28,33 @@ class RouteDecision:
 
 
 class DecidedLink(Protocol):
-    """A link, as far as a reload looks at it."""
+    """What a reload uses of a link."""
 
     context: LinkContext
     decision: RouteDecision | None
 
 
 def places(routes: tuple[Route, ...]) -> tuple[Route, ...]:
-    """Where routes lead, whatever becomes of reply addresses on the way."""
+    """The routes without their settings of response routing."""
     return tuple(replace(each, replies="auto", uses=None) if isinstance(each, RelayRoute) else each for each in routes)
 
 
 def differs(before: RouteDecision, now: RouteDecision) -> AmqpError | None:
-    """Why a link that was attached under one decision cannot go on under another (reload); None: it can."""
+    """Why a link cannot continue under a new decision (reload); None: it can."""
     if places(now.routes) == places(before.routes) and (now.rule, now.action) == (before.rule, before.action):
         return None
     return AmqpError(DETACH_FORCED, "the rule for this address has changed; attach again")
 
 
 def follow_response_routing(link: DecidedLink, before: Route, now: RouteDecision) -> AmqpError | None:
-    """Let a link that stays follow what its rule says of responses now; not where there were none, or are none now.
+    """Apply changed response routing to a link that stays; an error if responses were switched on or off.
 
-    What was announced for it would not be true any more (RA-2.2-4).
+    Then its announced capabilities would not be true any more (RA-2.2-4).
     """
     after, own = now.routes[0], link.context
     link.decision = now
     if own is None or not (isinstance(before, RelayRoute) and isinstance(after, RelayRoute)):
-        return None  # a link of ours at a container (`pull`) has no context: the half that our node sees has it
+        return None  # our link of a `pull`: the sender that the node sees has the context
     if own.replies != before.replies:
         return None
     if before.replies != after.replies and "none" in (before.replies, after.replies):

@@ -1,4 +1,4 @@
-"""What makes the node that a route of the policy leads to, by the class of the route."""
+"""Creates the node of a route, by the class of the route."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _direct(scope: Resolver, route: DirectRoute, decided: RouteDecision, address
 
 
 def _remote(scope: Resolver, route: RelayRoute, decided: RouteDecision, address: str) -> Node:
-    """A node of the container behind a connector; a route into another scope is followed before."""
+    """A node of the container behind a connector; the resolver has already followed routes into other scopes."""
     assert route.connector is not None
     return scope.connectors[route.connector].relay(route.address, scope.context.transform_for)
 

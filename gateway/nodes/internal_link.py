@@ -1,7 +1,7 @@
-"""What links share of which a node sees one end and no peer has the other (`gateway.nodes.link`).
+"""The base of links whose other end is the gateway itself and no peer (`gateway.nodes.link`).
 
-Messages pulled from a queue, the two ends of a bridge, and the destinations of a link whose messages go to many nodes
-are such links to the nodes that they lead to.
+Such links carry messages pulled from a queue, the two ends of a bridge, and the messages of a link for each of its
+destinations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NothingUnsettled:
-    """For a link of which another one keeps what is unsettled."""
+    """The unsettled deliveries of a link that has none of its own."""
 
     contexts: Final = ()
 
@@ -35,10 +35,10 @@ HandlerT = TypeVar("HandlerT", bound=LinkHandler)
 
 
 class InternalLink(ABC, Generic[HandlerT]):
-    """Accepted or refused by its node, subject to the policy, and ended once."""
+    """An internal link: a node accepts or refuses it, the policy applies to it, and it ends once."""
 
     handler: HandlerT
-    """The node's; it is there once the node has accepted the link."""
+    """The handler of the node, once it has accepted the link."""
 
     fence: int = 0
     offset_group: str | None = None
@@ -46,7 +46,7 @@ class InternalLink(ABC, Generic[HandlerT]):
     filter_rules: Rules | None = None
 
     def __init__(self, context: LinkContext, requester: Requester) -> None:
-        """`requester`: whose messages it carries."""
+        """`requester`: the requester of its messages."""
         self.context = context
         self.requester = requester
         self.decision: RouteDecision | None = None
@@ -56,10 +56,10 @@ class InternalLink(ABC, Generic[HandlerT]):
         self.gone = False
         self.max_message_size = 0
         self.understands = ROUTING
-        """The names of the delivery annotations that the node is to get."""
+        """The names of the delivery annotations that the node gets."""
 
     def accepted(self, handler: HandlerT) -> bool:
-        """The node accepts the link; False: it answers too late, and its handler has heard of the end."""
+        """The node accepts the link; False: it has ended already, and the handler was told so."""
         if self.gone:
             handler.on_detach(None)
             return False
@@ -72,7 +72,7 @@ class InternalLink(ABC, Generic[HandlerT]):
         return handler if self.counter is None else self.counter.instrument(handler)
 
     def refuse(self, error: AmqpError) -> None:
-        """The node does not take the link."""
+        """The node refuses the link."""
         self.end(error)
 
     def detach(self, error: AmqpError | None = None) -> None:
@@ -80,7 +80,7 @@ class InternalLink(ABC, Generic[HandlerT]):
         self.end(error)
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """As `LinkState.attempt`: where the step fails, a bug, this link ends and the error is raised."""
+        """As `LinkState.attempt`: if the step fails, end this link and raise the error."""
         try:
             step()
         except Exception:
@@ -88,16 +88,16 @@ class InternalLink(ABC, Generic[HandlerT]):
             raise
 
     def withdraw(self, error: AmqpError) -> None:
-        """As `Link.withdraw`; the link around it gives what came its outcome."""
+        """As `Link.withdraw`; the outer link settles its messages."""
         self.end(error)
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:
-        """A reload: what the address means may have changed."""
+        """After a reload: end the link if the policy no longer allows it."""
         if (error := verdict(self)) is not None:
             self.end(error)
 
     def end(self, error: AmqpError | None) -> None:
-        """End it, once, whichever side asks for that."""
+        """End the link, once, for either side."""
         if self.gone:
             return
         self.gone = True

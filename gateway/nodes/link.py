@@ -1,8 +1,8 @@
-"""A link as nodes, their handlers and the resolver see it, whatever is at its other end.
+"""The protocols of links as nodes, their handlers and the resolver use them.
 
-A link of a peer is `gateway.amqp.link.link.Link`. Others have no peer: the destinations of a link whose messages go to
-many nodes, messages pulled from a queue and the two ends of a bridge (`gateway.nodes.internal_link.InternalLink`).
-Kafka's gated links stand around one of these. All of them are called on the loop, and no method here blocks.
+A link of a peer is `gateway.amqp.link.link.Link`. `gateway.nodes.internal_link.InternalLink` has no peer: the
+destinations of a link whose messages go to many nodes, messages pulled from a queue and the two ends of a bridge.
+Kafka's gated links wrap one of these. All methods are called on the event loop, and none of them blocks.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class LinkEngine(Protocol):
     def peer(self) -> PeerInfo: ...
     @property
     def blocked(self) -> bool:
-        """Nothing may be sent now: the socket or what may be unsettled is full."""
+        """Nothing may be sent now: the socket is full, or too much is unsettled."""
     @property
     def opened(self) -> bool:
-        """The peer's open has come."""
+        """The peer's open was received."""
     @property
     def closed(self) -> bool: ...
     @property
@@ -60,7 +60,7 @@ class EventCounter(Protocol):
     """What the journal counts of a link that reads an event log."""
 
     def lot(self, scanned: int, matched: int, events: Sequence[Any]) -> None:
-        """The link has gone past `scanned` events, `matched` of which its filter wants, and sends `events` now."""
+        """The link has read `scanned` events, `matched` of which match its filter, and sends `events` now."""
 
     def end(self) -> None: ...
 
@@ -75,21 +75,21 @@ class LinkCounter(Protocol):
     """What the journal counts of a link."""
 
     def instrument(self, handler: Any) -> Any:
-        """The handler of the link, with counting around it."""
+        """A wrapper of the link's handler that counts."""
 
     def left(self, link: CountedLink) -> None:
-        """The link counts no more."""
+        """The link has ended."""
 
     def reading(self, positions: Callable[[], Mapping[int, int]]) -> EventCounter | None:
-        """For a link that begins to read an event log; None: the journal has no room for it."""
+        """The counter of a link that begins to read an event log; None: the journal has no room for it."""
 
 
 class Unsettled(Sized, Protocol):
-    """What was sent on a link and has no outcome yet."""
+    """The messages that were sent on a link and have no outcome yet."""
 
     @property
     def contexts(self) -> Collection[SendContext]:
-        """Of all deliveries, oldest first."""
+        """The contexts of all deliveries, oldest first."""
 
 
 class Link(Protocol):
@@ -99,37 +99,37 @@ class Link(Protocol):
     """
 
     context: LinkContext
-    """Where its messages come from or go to."""
+    """Its scope, and how reply addresses of its messages are treated."""
     decision: RouteDecision | None
-    """What the policy decided for it; None: no rule of the policy decides (temporary nodes, responses)."""
+    """The decision of the policy; None: no rule applies (temporary nodes, responses)."""
     counter: LinkCounter | None
-    """Where the journal counts what is on it; None: there is no journal."""
+    """The journal's counts of this link; None: there is no journal."""
 
     @property
     def incoming(self) -> bool:
-        """The other end is the sender."""
+        """Whether the other end is the sender."""
     @property
     def name(self) -> str: ...
     @property
     def open(self) -> bool:
-        """It was accepted and has not ended: only then may messages and outcomes be sent."""
+        """Whether it was accepted and has not ended: only then may messages and outcomes be sent."""
     @property
     def gone(self) -> bool:
-        """The other end has left: an attach that still waits for its answer gets none."""
+        """Whether the other end has left: an unanswered attach gets no answer any more."""
     @property
     def engine(self) -> LinkEngine: ...
     @property
     def scope(self) -> str:
-        """The scope whose peer, or whose node, is at the other end."""
+        """The scope of the other end."""
     @property
     def user(self) -> str:
         """The authenticated user at the other end; empty: the gateway itself."""
     @property
     def requester(self) -> Requester:
-        """Whose messages it carries."""
+        """The requester of its messages."""
     @property
     def address(self) -> str | None:
-        """The address that the attach asked for."""
+        """The address of the attach."""
     @property
     def source(self) -> TerminusFields: ...
     @property
@@ -138,19 +138,22 @@ class Link(Protocol):
     def properties(self) -> Mapping[Any, Any]: ...
     @property
     def fence(self) -> int:
-        """Greater for every later owner of the link's name: an earlier one cannot take a position back. 0: no owner."""
+        """Greater for every later owner of the link's name, so that an earlier one cannot overwrite a position.
+
+        0: no owner.
+        """
     @property
     def offset_group(self) -> str | None:
         """The Kafka group that shows its position in a topic; None: one that is named after its terminus."""
     @property
     def filter_rules(self) -> Rules | None:
-        """How its filters are to be read; None: as `gateway.filters.parse.filter_set.RULES`."""
+        """The rules for reading its filters; None: `gateway.filters.parse.filter_set.RULES`."""
     @property
     def presettled(self) -> bool:
-        """The attach asked for settled messages alone."""
+        """Whether the attach asked for settled messages only."""
     @property
     def draining(self) -> bool:
-        """The receiver waits for messages or for the end of its credit (AMQP 1.0 part 2, 2.6.7)."""
+        """Whether the receiver asked for a drain (AMQP 1.0 part 2, 2.6.7)."""
 
     def accept(
         self,
@@ -167,7 +170,7 @@ class Link(Protocol):
         volatile: bool = False,
         understands: frozenset[bytes] = ROUTING,
     ) -> None:
-        """Answer the attach; from here on `handler` gets what happens on the link (`link.Link.accept`)."""
+        """Answer the attach; from now on `handler` gets the link's events (`link.Link.accept`)."""
 
     def refuse(self, error: AmqpError) -> None:
         """Answer the attach with an error."""
@@ -176,11 +179,11 @@ class Link(Protocol):
         """End the link for good; `on_detach` is called before this returns."""
 
     def withdraw(self, error: AmqpError) -> None:
-        """End what the policy or a backend has taken away; what came and has no outcome gets one first."""
+        """End a link that the policy or a backend no longer allows; its unsettled messages get an outcome first."""
 
 
 class MessageOrigin(Protocol):
-    """Where a message came from, and where its outcome goes: a link, or what stands for it while copies are sent."""
+    """The origin of a message, which gets its outcome: a link, or `Copies` of a multicast message."""
 
     @property
     def context(self) -> LinkContext: ...
@@ -195,19 +198,19 @@ class MessageOrigin(Protocol):
         """Whether the sender understands the outcome `rejected`."""
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Give a delivery its outcome; nothing happens where the link is gone."""
+        """Settle a delivery; without effect if the link has ended."""
 
     def drop(self, delivery: Delivery) -> None:
-        """Let go of a delivery that came settled and that nobody can take."""
+        """Drop a delivery that came settled and that nobody takes."""
 
     def fail(self, error: AmqpError) -> None:
-        """A message that came settled cannot be refused: the link that carried it ends, unless others need it."""
+        """A settled message cannot be refused: end its link, unless other messages need it."""
 
     def tag(self, delivery: Delivery) -> bytes:
-        """The delivery-tag; empty where the link is gone."""
+        """The delivery-tag; empty if the link has ended."""
 
     def message_refused(self, error: AmqpError) -> None:
-        """One message was refused: for the operator's log and counters."""
+        """A message was refused: for log and counters."""
 
 
 class IncomingLink(Link, MessageOrigin, Protocol):
@@ -215,14 +218,14 @@ class IncomingLink(Link, MessageOrigin, Protocol):
 
     @property
     def granted(self) -> int:
-        """Credit given and not used yet, in messages."""
+        """Granted credit that is not used yet."""
 
     def grant(self, credit: int) -> None:
         """Let the other end send `credit` more messages."""
 
 
 class TargetTerminus(Protocol):
-    """The target of a receiver, as far as it decides how messages have to change."""
+    """What transforms use of a receiver's target."""
 
     @property
     def capabilities(self) -> Collection[str]: ...
@@ -231,7 +234,7 @@ class TargetTerminus(Protocol):
 
 
 class MessageTarget(Protocol):
-    """Where a message goes to, as far as it decides how the message has to change: a link, or a node of our own."""
+    """What transforms use of the target of a message: a link, or a node of the gateway."""
 
     @property
     def context(self) -> LinkContext: ...
@@ -245,10 +248,10 @@ class MessageTarget(Protocol):
 
 
 class OutgoingLink(Link, Protocol):
-    """The half of a link on which we send: the receiver's credit, messages and the outcomes of what was sent."""
+    """The half of a link on which we send: the receiver's credit, messages and their outcomes."""
 
     leaving: Callable[[Any, Callable[[], None]], bytes | None] | None
-    """How requests in a topic become what this receiver may get (`gateway.routing.topic_requests`); None: as is."""
+    """The transform of requests in a topic for this receiver (`gateway.routing.topic_requests`); None: no change."""
 
     @property
     def announcement_counts(self) -> bool:
@@ -258,7 +261,7 @@ class OutgoingLink(Link, Protocol):
         """Messages that may be sent now."""
     @property
     def most(self) -> int:
-        """The largest message that the receiver takes, in bytes; 0: any."""
+        """The receiver's max-message-size in bytes; 0: no limit."""
     @property
     def window(self) -> int:
         """The credit that the receiver gave, whether or not the connection may send now: cheaper than `credit`."""
@@ -270,36 +273,36 @@ class OutgoingLink(Link, Protocol):
         """What was sent and has no outcome yet."""
     @property
     def unsettled_bytes(self) -> int:
-        """The size of that, in bytes."""
+        """The size of the unsettled messages, in bytes."""
     @property
     def keeps_too_much(self) -> bool:
-        """So much is kept for the receiver that nothing may be sent; `on_credit` follows when it may again."""
+        """Whether too much is held for the receiver, so that nothing may be sent until `on_credit`."""
 
     def send(self, data: bytes, context: SendContext, settled: bool = False) -> None:
-        """Send one message that there is credit for; its handler gets `context` back with the outcome."""
+        """Send a message, if there is credit; the handler gets `context` with the outcome."""
 
     def send_all(self, messages: OutgoingMessages) -> None:
-        """Send several messages that there is credit for."""
+        """Send several messages, if there is credit for all."""
 
     def drained(self) -> None:
-        """Answer a drain: all that could be sent has been sent."""
+        """Answer a drain: no more messages are available."""
 
     def keep(self, size: int) -> None:
-        """So many bytes more (or fewer, below 0) are kept of what the receiver gave back."""
+        """Account for `size` bytes more (or fewer) of messages that the receiver gave back."""
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Take a step that nobody waits for; where it fails, a bug, the link ends and the error is raised."""
+        """Call `step`; if it fails, end the link and raise the error."""
 
     def take_unsettled(self) -> Sequence[SendContext]:
-        """The contexts whose outcome will never come, oldest first; for `on_detach`."""
+        """The contexts of messages without an outcome, oldest first; for `on_detach`."""
 
 
 PolicyVerdict: TypeAlias = "Callable[[DecidedLink], AmqpError | None]"
-"""After a reload: why a link may not stay under the new policy; None: it may."""
+"""After a reload: returns why a link may not stay under the new policy, or None."""
 Transform: TypeAlias = Callable[[bytes], bytes]
-"""Makes a message fit for the scope it enters: annotates or rewrites it; raises AmqpError to reject it."""
+"""Changes a message for the scope that it enters: annotates or rewrites it; raises AmqpError to reject it."""
 TransformFactory: TypeAlias = Callable[[MessageOrigin, MessageTarget], Transform | None]
-"""Decides at the first message how messages of one link change on their way to another; None: not at all."""
+"""Returns the transform of messages from one link to another, decided at the first message; None: no change."""
 
 
 def is_incoming(link: Link) -> TypeGuard[IncomingLink]:

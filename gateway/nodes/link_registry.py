@@ -1,7 +1,7 @@
-"""Who holds a link's name: the later attach wins, the earlier link is told (AMQP 1.0 part 2, 2.6.1; row CORE-7).
+"""Link stealing: a later attach of the same link ends the earlier one (AMQP 1.0 part 2, 2.6.1; row CORE-7).
 
-A link is known by the containers at its ends, its name and its direction. The user counts, too: whoever merely calls
-himself as somebody else does takes nothing from him. A container without an id has nothing to be known by.
+A link is identified by the containers at its ends, its name and its direction. The user counts, too, so that a client
+with the container id of another user steals none of its links. A container without an id is not registered.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ _TEXT: Final = (
 
 
 class LinkRegistry:
-    """The links of one scope by what identifies them; a link is forgotten when it has ended."""
+    """The open links of one scope, by their identity."""
 
     def __init__(self) -> None:
         self._holders: Final[dict[_Key, Link]] = {}
 
     def register(self, link: Link) -> Link | None:
-        """Take the name for `link`; who had it gets `amqp:link:stolen` first, so that its node is free of it."""
+        """Register `link`.
+
+        An earlier link of the same identity is ended first, with `amqp:link:stolen`, and returned.
+        """
         if not link.engine.remote_container:
             return None
         key = _key(link)

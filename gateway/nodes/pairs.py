@@ -1,11 +1,11 @@
 """Link pairs: two links of one session with one name, and what `$me` means on them (ledger CORE-10, RA 2.3).
 
-A requester's half on which it receives is nobody's consumer: it is the place for the responses of its pair. Inside it
-is a temporary node with an address that nobody can guess, so that a cookie can name it like any other.
+The receiving half of a requester consumes no node: it receives the responses of its pair, at a temporary node whose
+address cannot be guessed, so that a cookie can name it like any other address.
 
-A responder's pair consumes requests on that half and answers on the other (RA-2.3-8). Its sending half, attached first,
-tells it apart: it leads to `$replies.<scope>`, or to the anonymous terminus while the source of the receiving half is a
-node that the peer may receive from.
+A responder's pair consumes requests on that half and answers on the other (RA-2.3-8). It is recognized by its sending
+half, which is attached first: it leads to `$replies.<scope>`, or to the anonymous terminus while the source of the
+receiving half is a node that the peer may receive from.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from gateway.nodes.temporary import Temporaries
 
 PAIRED: Final = Symbol("paired")
-"""The link property of both halves; it speaks of two links between one pair of containers (hop by hop)."""
+"""The link property of both halves; it is not passed on to other containers."""
 ECHO: Final = {PAIRED: True}
-"""What both answers say (CORE-10)."""
+"""The link properties of both answers (CORE-10)."""
 _LATE: Final = "a responder has to attach the sending half of its link pair, to $replies, first"
 
 
 class _Responses(Temporary):
-    """The half on which the peer receives: only its own link takes what comes here."""
+    """The receiving half of a requester: only its own link receives."""
 
     named_here = False
     pair: Pair
@@ -51,7 +51,7 @@ class _Responses(Temporary):
 
 
 class Pairs:
-    """The pairs of one scope; one is forgotten when both its links are."""
+    """The pairs of one scope; a pair is forgotten with both its links."""
 
     def __init__(self, scope: Resolver, temporaries: Temporaries) -> None:
         self._scope: Final = scope
@@ -59,7 +59,7 @@ class Pairs:
         self._pairs: WeakValueDictionary[tuple[Any, str], Pair] = WeakValueDictionary()
 
     def of(self, link: Link) -> Pair | None:
-        """The pair that this link asks to be half of."""
+        """The pair of a link that asks to be half of one."""
         if link.properties.get(PAIRED) is not True:
             return None
         link.fixed_properties = ECHO
@@ -72,14 +72,14 @@ class Pairs:
 
     def _sends(self, link: Link, pair: Pair) -> None:
         pair.sender = link
-        if pair.address is not None and self._takes_responses(link):  # the other half was taken for a requester's
+        if pair.address is not None and self._takes_responses(link):  # the other half was treated as a requester's
             self._temporaries.at(pair.address).close(AmqpError(NOT_ALLOWED, _LATE))
 
     def _takes_responses(self, sender: PairSender) -> bool:
         return sender.target.address is not None and self._scope.takes_replies(sender.target.address)
 
     def consumes(self, link: Link, pair: Pair) -> bool:
-        """Whether this receiving half consumes what its source has: the pair is a responder's."""
+        """Whether this receiving half consumes its source: the pair is a responder's."""
         pair.responder = False
         sender = pair.sender
         if sender is not None and sender.open and link.address is not None and not link.source.dynamic:
@@ -95,7 +95,7 @@ class Pairs:
         return not isinstance(decided.routes[-1], ServiceRoute)
 
     def attach_responses(self, link: Link, pair: Pair) -> None:
-        """The half for responses: it may be where requests to the same address may be sent."""
+        """Attach the half for responses; it needs the right to send requests to the same address."""
         if link.address is not None:
             self._scope.decide("send", link.address, client(link))
         node = self._temporaries.add(_Responses, link)

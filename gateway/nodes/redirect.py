@@ -1,4 +1,4 @@
-"""A node that lives in another container: the attach is refused and says where to go (2.8.18; row CORE-8)."""
+"""A node in another container: the attach is refused with its address there (2.8.18; row CORE-8)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _TEXT = "this node is in another container: connect to network-host and port, an
 
 
 def redirect_error(*, hostname: str, host: str, port: int, address: str) -> AmqpError:
-    """The error of a link to such a node: `host` and `port` to dial, `hostname` for open, SASL and TLS there."""
+    """The redirect error: `host` and `port` to connect to, `hostname` for open, SASL and TLS there."""
     info = {"hostname": hostname, "network-host": host, "port": Uint(port), "address": address}
     return AmqpError(LINK_REDIRECT, _TEXT, info=info)
 
 
 def redirected(route: RedirectRoute) -> AmqpError:
-    """The error that an address rule asks for."""
+    """The redirect error of an address rule."""
     return redirect_error(hostname=route.hostname, host=route.host, port=route.port, address=route.address)

@@ -1,4 +1,4 @@
-"""How a node refuses one message, whatever its sender can hear (AT 2.2.2, RA-2.4-4)."""
+"""Rejects one message, in the way that its sender supports (AT 2.2.2, RA-2.4-4)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from gateway.nodes.link import Delivery, MessageOrigin
 
 
 def reject_delivery(link: MessageOrigin, delivery: Delivery, error: AmqpError, settled: bool) -> None:
-    """Reject the delivery; where no rejection can be heard, detach the link that carried it.
+    """Reject the delivery; if the sender cannot get the outcome `rejected`, detach its link.
 
-    Either way `info` names the delivery by its tag (ledger A24); of another scope nothing is told but the condition.
+    In both cases `info` has the delivery-tag (ledger A24); of an error in another scope only the condition is sent.
     """
     said = error.told_to(link.scope)
     told = AmqpError(
@@ -21,7 +21,7 @@ def reject_delivery(link: MessageOrigin, delivery: Delivery, error: AmqpError, s
     )
     link.message_refused(error)
     if settled or not link.rejects:
-        if settled:  # else nothing but the detach answers it (AT-2.2.2-7)
+        if settled:  # otherwise only the detach answers it (AT-2.2.2-7)
             link.settle(delivery, SETTLED)
         link.fail(told)
     else:

@@ -1,8 +1,7 @@
-"""The resolver: an address and who asks become a node, or the one AMQP error (DESIGN 3).
+"""The resolver of a scope: it finds the node of an address for a principal, or raises one AMQP error (docs/design.md).
 
-One `Scope` per address space. Attach, anonymous terminus and responses all come through `Scope.attach` and
-`Scope.attach_to`, so the error a direct link would have got is the error they get. Neither can be asked without
-saying who acts (`gateway.principal`).
+There is one `Scope` per address space. Attaches, the anonymous terminus and responses all use `Scope.attach` and
+`Scope.attach_to`, so that they get the same errors as a direct link. Both need a principal (`gateway.principal`).
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Scope:
         strict_desired: bool = False,
         response_rate: Rate | None = None,
     ) -> None:
-        """`configure` says what the options are."""
+        """See `configure` for the options."""
         self.name: Final = name
         self.context: Final = context
         self.connectors: dict[str, Remotes] = {}
@@ -77,11 +76,11 @@ class Scope:
         self.pairs: Final = Pairs(self, self.temporaries)
         self.links: Final = LinkRegistry()
         self.reply_requesters: Final[dict[str, Requester]] = {}
-        """Who last asked to be answered at an address (`reply_rights`)."""
+        """The last requester with each reply address (`reply_rights`)."""
         self._replies: Final = replies_address(name)
         self._response_rate: Rate | None = None
         self.buckets: Buckets | None = None
-        """Where `response_rate` is set: whose turn it is, for each responder."""
+        """The rate limits of responders, if there is a `response_rate`."""
         self.configure(
             rules,
             anonymous=anonymous,
@@ -99,9 +98,9 @@ class Scope:
         strict_desired: bool = False,
         response_rate: Rate | None = None,
     ) -> None:
-        """Take the rules of a new policy; links already attached are judged by `revalidate`.
+        """Use the rules of a new policy; `revalidate` checks the links that are attached.
 
-        `strict_desired`: the anonymous terminus is for connections that desired it when they were opened.
+        `strict_desired`: only connections whose open desired the anonymous terminus may use it.
         """
         self.rules = rules
         self.strict_desired = strict_desired
@@ -114,7 +113,7 @@ class Scope:
     # -- attach
 
     def attach(self, link: PeerLink) -> None:
-        """Take a link of a peer in this scope."""
+        """Attach a link of a peer in this scope."""
         pair = self.pairs.of(link)
         link.context = link_context(self.name, pair=pair if link.incoming else None)
         link.filter_rules = self.context.filter_rules
@@ -136,9 +135,9 @@ class Scope:
                 self._attach_unnamed(link, terminus.dynamic)
 
     def attach_to(self, link: Link, address: str, principal: Principal, *, passed_on: bool = False) -> None:
-        """Attach to `address` with the rights of `principal`; raises AmqpError where it has none.
+        """Attach to `address` with the rights of `principal`; raises AmqpError without them.
 
-        `passed_on`: the address is another gateway's, even if it looks like a response address of ours.
+        `passed_on`: the address belongs to another gateway, even if it looks like a response address of this one.
         """
         with self._journaled(link, address, principal):
             if address.startswith(TEMPORARY):
@@ -155,7 +154,7 @@ class Scope:
 
     @contextmanager
     def _journaled(self, link: Link, address: str | None, principal: Principal) -> Iterator[None]:
-        """What goes wrong with an attach is told to the journal, too."""
+        """Report the error of an attach to the journal, too."""
         try:
             yield
         except AmqpError as error:
@@ -165,15 +164,15 @@ class Scope:
             raise
 
     def _allowed(self, link: Link, address: str | None, principal: Principal, route: str) -> None:
-        """Tell the journal before the node has the link: it counts from the first message on."""
+        """Report an attach to the journal before the node accepts it, so that it counts from the first message on."""
         if self.context.journal is not None:
             self.context.journal.allowed(link, self.name, address, user_name(principal), route)
 
     def takes_replies(self, address: str) -> bool:
-        """Whether responses sent to `address` are this gateway's to bring home.
+        """Whether `address` is a response address of this gateway.
 
-        The gateway behind a connector may call its scope by the same name. What we have not issued is that
-        gateway's if a rule leads there, and ours to refuse if not.
+        The gateway behind a connector may use the same name for its scope. An address that this gateway has not issued
+        belongs to that gateway if a rule leads there; otherwise this gateway refuses it.
         """
         if not address.startswith(self._replies):
             return False
@@ -183,10 +182,10 @@ class Scope:
         return self.rules.route(address) is None or self.context.transforms.issued(self.name, token)
 
     def passes_on(self, address: str, cookie: bytes | None) -> bool:
-        """Whether a response to a previous gateway's link target, with that gateway's cookie, only looks like ours.
+        """Whether a link target of a previous gateway, in a response with its cookie, looks like one of this gateway.
 
-        That gateway may call the scope between the two by the same name as this one: then the cookie tells, if a rule
-        leads there.
+        That gateway may use the same name for the scope between the two; then the cookie decides, if a rule leads
+        there.
         """
         if address != self._replies or self.rules.route(address) is None:
             return False
@@ -200,7 +199,7 @@ class Scope:
             journal.allowed(link, self.name, address, user_name(principal), "", decided.routes, decided.rule)
         first = decided.routes[0]
         if isinstance(first, RelayRoute) and link.context.replies == "auto":
-            # A response keeps the scope that it comes from.
+            # The context of a response keeps the scope of its origin.
             own = link.context
             link.context = link_context(own.scope, first.replies, pair=own.pair, answer=own.answer, uses=first.uses)
         node = self._node(decided)
@@ -208,10 +207,10 @@ class Scope:
         node.attach(link)
 
     def _announces(self, link: Link, node: Node, routes: tuple[Route, ...] = ()) -> bool:
-        """Whether annotations on what `link` sends are honoured (RA-2.2-4).
+        """Whether annotations on messages of `link` are honoured (RA-2.2-4).
 
-        They are when the message crosses into another scope, and where every receiver that is there now said
-        so; what is at a remote container is for the relay to find out.
+        They are if the message goes into another scope, or if all present receivers support them; the relay finds out
+        about a target at another container.
         """
         if not (link.incoming and self.context.transforms.routes(self.name)):
             return False
@@ -239,8 +238,8 @@ class Scope:
     # -- policy
 
     def decide(self, action: Action, address: str, principal: Principal) -> RouteDecision:
-        """Where `address` leads through all scopes; raises the error of docs/conformance.md 0.3."""
-        if principal.scope != self.name:  # a name of another scope says nothing here
+        """The routes of `address` through all scopes; raises the errors of docs/conformance.md 0.3."""
+        if principal.scope != self.name:  # users of another scope have no rights here
             raise AmqpError(UNAUTHORIZED_ACCESS, f"{quoted(address)}: not allowed to {VERBS[action]} this address")
         if isinstance(principal, User):
             route, info = self._decide_for_user(action, address, principal.name)
@@ -249,12 +248,12 @@ class Scope:
         if route is None:
             raise AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")
         rule = self.rules.rule(address.removesuffix(INFO_SUFFIX) if info else address)
-        assert rule is not None  # it made the route
-        routes = (route, *self._further(route))
+        assert rule is not None  # the route is of this rule
+        routes = (route, *self._follow_relays(route))
         return RouteDecision(self.name, principal, "info" if info else action, address, rule.match.text, routes)
 
     def _decide_for_user(self, action: Action, address: str, user: str) -> tuple[Route | None, bool]:
-        """The route, and whether it is its `$info`; by the access entries."""
+        """The route, and whether it is for `$info`, by the access entries."""
         decision = self.rules.decide(user, action, address)
         if decision.condition is not None and isinstance(decision.route, RedirectRoute) and decision.grant.allowed:
             raise redirected(decision.route)
@@ -263,35 +262,35 @@ class Scope:
         return decision.route, decision.info
 
     def _decide_for_gateway(self, action: Action, address: str, itself: GatewayItself) -> tuple[Route | None, bool]:
-        """The same for a link of our own: no access entry names it, its purpose says what it may."""
+        """The same for a link of the gateway itself: its purpose determines its rights instead of access entries."""
         if not itself.may(action, address):
             text = f"{quoted(address)}: a {itself.purpose} may not {VERBS[action]} this address"
             raise AmqpError(UNAUTHORIZED_ACCESS, text)
         log = self.rules.log_of(address)
         route = log or self.rules.route(address)
-        if isinstance(route, RedirectRoute):  # a redirect is for clients of this scope, who can follow it
+        if isinstance(route, RedirectRoute):  # only clients of this scope can follow a redirect
             raise AmqpError(NOT_FOUND, "the node behind this address is in another container")
         return route, log is not None
 
-    def _further(self, route: Route) -> tuple[Route, ...]:
-        """The routes in the scopes that a relay leads to."""
+    def _follow_relays(self, route: Route) -> tuple[Route, ...]:
+        """The further routes in the scopes that a relay leads to."""
         found: list[Route] = []
         while isinstance(route, RelayRoute) and route.scope is not None:
-            onward = self.context.scopes[route.scope].rules.route(route.address)
-            if onward is None or len(found) >= MAX_HOPS:
+            following = self.context.scopes[route.scope].rules.route(route.address)
+            if following is None or len(found) >= MAX_HOPS:
                 raise AmqpError(NOT_FOUND, "the node behind this address does not exist", fault=Fault.GATEWAY)
-            if isinstance(onward, RedirectRoute):  # where to is the other scope's own business (RA 1)
+            if isinstance(following, RedirectRoute):  # its address must not be shown outside that scope (RA 1)
                 raise AmqpError(
                     NOT_FOUND, "the node behind this address is in another container", fault=Fault.GATEWAY
                 )
-            found.append(onward)
-            route = onward
+            found.append(following)
+            route = following
         return tuple(found)
 
     def revalidate(self, link: DecidedLink) -> AmqpError | None:
-        """Why a link may not stay under the present rules; None: it may, and goes by them from now on (reload)."""
+        """Why a link may not stay under the present rules (reload); None: it may, and follows them from now on."""
         decided = link.decision
-        assert decided is not None  # else there is nothing to ask again
+        assert decided is not None  # the caller checks only links with a decision
         action: Action = "receive" if decided.action == "info" else decided.action
         try:
             now = self.decide(action, decided.address, decided.principal)
@@ -301,7 +300,7 @@ class Scope:
         return differs(decided, now) or follow_response_routing(link, decided.routes[0], now)
 
     def unnamed(self, link: PeerLink) -> AmqpError | None:
-        """Why a link without an address of the policy's may not be; None: it may."""
+        """Why a link without an address is not allowed; None: it is."""
         terminus = link.target if link.incoming else link.source
         if terminus.dynamic:
             text = "this scope does not allow dynamic sources and targets"
@@ -325,14 +324,14 @@ class Scope:
         return self.context.factories[type(route)](scope, route, decided, address)
 
     def direct_node(self, address: str, mode: str) -> DirectNode:
-        """The direct node at `address`, made when it is first used and gone when it is left."""
+        """The direct node at `address`, created at its first attach and removed after its last detach."""
         key = (address, mode)
-        if (meeting := self.direct_nodes.get(key)) is None:
+        if (node := self.direct_nodes.get(key)) is None:
             kind = Multicast if mode == "multicast" else DirectNode
-            meeting = self.direct_nodes[key] = kind(
+            node = self.direct_nodes[key] = kind(
                 address, self.context.transform_for, unused=lambda _: self._drop(key), soon=self.context.soon
             )
-        return meeting
+        return node
 
     def _drop(self, key: tuple[str, str]) -> None:
         self.direct_nodes.pop(key, None)

@@ -1,7 +1,7 @@
-"""Services of the gateway's own: they answer requests, with every duty of a responder (RA 2.3, 2.4).
+"""Services inside the gateway, which answer requests as every responder has to (RA 2.3, 2.4).
 
-A request becomes its response, and the response goes where the request says, through the same resolver as any
-message. So the request is accepted when the response was, and is refused in the words the response met.
+The response goes to the address that the request names, through the same resolver as any message. The request gets the
+outcome of its response, errors included.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class _ServiceTarget(NamedTuple):
     address: str | None = None
 
 
-class _Here(NamedTuple):
-    """The service as the receiver of a crossing message."""
+class _ServiceEnd(NamedTuple):
+    """The service as the target of a message from another scope."""
 
     context: LinkContext
     target: _ServiceTarget
@@ -43,7 +43,7 @@ class ServiceNode:
         self._scope: Final = scope
 
     def attach(self, link: Link) -> None:
-        """Take a sender of requests; raises AmqpError for a receiver."""
+        """Accept a sender of requests; raises AmqpError for a receiver."""
         if not is_incoming(link):
             raise AmqpError(NOT_ALLOWED, "this address accepts requests; responses go to their reply-to")
         honours = self._scope.context.transforms.routes(link.context.scope) and link.context.replies != "none"
@@ -55,22 +55,22 @@ class _AnswerLink:
 
     def __init__(self, scope: Resolver) -> None:
         self._scope: Final = scope
-        self._here: Final = _Here(link_context(scope.name), _ServiceTarget((RESPONSE_ADDRESS_SUPPORTED,)))
-        self._crossing: tuple[Any, Transform | None] = (None, None)
+        self._target: Final = _ServiceEnd(link_context(scope.name), _ServiceTarget((RESPONSE_ADDRESS_SUPPORTED,)))
+        self._cached: tuple[Any, Transform | None] = (None, None)
 
     def __call__(self, link: IncomingLink, data: bytes) -> Destination:
         scope = self._scope
-        if link.context.scope != scope.name and (crossing := self._crossed(link)) is not None:
+        if link.context.scope != scope.name and (crossing := self._transform(link)) is not None:
             data = crossing(data)
         request = read_request(data, honoured=scope.context.transforms.routes(scope.name))
         return answer_destination(scope, link, request, echo(request))
 
-    def _crossed(self, link: IncomingLink) -> Transform | None:
-        """How a request of another scope comes in; decided anew when a reload has made new crossings."""
+    def _transform(self, link: IncomingLink) -> Transform | None:
+        """The transform of requests from another scope; decided again after a reload."""
         transforms = self._scope.context.transforms
-        if self._crossing[0] is not transforms:
-            self._crossing = (transforms, self._scope.context.transform_for(link, self._here))
-        return self._crossing[1]
+        if self._cached[0] is not transforms:
+            self._cached = (transforms, self._scope.context.transform_for(link, self._target))
+        return self._cached[1]
 
 
 def answer_destination(scope: Resolver, link: IncomingLink, request: Request, response: bytes) -> Destination:
@@ -80,7 +80,7 @@ def answer_destination(scope: Resolver, link: IncomingLink, request: Request, re
 
 
 def _destination(link: IncomingLink, request: Request, scope: str) -> str:
-    """Over the pair, to the link target, or to the reply-to (RA-2.3-5, -7, -9)."""
+    """The response's address: that of the link pair, the link target, or the reply-to (RA-2.3-5, -7, -9)."""
     address: str | None
     if request.reply_to == ME and link.context.scope == scope and link.context.pair is not None:
         address = link.context.pair.address
@@ -94,7 +94,7 @@ def _destination(link: IncomingLink, request: Request, scope: str) -> str:
 
 
 def _responder(link: IncomingLink, scope: str) -> User:
-    """The answer of a service is no way around the access rules: it goes where its requester may send."""
+    """The user that a response is sent as: that of the request, so that the access rules apply."""
     asked = link.requester
     return asked if isinstance(asked, User) and asked.scope == scope else nobody(scope)
 

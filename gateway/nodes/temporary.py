@@ -19,17 +19,17 @@ _LIFETIME: Final = {Symbol("lifetime-policy"): Described(Ulong(_DELETE_ON_CLOSE)
 
 
 class Temporary(DirectNode):
-    """A meeting point that ends when the link that made it ends; `creator` is that link."""
+    """A direct node that ends when its `creator`, the link that created it, ends."""
 
     named_here = True
     creator: Link
 
     def admit(self, link: Link, principal: Principal) -> None:
-        """Raise NOT_ALLOWED where `link` is of another connection than the one that made the node.
+        """Raise NOT_ALLOWED if `link` is of another connection than the creator.
 
-        It may send where the maker receives, on the link that made the node or on another (JMS makes temporary queues
-        with a sender): that is what its address is given away for. The gateway brings a response after the right of
-        its requester was checked (`reply_rights`).
+        Other connections may send if the creator receives, on the link that created the node or on another (JMS creates
+        temporary queues with a sender). The gateway may send responses, because the right of their requester was
+        checked (`reply_rights`).
         """
         if link.engine is self.creator.engine:
             return
@@ -56,18 +56,18 @@ T = TypeVar("T", bound=Temporary)
 
 
 class Temporaries:
-    """The temporary nodes of one scope; their addresses cannot be guessed and lie under `$temp/`."""
+    """The temporary nodes of one scope; their addresses begin with `$temp/` and cannot be guessed."""
 
     def __init__(self, scope: Resolver) -> None:
         self._scope = scope
         self._nodes: dict[str, Temporary] = {}
 
     def create(self, link: Link) -> None:
-        """Make a node for a dynamic terminus; its lifetime is delete-on-close whatever was wished."""
+        """Create a node for a dynamic terminus; its lifetime is always delete-on-close."""
         self.add(Temporary, link, node_properties=_LIFETIME).attach(link)
 
     def add(self, kind: type[T], link: Link, **more: Any) -> T:
-        """A node of `kind` that ends with `link`, which is still to be attached."""
+        """Create a node of `kind` that ends with `link`; the caller attaches the link."""
         address = f"{TEMPORARY}{self._scope.context.new_name()}"
         context = self._scope.context
         node = kind(address, context.transform_for, unused=self._drop, soon=context.soon, **more)
@@ -75,15 +75,15 @@ class Temporaries:
         self._nodes[address] = node
         return node
 
-    def _drop(self, meeting: DirectNode) -> None:
-        self._nodes.pop(meeting.address, None)
+    def _drop(self, node: DirectNode) -> None:
+        self._nodes.pop(node.address, None)
 
     def find(self, address: str) -> Temporary | None:
         """The node at `address`, if there is one in this process."""
         return self._nodes.get(address)
 
     def at(self, address: str) -> Temporary:
-        """An existing one; `Temporary.admit` says who may attach."""
+        """The node at `address`; raises NOT_FOUND. `Temporary.admit` checks who may attach."""
         node = self._nodes.get(address)
         if node is None:
             raise AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")

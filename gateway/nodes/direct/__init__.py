@@ -1,5 +1,5 @@
-"""The direct node: senders and receivers meet, and nothing is stored.
+"""The direct node, which passes messages from senders to receivers and stores nothing.
 
 `node` passes messages on, `state` is its table of states, `endpoints` are the ends of its links, and `multicast` sends
-every message to all receivers. May use what `nodes` may.
+every message to all receivers. It may import what `nodes` may.
 """

@@ -1,7 +1,7 @@
-"""What waits at a direct node when a receiver with a new filter comes: each message is judged once for it.
+"""Evaluates a new filter on the messages that already wait at a direct node, when a receiver with it attaches.
 
-That may be thousands of messages, and many receivers may come at once: they are judged in slices, one a turn of the
-loop. Until a receiver's group has caught up nothing is sent to it, so that it gets what waited before what came later.
+There may be thousands of messages, and many receivers may attach at once: messages are evaluated in slices, one in each
+turn of the loop. Nothing is sent to a group of receivers before it has caught up, so that the order is kept.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from gateway.nodes.direct.endpoints import ReceiverGroup
 from gateway.nodes.direct.queue import WaitingMessage, WaitingMessages
 
 SLICE: Final = 500
-"""Messages that are judged before others have their turn of the loop."""
+"""Messages that are evaluated in one turn of the loop."""
 Soon = Callable[[Callable[[], None]], Any]
-"""Calls a function in the next turn of the loop."""
+"""Schedules a call for the next turn of the loop."""
 
 
 class _Pending:
-    """A group, what it has not been asked about yet, and what it takes of the rest."""
+    """A group, the messages that are not evaluated for it yet, and those that match so far."""
 
-    __slots__ = ("found", "group", "unasked")
+    __slots__ = ("group", "matching", "unevaluated")
 
-    def __init__(self, group: ReceiverGroup, unasked: Iterator[WaitingMessage]) -> None:
-        self.group, self.unasked = group, unasked
-        self.found: list[WaitingMessage] = []
+    def __init__(self, group: ReceiverGroup, unevaluated: Iterator[WaitingMessage]) -> None:
+        self.group, self.unevaluated = group, unevaluated
+        self.matching: list[WaitingMessage] = []
 
 
 class Backlog:
-    """The groups that have not caught up; `takes(group, message)` judges, `done(group)` hears when one has."""
+    """The groups that have not caught up; `takes(group, message)` evaluates, `done(group)` is called when one has."""
 
     __slots__ = ("_done", "_pending", "_soon", "_takes", "_waiting")
 
@@ -48,38 +48,38 @@ class Backlog:
         self._soon: Final = soon
         self._pending: Final[deque[_Pending]] = deque()
 
-    def ask(self, group: ReceiverGroup) -> None:
-        """Judge all that waits for a new group: a little at once, the rest in later turns."""
+    def catch_up(self, group: ReceiverGroup) -> None:
+        """Evaluate all waiting messages for a new group: at once if they are few, else in later turns."""
         group.behind = True
         self._pending.append(_Pending(group, iter(self._waiting)))
         if self._soon is None or len(self._waiting) <= SLICE:
             while self._pending:
                 self._slice()
         elif len(self._pending) == 1:
-            self._soon(self._go_on)
+            self._soon(self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._slice()
         if self._pending and self._soon is not None:
-            self._soon(self._go_on)
+            self._soon(self._continue)
 
     def _slice(self) -> None:
-        """A part of what the first group has not been asked about."""
+        """Evaluate the next slice for the first group."""
         pending = self._pending[0]
-        group, asked = pending.group, 0
-        for message in islice(pending.unasked, SLICE):
-            asked += 1
+        group, evaluated = pending.group, 0
+        for message in islice(pending.unevaluated, SLICE):
+            evaluated += 1
             if not message.gone and group.members and self._takes(group, message):
-                pending.found.append(message)
-        if asked < SLICE or not group.members:
+                pending.matching.append(message)
+        if evaluated < SLICE or not group.members:
             self._pending.popleft()
-            self._caught_up(group, pending.found)
+            self._caught_up(group, pending.matching)
 
-    def _caught_up(self, group: ReceiverGroup, found: list[WaitingMessage]) -> None:
+    def _caught_up(self, group: ReceiverGroup, matching: list[WaitingMessage]) -> None:
         group.behind = False
         if not group.members:
             return
-        for message in reversed(found):
+        for message in reversed(matching):
             if not message.gone:
-                self._waiting.also(message, group.queue, first=True)
+                self._waiting.add_to(message, group.queue, first=True)
         self._done(group)

@@ -1,4 +1,4 @@
-"""The copies of one message for all receivers of a multicast node, and what its sender hears of them."""
+"""The copies of one message for all receivers of a multicast node, and the one outcome for its sender."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from gateway.errors import AmqpError
 
 SLICE: Final = 100
-"""Copies that are sent before others have their turn of the loop."""
+"""Copies that are sent in one turn of the loop."""
 
 
 class Recipient(Protocol):
-    """A receiver as far as its copy goes."""
+    """What a copy needs of a receiver."""
 
     @property
     def link(self) -> OutgoingLink: ...
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Recipient)
 
 
 class Copies:
-    """Stands for the sender's link while copies are under way: settles once all outcomes are in."""
+    """The origin of the copies, in place of the sender's link: settles the message once all copies have outcomes."""
 
     def __init__(self, link: MessageOrigin, delivery: Delivery, count: int) -> None:
         self._link, self._delivery, self._left = link, delivery, count
@@ -66,7 +66,7 @@ class Copies:
             self._link.settle(self._delivery, self._worst)
 
     def missed(self, nobody: Callable[[MessageOrigin, Delivery], None]) -> None:
-        """A receiver has left before it was sent its copy; `nobody` is called where none was sent to anybody."""
+        """A receiver left before its copy was sent; `nobody` is called if no copy was sent at all."""
         self._left -= 1
         if self._left:
             return
@@ -77,7 +77,7 @@ class Copies:
 
 
 class Round(Generic[R]):
-    """One message on its way to many: `send(outlet)` sends a copy, which raises nothing that is not a bug."""
+    """Sends one message to many receivers; `send(receiver)` sends a copy, and raises only unexpected errors."""
 
     __slots__ = ("_ahead", "_blocked", "_send", "copies", "delivery", "settled")
 
@@ -97,23 +97,23 @@ class Round(Generic[R]):
         self._blocked: Final[dict[R, None]] = {}
 
     def __contains__(self, receiver: object) -> bool:
-        """Whether this one is still to be sent its copy."""
+        """Whether this receiver has not been sent its copy yet."""
         return receiver in self._ahead or receiver in self._blocked
 
     @property
-    def goes_on(self) -> bool:
-        """Whether there are receivers whose turn has not come."""
+    def unfinished(self) -> bool:
+        """Whether there are receivers that have not been tried yet."""
         return bool(self._ahead)
 
     @property
     def over(self) -> bool:
-        """Whether nobody is left to be sent a copy."""
+        """Whether all copies have been sent."""
         return not (self._ahead or self._blocked)
 
-    def some(self) -> None:
-        """Send the next copies; who has lost its credit since the round began is sent its own when it has some."""
+    def send_next(self) -> None:
+        """Send the next copies; receivers that have lost their credit get theirs when they have credit again."""
         for receiver in list(islice(self._ahead, SLICE)):
-            if receiver not in self._ahead:  # it has left, or has been served, while others were sent theirs
+            if receiver not in self._ahead:  # it has left or has been served meanwhile
                 continue
             if receiver.link.credit > 0:
                 self.serve(receiver)
@@ -122,7 +122,7 @@ class Round(Generic[R]):
                 self._blocked[receiver] = None
 
     def serve(self, receiver: R) -> None:
-        """Send its copy to one that waits for it and has credit."""
+        """Send its copy to a receiver that has not got it yet and has credit."""
         if receiver.link.credit > 0 and self.leave(receiver):
             try:
                 self._send(receiver)
@@ -131,7 +131,7 @@ class Round(Generic[R]):
                 raise
 
     def leave(self, receiver: R) -> bool:
-        """This one is sent no copy; whether one was to be sent."""
+        """Remove a receiver; returns whether its copy had not been sent yet."""
         for waiting in (self._ahead, self._blocked):
             if receiver in waiting:
                 del waiting[receiver]

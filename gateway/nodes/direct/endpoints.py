@@ -32,7 +32,7 @@ _TRANSFORMS: Final = 4096
 
 
 class EndpointNode(Protocol):
-    """What the ends of links need of their node."""
+    """What endpoints use of their node."""
 
     sole_receiver: ReceiverEndpoint | None
 
@@ -61,10 +61,10 @@ class SenderEndpoint(Incoming):
         self._node = node
         self.link = link
         self.left = self.level = 0
-        """Messages that it may send until its credit is looked at, and where `SenderCredit` has filed it."""
+        """Messages that it may send until its credit is checked, and its level in `SenderCredit`."""
 
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
-        """Straight to the one receiver where that is all there is to do; else the node decides."""
+        """Send to the only receiver if nothing else is to be done; otherwise the node decides."""
         node, link = self._node, self.link
         receiver = node.sole_receiver
         if receiver is None or settled or (target := receiver.link).window <= 0 or target.engine.blocked:
@@ -83,7 +83,7 @@ class SenderEndpoint(Incoming):
         return self._node.attended
 
     def give_back(self) -> None:
-        """The link is about to end: what waits here goes back, while its sender can hear that."""
+        """The link is about to end: release its waiting messages while the sender can still get outcomes."""
         self._node.give_back(self.link)
 
     def on_detach(self, error: AmqpError | None) -> None:
@@ -91,7 +91,7 @@ class SenderEndpoint(Incoming):
 
 
 class ReceiverEndpoint(Outgoing):
-    """A receiver at the node, with the crossings from each sender's scope to its own."""
+    """A receiver at the node, with the transforms of messages from each origin."""
 
     __slots__ = (
         "__weakref__", "_node", "_transforms", "counted", "group", "kind", "last", "last_context", "last_requester",
@@ -102,20 +102,20 @@ class ReceiverEndpoint(Outgoing):
     kind: FilterGroupKey
 
     def __init__(self, node: EndpointNode, link: OutgoingLink, predicate: Predicate = TRUE) -> None:
-        """`predicate`: which messages it takes."""
+        """`predicate`: the messages that it takes."""
         self.predicate = None if predicate == TRUE else predicate
         self._node = node
         self.link = link
         self.counted = self.turn = self.serial = 0
-        """Its part of `Receivers.supply`, when it had its last turn, and when it came."""
+        """Its part of `Receivers.supply`; the numbers of its last turn and of its attach."""
         self._transforms: dict[tuple[LinkContext, Requester], Transform | None] = {}
         self.last_context: LinkContext | None = None
         self.last_requester: Requester | None = None
         self.last: Transform | None = None
-        """What `crossing` said for an origin with `last_context` and `last_requester`."""
+        """The transform of an origin with `last_context` and `last_requester`."""
 
     def transform_for(self, origin: MessageOrigin) -> Transform | None:
-        """How messages of `origin` must be changed for this receiver; decided once per sender."""
+        """How messages of `origin` must be changed for this receiver; decided once per context and requester."""
         context, requester = key = origin.context, origin.requester
         try:
             made = self._transforms[key]
@@ -129,7 +129,7 @@ class ReceiverEndpoint(Outgoing):
         return made
 
     def forget(self, origin: MessageOrigin) -> None:
-        """A sender whose crossing is its own, for what `$me` means, has left."""
+        """A sender with a transform of its own, because of `$me`, has left."""
         self._transforms.pop((origin.context, origin.requester), None)
         self.last_context = None
 
@@ -148,24 +148,24 @@ class ReceiverEndpoint(Outgoing):
     def on_detach(self, error: AmqpError | None) -> None:
         self._node.leave_receiver(self)
         for link, delivery in self.link.take_unsettled():
-            link.settle(delivery, FAILED)  # sent, and its outcome will never come
+            link.settle(delivery, FAILED)  # its outcome will never come
 
 
 class FilterGroupKey(NamedTuple):
-    """What a sender's attach has to know of the receivers that are there (RA-2.2-4)."""
+    """What the attach of a sender needs to know of a receiver (RA-2.2-4)."""
 
     context: LinkContext
     supports: bool
-    """It said that it follows response annotations."""
+    """Its target announced support of response annotations."""
 
 
 def kind_of(link: OutgoingLink) -> FilterGroupKey:
-    """The kind of a receiver; there are few."""
+    """The kind of a receiver; there are few kinds."""
     return FilterGroupKey(link.context, supports_annotations(link))
 
 
 class ReceiverGroup:
-    """The receivers with one filter, and what waits for any of them."""
+    """The receivers with one filter, and the messages that wait for any of them."""
 
     __slots__ = ("_test", "behind", "members", "predicate", "queue", "ready")
 
@@ -175,10 +175,10 @@ class ReceiverGroup:
         self._test: Test | None = None
         self.members: Final[dict[ReceiverEndpoint, None]] = {}
         self.ready: Final[OrderedDict[ReceiverEndpoint, None]] = OrderedDict()
-        """Those that had credit when they were last looked at, in the order of their turns."""
+        """Those that had credit at the last check, in the order of their turns."""
         self.queue: Final = Queue()
         self.behind = False
-        """It has not been asked about all that waited when it came, and gets nothing before that."""
+        """It has not caught up with the messages that waited before it (`Backlog`), and gets nothing before that."""
 
     def takes(self, source: Encoded | None) -> bool:
         """Whether its receivers take a message; `source` None: no filter matches it."""

@@ -1,6 +1,6 @@
 """The direct node where every receiver gets every message (`direct: multicast`), or all that its filter matches.
 
-The slowest receiver sets the pace; the sender hears the worst of the receivers' outcomes.
+The slowest receiver sets the pace, and the sender gets the worst of the receivers' outcomes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _serial: Final = attrgetter("serial")
 
 
 class Multicast(DirectNode):
-    """Copies messages; who is not interested is not waited for."""
+    """Copies messages to all receivers; those whose filter does not match are not waited for."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Multicast(DirectNode):
         soon: Soon | None = None,
     ) -> None:
         super().__init__(address, make_transform, unused=unused, soon=soon)
-        self._everybody: Final = ReceiverGroup(None)  # for the queue: a message is judged when it is sent
-        self._pace: Final = _Pace()
+        self._everybody: Final = ReceiverGroup(None)  # for the queue: filters are evaluated when a message is sent
+        self._least_credit: Final = _LeastCredit()
         self._soon: Final = soon
         self._round: Round[ReceiverEndpoint] | None = None
-        """The message whose copies are being sent, in turns of the loop; all others wait behind it."""
+        """The message whose copies are being sent in several turns of the loop; all others wait for it."""
         self._later = False
         self._draining: dict[ReceiverEndpoint, None] = {}
 
@@ -55,25 +55,25 @@ class Multicast(DirectNode):
 
     def _join_receiver(self, receiver: ReceiverEndpoint) -> None:
         super()._join_receiver(receiver)
-        self._pace.credited(receiver)
+        self._least_credit.credited(receiver)
 
-    def _ask_backlog(self, group: ReceiverGroup) -> None:
-        """What waits is for all, and is judged when it is sent."""
+    def _catch_up(self, group: ReceiverGroup) -> None:
+        """Nothing: filters are evaluated when a message is sent."""
 
     def leave_receiver(self, receiver: ReceiverEndpoint) -> None:
-        self._pace.leave(receiver)
+        self._least_credit.leave(receiver)
         self._draining.pop(receiver, None)
         if (now := self._round) is not None and now.leave(receiver):
             now.copies.missed(lambda link, delivery: self.undeliverable(link, delivery, now.settled))
         super().leave_receiver(receiver)
-        self._go_on()  # perhaps the others waited for this one
+        self._continue()  # the others may have waited for this one
 
     def credited(self, receiver: ReceiverEndpoint) -> None:
         if (now := self._round) is not None:
             now.serve(receiver)
-        self._pace.credited(receiver)
+        self._least_credit.credited(receiver)
         if now is not None and now.over:
-            self._go_on()
+            self._continue()
         super().credited(receiver)
 
     def transfer(self, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None:
@@ -85,13 +85,13 @@ class Multicast(DirectNode):
             self.wait(WaitingMessage(link, delivery, data, settled), (self._everybody,))
 
     def serve(self, group: ReceiverGroup) -> None:
-        """Send what waits, in its order, as far as all have credit, and so much of it in one turn of the loop."""
+        """Send waiting messages in order, as long as all receivers have credit, at most `SLICE` copies in one turn."""
         copies = 0
         while self._round is None and (message := self._everybody.queue.first) is not None:
             if self.receivers.all and not self._all_ready():
                 return
             if copies >= SLICE:
-                self._go_on_later()
+                self._continue_later()
                 return
             self.waiting.take(message)
             deliver = self._forward_all if self.receivers.all else self._nobody
@@ -102,20 +102,20 @@ class Multicast(DirectNode):
         self.undeliverable(link, delivery, settled)
 
     def _all_ready(self) -> bool:
-        """Whether all have credit; each is asked only where no one is known to have none."""
-        if self._pace.least() <= 0:
+        """Whether all receivers have credit; each is checked only if none is known to have none."""
+        if self._least_credit.least() <= 0:
             return False
         blocked = [receiver for receiver in self.receivers.all if receiver.link.credit <= 0]
         for receiver in blocked:
-            self._pace.credited(receiver)
+            self._least_credit.credited(receiver)
         return not blocked
 
     def supply(self) -> int:
-        return max(self._pace.least(), 0)
+        return max(self._least_credit.least(), 0)
 
     def _forward_all(self, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None:
         receivers = sorted(self._receivers_of(data), key=_serial)
-        if not receivers:  # everybody who is here has been asked
+        if not receivers:  # no filter matches
             link.settle(delivery, SETTLED if settled else ACCEPTED)
             self.distribute_credit()
             return
@@ -123,20 +123,20 @@ class Multicast(DirectNode):
             reject_delivery(link, delivery, AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH), settled)
             self.distribute_credit()
             return
-        self._pace.sent += 1
+        self._least_credit.sent += 1
         copies = Copies(link, delivery, len(receivers))
         if self._soon is not None and len(receivers) > SLICE:
             self._begin_round(copies, delivery, data, settled, receivers)
-            self._some()
+            self._send_some()
             return
         left = iter(receivers)
         try:
             for each in left:
                 self.forward(each, copies, delivery, data, settled)
-        except Exception:  # a bug of ours with one of them: the others get theirs in the next turn
+        except Exception:  # an unexpected error with one of them: the others get theirs in the next turn
             copies.settle(delivery, FAILED)
             self._begin_round(copies, delivery, data, settled, left)
-            self._go_on_later()
+            self._continue_later()
             raise
 
     def _receivers_of(self, data: bytes) -> Iterator[ReceiverEndpoint]:
@@ -150,21 +150,21 @@ class Multicast(DirectNode):
         def send_one(receiver: ReceiverEndpoint) -> None:
             self.forward(receiver, copies, delivery, data, settled)
 
-        self._round = self._pace.owed = Round(copies, delivery, settled, receivers, send_one)
+        self._round = self._least_credit.owed = Round(copies, delivery, settled, receivers, send_one)
 
     # -- in turns of the loop
 
-    def _some(self) -> None:
-        """Some more copies of the message that is on its way."""
+    def _send_some(self) -> None:
+        """Send more copies of the present message."""
         now = self._round
         assert now is not None
         try:
-            now.some()
+            now.send_next()
         finally:
-            if now.goes_on:
-                self._go_on_later()
+            if now.unfinished:
+                self._continue_later()
 
-    def _go_on_later(self) -> None:
+    def _continue_later(self) -> None:
         if not self._later and self._soon is not None:
             self._later = True
             self._soon(self._next_turn)
@@ -172,13 +172,13 @@ class Multicast(DirectNode):
     def _next_turn(self) -> None:
         self._later = False
         try:
-            if self._round is not None and self._round.goes_on:
-                self._some()
+            if self._round is not None and self._round.unfinished:
+                self._send_some()
         finally:
-            self._go_on()
+            self._continue()
 
-    def _go_on(self) -> None:
-        """Where a message has gone to all, begin the next; what nobody waits for in turns is drained."""
+    def _continue(self) -> None:
+        """Begin the next message if the present one has been sent to all; answer drains if nothing is left to send."""
         if self._round is not None and self._round.over:
             self._end_round(self._round.copies)
         self.serve(self._everybody)
@@ -190,25 +190,25 @@ class Multicast(DirectNode):
                     super().drain(receiver)
 
     def _end_round(self, copies: Copies) -> None:
-        self._round, self._pace.owed = None, ()
-        if not copies.open:  # its sender has left meanwhile
+        self._round, self._least_credit.owed = None, ()
+        if not copies.open:  # its sender has left
             for receiver in self._own_transforms.pop(copies.context, ()):
                 receiver.forget(copies)
 
     @property
     def _busy(self) -> bool:
-        """Whether what is there is still to be sent, in later turns, to who has credit."""
-        return self._later or (self._round is not None and self._round.goes_on)
+        """Whether messages are left that later turns will send."""
+        return self._later or (self._round is not None and self._round.unfinished)
 
     def drain(self, receiver: ReceiverEndpoint) -> None:
-        """What is there is sent first (CORE-13, AMQP 2.6.7)."""
+        """Answer a drain after waiting messages were sent (CORE-13, AMQP 2.6.7)."""
         if self._busy:
             self._draining[receiver] = None
         else:
             super().drain(receiver)
 
     def hold(self, wait: CookieOffload, receiver: ReceiverEndpoint, message: WaitingMessage) -> None:
-        """Each copy waits alone, and is released if its receiver has no credit any more."""
+        """A copy waits for its cookie by itself; it is released if its receiver has no credit by then."""
         link, delivery, settled = message.link, message.delivery, message.settled
 
         def known(kept: bool) -> None:
@@ -223,23 +223,23 @@ class Multicast(DirectNode):
             known(False)
 
 
-class _Pace:
+class _LeastCredit:
     """The least credit of many receivers, each of which gets nearly every message.
 
-    A receiver is filed by the number of the message up to which it has credit: that stays when it gets one.
+    A receiver is sorted by the number of the message up to which it has credit, which does not change when it gets one.
     """
 
     def __init__(self) -> None:
         self.sent = 0
-        """Messages so far."""
+        """Number of messages so far."""
         self.owed: Container[ReceiverEndpoint] = ()
-        """Who has not been sent the last of them yet: one of its credit is spoken for."""
+        """Receivers that have not been sent the last message yet: one of their credit is reserved."""
         self._limits: dict[ReceiverEndpoint, int] = {}
         self._heap: list[tuple[int, int, ReceiverEndpoint]] = []
         self._serial = 0
 
     def credited(self, receiver: ReceiverEndpoint) -> None:
-        """A receiver came, or its credit has changed."""
+        """A receiver has attached, or its credit has changed."""
         limit = self.sent + self._credit(receiver)
         if self._limits.get(receiver) == limit:
             return
@@ -261,7 +261,7 @@ class _Pace:
         self._limits.pop(receiver, None)
 
     def least(self) -> int:
-        """The least credit of all; it may be less where a socket has filled up since."""
+        """The least credit of all receivers; it may be less if a socket has filled up since."""
         heap, limits = self._heap, self._limits
         while heap:
             limit, _, receiver = heap[0]

@@ -1,8 +1,8 @@
-"""The direct node: senders and receivers meet, nothing is stored (DESIGN 3, `direct`).
+"""The direct node, which passes messages from senders to receivers and stores nothing (docs/design.md, `direct`).
 
-Credit is the only flow control: what the receivers grant is what the senders get, in equal shares. A message that
-comes while every receiver's credit is used (a share was given twice, or a receiver left) waits here, so that what
-waits is bounded by credit given. Outcomes go back unchanged; nothing is accepted before the receiver accepted it.
+Credit is the only flow control: senders get equal shares of what receivers grant. A message that comes while no
+receiver has credit (a share was given twice, or a receiver left) waits here, so the credit given bounds the waiting
+messages. Outcomes go back unchanged; nothing is accepted before the receiver has accepted it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DirectNode:
     """A direct node; `unused` is called when the last link has left."""
 
     named_here = False
-    """The address is ours, not the peer's: it is what an attach is answered with."""
+    """The gateway chose the address, so the answer to an attach names it."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class DirectNode:
         node_properties: dict[Any, Any] | None = None,
         soon: Soon | None = None,
     ) -> None:
-        """`soon`: for what would hold the loop too long at once; None: the node has few links."""
+        """`soon`: schedules work that is too long for one turn of the loop; None: the node has few links."""
         self.address: Final = address
         self.make_transform: Final = make_transform
         self._unused: Final = unused
@@ -59,7 +59,7 @@ class DirectNode:
         """The receivers that have a transform for one sender alone, by the context of that sender."""
 
     def _move(self, event: NodeEvent) -> None:
-        """Where the state changes, what is sent to the one receiver is counted from here on, or no more."""
+        """Take the transition for an event, and update `sole_receiver`."""
         state = next_state(self.state, event, self._facts())
         if state is self.state:
             return
@@ -103,7 +103,7 @@ class DirectNode:
             try:
                 filters = filters_of(link)
             except AmqpError:
-                self._left()  # perhaps made for this link alone
+                self._left()  # the node may have been made for this link
                 raise
             self.join(receiver := ReceiverEndpoint(self, link, filters.predicate))
             self._accept(link, receiver, CAPABILITIES, filters.in_force)
@@ -126,7 +126,7 @@ class DirectNode:
         )
 
     def join(self, end: SenderEndpoint | ReceiverEndpoint) -> None:
-        """Count a sender or receiver in, whoever answers its attach."""
+        """Add a sender or receiver; the caller answers its attach."""
         if isinstance(end, SenderEndpoint):
             self.sender_credit.join(end)
         else:
@@ -136,29 +136,29 @@ class DirectNode:
         group = self.receivers.join(receiver)
         self._move(NodeEvent.RECEIVER_JOINED)
         if group is not None and self.waiting:
-            self._ask_backlog(group)
+            self._catch_up(group)
             self._move(NodeEvent.SETTLED_DOWN)
 
-    def _ask_backlog(self, group: ReceiverGroup) -> None:
-        """Which of the messages that wait already are for a new group, too."""
-        self._backlog.ask(group)
+    def _catch_up(self, group: ReceiverGroup) -> None:
+        """Evaluate the filter of a new group on the waiting messages."""
+        self._backlog.catch_up(group)
 
     def takes(self, group: ReceiverGroup, message: WaitingMessage) -> bool:
-        """Whether a message that waits already is for a new group, too."""
+        """Whether a new group takes a waiting message."""
         if message.source is UNREAD:
             message.source = source_of(message.data)
         return message is not self._holding.message and group.takes(message.source)
 
     def has_own_transform(self, context: LinkContext, receiver: ReceiverEndpoint) -> None:
-        """A receiver has made a transform that is for one sender alone."""
+        """A receiver has a transform for one sender only."""
         self._own_transforms.setdefault(context, WeakSet()).add(receiver)
 
     def leave_sender(self, sender: SenderEndpoint) -> None:
-        """A sender has left; what it sent settled is delivered all the same, for nobody could send that again."""
+        """A sender has left; its settled messages are still delivered, because it cannot send them again."""
         self.sender_credit.leave(sender)
         for receiver in self._own_transforms.pop(sender.link.context, ()):
             receiver.forget(sender.link)
-        self.give_back(sender.link)  # heard where a routed link is inside another
+        self.give_back(sender.link)  # reaches the sender if the link is inside another one
         for message in self.waiting.left_by(sender.link):
             self.waiting.take(message)
             self.undeliverable(message.link, message.delivery, True)
@@ -166,13 +166,13 @@ class DirectNode:
         self._left()
 
     def give_back(self, link: MessageOrigin) -> None:
-        """Release what came on a link and waits."""
+        """Release the waiting unsettled messages of a link."""
         for message in self.waiting.unsettled_of(link):
             self.waiting.take(message)
             self.undeliverable(message.link, message.delivery, False)
 
     def leave_receiver(self, receiver: ReceiverEndpoint) -> None:
-        """A receiver has left; what only it would have taken goes back."""
+        """A receiver has left; messages that only it would have taken are released."""
         for message in self.receivers.leave(receiver):
             self.waiting.take(message)
             self.undeliverable(message.link, message.delivery, message.settled)
@@ -185,7 +185,7 @@ class DirectNode:
             self._unused(self)
 
     def close(self, error: AmqpError | None = None) -> None:
-        """Detach everyone: the node is gone. Receivers first, so that senders hear what became of their messages."""
+        """Detach all links of a removed node: receivers first, so that senders get the outcomes of their messages."""
         reason = error or AmqpError(RESOURCE_DELETED, "the node at this address was removed")
         self._move(NodeEvent.REMOVED)
         ends: list[ReceiverEndpoint | SenderEndpoint] = [*self.receiver_endpoints, *self.sender_endpoints]
@@ -195,7 +195,7 @@ class DirectNode:
     # -- messages
 
     def transfer(self, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None:
-        """A message came from `link`: pass it on, or let it wait for credit."""
+        """Pass on a message from `link`, or let it wait for credit."""
         receivers = self.receivers
         source: MessageSource = UNREAD
         groups: Collection[ReceiverGroup] = receivers.groups.values()
@@ -211,21 +211,21 @@ class DirectNode:
             self.wait(WaitingMessage(link, delivery, data, settled, source), groups)
 
     def _ready(self, groups: Iterable[ReceiverGroup]) -> ReceiverEndpoint | None:
-        """The receiver that a message goes to now; None: it has to wait."""
+        """The receiver for a message now; None: it has to wait."""
         if self._holding.message is not None:
             return None
         receiver = self.receivers.pick(groups)
         return receiver if receiver is not None and receiver.group.queue.first is None else None
 
     def wait(self, message: WaitingMessage, groups: Iterable[ReceiverGroup], *, first: bool = False) -> None:
-        """Let a message wait for whichever of `groups` has credit first."""
+        """Let a message wait for credit of one of `groups`."""
         self.waiting.add(message, [group.queue for group in groups], first=first)
         if self.state is NodeState.SOLE:
             self._move(NodeEvent.MESSAGE_WAITS)
-        self._holding.stir(groups)
+        self._holding.defer(groups)
 
     def unwanted(self, link: MessageOrigin, delivery: Delivery, settled: bool) -> None:
-        """No receiver's filter matches: as if none were here."""
+        """No receiver's filter matches: treat the message as if there were no receiver."""
         self.undeliverable(link, delivery, settled)
         self.distribute_credit()
 
@@ -253,12 +253,12 @@ class DirectNode:
             target.send(data, (link, delivery))
 
     def hold(self, wait: CookieOffload, receiver: ReceiverEndpoint, message: WaitingMessage) -> None:
-        """The cookie of this message has to be kept first: it waits, and all behind it, until that is known."""
+        """The cookie of this message must be stored first: it and all later messages wait for that."""
         self._holding.hold(wait, receiver, message)
         self._move(NodeEvent.COOKIE_PENDING)
 
     def undeliverable(self, link: MessageOrigin, delivery: Delivery, settled: bool) -> None:
-        """No receiver is there, or none that takes the message."""
+        """There is no receiver that takes the message."""
         if settled:
             link.drop(delivery)
         else:
@@ -267,7 +267,7 @@ class DirectNode:
     # -- credit
 
     def credited(self, receiver: ReceiverEndpoint) -> None:
-        """A receiver granted credit, or asked for a drain: what waits goes first, the rest to the senders."""
+        """A receiver granted credit or asked for a drain: send waiting messages, then grant the rest to the senders."""
         if self.receivers.count(receiver):
             self.serve(receiver.group)
         self.settle_down()
@@ -275,7 +275,7 @@ class DirectNode:
             self.drain(receiver)
 
     def serve(self, group: ReceiverGroup) -> None:
-        """Send what waits for a group to those of it that have credit."""
+        """Send the waiting messages of a group to its receivers that have credit."""
         receivers, queue, holding = self.receivers, group.queue, self._holding
         while holding.message is None and (message := queue.first) is not None:
             if (receiver := receivers.next_of(group)) is None:
@@ -283,34 +283,34 @@ class DirectNode:
             self.waiting.take(message)
             receivers.spend(receiver)
             self.forward(receiver, message.link, message.delivery, message.data, message.settled)
-        holding.stir((group,))
+        holding.defer((group,))
 
     def settle_down(self) -> None:
-        """Something has changed: who gets messages straight away, and what the senders may send."""
+        """Update the state and the senders' credit after a change."""
         self._move(NodeEvent.SETTLED_DOWN)
         self.distribute_credit()
 
     def drain(self, receiver: ReceiverEndpoint) -> None:
-        """Nothing is stored here, so nothing more can come now (row CORE-13)."""
+        """Answer a drain: nothing is stored, so no more messages can come (row CORE-13)."""
         receiver.link.drained()
         self.receivers.count(receiver)
 
     def _free(self) -> int:
-        """Messages that the receivers would take now, beyond those that wait."""
+        """Credit of the receivers beyond the waiting messages."""
         return self.supply() - len(self.waiting)
 
     def supply(self) -> int:
-        """Messages that the receivers would take now."""
+        """Credit of all receivers."""
         if (sole := self.sole_receiver) is not None:
             return sole.link.credit
         return self.receivers.supply
 
     def distribute_credit(self) -> None:
-        """Grant the senders, in equal shares, what the receivers take."""
+        """Grant the senders equal shares of the receivers' credit."""
         self.sender_credit.distribute()
 
     def credit_used(self, sender: SenderEndpoint) -> None:
-        """A sender has used a good part of its credit."""
+        """A sender has used about half of its credit."""
         if sender in self.sender_credit.all:
             self.sender_credit.credit_used(sender)
             self.distribute_credit()

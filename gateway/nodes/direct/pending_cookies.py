@@ -1,4 +1,4 @@
-"""A message whose cookie is kept in shared state before it goes: it waits at its node, and all others behind it."""
+"""A message whose cookie must be stored in shared state before it is sent: it and all later ones wait at the node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.routing.cookie_offload import CookieOffload
 
 
 class HoldingNode(Protocol):
-    """What a held message needs of its node."""
+    """What `PendingCookieQueue` uses of its node."""
 
     @property
     def waiting(self) -> WaitingMessages: ...
@@ -29,23 +29,23 @@ class HoldingNode(Protocol):
 
 
 class PendingCookieQueue:
-    """`message` is the one that is held; while there is one the node sends nothing."""
+    """Holds a `message`; while there is one, the node sends nothing."""
 
-    __slots__ = ("_node", "_stirred", "message")
+    __slots__ = ("_deferred", "_node", "message")
 
     def __init__(self, node: HoldingNode) -> None:
         self._node: Final = node
         self.message: WaitingMessage | None = None
-        self._stirred: dict[ReceiverGroup, None] = {}
+        self._deferred: dict[ReceiverGroup, None] = {}
 
-    def stir(self, groups: Iterable[ReceiverGroup]) -> None:
-        """These have got messages or credit; if something is held they are served when it has gone."""
+    def defer(self, groups: Iterable[ReceiverGroup]) -> None:
+        """These groups have got messages or credit; if a message is held, they are served after it."""
         if self.message is not None:
-            self._stirred.update(dict.fromkeys(groups))
+            self._deferred.update(dict.fromkeys(groups))
 
     def hold(self, wait: CookieOffload, receiver: ReceiverEndpoint, message: WaitingMessage) -> None:
-        """Let `message` wait until it is known whether its cookie is kept; then `receiver` gets it."""
-        if wait.kept is not None:  # known already, and not kept
+        """Let `message` wait until its cookie is stored; then send it to `receiver`."""
+        if wait.kept is not None:  # the store has already failed
             self._node.undeliverable(message.link, message.delivery, message.settled)
             self._node.distribute_credit()
             return
@@ -56,16 +56,16 @@ class PendingCookieQueue:
     def _known(self, message: WaitingMessage, receiver: ReceiverEndpoint, data: bytes | None) -> None:
         if self.message is message:
             self.message = None
-        if not message.gone:  # else its sender has left
+        if not message.gone:  # its sender is still there
             self._node.waiting.take(message)
-            self._go(message, receiver, data)
-        stirred, self._stirred = self._stirred, {}
-        for group in stirred:
+            self._send(message, receiver, data)
+        deferred, self._deferred = self._deferred, {}
+        for group in deferred:
             self._node.serve(group)
         self._node.settle_down()
 
-    def _go(self, message: WaitingMessage, receiver: ReceiverEndpoint, data: bytes | None) -> None:
-        """Send what may go; where the receiver has no credit any more it crosses again."""
+    def _send(self, message: WaitingMessage, receiver: ReceiverEndpoint, data: bytes | None) -> None:
+        """Send the message; if the receiver has no credit any more, transform it again for another one."""
         receivers, link, delivery = self._node.receivers, message.link, message.delivery
         if data is None:
             self._node.undeliverable(link, delivery, message.settled)
@@ -73,21 +73,21 @@ class PendingCookieQueue:
             receivers.spend(receiver)
             send(receiver.link, link, delivery, data, message.settled)
         else:
-            self._again(WaitingMessage(link, delivery, message.data, message.settled))
+            self._requeue(WaitingMessage(link, delivery, message.data, message.settled))
 
-    def _again(self, message: WaitingMessage) -> None:
-        """Before all others that wait, for whoever has credit first."""
+    def _requeue(self, message: WaitingMessage) -> None:
+        """Queue the message before all others."""
         node = self._node
         groups = [group for group in node.receivers.groups.values() if node.takes(group, message)]
         if groups:
             node.wait(message, groups, first=True)
-            self._stirred = {**dict.fromkeys(groups), **self._stirred}
+            self._deferred = {**dict.fromkeys(groups), **self._deferred}
         else:
             node.undeliverable(message.link, message.delivery, message.settled)
 
 
 def send(target: OutgoingLink, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None:
-    """Send what is fit to go; the sender's delivery waits for the outcome."""
+    """Send a transformed message; the sender's delivery waits for its outcome."""
     if settled:
         link.settle(delivery, SETTLED)
         target.send(data, None, True)

@@ -1,7 +1,7 @@
-"""What waits at a direct node until a receiver that takes it grants credit.
+"""The messages that wait at a direct node for credit of a receiver that takes them.
 
-A message that waits knows who takes it, so that nobody is asked about it twice: it stands in the queue of each of these
-groups of receivers, and once it has gone it is passed over there.
+Filters are evaluated once for each message: it is in the queue of every group of receivers that takes it. When one of
+them has got it, the others skip it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.routing.requester_limits import BESIDE, DETACHED
 
 
 class Unread(Enum):
-    """A message at which no filter has looked."""
+    """Marks a message that no filter has read."""
 
     UNREAD = "unread"
 
@@ -26,7 +26,7 @@ UNREAD: Final = Unread.UNREAD
 MessageSource: TypeAlias = Encoded | Unread | None
 """A message as filters read it (`receiver_filter.source_of`); None: it is malformed."""
 _FEW: Final = 32
-"""Messages that have gone and may still stand in a queue, whatever its length."""
+"""Messages that are gone and may stay in a queue, whatever its length."""
 
 
 class WaitingMessage:
@@ -42,7 +42,7 @@ class WaitingMessage:
         self.source = source
         self.queues: list[Queue] = []
         self.groups_left = self.charged = 0
-        """`charged`: what it takes of `DETACHED`, since its link has ended."""
+        """`charged`: its bytes in `DETACHED`, since its link has ended."""
         self.gone = False
 
 
@@ -57,18 +57,18 @@ class Queue:
 
     @property
     def first(self) -> WaitingMessage | None:
-        """The oldest that still waits."""
+        """The oldest message that still waits."""
         return self._messages[0] if self._messages else None
 
     def put(self, message: WaitingMessage, *, first: bool = False) -> None:
-        """Add a message, behind all others or before them."""
+        """Add a message after all others, or before them."""
         if first:
             self._messages.appendleft(message)
         else:
             self._messages.append(message)
 
     def passed(self) -> None:
-        """One of its messages has gone: the first is one that waits, and at most half of the others are gone."""
+        """One of its messages is gone: remove gone ones from the front, and all of them if they are more than half."""
         messages = self._messages
         self._gone += 1
         while messages and messages[0].gone:
@@ -79,7 +79,7 @@ class Queue:
             self._gone = 0
 
     def clear(self) -> list[WaitingMessage]:
-        """Let go of all; returns those that wait."""
+        """Remove all; returns those that still wait."""
         left = [message for message in self._messages if not message.gone]
         self._messages.clear()
         self._gone = 0
@@ -87,9 +87,9 @@ class Queue:
 
 
 class WaitingMessages:
-    """All that waits at one node, oldest first.
+    """All messages that wait at one node, oldest first.
 
-    `add` and `take` are the only ways in and out: what waits can be charged there.
+    They come in only by `add` and leave only by `take`.
     """
 
     __slots__ = ("_all", "_of")
@@ -105,21 +105,21 @@ class WaitingMessages:
         return iter(list(self._all))
 
     def add(self, message: WaitingMessage, queues: Iterable[Queue], *, first: bool = False) -> None:
-        """A message begins to wait for whoever serves one of `queues`."""
+        """Let a message wait in `queues`."""
         self._all[message] = None
         self._of.setdefault(message.link, {})[message] = None
         for queue in queues:
-            self.also(message, queue, first=first)
+            self.add_to(message, queue, first=first)
 
     @staticmethod
-    def also(message: WaitingMessage, queue: Queue, *, first: bool = False) -> None:
-        """A message that waits already is for one more group."""
+    def add_to(message: WaitingMessage, queue: Queue, *, first: bool = False) -> None:
+        """Add a waiting message to the queue of one more group."""
         message.queues.append(queue)
         message.groups_left += 1
         queue.put(message, first=first)
 
     def take(self, message: WaitingMessage) -> None:
-        """The message waits no more: it is sent, or goes back."""
+        """Remove a message that is sent or released."""
         del self._all[message]
         message.gone = True
         own = self._of[message.link]
@@ -127,15 +127,15 @@ class WaitingMessages:
         if not own:
             del self._of[message.link]
         DETACHED.give_back(message.charged)
-        for queue in message.queues if message.groups_left else ():  # no taker: no queue has it any more
+        for queue in message.queues if message.groups_left else ():  # without groups no queue has it
             queue.passed()
 
     def unsettled_of(self, link: MessageOrigin) -> list[WaitingMessage]:
-        """What came on `link` and waits for an outcome that its sender can hear."""
+        """The unsettled messages of `link` that wait."""
         return [message for message in self._of.get(link, ()) if not message.settled]
 
     def left_by(self, link: MessageOrigin) -> list[WaitingMessage]:
-        """A link has ended: what came settled on it waits on while there is room for it; returns what has none."""
+        """A link has ended: its settled messages wait on while `DETACHED` has room; returns those without room."""
         over = []
         for message in self._of.get(link, ()):
             if message.settled and not message.charged:

@@ -1,7 +1,7 @@
-"""Filters of receivers at nodes that store nothing: what an attach asks for, and who takes a message (FX 2).
+"""Filters of receivers at nodes that store nothing (FX 2).
 
-A message is looked at as it came: on its way into another scope it gets annotations, or another reply address, and
-nothing else. What a filter cannot be evaluated on matches no filter; without a filter nothing is looked at.
+A filter is evaluated on the message as it came: a transform into another scope changes only annotations and addresses.
+A malformed message matches no filter.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ ACCESS: Final = MessageAccess()
 
 
 def filters_of(link: OutgoingLink) -> FilterSet:
-    """What the filters of a link of the peer's ask for; raises AmqpError for what is refused."""
+    """The filters of an attach; raises AmqpError if they are refused."""
     return read(link.source.filter, link.filter_rules or RULES)
 
 
 def message_test(predicate: Predicate) -> Test | None:
-    """Whether an encoded message matches; None: all of them do."""
+    """A test of encoded messages; None: all of them match."""
     return None if predicate == TRUE else compile_filter(predicate, ACCESS)
 
 
 def source_of(data: bytes) -> Encoded | None:
-    """A message as filters read it; None: it is malformed."""
+    """A message in the form that filters read; None: it is malformed."""
     try:
         return data, walk(data)
     except AmqpError:

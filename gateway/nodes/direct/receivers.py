@@ -1,7 +1,7 @@
-"""The receivers of a direct node: which messages each takes, whose turn it is, and how much credit they have in all.
+"""The receivers of a direct node: the messages that each takes, their turns, and their total credit.
 
-Receivers with equal filters form a group, and those without one are a group, too. A message is judged once for each
-group. Nothing here walks over all receivers: each event touches the receiver that it is about, and its group.
+Receivers with equal filters form a group, as do those without a filter. A filter is evaluated once for each group and
+message. Nothing here iterates over all receivers: an event concerns one receiver and its group.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Receivers:
         self.all: dict[ReceiverEndpoint, None] = {}
         self.groups: Final[dict[Predicate | None, ReceiverGroup]] = {}
         self.kinds: Final[dict[FilterGroupKey, int]] = {}
-        """How many there are of each."""
+        """The number of receivers of each kind."""
         self.filtered = False
-        """Some receiver takes only what its filter matches."""
+        """Whether some receiver has a filter."""
         self.supply = 0
-        """The credit of all of them, each as it was when it was last looked at."""
+        """The credit of all receivers, each as of its last check."""
         self._serial = self._turn = 0
         self._index: PredicateIndex[ReceiverGroup, Encoded] | None = None
 
@@ -44,13 +44,13 @@ class Receivers:
         new = group is None
         if group is None:
             group = self.groups[receiver.predicate] = ReceiverGroup(receiver.predicate)
-            self._judges(group)
+            self._add_to_index(group)
         group.members[receiver] = None
         receiver.group = group
         return group if new else None
 
     def leave(self, receiver: ReceiverEndpoint) -> list[WaitingMessage]:
-        """Remove a receiver; returns what nobody takes any more."""
+        """Remove a receiver; returns the messages that no other receiver takes."""
         del self.all[receiver]
         self.kinds[receiver.kind] -= 1
         if not self.kinds[receiver.kind]:
@@ -59,19 +59,19 @@ class Receivers:
         del group.members[receiver]
         group.ready.pop(receiver, None)
         self.supply -= receiver.counted
-        if len(self.all) == 1:  # the places of many that have left are not to be looked through for the last
+        if len(self.all) == 1:  # a copy is small again: iteration would pass the slots of all that have left
             self.all = self.all.copy()
         if group.members:
             return []
         del self.groups[group.predicate]
-        self._judges_no_more(group)
+        self._remove_from_index(group)
         left = group.queue.clear()
         for message in left:
             message.groups_left -= 1
         return [message for message in left if not message.groups_left]
 
-    def _judges(self, group: ReceiverGroup) -> None:
-        """A group more: one filter is asked by itself, several are looked up."""
+    def _add_to_index(self, group: ReceiverGroup) -> None:
+        """Index the filter of a new group, if there is more than one."""
         if group.predicate is None:
             return
         if self._index is not None:
@@ -83,14 +83,14 @@ class Receivers:
                     self._index.add(each, each.predicate)
         self.filtered = True
 
-    def _judges_no_more(self, group: ReceiverGroup) -> None:
+    def _remove_from_index(self, group: ReceiverGroup) -> None:
         if self._index is not None and group.predicate is not None:
             self._index.remove(group)
             if not len(self._index):
                 self._index = None
         self.filtered = len(self.groups) > (None in self.groups)
 
-    # -- who takes what
+    # -- filters
 
     def matching_groups(self, source: Encoded | None) -> list[ReceiverGroup]:
         """The groups that take a message; `source` None: no filter matches it."""
@@ -104,7 +104,7 @@ class Receivers:
     # -- credit
 
     def count(self, receiver: ReceiverEndpoint) -> bool:
-        """Look at a receiver's credit; whether it has some."""
+        """Update the credit of a receiver; returns whether it has any."""
         credit = receiver.link.credit
         self.supply += credit - receiver.counted
         receiver.counted = credit
@@ -121,7 +121,7 @@ class Receivers:
         receiver.group.ready[receiver] = None
 
     def spend(self, receiver: ReceiverEndpoint) -> None:
-        """A message is about to be sent to it: others have their turn first."""
+        """Count a message that is about to be sent to a receiver, and move it to the end of the turns."""
         receiver.counted -= 1
         self.supply -= 1
         self._turn += 1
@@ -129,7 +129,7 @@ class Receivers:
         receiver.group.ready.move_to_end(receiver)
 
     def next_of(self, group: ReceiverGroup) -> ReceiverEndpoint | None:
-        """The receiver of a group whose turn it is among those with credit."""
+        """The next receiver of a group, in turn, that has credit."""
         ready = group.ready
         while ready and not group.behind:
             receiver = next(iter(ready))
@@ -139,7 +139,7 @@ class Receivers:
         return None
 
     def pick(self, groups: Iterable[ReceiverGroup]) -> ReceiverEndpoint | None:
-        """The same over several groups (balanced)."""
+        """The next receiver of several groups, in turn, that has credit."""
         chosen: ReceiverEndpoint | None = None
         for group in groups:
             receiver = self.next_of(group)

@@ -1,8 +1,8 @@
-"""The credit of the senders of a direct node: equal shares of what its receivers take.
+"""The credit of the senders of a direct node: equal shares of the credit of its receivers.
 
-Senders are filed by the size of the credit they have left, in powers of two. One is granted its share again when what
-it has left has fallen to about half of it, so that neither a message nor a flow frame has to ask all of them. Each has
-at least one credit while there is any: whoever sends nothing must not keep the others from sending.
+Senders are grouped by their remaining credit, in powers of two. A sender is granted its share again when about half of
+it is left, so that no message or flow frame has to check all senders. Each has at least one credit while there is any:
+a sender that sends nothing must not prevent the others from sending.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from gateway.nodes.direct.endpoints import SenderEndpoint
 
 MOST: Final = 10_000
-"""Credit that one sender is handed on, whatever its receivers grant: it cannot be taken back when they stop."""
+"""Maximum credit of one sender, whatever the receivers grant: it cannot be taken back when they stop."""
 SLICE: Final = 200
-"""Senders that are granted credit before others have their turn of the loop."""
+"""Senders that are granted credit in one turn of the loop."""
 
 
 class SenderCredit:
-    """The senders by their credit; `soon(call)` calls in the next turn of the loop, None: all is done at once."""
+    """The senders by their credit; `soon(call)` schedules a call for the next turn of the loop, None: at once."""
 
     __slots__ = ("_again", "_free", "_later", "_levels", "_sharing", "_soon", "all")
 
     def __init__(self, free: Callable[[], int], soon: Callable[[Callable[[], None]], Any] | None = None) -> None:
-        """`free()`: how many messages the receivers would take now."""
+        """`free()`: the credit of the receivers."""
         self.all: dict[SenderEndpoint, None] = {}
         self._free: Final = free
         self._soon: Final = soon
@@ -42,11 +42,11 @@ class SenderCredit:
         """Remove a sender."""
         del self.all[sender]
         self._unfile(sender)
-        if len(self.all) == 1:  # the places of many that have left are not to be looked through for the last
+        if len(self.all) == 1:  # a copy is small again: iteration would pass the slots of all that have left
             self.all = self.all.copy()
 
     def credit_used(self, sender: SenderEndpoint) -> None:
-        """A sender has used so much that it belongs to another level."""
+        """A sender has used so much credit that it belongs to another level."""
         self._unfile(sender)
         self._file(sender, sender.link.granted)
 
@@ -65,9 +65,9 @@ class SenderCredit:
     # -- sharing
 
     def distribute(self) -> None:
-        """Grant what there is.
+        """Grant the receivers' credit to the senders.
 
-        A link of our own may send at once, and what nobody wants is to be granted anew: that is done here in turn.
+        An internal link may send at once, and a skipped message frees credit again: both cause another round here.
         """
         self._again = True
         if self._sharing or self._later:
@@ -88,26 +88,26 @@ class SenderCredit:
             return
         share = min(free // len(self.all) or 1, MOST)
         for sender in self._poorest(share.bit_length()):
-            if sender in self.all:  # none that a grant before has ended
+            if sender in self.all:  # an earlier grant may have ended its link
                 self._grant(sender, share)
 
     def _poorest(self, below: int) -> list[SenderEndpoint]:
-        """Those in the levels `below` one; where they are too many for one turn the others are asked for later."""
+        """The senders in the levels `below` one; if they are too many for one turn, the rest is done later."""
         found: list[SenderEndpoint] = []
         for level in sorted(at for at in self._levels if at < below):
             found += islice(self._levels[level], SLICE + 1 - len(found)) if self._soon else self._levels[level]
             if self._soon is not None and len(found) > SLICE:
                 self._later = True
-                self._soon(self._go_on)
+                self._soon(self._continue)
                 return found[:SLICE]
         return found
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._later = False
         self.distribute()
 
     def _grant(self, sender: SenderEndpoint, share: int) -> None:
-        """One that takes no credit now is filed as if it had: it is not to be asked at every event."""
+        """Grant credit; a sender that gets none now is filed as if it had, so that it is not checked at every event."""
         link = sender.link
         if (missing := share - link.granted) > 0:
             link.grant(missing)

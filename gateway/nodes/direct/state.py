@@ -1,7 +1,8 @@
-"""The states of a direct node: who may get a message now, and what changes that. Pure.
+"""The states of a direct node, and their transitions. Pure.
 
-A node moves when links come and go, when messages begin or cease to wait, and when it ends: never for a message that
-goes straight through. `TRANSITIONS` says for every event in every state what the next state is, or that it cannot be.
+The state changes when links come and go, when messages begin or cease to wait, and when the node ends, but not for a
+message that is passed on at once. `TRANSITIONS` has the next state for every event in every state, or None where the
+event cannot happen.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 
 
 class NodeState(Enum):
-    """What becomes of a message that comes now."""
+    """What happens to a message that comes now."""
 
     UNATTENDED = "it goes back: there is no receiver"
     SOLE = "it goes straight to the one receiver, which takes everything"
@@ -22,7 +23,7 @@ class NodeState(Enum):
 
 
 class NodeEvent(Enum):
-    """What may change the state."""
+    """Events that may change the state."""
 
     RECEIVER_JOINED = "a receiver has attached"
     MESSAGE_WAITS = "a message begins to wait for credit"
@@ -33,11 +34,11 @@ class NodeEvent(Enum):
 
 
 class Facts(NamedTuple):
-    """What the next state depends on."""
+    """The facts that determine the next state."""
 
     receivers: int
     takes_all: bool
-    """No receiver has a filter, and none gets copies of what others get."""
+    """No receiver has a filter, and messages are not copied."""
     waiting: bool
     """Messages wait."""
     holding: bool
