@@ -222,7 +222,7 @@ class _Reading:
                 self._wrong(f"/{number}", "a type: a string that is not empty")
         if not items:
             return EVERY
-        return AttributeCondition(In(attribute("type"), tuple(Literal(str(item)) for item in dict.fromkeys(items))))
+        return AttributeCondition(In(attribute("type"), tuple(Literal(item) for item in dict.fromkeys(map(str, items)))))
 
     def sql(self, value: Json, at: str) -> Condition:
         if not self._sql:
