@@ -15,6 +15,7 @@ from bridges.cloudevents.reading.fan import Fan, FanRules, FanShared, SinkMaker
 from bridges.cloudevents.reading.starts import Starts, find_starts
 from bridges.cloudevents.sinks.files import SinkCertificates
 from bridges.cloudevents.sinks.open import SinkFactory
+from bridges.cloudevents.sinks.own import own_addresses, own_hosts
 from bridges.cloudevents.sinks.parts import SinkParts
 from bridges.cloudevents.subscription.model import RefreshToken
 from bridges.cloudevents.subscription.sealed import SubscriptionKeys
@@ -22,6 +23,8 @@ from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.kafka.records.record import KafkaRecord
 from gateway.config.policy import make_ring
 from gateway.errors import INTERNAL_ERROR, AmqpError
+from gateway.tasks import off_loop
+from policies.hosts import IpAddress
 from policies.subscriptions import ManagerRules, manager_rules
 
 if TYPE_CHECKING:
@@ -48,11 +51,22 @@ class GatewayParts(NamedTuple):
     readiness: Readiness
     report: LinkEvents
     hub: FlushScheduler
+    own: OwnAddresses
 
     @property
     def clusters(self) -> Mapping[str, ClusterBridge]:
         """The Kafka clusters by name; `gateway` knows them by a protocol."""
         return cast("Mapping[str, ClusterBridge]", self.context.kafka)
+
+
+class OwnAddresses:
+    """The gateway's own addresses under the present policy."""
+
+    addresses: frozenset[IpAddress] = frozenset()
+
+    async def find(self, policy: CompiledPolicy) -> None:
+        """Ask the resolver, in a thread."""
+        self.addresses = await off_loop(own_addresses, own_hosts(policy.model))
 
 
 class RunningManager:
@@ -93,7 +107,7 @@ class RunningManager:
             gateway.supervisor,
             SinkCertificates(policy.path),
             policy.secret,
-            lambda: frozenset(),
+            lambda: gateway.own.addresses,
             partial(self._cluster_settings, policy),
             gateway.context.scopes.__getitem__,
             gateway.hub,
@@ -136,6 +150,7 @@ class SubscriptionManagers:
 
     async def install(self, policy: CompiledPolicy) -> None:
         """Run the managers of this policy; those that stay go on, and their subscriptions keep their positions."""
+        await self._gateway.own.find(policy)
         wanted = {rules.full_name: rules for rules in manager_rules(policy)}
         for name in self._running.keys() - wanted.keys():
             self._gateway.readiness.remove(_part(name))

@@ -43,9 +43,9 @@ def make_cluster(
 
 def make_subscriptions(parts: SubscriptionParts) -> SubscriptionManagers:
     """The subscription managers; imported only by a gateway whose policy has one."""
-    from bridges.cloudevents.service import GatewayParts, SubscriptionManagers
+    from bridges.cloudevents.service import GatewayParts, OwnAddresses, SubscriptionManagers
 
-    return SubscriptionManagers(GatewayParts(*parts))
+    return SubscriptionManagers(GatewayParts(*parts, OwnAddresses()))
 
 
 def check_cluster(settings: Mapping[str, str]) -> str | None:

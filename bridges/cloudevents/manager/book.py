@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from bridges.cloudevents.manager.envelope import open_envelope
@@ -33,6 +34,8 @@ class KnownSubscription(NamedTuple):
     stored: StoredSubscription
     subscription: Subscription
     starts: Starts
+    granted: float | None = None
+    """Deliveries a second that its sink allows; None: any."""
 
 
 class SubscriptionBook:
@@ -95,7 +98,7 @@ class SubscriptionBook:
     def _read(self, stored: StoredSubscription) -> KnownSubscription | None:
         try:
             envelope = open_envelope(stored.document)
-            return KnownSubscription(stored, self._form.load(envelope.object), envelope.starts)
+            return KnownSubscription(stored, self._form.load(envelope.object), envelope.starts, envelope.granted)
         except (Invalid, ValueError, KeyError, TypeError) as error:
             LOG.error("subscription cannot be read", manager=self._name, id=stored.id, error=type(error).__name__)
             return None
@@ -147,7 +150,16 @@ class SubscriptionBook:
 
     async def _put(self, entry: KnownSubscription) -> None:
         hold = self._form.objection(entry.subscription)
-        await self._delivery.put(entry.subscription, entry.stored.revision, entry.starts, hold)
+        subscription = within(entry.subscription, entry.granted)
+        await self._delivery.put(subscription, entry.stored.revision, entry.starts, hold)
 
     def _lock(self, id: str) -> asyncio.Lock:
         return self._locks.setdefault(id, asyncio.Lock())
+
+
+def within(subscription: Subscription, granted: float | None) -> Subscription:
+    """The subscription with a rate that its sink allows (Web Hooks for Event Delivery, 4.2)."""
+    delivery = subscription.delivery
+    if granted is None or (delivery.rate is not None and delivery.rate <= granted):
+        return subscription
+    return replace(subscription, delivery=delivery._replace(rate=granted))

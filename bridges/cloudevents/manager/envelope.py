@@ -1,4 +1,4 @@
-"""What is stored of a subscription: the object, secrets sealed, and where it began to read."""
+"""What is stored of a subscription: the object, secrets sealed, where it began to read, and what its sink granted."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from bridges.cloudevents.reading.starts import Starts, dump_starts, load_starts
 
 
 class Envelope(NamedTuple):
-    """A stored document in its parts."""
+    """A stored document in its parts; `granted`: deliveries a second that the sink allows, None for any."""
 
     starts: Starts
     object: bytes
+    granted: float | None = None
 
 
 def seal_envelope(envelope: Envelope) -> bytes:
     """As JSON; `object` is JSON already."""
     starts = json.dumps(dump_starts(envelope.starts), separators=(",", ":"))
-    return b'{"starts":%b,"object":%b}' % (starts.encode(), envelope.object)
+    granted = json.dumps(envelope.granted).encode()
+    return b'{"starts":%b,"granted":%b,"object":%b}' % (starts.encode(), granted, envelope.object)
 
 
 def open_envelope(stored: bytes) -> Envelope:
     """What `seal_envelope` made; raises ValueError, KeyError or TypeError for anything else."""
     read = json.loads(stored)
-    return Envelope(load_starts(read["starts"]), json.dumps(read["object"], ensure_ascii=False).encode())
+    granted = None if read["granted"] is None else float(read["granted"])
+    return Envelope(load_starts(read["starts"]), json.dumps(read["object"], ensure_ascii=False).encode(), granted)

@@ -135,8 +135,8 @@ class SubscriptionManager:
             subscription = self._proposals.realize(body, known.stored.owner, self._now(), id=id, known=known)
             if dry_run:
                 return ShownSubscription(id, known.stored.revision, subscription.document)
-            await self._proposals.check_sink(subscription, known)
-            document = self._document(subscription, await self._starts(subscription, known.starts))
+            granted = await self._proposals.check_sink(subscription, known)
+            document = self._document(subscription, await self._starts(subscription, known.starts), granted)
             stored = await self._parts.store.replace(self.rules.full_name, id, document, known.stored.revision)
             await self._applied(stored, "changed", caller)
             return ShownSubscription(id, stored.revision, subscription.document)
@@ -189,7 +189,8 @@ class SubscriptionManager:
         try:
             if known is None:
                 raise Changed(id)
-            document = seal_envelope(Envelope(known.starts, self._parts.form.renew(known.subscription, credential)))
+            renewed = self._parts.form.renew(known.subscription, credential)
+            document = seal_envelope(Envelope(known.starts, renewed, known.granted))
             stored = await self._parts.store.replace(self.rules.full_name, id, document, known.stored.revision)
         except (Changed, SubscriptionsUnavailable) as error:
             raise OSError("the subscription cannot be changed now") from error
@@ -214,8 +215,8 @@ class SubscriptionManager:
             raise _exists()
         if dry_run:
             return ShownSubscription(subscription.id, 0, subscription.document)
-        await self._proposals.check_sink(subscription, None)
-        document = self._document(subscription, await self._starts(subscription, None))
+        granted = await self._proposals.check_sink(subscription, None)
+        document = self._document(subscription, await self._starts(subscription, None), granted)
         limits = SubscriptionLimits(self.rules.limits.subscriptions, self.rules.limits.user)
         try:
             stored = await self._parts.store.create(
@@ -252,8 +253,8 @@ class SubscriptionManager:
                 ErrorCode.UNAVAILABLE, "the event streams cannot be read now; try again", retry_after=_RETRY
             ) from None
 
-    def _document(self, subscription: Subscription, starts: Starts) -> bytes:
-        return seal_envelope(Envelope(starts, self._parts.form.dump(subscription)))
+    def _document(self, subscription: Subscription, starts: Starts, granted: float | None) -> bytes:
+        return seal_envelope(Envelope(starts, self._parts.form.dump(subscription), granted))
 
     async def _applied(self, stored: StoredSubscription, what: str, caller: Caller) -> None:
         await self.book.apply(stored)

@@ -39,7 +39,10 @@ class FindStarts(Protocol):
 class CheckSink(Protocol):
     """Whether events may go to a new sink: its address, and its consent where the policy asks for it.
 
-    Raises Invalid where they may not.
+    Returns how many deliveries a second the sink allows, None for any; a sink that stays the same is not asked again
+    (then it is `granted`). Raises Invalid where events may not go there.
     """
 
-    async def __call__(self, subscription: Subscription, previous: Subscription | None) -> None: ...
+    async def __call__(
+        self, subscription: Subscription, previous: Subscription | None, granted: float | None
+    ) -> float | None: ...

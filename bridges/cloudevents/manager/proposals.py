@@ -41,10 +41,12 @@ class Proposals:
         self._bound_unindexed(subscription)
         return subscription
 
-    async def check_sink(self, subscription: Subscription, known: KnownSubscription | None) -> None:
-        """Whether events may go there; raises ApiError."""
+    async def check_sink(self, subscription: Subscription, known: KnownSubscription | None) -> float | None:
+        """Whether events may go there, and how many a second; raises ApiError."""
         try:
-            await self._check_sink(subscription, known.subscription if known is not None else None)
+            if known is None:
+                return await self._check_sink(subscription, None, None)
+            return await self._check_sink(subscription, known.subscription, known.granted)
         except Invalid as error:
             raise invalid(error.mistakes) from None
 

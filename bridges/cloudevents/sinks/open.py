@@ -69,28 +69,32 @@ class SinkFactory:
         clients = self._kafka = self._kafka or KafkaClients()
         return lambda subscription, rule, listener: open_kafka(self._parts, clients, subscription, rule, listener)
 
-    async def check(self, subscription: Subscription, previous: Subscription | None) -> None:
+    async def check(
+        self, subscription: Subscription, previous: Subscription | None, granted: float | None
+    ) -> float | None:
         """Whether events may go there, and whether an HTTP sink consents; raises Invalid.
 
-        Where a place is not allowed, or its host resolves to nothing that is, the words are the same. A sink that
-        stays the same is not asked again.
+        Returns the deliveries a second that it allows, None for any. Where a place is not allowed, or its host
+        resolves to nothing that is, the words are the same. A sink that stays the same is not asked again.
         """
         rule = allows(self._rules.sinks, subscription.place)
         if rule is None:
             raise Invalid((Mistake("/sink", REFUSED),))
         if previous is not None and previous.sink == subscription.sink:
-            return
+            return granted
         if subscription.protocol is not SinkProtocol.KAFKA:  # its brokers are named exactly, and say where others are
             await self._resolved(subscription, rule)
         if subscription.protocol is SinkProtocol.HTTP and rule.handshake:
-            await self._consents(subscription, rule)
+            return await self._consents(subscription, rule)
+        return None
 
-    async def _consents(self, subscription: Subscription, rule: SinkRule) -> None:
+    async def _consents(self, subscription: Subscription, rule: SinkRule) -> float | None:
         if self._rules.handshake is None:
             raise Invalid((Mistake("/sink", "this manager has no handshake that could ask this sink"),))
         consent = await self._http.ask(subscription, rule, None)
         if not consent.given:
             raise Invalid((Mistake("/sink", consent.reason),))
+        return consent.rate
 
     async def _resolved(self, subscription: Subscription, rule: SinkRule) -> None:
         if rule.connector is not None:
