@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from bridges.cloudevents.events.access import ATTRIBUTES, CONTENT_TYPE, attribute
@@ -41,21 +42,27 @@ class EventFilter:
     condition: Condition
     necessary: Predicate = field(init=False, compare=False, repr=False)
     """True of every event that is wanted: what the index looks up."""
-    check: Check | None = field(init=False, compare=False, repr=False)
-    """The rest of the truth; None: there is none."""
     unindexed: bool = field(init=False, compare=False, repr=False)
     """Whether it has to be evaluated for every event, for there is no text that it could be looked up by."""
-    _necessary: Check = field(init=False, compare=False, repr=False)
+    _sufficient: bool = field(init=False, compare=False, repr=False)
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         found = _needs(self.condition)
         object.__setattr__(self, "necessary", found.predicate)
-        object.__setattr__(self, "check", None if found.sufficient else _check(self.condition))
+        object.__setattr__(self, "_sufficient", found.sufficient)
         found_by = keys_of(found.predicate, lambda key: 1)
         object.__setattr__(self, "unindexed", self.condition != EVERY and found_by is None)
-        object.__setattr__(self, "_necessary", compile_filter(found.predicate, ATTRIBUTES))
         object.__setattr__(self, "_hash", hash(self.condition))
+
+    @cached_property
+    def check(self) -> Check | None:
+        """The rest of the truth, compiled when it is first asked for; None: there is none."""
+        return None if self._sufficient else _check(self.condition)
+
+    @cached_property
+    def _alone(self) -> Check:
+        return compile_filter(self.necessary, ATTRIBUTES)
 
     def __hash__(self) -> int:
         return self._hash
@@ -64,7 +71,7 @@ class EventFilter:
         """Whether the event is wanted; never raises. An event whose attributes cannot be read is, by no filter."""
         if not event.attributes:
             return self.condition == EVERY
-        return self._necessary(event) and (self.check is None or self.check(event))
+        return self._alone(event) and (self.check is None or self.check(event))
 
 
 
