@@ -222,7 +222,8 @@ class _Reading:
                 self._wrong(f"/{number}", "a type: a string that is not empty")
         if not items:
             return EVERY
-        return AttributeCondition(In(attribute("type"), tuple(Literal(item) for item in dict.fromkeys(map(str, items)))))
+        names = dict.fromkeys(map(str, items))
+        return AttributeCondition(In(attribute("type"), tuple(Literal(name) for name in names)))
 
     def sql(self, value: Json, at: str) -> Condition:
         if not self._sql:

@@ -12,16 +12,15 @@ from bridges.cloudevents.sinks.dial import EgressRefused
 from bridges.cloudevents.sinks.http.open import HttpSinks
 from bridges.cloudevents.sinks.parts import SinkParts
 from bridges.cloudevents.sinks.port import SendAttempt, Sink, SinkListener
+from bridges.cloudevents.subscription.allowed import DENIED, sink_rule_of
 from bridges.cloudevents.subscription.model import Invalid, Mistake, SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
-from policies.egress import SinkRule, allows
+from policies.egress import SinkRule
 from policies.subscriptions import ManagerRules
 
 if TYPE_CHECKING:
     from bridges.cloudevents.sinks.kafka import KafkaClients
 
-REFUSED: Final = "not allowed by the policy of this gateway"
-"""One wording for every sink that no rule allows, whatever is there."""
 Opener = Callable[[Subscription, SinkRule, SinkListener], Sink]
 
 
@@ -42,9 +41,9 @@ class SinkFactory:
 
     def open(self, subscription: Subscription, listener: SinkListener) -> Sink:
         """The sink; one that answers every attempt with a fault where the policy does not allow the place."""
-        rule = allows(self._rules.sinks, subscription.place)
+        rule = sink_rule_of(subscription, self._rules)
         if rule is None:
-            return _NoSink(listener, Answer(Verdict.SINK_FAILED, REFUSED, reached=False))
+            return _NoSink(listener, Answer(Verdict.SINK_FAILED, DENIED, reached=False))
         return self._opener(subscription.protocol)(subscription, rule, listener)
 
     def _opener(self, protocol: SinkProtocol) -> Opener:
@@ -77,9 +76,9 @@ class SinkFactory:
         Returns the deliveries a second that it allows, None for any. Where a place is not allowed, or its host
         resolves to nothing that is, the words are the same. A sink that stays the same is not asked again.
         """
-        rule = allows(self._rules.sinks, subscription.place)
+        rule = sink_rule_of(subscription, self._rules)
         if rule is None:
-            raise Invalid((Mistake("/sink", REFUSED),))
+            raise Invalid((Mistake("/sink", DENIED),))
         if previous is not None and previous.sink == subscription.sink:
             return granted
         if subscription.protocol is not SinkProtocol.KAFKA:  # its brokers are named exactly, and say where others are
@@ -90,7 +89,7 @@ class SinkFactory:
 
     async def _consents(self, subscription: Subscription, rule: SinkRule) -> float | None:
         if self._rules.handshake is None:
-            raise Invalid((Mistake("/sink", "this manager has no handshake that could ask this sink"),))
+            raise Invalid((Mistake("/sink", DENIED),))
         consent = await self._http.ask(subscription, rule, None)
         if not consent.given:
             raise Invalid((Mistake("/sink", consent.reason),))
@@ -103,7 +102,7 @@ class SinkFactory:
             try:
                 await self._parts.dialer(rule).addresses(host, port)
             except EgressRefused:
-                raise Invalid((Mistake("/sink", REFUSED),)) from None
+                raise Invalid((Mistake("/sink", DENIED),)) from None
 
     def close(self) -> None:
         """No more sinks are opened; those that are open stay until they are closed."""

@@ -20,7 +20,7 @@ from policies.hosts import address_of
 from policies.rules import KafkaRoute
 from policies.subscriptions import ManagerRules
 
-DENIED: Final = "the policy allows no such sink"
+DENIED: Final = "not allowed by the policy of this gateway"
 """One wording for whatever keeps events from a sink, so that nobody learns what is behind a name."""
 _FEEDS_ITSELF: Final = "this is one of the subscription's own sources: it would feed itself"
 
