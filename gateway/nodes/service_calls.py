@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gateway.amqp.codec.types import Value
 
@@ -13,7 +13,7 @@ class ServiceRequest(NamedTuple):
 
     user: str
     subject: str | None
-    properties: Mapping[str, Any]
+    properties: Mapping[str, object]
     body: bytes | None
 
 

@@ -73,10 +73,16 @@ def kafka_client_slowness() -> str | None:
 
 def bridge_commands() -> Mapping[str, Callable[[], click.Command]]:
     """The commands that bridges add to `scopegate`, by name; each is imported when it is called."""
-    return {"pipeline": _pipeline}
+    return {"pipeline": _pipeline, "subscriptions": _subscriptions}
 
 
 def _pipeline() -> click.Command:
     from bridges.spark.cli.pipeline import pipeline
 
     return pipeline
+
+
+def _subscriptions() -> click.Command:
+    from bridges.cloudevents.cli.subscriptions import subscriptions
+
+    return subscriptions

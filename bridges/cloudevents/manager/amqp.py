@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode, invalid, not_found
 from bridges.cloudevents.manager.manager import SubscriptionManager
@@ -105,7 +105,7 @@ class ManagerResponder:
 
 
 def _id(request: ServiceRequest) -> str:
-    id: Any = request.properties.get("id")
+    id: object = request.properties.get("id")
     if not isinstance(id, str):
         raise not_found()
     return id
@@ -113,7 +113,7 @@ def _id(request: ServiceRequest) -> str:
 
 def _expected(request: ServiceRequest) -> frozenset[int] | None:
     """The application property `revision`."""
-    revision: Any = request.properties.get("revision")
+    revision: object = request.properties.get("revision")
     if revision is None:
         return None
     return frozenset((int(revision),)) if isinstance(revision, int) else frozenset()

@@ -25,7 +25,16 @@ _GROUP: Final = "scopegate-filter"
 
 
 def newest(settings: ClientSettings, cluster: str, topic: str, count: int) -> Iterator[bytes]:
-    """Encoded messages of the newest `count` records, an equal share of each partition, oldest first in each.
+    """`newest_records` as encoded messages."""
+    reader = RecordReader()
+    for record in newest_records(settings, topic, count):
+        kind, stamp = record.timestamp()
+        place = record.partition(), record.offset()
+        yield reader.encode(record.key(), record.value(), record.headers(), *place, kind, stamp)
+
+
+def newest_records(settings: ClientSettings, topic: str, count: int) -> Iterator[KafkaRecord]:
+    """The newest `count` records, an equal share of each partition, oldest first in each.
 
     Raises AmqpError: NOT_FOUND if the topic does not exist, INTERNAL_ERROR if the cluster does not answer.
     """
@@ -55,19 +64,17 @@ def _ranges(consumer: Consumer, topic: str, count: int) -> dict[int, tuple[int, 
     return ranges
 
 
-def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[bytes]:
+def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[KafkaRecord]:
     """Read up to `ends`; stop early if no record arrives for a while (transactions leave gaps, retention deletes)."""
-    reader, deadline = RecordReader(), time.monotonic() + _TIMEOUT
+    deadline = time.monotonic() + _TIMEOUT
     while ends and time.monotonic() < deadline:
         for message in consumer.consume(_BATCH, timeout=_POLL):
             if (error := message.error()) is not None:
                 raise KafkaException(error)
             record = cast(KafkaRecord, message)  # a message without an error is a record
             deadline = time.monotonic() + _TIMEOUT
-            partition, offset = record.partition(), record.offset()
-            if offset < ends.get(partition, 0):
-                kind, stamp = record.timestamp()
-                yield reader.encode(record.key(), record.value(), record.headers(), partition, offset, kind, stamp)
+            if record.offset() < ends.get(record.partition(), 0):
+                yield record
         for position in consumer.position([TopicPartition(topic, partition) for partition in ends]):
             if position.offset >= ends[position.partition]:
                 del ends[position.partition]

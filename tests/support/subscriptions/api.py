@@ -131,7 +131,7 @@ class EventWriter:
     def __init__(self, gateway: Gateway) -> None:
         kafka = EmbeddedKafka()
         kafka.found(gateway)
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "log_level": 0})
 
     def write(
         self, topic: str, id: str, type: str = "com.example.order.created", key: str | None = None, **more: str

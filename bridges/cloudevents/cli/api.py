@@ -1,0 +1,98 @@
+"""Requests of the command line to the API of a manager; blocking."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import ssl
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urljoin
+from urllib.request import Request, urlopen
+
+import click
+
+Parsed: TypeAlias = Any
+"""What an answer's JSON has: of a gateway's answers it is known."""
+Document = dict[str, Parsed]
+PASSWORD: Final = "SCOPEGATE_PASSWORD"  # noqa: S105  the name of a variable
+_TIMEOUT: Final = 30.0
+_PAGE: Final = 500
+_NEXT: Final = re.compile(r'<([^>]*)>; rel="next"')
+
+
+class ApiRefused(Exception):
+    """The gateway's answer to a request that it did not do."""
+
+    def __init__(self, status: int, document: object) -> None:
+        """`document`: its error object, or what came instead of one."""
+        told = document if isinstance(document, dict) else {}
+        mistakes = [f"{each['field'] or 'object'}: {each['message']}" for each in told.get("mistakes", ())]
+        super().__init__("; ".join(mistakes) or str(told.get("message", status)))
+        self.status: Final = status
+
+
+class ManagerClient(NamedTuple):
+    """Where a manager is, and who asks; the password is in the environment."""
+
+    url: str
+    user: str | None
+    ca: Path | None
+
+    def request(self, method: str, path: str = "", body: object = None) -> Parsed:
+        """The document of the answer; raises ApiRefused, or ends the command where there is none."""
+        return self._ask(method, self.url.rstrip("/") + path, body)[0]
+
+    def _ask(self, method: str, url: str, body: object = None) -> tuple[Parsed, str | None]:
+        """The document, and the path of the next page."""
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(url, data, self._headers(), method=method)  # noqa: S310  the operator says where
+        try:
+            with urlopen(request, timeout=_TIMEOUT, context=self._context()) as answer:  # noqa: S310
+                content, link = answer.read(), _NEXT.search(answer.headers.get("link", ""))
+                return json.loads(content) if content else None, None if link is None else link[1]
+        except HTTPError as error:
+            raise ApiRefused(error.code, _document(error.read())) from None
+        except (URLError, OSError, ValueError) as error:
+            fail(f"no answer from {self.url}: {getattr(error, 'reason', error)}")
+
+    def objects(self) -> Iterator[Document]:
+        """Every subscription that the user sees."""
+        page: str | None = f"{self.url.rstrip('/')}?limit={_PAGE}"
+        while page is not None:
+            found, following = self._ask("GET", page)
+            yield from found or ()
+            page = None if following is None else urljoin(page, following)
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"content-type": "application/json"}
+        if self.user is not None:
+            login = f"{self.user}:{os.environ.get(PASSWORD, '')}"
+            headers["authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
+        return headers
+
+    def _context(self) -> ssl.SSLContext | None:
+        return ssl.create_default_context(cafile=self.ca) if self.url.startswith("https:") else None
+
+
+def item(id: str) -> str:
+    """The path of a subscription below its collection."""
+    return "/" + quote(id, safe="")
+
+
+def _document(content: bytes) -> Parsed:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
+def fail(message: str) -> NoReturn:
+    """Print a message on stderr and exit with code 1."""
+    click.echo(message, err=True)
+    sys.exit(1)
