@@ -26,7 +26,7 @@ from bridges.cloudevents.events.condition import (
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.kafka.consume.filters.record_filter import RecordFilter
 from bridges.kafka.records.mapping import RecordReader
-from gateway.filters.cesql import attributes_of, compile_condition, necessary
+from gateway.filters.cesql import attributes_of, compile_condition, has_mixed_logic, necessary
 from gateway.filters.cesql.necessary import Necessary
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.index.keys import keys_of
@@ -67,12 +67,29 @@ class EventFilter:
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def summary(self) -> str:
+        """How the filter is found, and what may surprise its author: for the status of a subscription."""
+        found = "unindexed" if self.unindexed else "indexed"
+        return f"{found}; {_MIXED}" if _mixed(self.condition) else found
+
     def matches(self, event: CloudEvent) -> bool:
         """Whether the event is wanted; never raises. An event whose attributes cannot be read is, by no filter."""
         if not event.attributes:
             return self.condition == EVERY
         return self._alone(event) and (self.check is None or self.check(event))
 
+
+
+_MIXED: Final = "AND, OR and XOR bind from left to right"
+
+
+def _mixed(condition: Condition) -> bool:
+    if isinstance(condition, CesqlCondition):
+        return has_mixed_logic(condition.expression)
+    if isinstance(condition, NoneOf):
+        return _mixed(condition.item)
+    return isinstance(condition, AllOf | AnyOf) and any(map(_mixed, condition.items))
 
 
 # -- what a condition needs

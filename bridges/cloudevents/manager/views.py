@@ -79,7 +79,7 @@ def _settled(subscription: Subscription) -> dict[str, Json]:
     """What was settled when it was made."""
     return {
         "guarantee": subscription.guarantee,
-        "filter": "unindexed" if subscription.filter.unindexed else "indexed",
+        "filter": subscription.filter.summary,
         "effective": _effective(subscription.delivery),
     }
 

@@ -8,13 +8,14 @@ from gateway.filters.cesql.compile import compile_cesql, compile_condition
 from gateway.filters.cesql.grammar import parse_cesql
 from gateway.filters.cesql.limit import limited_cesql
 from gateway.filters.cesql.necessary import necessary
-from gateway.filters.cesql.nodes import Expression, attributes_of
+from gateway.filters.cesql.nodes import Expression, attributes_of, has_mixed_logic
 
 __all__ = [
     "Expression",
     "attributes_of",
     "compile_cesql",
     "compile_condition",
+    "has_mixed_logic",
     "limited_cesql",
     "necessary",
     "parse_cesql",

@@ -91,6 +91,8 @@ class CesqlPart(NamedTuple):
     node: Expression
     at: Token
     depth: int = 1
+    bare: LogicOperator | None = None
+    """The operator, of a logic expression without parentheses."""
 
 
 def _over(node: Expression, at: Token, *parts: CesqlPart) -> CesqlPart:
@@ -110,7 +112,9 @@ class _CesqlBuilder(Transformer[Token, CesqlPart]):
 
     def logical(self, left: CesqlPart, sign: Token, right: CesqlPart) -> CesqlPart:
         operator = LogicOperator(sign.upper())
-        return _over(LogicExpression(operator, left.node, right.node), left.at, left, right)
+        mixed = left.bare not in (None, operator)
+        part = _over(LogicExpression(operator, left.node, right.node, mixed), left.at, left, right)
+        return part._replace(bare=operator)
 
     def compared(self, left: CesqlPart, sign: Token, right: CesqlPart) -> CesqlPart:
         operator = "!=" if sign == "<>" else str(sign)

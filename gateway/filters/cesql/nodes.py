@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 
 CesqlValue = bool | int | str
@@ -83,6 +83,8 @@ class LogicExpression:
     operator: LogicOperator
     left: Expression
     right: Expression
+    mixed: bool = field(default=False, compare=False)
+    """Whether `left` is another operator without parentheses: other languages would bind AND more closely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +136,8 @@ def walk_expression(expression: Expression) -> Iterator[Expression]:
     while stack:
         node = stack.pop()
         yield node
-        for field in fields(node):
-            value = getattr(node, field.name)
+        for each in fields(node):
+            value = getattr(node, each.name)
             stack.extend(item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, NODES))
 
 
@@ -143,6 +145,11 @@ def attributes_of(expression: Expression) -> frozenset[str]:
     """The names of the attributes that the expression asks for."""
     asking = (AttributeExpression, ExistsExpression)
     return frozenset(node.name for node in walk_expression(expression) if isinstance(node, asking))
+
+
+def has_mixed_logic(expression: Expression) -> bool:
+    """Whether different ones of AND, OR and XOR stand beside each other without parentheses."""
+    return any(isinstance(node, LogicExpression) and node.mixed for node in walk_expression(expression))
 
 
 NODES = (

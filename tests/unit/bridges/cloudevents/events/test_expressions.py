@@ -105,6 +105,23 @@ def test_mistakes_of_expressions(filters: Json, pointer: str, word: str) -> None
     assert word in mistake.message
 
 
+@pytest.mark.parametrize(
+    ("text", "mixed"),
+    [
+        ("subject = 'x' AND a OR b", True),
+        ("subject = 'x' AND (a OR b)", False),
+        ("(subject = 'x' AND a) OR subject = 'b'", False),
+        ("subject = 'x' AND a AND b", False),
+        ("subject = 'x' AND (a OR (b XOR c AND d))", True),
+    ],
+)
+def test_summary_warns_of_operators_without_parentheses(text: str, mixed: bool) -> None:
+    note = "; AND, OR and XOR bind from left to right"
+    for wanted in (sql(text), draft([{"not": {"sql": text}}])):
+        assert wanted.summary.startswith("unindexed" if wanted.unindexed else "indexed")
+        assert wanted.summary.endswith(note) is mixed
+
+
 def test_sql_where_it_is_not_offered() -> None:
     with pytest.raises(InvalidFilter) as error:
         draft([{"sql": "TRUE"}], sql=False)
