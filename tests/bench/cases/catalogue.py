@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
-from tests.bench.cases import direct, event_filters
+from tests.bench.cases import direct, event_filters, push
 from tests.bench.cases import filters as bench_filters
 from tests.bench.cases import scan as kafka_scan
 from tests.bench.cases.cookies import sign_verify
@@ -242,6 +242,7 @@ CASES: dict[str, Case] = {
     "sharing": cases.sharing,
     "latency": cases.latency,
     "memory": memory,
+    "push": push.push,
     "scan": kafka_scan.scan,
     "source": source,
     "start": start,
