@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.sinks.ask_limits import AskLimits
 from bridges.cloudevents.sinks.dial import EgressRefused
 from bridges.cloudevents.sinks.http.open import HttpSinks
 from bridges.cloudevents.sinks.parts import SinkParts
@@ -33,6 +35,7 @@ class SinkFactory:
         self._parts = parts
         self._http = HttpSinks(rules, parts)
         self._kafka: KafkaClients | None = None
+        self._limits: Final = AskLimits()
 
     def change(self, rules: ManagerRules, parts: SinkParts) -> None:
         """Go on under another policy; sinks that are open stay as they are until they are closed."""
@@ -90,10 +93,18 @@ class SinkFactory:
     async def _consents(self, subscription: Subscription, rule: SinkRule) -> float | None:
         if self._rules.handshake is None:
             raise Invalid((Mistake("/sink", DENIED),))
+        self._may_ask(subscription)
         consent = await self._http.ask(subscription, rule, None)
         if not consent.given:
             raise Invalid((Mistake("/sink", consent.reason),))
         return consent.rate
+
+    def _may_ask(self, subscription: Subscription) -> None:
+        ((host, _),) = subscription.sink.hosts
+        wait = self._limits.take(subscription.owner, host, self._parts.now_ms() / 1000)
+        if wait is not None:
+            text = f"too many sinks were asked for their consent; try again in {math.ceil(wait)} s"
+            raise Invalid((Mistake("/sink", text),))
 
     async def _resolved(self, subscription: Subscription, rule: SinkRule) -> None:
         if rule.connector is not None:

@@ -1,8 +1,8 @@
 """An HTTP sink that costs next to nothing: it answers 204 and counts, until it has seen COUNT events.
 
 `python -m tests.bench.load.http_sink PORT COUNT [batched]` prints a line when it listens, and in the end the seconds
-from the first request to the last, and its own processor time. With `batched` each request holds several events: they are
-counted by their `specversion` members.
+from the first request to the last, and its own processor time. With `batched` each request holds several events,
+which are counted by their `specversion` members.
 """
 
 from __future__ import annotations
