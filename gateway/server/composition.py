@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     import click
 
     from bridges.cloudevents.service import SubscriptionManagers
+    from bridges.cloudevents.subscription.explain import SubscriptionExplanation
     from bridges.kafka.bridge import ClusterBridge
     from gateway.server.client_api import SubscriptionParts
     from gateway.state.leases.manager import Leases
     from gateway.state.termini.store import Termini
     from gateway.tasks import Supervisor
     from policies.model.kafka import KafkaCluster
+    from policies.subscriptions import ManagerRules
 
 
 def make_cluster(
@@ -53,6 +55,14 @@ def check_cluster(settings: Mapping[str, str]) -> str | None:
     from bridges.kafka.admin.client import settings_error
 
     return settings_error(settings)
+
+
+def explain_subscription(rules: ManagerRules, user: str, body: bytes) -> SubscriptionExplanation:
+    """What a manager would answer when `user` proposes a subscription, for the command line."""
+    from bridges.cloudevents.manager.manager import wall_clock_ms
+    from bridges.cloudevents.subscription.explain import explain_subscription as explain
+
+    return explain(rules, user, body, wall_clock_ms())
 
 
 def newest_events(
