@@ -117,7 +117,7 @@ class KafkaNode:
     async def _attach_sender(self, link: IncomingLink) -> None:
         topic = await self._topic_if_reachable()
         if topic is not None:
-            await self._producer.learn(topic)
+            await self._producer.refresh_partitions(topic)
         bound = await self._assignor.bound(link, topic)
         if not still_attached(link):
             return
@@ -267,7 +267,7 @@ class KafkaNode:
     async def _dead_letters(self, topic: str, to: str) -> DeadLetters:
         """The dead letters of a topic; if their topic is missing, that is logged now and not at the first rejection."""
         try:
-            await self._producer.learn(await self._cluster.topic(to))
+            await self._producer.refresh_partitions(await self._cluster.topic(to))
         except AmqpError as error:
             log.warning("dead-letter topic cannot be used now", topic=topic, to=to, reason=error.description)
         loop, keys = self._cluster.loop, self._route.key_from

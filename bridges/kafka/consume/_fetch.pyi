@@ -11,8 +11,8 @@ class _Hash(Protocol):
     def digest(self) -> bytes: ...
 
 Maker = tuple[tuple[_Bytes6, _Bytes6, _Bytes6], tuple[bytes, bytes, bytes], _Names, Callable[[bytes], _Hash]]
-"""How messages are made: a form for each kind of time (`bridges.kafka.records.fast_encode.Form`), the names of the
-headers `amqp.bare` and of a cookie and how those of a request begin, what encodes the names of headers, and SHA-256."""
+"""How messages are made: a `bridges.kafka.records.fast_encode.MessageTemplate` for each timestamp type; the names of
+the headers `amqp.bare` and of a cookie, and the prefix of those of a request; the encoder of header names; SHA-256."""
 
 @final
 class Record:

@@ -1,1 +1,4 @@
-"""Messages to topics: send links, producers, delivery reports, dead letters."""
+"""From send links to topics: producers, delivery reports, dead letters; rows of the gateway itself; replays.
+
+Uses `records` and the cluster of the bridge.
+"""

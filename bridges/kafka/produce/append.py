@@ -1,4 +1,4 @@
-"""Records for a topic of the gateway's own, the journal's: handed over if there is room, never waited for."""
+"""Writes rows of the gateway itself, such as the journal, to a topic, if the producer has room for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANY: Final = -1
 
 
 class TopicRow(Protocol):
-    """What becomes a record."""
+    """A row that becomes a record."""
 
     @property
     def value(self) -> bytes:
@@ -23,10 +23,11 @@ class TopicRow(Protocol):
 
 
 Done = Callable[[Sequence[Any], str | None], None]
+"""Called with rows, and None or the reason why they are not, or perhaps not, written."""
 
 
 class RowProducer:
-    """Writes to one topic, through the producer that sending links share."""
+    """Writes to one topic, through the producer that send links share."""
 
     def __init__(self, cluster: Cluster, producer: ClusterProducer, topic: str) -> None:
         self._cluster: Final = cluster
@@ -34,29 +35,29 @@ class RowProducer:
         self._topic: Final = topic
 
     async def reach(self) -> None:
-        """Returns when the topic is there and its cluster up; raises AmqpError while it is not."""
-        await self._producer.learn(await self._cluster.topic(self._topic))
+        """Return if the topic exists and its cluster is reachable; raises AmqpError otherwise."""
+        await self._producer.refresh_partitions(await self._cluster.topic(self._topic))
         if not self._cluster.up:
             raise AmqpError("", self._cluster.ready()[1], fault=Fault.BACKEND)
 
     def append(self, key: bytes, rows: Sequence[TopicRow], done: Done) -> int:
-        """Hand the rows over as records of one key; the number of those that there was room for.
+        """Produce rows as records with one key; returns how many of them there was room for.
 
-        `done` hears of each of these once, several at a time: with None, or why they are not (or perhaps not) written.
+        `done` is called once for each of these rows, with several at a time.
         """
         if len(self._producer) >= ROOM:
             return 0
-        hears = _Hears(done)
+        owner = _RowOwner(done)
         for number, row in enumerate(rows):
             try:
-                self._producer.produce(self._topic, _ANY, key, row.value, None, hears, row)
+                self._producer.produce(self._topic, _ANY, key, row.value, None, owner, row)
             except (BufferError, KafkaException):
                 return number
         return len(rows)
 
 
-class _Hears:
-    """The owner of one lot of rows."""
+class _RowOwner:
+    """The owner of the records of one call of `append`."""
 
     def __init__(self, done: Done) -> None:
         self._done: Final = done

@@ -1,19 +1,20 @@
-"""Records that a Kafka client has and has not reported yet, and what is kept for them until then (decision 18).
+"""Kafka clients that produce records, and the owners of records that are not reported yet (decision 18).
 
-Where the client is one that the C code was made for, `_produce` takes its reports, all that are there in one call and
-with no object for each. Everywhere else the client's own `produce` and `poll` do it.
+If the C code supports the version of the client, `_produce` takes all available reports in one call, without an object
+for each. Otherwise the client's own `produce` and `poll` are used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, version
 
-from bridges.kafka.librdkafka import SUPPORTED_LAYOUTS, address, calls_back
+from bridges.kafka.librdkafka import SUPPORTED_LAYOUTS, ClientSettings, address, calls_back
 from bridges.kafka.produce import _produce
+from gateway.amqp.link.handlers import Transfer
 
 _FUNCTIONS: Final = (
     "rd_kafka_opaque",
@@ -35,159 +36,145 @@ _FUNCTIONS: Final = (
     "rd_kafka_headers_destroy",
 )
 """In the order of the table in `_produce.c`."""
-_BESIDE: Final = 256
-"""What a record takes beside its key, value and headers, roughly; as in `_produce.c`."""
+_OVERHEAD: Final = 256
+"""Bytes of a record beside its key, value and headers, roughly; as in `_produce.c`."""
 _FULL: Final = KafkaError._QUEUE_FULL
 
 Header = tuple[str, bytes | None]
-Came = tuple[Any, bytes, bool]
-"""A message that came: delivery, data, whether it came settled."""
-Group = tuple[Any, int, bool, list[Any]]
-"""Owner, librdkafka's code (0: written), whether the records have keys (said of those that are not), contexts."""
-Said = Callable[[KafkaError], None]
-"""Hears what a client has to say of itself: a broker went away, or it can write no more."""
+ReportContext: TypeAlias = Any
+"""What an owner passes with a record, and gets back with its report; only the owner uses it."""
+Reports = tuple[Any, int, bool, list[ReportContext]]
+"""Owner, librdkafka's error code (0: written), whether the failed records have keys, contexts."""
+ErrorCallback = Callable[[KafkaError], None]
+"""Called with errors of the client itself: a broker went away, or it can write no more."""
 
 
 class ProduceOwner(Protocol):
-    """Who hears what became of records; gets what it gave with each, in the order in which it became known.
+    """Gets the delivery reports of its records, as the contexts that it passed with them, in the order of the reports.
 
-    `keyed`: whether the records have keys. `batch`: bytes of the batches that they may have travelled in, with others.
+    `keyed`: whether the records have keys. `batch`: the largest batch, in bytes, that the records may have been in.
     """
 
-    def on_written(self, contexts: list[Any]) -> None: ...
-    def on_failed(self, contexts: list[Any], error: KafkaError, *, keyed: bool, batch: int) -> None: ...
+    def on_written(self, contexts: list[ReportContext]) -> None: ...
+    def on_failed(self, contexts: list[ReportContext], error: KafkaError, *, keyed: bool, batch: int) -> None: ...
+
+
+RecordArguments: TypeAlias = tuple[
+    str, int, bytes | None, bytes | None, list[Header] | None, ProduceOwner, ReportContext
+]
+"""Topic, partition, key, value, headers, owner and context of a record to produce."""
 
 
 class ProduceClient(Protocol):
-    """Of one client; nobody else may `poll` or `flush` it. `size`: bytes that its records take, roughly."""
+    """One client and the owners of its records."""
 
     @property
-    def client(self) -> Producer: ...
-    @property
-    def size(self) -> int: ...
+    def client(self) -> Producer:
+        """The client itself, which nobody else may `poll` or `flush`."""
 
-    def put(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: list[Header] | None,
-        owner: ProduceOwner,
-        context: Any,
-    ) -> None: ...
+    @property
+    def size(self) -> int:
+        """Bytes of the records that are not reported yet, roughly."""
+
+    def put(self, *record: *RecordArguments) -> None:
+        """Produce a record; its owner gets the report. Raises `BufferError` or `KafkaException`."""
 
     def put_plain(
-        self, topic: str, partition: int, messages: Sequence[Came], start: int, owner: ProduceOwner
-    ) -> int: ...
+        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner
+    ) -> int:
+        """Produce messages from `start` on while each is one data section; returns the index of the next one."""
 
-    def reports(self) -> list[Group]: ...
+    def reports(self) -> list[Reports]:
+        """The delivery reports since the last call."""
 
 
 def _bound() -> bool:
-    """Whether the C code was made for this client, and finds librdkafka in it."""
+    """Whether the C code supports this version of the client, and has found librdkafka's functions in it."""
     if version() not in SUPPORTED_LAYOUTS:
         return False
     try:
         _produce.bind(tuple(map(address, _FUNCTIONS)), Producer)
-    except AttributeError:  # built into the client, and not to be seen from outside
+    except AttributeError:  # this build of the client does not export them
         return False
     return True
 
 
 BOUND: Final = _bound()
-"""Whether the fast path is used at all."""
+"""Whether the C code can be used."""
 
 
-def outbox(settings: Mapping[str, Any], said: Said) -> ProduceClient:
-    """A client with these settings, and what is on its way with it."""
-    return NativeClient(settings, said) if BOUND and not calls_back(settings) else FallbackClient(settings, said)
+def make_client(settings: ClientSettings, on_error: ErrorCallback) -> ProduceClient:
+    """A client with these settings."""
+    native = BOUND and not calls_back(settings)
+    return NativeClient(settings, on_error) if native else FallbackClient(settings, on_error)
 
 
 class NativeClient:
-    """In C, which calls nobody back."""
+    """A client whose reports C code takes, without callbacks."""
 
-    def __init__(self, settings: Mapping[str, Any], said: Said) -> None:
+    def __init__(self, settings: ClientSettings, on_error: ErrorCallback) -> None:
         self.client: Final = Producer(dict(settings))
-        self._said: Final = said
-        self._kept: Final = _produce.Outbox(self.client)
+        self._on_error: Final = on_error
+        self._outbox: Final = _produce.Outbox(self.client)
 
     @property
     def size(self) -> int:
-        """Bytes of records that are not reported, roughly."""
-        return self._kept.size
+        """See `ProduceClient`, as everything below."""
+        return self._outbox.size
 
-    def put(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: list[Header] | None,
-        owner: ProduceOwner,
-        context: Any,
-    ) -> None:
-        """Hand a record over, to be reported to `owner`; raises `BufferError` or `KafkaException`."""
-        if code := self._kept.put(topic, partition, key, value, headers, owner, context):
+    def put(self, *record: *RecordArguments) -> None:
+        if code := self._outbox.put(*record):
             error = KafkaError(code)
             raise BufferError(error.str()) if code == _FULL else KafkaException(error)
 
-    def put_plain(self, topic: str, partition: int, messages: Sequence[Came], start: int, owner: ProduceOwner) -> int:
-        """Hand over messages while they are nothing but data; returns the number of the first that is not taken."""
-        return self._kept.put_plain(topic, partition, messages, start, owner)
+    def put_plain(
+        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner
+    ) -> int:
+        return self._outbox.put_plain(topic, partition, messages, start, owner)
 
-    def reports(self) -> list[Group]:
-        """What became of records since the last call."""
-        groups, errors = self._kept.reports()
+    def reports(self) -> list[Reports]:
+        groups, errors = self._outbox.reports()
         for code, reason, fatal in errors:
-            self._said(KafkaError(code, reason, fatal))
+            self._on_error(KafkaError(code, reason, fatal))
         return groups
 
 
 class FallbackClient:
-    """The client's own way: a call for each record, and one back for each report."""
+    """A client that is called for each record, and calls back for each report."""
 
-    def __init__(self, settings: Mapping[str, Any], said: Said) -> None:
-        self.client: Final = Producer({**settings, "error_cb": said})
-        self._said: Final = said
-        self._groups: list[Group] = []
+    def __init__(self, settings: ClientSettings, on_error: ErrorCallback) -> None:
+        self.client: Final = Producer({**settings, "error_cb": on_error})
+        self._on_error: Final = on_error
+        self._reports: list[Reports] = []
         self.size = 0
 
-    def put(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: list[Header] | None,
-        owner: ProduceOwner,
-        context: Any,
-    ) -> None:
-        """As that of `Many`."""
-        size = _BESIDE + len(key or b"") + len(value or b"")
+    def put(self, *record: *RecordArguments) -> None:
+        """See `ProduceClient`, as everything below."""
+        topic, partition, key, value, headers, owner, context = record
+        size = _OVERHEAD + len(key or b"") + len(value or b"")
         size += sum(len(name) + len(content or b"") for name, content in headers or ())
-        told = partial(self._reported, owner, context, size)
+        report = partial(self._reported, owner, context, size)
         more = {"headers": headers} if headers else {}
-        self.client.produce(topic, value, key, partition, told, **more)  # type: ignore[arg-type]
+        self.client.produce(topic, value, key, partition, report, **more)  # type: ignore[arg-type]
         self.size += size
 
-    def put_plain(self, topic: str, partition: int, messages: Sequence[Came], start: int, owner: ProduceOwner) -> int:
-        """None is handed over: each takes a call in any case."""
-        return start
+    def put_plain(
+        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner
+    ) -> int:
+        return start  # none: each record takes a call in any case
 
     def _reported(
-        self, owner: ProduceOwner, context: Any, size: int, error: KafkaError | None, message: Message
+        self, owner: ProduceOwner, context: ReportContext, size: int, error: KafkaError | None, message: Message
     ) -> None:
         self.size -= size
         code, keyed = (0, False) if error is None else (error.code(), message.key() is not None)
-        self._groups.append((owner, code, keyed, [context]))
+        self._reports.append((owner, code, keyed, [context]))
 
-    def reports(self) -> list[Group]:
-        """As those of `Many`; an error that is fatal is raised by the client and not told like others."""
+    def reports(self) -> list[Reports]:
         try:
             self.client.poll(0)
-        except KafkaException as raised:
+        except KafkaException as raised:  # fatal errors are raised, others are passed to the callback
             error: KafkaError = raised.args[0]
-            self._said(error)
-        groups, self._groups = self._groups, []
-        return groups
+            self._on_error(error)
+        reports, self._reports = self._reports, []
+        return reports

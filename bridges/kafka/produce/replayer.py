@@ -1,7 +1,7 @@
-"""Records written to a topic together with how far the job has come, in one transaction: both are there, or neither.
+"""Writes records and the progress of a replay in one transaction: both are visible, or neither.
 
-The progress is the committed offset's metadata of a group that has no members: which source partition is written up
-to which offset. So a job that was killed anywhere goes on with the record after the last one that readers can see.
+The progress (the next offset of each source partition) is stored in the metadata of a committed offset, of a group
+without members. So a job that was killed resumes with the record after the last one that readers can see.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gateway.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 _TIMEOUT: Final = 30.0
 _METADATA: Final = 4000
-"""Bytes that Kafka keeps beside an offset (offset.metadata.max.bytes, 4096 by default)."""
+"""Bytes of metadata that Kafka stores with an offset (offset.metadata.max.bytes, 4096 by default)."""
 Header = tuple[str, bytes | None]
 
 
 class Replayed(NamedTuple):
-    """A record of the source and where it goes."""
+    """A record of the source, and the partition that it is written to."""
 
     source: int
     offset: int
@@ -30,7 +30,7 @@ class Replayed(NamedTuple):
     value: bytes | None
     headers: list[Header] | None
     timestamp_ms: int
-    """Zero: Kafka says."""
+    """Milliseconds since 1970; 0: Kafka sets it."""
 
 
 class Replayer:
@@ -50,16 +50,16 @@ class Replayer:
             self.progress: dict[int, int] = self._progress()
             """The next offset per source partition, as of the last commit."""
         except KafkaException as error:
-            raise _said(topic, error) from None
+            raise _write_error(topic, error) from None
 
     def _progress(self) -> dict[int, int]:
-        (place,) = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=_TIMEOUT)
-        if place.offset < 0 or not place.metadata:
+        (position,) = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=_TIMEOUT)
+        if position.offset < 0 or not position.metadata:
             return {}
-        return {int(partition): offset for partition, offset in json.loads(place.metadata).items()}
+        return {int(partition): offset for partition, offset in json.loads(position.metadata).items()}
 
     def write(self, records: Iterable[Replayed]) -> None:
-        """Write these and note the progress, all or nothing."""
+        """Write records and the progress, all or nothing."""
         progress = dict(self.progress)
         try:
             self._producer.begin_transaction()
@@ -67,11 +67,11 @@ class Replayer:
                 self._produce(record)
                 progress[record.source] = record.offset + 1
             self._producer.send_offsets_to_transaction(
-                [self._place(progress)], self._consumer.consumer_group_metadata(), _TIMEOUT
+                [self._position(progress)], self._consumer.consumer_group_metadata(), _TIMEOUT
             )
             self._producer.commit_transaction(_TIMEOUT)
         except KafkaException as error:
-            raise _said(self._topic, error, self._failed) from None
+            raise _write_error(self._topic, error, self._failed) from None
         self.progress = progress
 
     def _produce(self, record: Replayed) -> None:
@@ -90,17 +90,17 @@ class Replayer:
         if error is not None and self._failed is None:
             self._failed = error
 
-    def _place(self, progress: Mapping[int, int]) -> TopicPartition:
+    def _position(self, progress: Mapping[int, int]) -> TopicPartition:
         text = json.dumps(progress, separators=(",", ":"))
         if len(text) > _METADATA:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the replay has more partitions than Kafka notes the progress of")
         return TopicPartition(self._topic, 0, sum(progress.values()), metadata=text)
 
     def close(self) -> None:
-        """Give the connections back; nothing is under way between two writes."""
+        """Close the client; nothing is in flight between two writes."""
         self._consumer.close()
 
 
-def _said(topic: str, error: KafkaException, first: Any = None) -> AmqpError:
+def _write_error(topic: str, error: KafkaException, first: Any = None) -> AmqpError:
     cause: Any = first or error.args[0]
     return AmqpError(INTERNAL_ERROR, f"topic {topic} could not be written: {cause.str()}")

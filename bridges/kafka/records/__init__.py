@@ -1,5 +1,4 @@
-"""The mapping of AMQP messages and Kafka records onto each other (KM-1 to KM-13): `encode` writes records,
-`decode` reads them.
+"""The mapping between AMQP messages and Kafka records (KM-1 to KM-13): `encode` makes records, `decode` makes messages.
 
-Pure: uses `gateway.amqp.codec`, `gateway.amqp.message` and `gateway.errors`; no Kafka client.
+Pure: uses `gateway.amqp.codec`, `gateway.amqp.message` and `gateway.errors`, but no Kafka client.
 """

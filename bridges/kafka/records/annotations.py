@@ -1,7 +1,7 @@
-"""The delivery annotations of every event (Event Stream Extensions 4.6.4, 5.1), from a template.
+"""The delivery annotations of events (Event Stream Extensions 4.6.4, 5.1), from a template.
 
-Symbols are `@`-free digits: a partition is its decimal index (KM-1), an offset 20 of them (KM-2), so that the
-order of the texts is the order of the log.
+A partition is its decimal index (KM-1), an offset has 20 digits (KM-2), so that the order of the texts is the order of
+the log. Neither contains `@`, which would make it a special position.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ SOURCE_PARTITION: Final = "event-streams-source-partition"
 TIMESTAMP_TYPE: Final = "x-opt-kafka-timestamp-type"
 """The kind of the timestamp (KM-3)."""
 TYPES: Final = {0: Symbol("none"), 1: Symbol("create"), 2: Symbol("append")}
-"""By the number that the Kafka client has for it."""
+"""By the client's number of the timestamp type."""
 
 _time: Final = struct.Struct(">q").pack
 
 
 def offset_text(offset: int) -> str:
-    """The offset as clients see it."""
+    """The offset as a text of 20 digits."""
     return f"{offset:020d}"
 
 
 class AnnotationTemplate:
-    """Everything that is the same for all events of one partition and kind of time, encoded once."""
+    """The constant parts of the annotations of one partition and timestamp type, encoded once."""
 
     __slots__ = ("_format", "_kind", "_partition")
 
@@ -44,7 +44,7 @@ class AnnotationTemplate:
         self._format = head + b"%020d" + middle + b"%b" + tail
 
     def encode(self, offset: int, ts_ms: int) -> bytes:
-        """The section for one event; without a timestamp (-1) it is 1970, for every reader the same."""
+        """The section for one event; an event without a timestamp (-1) gets that of 1970-01-01."""
         return self._format % (offset, _time(max(0, ts_ms)))
 
     def _entries(self, offset: int, ts_ms: int) -> dict[str, bytes]:

@@ -1,8 +1,9 @@
-"""CloudEvents in messages and records: the AMQP and the Kafka protocol binding onto each other (KM-13). Pure.
+"""CloudEvents in messages and records: maps between the AMQP and the Kafka protocol binding (KM-13). Pure.
 
-Binary mode: an attribute is the application property `cloudEvents:id` (or `cloudEvents_id`, as JMS clients have to
-write it) there and the header `ce_id` here; the data's content type is the property of that name and the header
-`content-type`. Structured mode is a body with a content type `application/cloudevents…`, the same on both sides.
+Binary mode: an attribute is an application property in AMQP, such as `cloudEvents:id` (or `cloudEvents_id`, which JMS
+clients need), and a header in Kafka, such as `ce_id`. The content type of the data is the property `content-type` in
+AMQP, and the header of that name in Kafka. Structured mode: a body with a content type `application/cloudevents…`, the
+same on both sides.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ STRUCTURED: Final = "application/cloudevents"
 REQUIRED: Final = ("specversion", "id", "source", "type")
 _MARK: Final = b"cloudEvents"
 VERSION: Final = "ce_specversion"
-"""The header by which a record is a CloudEvent."""
+"""The header that makes a record a CloudEvent."""
 _TIME: Final = PREFIXES[0] + "time"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_binary(data: bytes, layout: SectionOffsets) -> bool:
-    """Whether the message is a CloudEvent in binary mode: it has all required attributes."""
+    """Whether the message is a CloudEvent in binary mode, which has all required attributes."""
     if data.find(_MARK, layout.app, layout.body) < 0:  # most messages
         return False
     found = {_attribute(name) for name in application_properties(data, layout)}
@@ -43,7 +44,7 @@ def is_structured(data: bytes, layout: SectionOffsets) -> bool:
 
 
 def attribute_headers(data: bytes, layout: SectionOffsets, headers: list[Header]) -> list[Header]:
-    """The record headers of a CloudEvent in binary mode, from those of any message."""
+    """The record headers of a CloudEvent in binary mode; `headers`: those of an ordinary message."""
     written: list[Header] = []
     values = application_properties(data, layout)
     for name, content in headers:
@@ -56,33 +57,33 @@ def attribute_headers(data: bytes, layout: SectionOffsets, headers: list[Header]
 
 
 def event_properties(headers: list[Header], others: dict[str, Value]) -> dict[str, Value]:
-    """Application properties of a record that is a CloudEvent: `others` with the names and types of AMQP's binding."""
+    """Application properties of a record; those of a CloudEvent get the names and types of the AMQP binding."""
     if VERSION not in dict(headers):
         return others
     return dict(_property(name, value) for name, value in others.items())
 
 
 def event_header(name: str) -> str | None:
-    """The header of which the application property `name` of a CloudEvent is made; None: none (`event_properties`)."""
+    """The header that becomes the application property `name` of a CloudEvent; None: no header does."""
     if name.startswith(PREFIXES[0]):
         return HEADER_PREFIX + name[len(PREFIXES[0]) :]
     return None if name.startswith(HEADER_PREFIX) else name
 
 
 def event_value(name: str, value: Value) -> Value:
-    """The application property `name` of a CloudEvent, from that of a plain record."""
-    return _moment(value) if name == _TIME else value
+    """The value of the application property `name` of a CloudEvent, from that of an ordinary record."""
+    return _timestamp(value) if name == _TIME else value
 
 
 def _attribute(name: object) -> str | None:
-    """The attribute a property is, None for any other."""
+    """The attribute that a property has; None: it has none."""
     if isinstance(name, str) and name.startswith(PREFIXES):
         return name[len(PREFIXES[0]) :]
     return None
 
 
 def _canonical(value: Value, content: bytes | None) -> bytes | None:
-    """An attribute's text (CloudEvents 1.0, Type System); most are the same as those of other headers."""
+    """The text of an attribute (CloudEvents 1.0, Type System); most types have that of any header."""
     if type(value) is Timestamp:
         return _time(value).encode()
     if type(value) is bytes:
@@ -101,12 +102,12 @@ def _time(value: int) -> str:
 def _property(name: str, value: Value) -> tuple[str, Value]:
     if not name.startswith(HEADER_PREFIX):
         return name, value
-    shown = PREFIXES[0] + name[len(HEADER_PREFIX) :]
-    return shown, event_value(shown, value)
+    attribute = PREFIXES[0] + name[len(HEADER_PREFIX) :]
+    return attribute, event_value(attribute, value)
 
 
-def _moment(value: Value) -> Value:
-    """A time as AMQP timestamp if its text has a zone and at most milliseconds; else the text."""
+def _timestamp(value: Value) -> Value:
+    """The AMQP timestamp of a time with a zone and at most milliseconds; otherwise its text."""
     if not isinstance(value, str) or isinstance(value, Symbol):
         return value
     try:

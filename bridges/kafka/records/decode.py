@@ -1,7 +1,8 @@
-"""Kafka records to AMQP messages (KM-3 to KM-6, KM-13): exact where the gateway wrote them, else readable.
+"""Kafka records to AMQP messages (KM-3 to KM-6, KM-13).
 
-Records are not trusted: sections in them are walked before they are sent on, and a record with invalid sections
-becomes the message of a plain record.
+A record that the gateway wrote becomes exactly the message that was sent; any other becomes a message with its headers
+as application properties. Records are not trusted: sections in them are checked before they are sent, and a record with
+invalid sections is treated as any other.
 """
 
 from __future__ import annotations
@@ -11,8 +12,15 @@ from typing import Final
 
 from bridges.kafka.records.cloudevents import VERSION, event_properties
 from bridges.kafka.records.encode import GROUP_KEY, KAFKA_KEY, MESSAGE, SECTIONS
-from bridges.kafka.records.envelope import Header, RestoredMessage, data_prefix, is_body, sealed_and_others, unwrap
-from bridges.kafka.records.headers import BODY, CONTENT_TYPE, HEADERS_ANNOTATION, as_property, content_type, shown
+from bridges.kafka.records.envelope import Header, RestoredMessage, data_prefix, is_body, split_envelope, unwrap
+from bridges.kafka.records.headers import (
+    BODY,
+    CONTENT_TYPE,
+    HEADERS_ANNOTATION,
+    as_property,
+    content_type,
+    visible_headers,
+)
 from gateway.amqp.codec.codec import ValueList, encode, encode_list, encode_map
 from gateway.amqp.message.sections import (
     AMQP_VALUE,
@@ -27,7 +35,7 @@ from gateway.errors import AmqpError
 
 TOMBSTONE: Final = "x-opt-kafka-tombstone"
 NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME = 0, 1, 2
-"""Timestamp types as the Kafka client numbers them."""
+"""Numbers of timestamp types in the Kafka client."""
 
 _APPLICATION: Final = bytes((0, 0x53, APPLICATION_PROPERTIES))
 _SHORT: Final = 256
@@ -36,14 +44,14 @@ _NULL_BODY: Final = section(AMQP_VALUE, None)
 
 
 def from_record(key: bytes | None, value: bytes | None, headers: list[Header] | None) -> RestoredMessage:
-    """The message without delivery annotations: those go between `header` and `rest`."""
+    """The message of a record, without delivery annotations, which belong between `header` and `rest`."""
     if key is None and not headers and value is not None:
         return RestoredMessage(b"", data_prefix(len(value)) + value)
-    sealed, others = sealed_and_others(headers) if headers else (None, [])
-    if sealed is not None:
-        exact = unwrap(sealed, key, value, others)
+    envelope, others = split_envelope(headers) if headers else (None, [])
+    if envelope is not None:
+        exact = unwrap(envelope, key, value, others)
         if exact is not None:
-            return exact if value is not None else _flagged(exact)
+            return exact if value is not None else _with_tombstone(exact)
     if value is not None and (BODY, MESSAGE) in others:
         message = _message(value)
         if message is not None:
@@ -51,16 +59,16 @@ def from_record(key: bytes | None, value: bytes | None, headers: list[Header] | 
     return RestoredMessage(b"", _readable(key, value, others))
 
 
-def _flagged(exact: RestoredMessage) -> RestoredMessage:
-    """A tombstone has the annotation, whether or not the gateway wrote it."""
+def _with_tombstone(exact: RestoredMessage) -> RestoredMessage:
+    """Add the annotation of tombstones, which also those that the gateway wrote have."""
     layout = walk(exact.rest)
     annotations = exact.rest[: layout.bare]
-    flagged = edit_map(annotations, put={TOMBSTONE: b"\x41"}, code=MESSAGE_ANNOTATIONS)
-    return RestoredMessage(exact.header, (flagged or b"") + exact.rest[layout.bare :])
+    edited = edit_map(annotations, put={TOMBSTONE: b"\x41"}, code=MESSAGE_ANNOTATIONS)
+    return RestoredMessage(exact.header, (edited or b"") + exact.rest[layout.bare :])
 
 
 def _message(value: bytes) -> RestoredMessage | None:
-    """The message of mode `amqp`."""
+    """The message in a value of mode `amqp`; None: the value is not a message."""
     try:
         layout = walk(value)
     except AmqpError:
@@ -69,7 +77,7 @@ def _message(value: bytes) -> RestoredMessage | None:
 
 
 def _readable(key: bytes | None, value: bytes | None, headers: list[Header]) -> bytes:
-    visible = shown(headers)
+    visible = visible_headers(headers)
     named = dict(visible)
     parts = []
     if key is not None or value is None or len(named) < len(visible):
@@ -78,8 +86,8 @@ def _readable(key: bytes | None, value: bytes | None, headers: list[Header]) -> 
         if CONTENT_TYPE in named and (media := content_type(visible)) is not None:
             parts.append(b"\x00\x53\x73" + encode_list([b"\x40"] * 6 + [encode(media)]))
         if VERSION in named:
-            shown_as = {name: as_property(item) for name, item in named.items()}
-            parts.append(section(APPLICATION_PROPERTIES, event_properties(visible, shown_as)))
+            values = {name: as_property(item) for name, item in named.items()}
+            parts.append(section(APPLICATION_PROPERTIES, event_properties(visible, values)))
         else:
             parts.append(_APPLICATION + encode_map([(_name(name), _property(item)) for name, item in named.items()]))
     if value is None:
@@ -97,12 +105,12 @@ def _name(name: str) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _known_name(name: str) -> bytes:
-    """The name of a header, encoded; records of a topic have the same ones."""
+    """The encoded name of a header; the records of a topic usually have the same names."""
     return encode(name)
 
 
 def _property(content: bytes | None) -> bytes:
-    """The same as `as_property`, encoded: of a text nothing has to be decoded but to see that it is one."""
+    """`as_property`, encoded; a text is copied, and decoded only to check that it is UTF-8."""
     if content is None:
         return b"\x40"
     if len(content) >= _SHORT:

@@ -1,10 +1,10 @@
 """AMQP messages to Kafka records (KM-1, KM-4 to KM-6, KM-13).
 
-In mode `auto` the value is as Kafka's users expect: the bytes of the one data section, or the encoded body
-sections where the body is anything else. Everything else of the message is in the headers, readable and,
-in `amqp.bare`, exact. A message that consists of one data section needs no headers at all. `amqp` puts
-the whole message into the value, `data` drops all but body and key. Delivery annotations are never stored, except
-the response address of a request from another scope: it is in headers of its own (KM-22).
+In mode `auto` the value is what users of Kafka expect: the bytes of the single data section, or the encoded body
+sections of any other body. The rest of the message is in the headers: readable, and exactly in `amqp.bare`. A message
+that has only one data section needs no headers. Mode `amqp` stores the whole message in the value, `data` stores only
+body and key. Delivery annotations are not stored, except the response address of a request from another scope, which
+has headers of its own (KM-22).
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ KAFKA_KEY: Final = "x-opt-kafka-key"
 TARGET_PARTITION: Final = "event-streams-target-partition"
 SECTIONS: Final = b"sections"
 MESSAGE: Final = b"message"
-ASKED: Final = ("response-link-target-address", "response-address-cookie", "response-address-cookie-expiry")
+RESPONSE_ANNOTATIONS: Final = (
+    "response-link-target-address",
+    "response-address-cookie",
+    "response-address-cookie-expiry",
+)
 MODES: Final = ("auto", "amqp", "data", "cloudevents")
 
 
 class Record(NamedTuple):
-    """A record to produce; `partition` is the one the sender asked for, as it wrote it."""
+    """A record to produce; `partition`: the target partition that the sender named, as a text."""
 
     key: bytes | None
     value: bytes | None
@@ -42,13 +46,13 @@ class Record(NamedTuple):
 def to_record(
     data: bytes, layout: SectionOffsets, *, mode: str = "auto", tombstones: bool = False, compacted: bool = False
 ) -> Record:
-    """The record for a message; raises `AmqpError` where it cannot be one."""
+    """The record for a message; raises `AmqpError` if the topic does not accept the message."""
     partition = target_partition(data, layout) if layout.da < layout.ma else None
-    record = stored(data, layout, mode=mode, tombstones=tombstones, compacted=compacted)
+    record = record_parts(data, layout, mode=mode, tombstones=tombstones, compacted=compacted)
     return Record(*record, partition)
 
 
-def stored(
+def record_parts(
     data: bytes,
     layout: SectionOffsets,
     *,
@@ -57,7 +61,7 @@ def stored(
     compacted: bool,
     keys: Sequence[str] = ("group-key",),
 ) -> tuple[bytes | None, bytes | None, list[Header]]:
-    """Key, value and headers: the record without the partition that the sender asked for."""
+    """Key, value and headers of the record, without the target partition."""
     if layout.body - layout.ma > ITEMS or layout.da > ITEMS:
         _refuse_many(data, layout)
     key = _first_key(data, layout, keys)
@@ -66,21 +70,21 @@ def stored(
             INVALID_FIELD, "a compacted event log accepts only messages with a key", info=_field(GROUP_KEY)
         )
     tombstone = tombstones and key is not None and _is_null(data, layout)
-    asked = response_headers(data, layout) if layout.da < layout.ma else []
+    response = response_headers(data, layout) if layout.da < layout.ma else []
     if mode == "cloudevents" and not tombstone and not is_binary(data, layout) and not is_structured(data, layout):
         raise AmqpError(INVALID_FIELD, "this event log accepts only CloudEvents, in binary or structured mode")
     if mode in ("auto", "cloudevents"):
-        return _auto(data, layout, key, tombstone, asked)
+        return _auto(data, layout, key, tombstone, response)
     if mode == "amqp":
-        value, headers = _whole(data, layout, tombstone)
-        return key, value, headers + asked
+        value, headers = _whole_message(data, layout, tombstone)
+        return key, value, headers + response
     if mode == "data":
-        return key, None if tombstone else _joined_data(data, layout), asked
+        return key, None if tombstone else _joined_data(data, layout), response
     raise AmqpError(NOT_IMPLEMENTED, f"there is no record mode {mode!r}", fault=Fault.GATEWAY)
 
 
 def _refuse_many(data: bytes, layout: SectionOffsets) -> None:
-    """Refuse too many values: Python makes the headers of them, and each costs as much as a small message."""
+    """Refuse too many values: each becomes a header in Python, which costs as much as a small message."""
     spans = ((0, layout.da), (layout.ma, layout.body))
     if sum(items(data, start, end, ITEMS) for start, end in spans) > ITEMS:
         text = f"at most {ITEMS} values in annotations, properties and header fit an event log; put more in the body"
@@ -88,7 +92,7 @@ def _refuse_many(data: bytes, layout: SectionOffsets) -> None:
 
 
 def target_partition(data: bytes, layout: SectionOffsets) -> str | None:
-    """Which partition the sender asked for (Event Stream Extensions 4.6.6)."""
+    """The target partition that the sender named (Event Stream Extensions 4.6.6)."""
     value = _annotation(data[layout.da : layout.ma], TARGET_PARTITION)
     if value is None or type(value) in (str, Symbol):
         return value  # type: ignore[no-any-return]
@@ -96,7 +100,7 @@ def target_partition(data: bytes, layout: SectionOffsets) -> str | None:
 
 
 def _first_key(data: bytes, layout: SectionOffsets, keys: Sequence[str]) -> bytes | None:
-    """The key from the first of these sources that the message has (ES-4.6.7-3)."""
+    """The key, from the first of these fields that the message has (ES-4.6.7-3)."""
     for source in keys:
         if source == "group-key":
             key = record_key(data, layout) if layout.ma < layout.bare else None
@@ -109,8 +113,8 @@ def _first_key(data: bytes, layout: SectionOffsets, keys: Sequence[str]) -> byte
 
 
 def record_key(data: bytes, layout: SectionOffsets) -> bytes | None:
-    """The record key: the group key's text (4.6.7) or else the key as Kafka has it."""
-    if data.find(b"-key", layout.ma, layout.bare) < 0:  # in the name of either: most messages have none
+    """The record key: the text of the group key (4.6.7), or else the annotation of Kafka's key."""
+    if data.find(b"-key", layout.ma, layout.bare) < 0:  # part of both names; most messages have neither
         return None
     annotations = data[layout.ma : layout.bare]
     group = _annotation(annotations, GROUP_KEY)
@@ -142,11 +146,11 @@ def _is_null(data: bytes, layout: SectionOffsets) -> bool:
 
 
 def response_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
-    """How the request is answered (RA 2.3, KM-22): texts in UTF-8, the expiry in milliseconds since 1970 as digits."""
+    """The response address of a request (RA 2.3, KM-22): texts in UTF-8, the expiry in milliseconds since 1970."""
     if data.find(b"response-", layout.da, layout.ma) < 0:
         return []
     annotations = data[layout.da : layout.ma]
-    values = ((name, _annotation(annotations, name)) for name in ASKED)
+    values = ((name, _annotation(annotations, name)) for name in RESPONSE_ANNOTATIONS)
     return [(RESERVED + name, _as_header(value)) for name, value in values if value is not None]
 
 
@@ -155,16 +159,16 @@ def _as_header(value: object) -> bytes:
 
 
 def _auto(
-    data: bytes, layout: SectionOffsets, key: bytes | None, tombstone: bool, asked: list[Header]
+    data: bytes, layout: SectionOffsets, key: bytes | None, tombstone: bool, response: list[Header]
 ) -> tuple[bytes | None, bytes | None, list[Header]]:
     _, da, ma, _, _, _, body, footer, end = layout
-    kind, prefix, value = _stored_body(data, layout, tombstone)
-    if kind == DATA_VALUE and not prefix and key is None and da == 0 and ma == body and footer == end and not asked:
+    kind, prefix, value = _body_parts(data, layout, tombstone)
+    if kind == DATA_VALUE and not prefix and key is None and da == 0 and ma == body and footer == end and not response:
         return None, value, []  # nothing but data
     headers = readable_headers(data, layout)
     if is_binary(data, layout):
         headers = attribute_headers(data, layout, headers)
-    headers += asked
+    headers += response
     if kind == SECTIONS_VALUE:
         headers.append((BODY, SECTIONS))
     rest = data[:da] + data[ma:body] + data[footer:]
@@ -172,8 +176,8 @@ def _auto(
     return key, value, headers
 
 
-def _stored_body(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[int, bytes, bytes | None]:
-    """How the body is stored: its kind, the part of it that is not in the value, the value."""
+def _body_parts(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[int, bytes, bytes | None]:
+    """The kind of the stored body, the part of it that is not in the value, and the value."""
     start, end = layout.body, layout.footer
     if tombstone:
         return DATA_VALUE, data[start:end], None
@@ -187,7 +191,7 @@ def _stored_body(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[
     return SECTIONS_VALUE, b"", data[start:end]
 
 
-def _whole(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[bytes | None, list[Header]]:
+def _whole_message(data: bytes, layout: SectionOffsets, tombstone: bool) -> tuple[bytes | None, list[Header]]:
     message = data[: layout.da] + data[layout.ma :]
     return (None, []) if tombstone else (message, [(BODY, MESSAGE)])
 

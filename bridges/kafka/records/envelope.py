@@ -1,18 +1,18 @@
-"""The record header `amqp.bare` (KM-13): the parts of a message that are not in value and readable headers.
+"""The record header `amqp.bare` (KM-13): the parts of a message that are not in the value or the readable headers.
 
     kind (1 byte) | digest (16) | prefix length (1) | prefix | sections
 
 `sections` are the encoded header, message annotations, properties, application properties and footer, in
-this order and as they were sent. `prefix` is the body section's descriptor and size where they were not
-the shortest, or the whole body section of a tombstone. The digest covers all of that, the key, the other
-headers in their order, and the value: a tool that changes any of them on the Kafka side makes it mismatch,
-and then the readable form wins. It is no protection against forgery, because every producer of the topic can
-compute it; therefore everything read here is walked before it is sent on.
+this order and as they were sent. `prefix` is the descriptor and size of the body section if they did not
+have the shortest form, or the whole body section of a tombstone. The digest covers all of that, the key, the
+other headers in their order, and the value. If a Kafka tool changes any of them, the digest does not match,
+and the record is treated as one of another producer. The digest does not protect against forgery, because
+every producer of the topic can compute it; therefore everything read here is checked before it is sent.
 
-The digest is the first 16 bytes of SHA-256, which processors accelerate and every Kafka tool has,
-over: kind (1 byte), sizes of key, value and the rest of `amqp.bare` (4 each, -1: null), key, that rest, for
-each header its name, the size of its content and the content, and the value. A name needs no size: the byte
-after it is never one of UTF-8 without NUL.
+The digest is the first 16 bytes of SHA-256, which processors accelerate and every language has, over: kind
+(1 byte), sizes of key, value and the rest of `amqp.bare` (4 bytes each, -1: null), key, that rest, for each
+header its name, the size of its content and the content, and the value. A name needs no size: the byte after
+it never continues UTF-8 text without NUL.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gateway.errors import AmqpError
 
 BARE: Final = "amqp.bare"
 DEAD_LETTER: Final = "amqp.dead-letter."
-"""How the headers begin that `deadletters` puts behind those of a record; the digest does not cover them."""
+"""The prefix of the headers that `dead_letters` appends to those of a record; the digest does not cover them."""
 DATA_VALUE: Final = 1
-"""The value is the content of one data section (or null: a tombstone)."""
+"""The value is the content of one data section; null: a tombstone."""
 SECTIONS_VALUE: Final = 2
 """The value is the encoded body sections."""
 
@@ -37,7 +37,7 @@ _DIGEST: Final = 16
 _PREFIX: Final = 1 + _DIGEST + 1
 _VALUE: Final = b"\x00\x53\x77"
 _SHORT: Final = 256
-"""Bytes of content from which on its size needs four bytes."""
+"""From this number of bytes on, the size of a value is encoded in four bytes."""
 _SHORT_START: Final = 5
 _LONG_START: Final = 8
 _NULL_SIZE: Final = b"\xff\xff\xff\xff"
@@ -49,7 +49,7 @@ Header = tuple[str, bytes | None]
 
 
 class RestoredMessage(NamedTuple):
-    """A message as it was sent, without its delivery annotations, which go between the two."""
+    """A message without its delivery annotations, which belong between the two parts."""
 
     header: bytes
     rest: bytes
@@ -61,9 +61,9 @@ def data_prefix(size: int) -> bytes:
 
 
 def only_data(data: bytes, start: int, end: int) -> bytes | None:
-    """The content of `data[start:end]` where that is one data section as `data_prefix` begins it; else None.
+    """The content of `data[start:end]` if that is one data section that begins as `data_prefix`; else None.
 
-    Every other form of a data section, say `b0` with fewer than 256 bytes, needs its start kept beside the content.
+    The start of any other form of a data section, such as `b0` with fewer than 256 bytes, must be stored as well.
     """
     size = end - start
     if size >= _SHORT_START + _SHORT:
@@ -78,17 +78,17 @@ def only_data(data: bytes, start: int, end: int) -> bytes | None:
 def wrap(
     kind: int, prefix: bytes, sections: bytes, key: bytes | None, value: bytes | None, headers: list[Header]
 ) -> bytes:
-    """The value of the `amqp.bare` header of this record; `headers` are its others."""
+    """The content of the header `amqp.bare` of a record; `headers`: its other headers."""
     exact = bytes((len(prefix),)) + prefix + sections
     return bytes((kind,)) + _digest(kind, exact, key, value, headers) + exact
 
 
-def unwrap(sealed: bytes, key: bytes | None, value: bytes | None, headers: list[Header]) -> RestoredMessage | None:
-    """The message as it was sent, or `None` where the record is not as it was written."""
-    if len(sealed) < _PREFIX or sealed[0] not in (DATA_VALUE, SECTIONS_VALUE):
+def unwrap(envelope: bytes, key: bytes | None, value: bytes | None, headers: list[Header]) -> RestoredMessage | None:
+    """The message as it was sent; None: the record has been changed since it was written."""
+    if len(envelope) < _PREFIX or envelope[0] not in (DATA_VALUE, SECTIONS_VALUE):
         return None
-    kind, exact = sealed[0], sealed[1 + _DIGEST :]
-    if sealed[1 : 1 + _DIGEST] != _digest(kind, exact, key, value, headers):
+    kind, exact = envelope[0], envelope[1 + _DIGEST :]
+    if envelope[1 : 1 + _DIGEST] != _digest(kind, exact, key, value, headers):
         return None
     start = 1 + exact[0]
     try:
@@ -97,15 +97,15 @@ def unwrap(sealed: bytes, key: bytes | None, value: bytes | None, headers: list[
         return None
 
 
-def sections_of(sealed: bytes | None) -> bytes:
-    """The sections in an `amqp.bare` that `wrap` made, unverified; b"" if it is too short."""
-    if not sealed or len(sealed) < _PREFIX:
+def sections_of(envelope: bytes | None) -> bytes:
+    """The sections in an `amqp.bare`, without checking the digest; b"" if it is too short."""
+    if not envelope or len(envelope) < _PREFIX:
         return b""
-    return sealed[_PREFIX + sealed[_PREFIX - 1] :]
+    return envelope[_PREFIX + envelope[_PREFIX - 1] :]
 
 
 def is_body(data: bytes) -> bool:
-    """Whether these bytes are body sections only."""
+    """Whether these bytes are body sections and nothing else."""
     try:
         if data[:3] == _VALUE:
             return skip(data, 3) == len(data)
@@ -140,9 +140,9 @@ def _assembled(sections: bytes, body: bytes | None) -> RestoredMessage | None:
     return _new(RestoredMessage, (sections[:da], sections[da:body_at] + body + sections[footer:]))
 
 
-def sealed_and_others(headers: list[Header]) -> tuple[bytes | None, list[Header]]:
-    """The `amqp.bare` among the headers, and the others; one of several is none, for they cannot all be ours."""
-    if headers[-1][0] == BARE:  # as it is written; another one would be among what the digest covers, and is not
+def split_envelope(headers: list[Header]) -> tuple[bytes | None, list[Header]]:
+    """The content of `amqp.bare`, and the other headers; None: there is none, or there are several."""
+    if headers[-1][0] == BARE:  # where the gateway writes it; with a second one before it the digest does not match
         return headers[-1][1], headers[:-1]
     headers = [item for item in headers if not item[0].startswith(DEAD_LETTER)]
     bares = [content for name, content in headers if name == BARE]

@@ -1,7 +1,7 @@
-"""Record headers that people and Kafka tools can read, and application properties made of them (KM-5, KM-13).
+"""Readable record headers for the properties of a message, and application properties from headers (KM-5, KM-13).
 
-The prefix `amqp.` is the gateway's own: properties are written under it, and nothing under it becomes an
-application property. The exact, typed values are in `amqp.bare`.
+The prefix `amqp.` is reserved for the gateway: properties have it, and headers with it do not become application
+properties. The exact, typed values are in `amqp.bare`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _TEXTS: Final[dict[type, Callable[[Value], bytes | None]]] = {
     uuid.UUID: _text,
     bytes: lambda value: value,
 }
-"""Canonical text per type: times in milliseconds since 1970, decimals as hexadecimal of their bytes."""
+"""The text of a value by type: times in milliseconds since 1970, decimals as the hexadecimal digits of their bytes."""
 
 
 def readable_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
@@ -83,7 +83,7 @@ def readable_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
 
 
 def _application_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
-    """Texts are taken as they are on the wire: on most messages nothing is decoded but names seen before."""
+    """Texts are copied as they are encoded; names that are cached are not decoded again."""
     position, end, count = opened(data, layout.app)
     headers: list[Header] = []
     while position < end:
@@ -106,13 +106,13 @@ def _application_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
             text = convert(value)
         if name is not None:
             headers.append((name, text))
-    if position != end or 2 * len(dict(headers)) != count:  # unusual, or no map: the same key twice is an error
+    if position != end or 2 * len(dict(headers)) != count:  # rare, or not a map: a duplicate key is an error
         application_properties(data, layout)
     return _in_order(data, layout, headers)
 
 
 def _in_order(data: bytes, layout: SectionOffsets, headers: list[Header]) -> list[Header]:
-    """The headers in Kafka's order, if the message lists them (KM-5) and they have not changed since."""
+    """The headers in the order that the message lists (KM-5), if they are the same headers."""
     if data.find(_LISTED, layout.ma, layout.bare) >= 0:
         listed = _listed(message_annotations(data, layout).get(HEADERS_ANNOTATION))
         if listed and dict(listed) == dict(headers):
@@ -148,20 +148,20 @@ def _property_headers(data: bytes, layout: SectionOffsets, taken: list[Header]) 
 
 @lru_cache(maxsize=1024)
 def _known_name(name: bytes) -> str | None:
-    """Only for names of less than 256 bytes, so that longer ones cannot fill the cache."""
+    """Called only for names of less than 256 bytes, so that longer ones cannot fill the cache."""
     return _header_name(name.decode())
 
 
 def _header_name(name: str) -> str | None:
-    """`None` for the gateway's own names, and for those that C would cut short.
+    """None for reserved names, and for names with NUL, which librdkafka would cut off.
 
-    A header that changes on its way would void `amqp.bare`.
+    A changed header would invalidate the digest in `amqp.bare`.
     """
     return None if "\0" in name or name.startswith(RESERVED) else name
 
 
 def _listed(value: Value) -> list[Header]:
-    """The ordered headers of the annotation; of no use unless every item is [string, binary or null]."""
+    """The headers in the annotation; empty unless every item is a list of a string, and a binary or null."""
     if not isinstance(value, list) or not all(_is_pair(item) for item in value):
         return []
     return [(name, content) for name, content in value if not name.startswith(RESERVED)]
@@ -173,13 +173,13 @@ def _is_pair(item: object) -> bool:
     return type(item[0]) is str and (item[1] is None or type(item[1]) is bytes)
 
 
-def shown(headers: list[Header]) -> list[Header]:
-    """The headers that application properties show."""
+def visible_headers(headers: list[Header]) -> list[Header]:
+    """The headers that become application properties."""
     return [header for header in headers if not header[0].startswith(RESERVED)]
 
 
 def as_property(content: bytes | None) -> str | bytes | None:
-    """A header's content as an application property: text if it is UTF-8, otherwise binary."""
+    """The content of a header as an application property: a string if it is UTF-8, otherwise binary."""
     if content is None:
         return None
     try:
@@ -189,6 +189,6 @@ def as_property(content: bytes | None) -> str | bytes | None:
 
 
 def content_type(headers: list[Header]) -> t.Symbol | None:
-    """The content type the headers name last, where it is one."""
+    """The last content type in the headers; None: there is none, or it is not ASCII."""
     content = dict(headers).get(CONTENT_TYPE)
     return t.Symbol(content, "ascii") if content and content.isascii() else None

@@ -1,7 +1,7 @@
-"""How AMQP messages and Kafka records map onto each other (docs/conformance.md, KM-1 to KM-7 and KM-13).
+"""Maps AMQP messages to Kafka records and back (docs/conformance.md, KM-1 to KM-7 and KM-13).
 
-Pure: no Kafka client, no clock. `to_record` and `from_record` do one message; `RecordWriter` and
-`RecordReader` do the same for a link and prepare once what does not change from message to message.
+Pure: no Kafka client, no clock. `to_record` and `from_record` map one message; `RecordWriter` and `RecordReader` do so
+for a link, and prepare once what is the same for all its messages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from bridges.kafka.records.annotations import AnnotationTemplate, offset_text
 from bridges.kafka.records.decode import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, from_record
-from bridges.kafka.records.encode import MODES, Record, stored, to_record
+from bridges.kafka.records.encode import MODES, Record, record_parts, to_record
 from bridges.kafka.records.envelope import Header, RestoredMessage
 from bridges.kafka.records.routing import routing_annotations
 from gateway.amqp.message.sections import SectionOffsets, edit_map
@@ -33,10 +33,8 @@ __all__ = [
 ]
 
 
-
-
 class RecordWriter:
-    """Makes records for one topic."""
+    """Maps messages to records of one topic."""
 
     def __init__(
         self,
@@ -54,15 +52,15 @@ class RecordWriter:
     def record(self, data: bytes, layout: SectionOffsets) -> tuple[bytes | None, bytes | None, list[Header]]:
         """Key, value and headers of the record for a message."""
         tombstones, compacted = self._tombstones, self._compacted
-        return stored(data, layout, mode=self._mode, tombstones=tombstones, compacted=compacted, keys=self._keys)
+        return record_parts(data, layout, mode=self._mode, tombstones=tombstones, compacted=compacted, keys=self._keys)
 
 
 class RecordReader:
-    """Makes messages of the records of one topic."""
+    """Maps records of one topic to messages."""
 
     def __init__(self) -> None:
         self.routed = False
-        """Some message so far had annotations of response routing."""
+        """Whether any message so far had annotations of response routing."""
         self._templates: Final[dict[tuple[int, int], AnnotationTemplate]] = {}
 
     def encode(
@@ -75,7 +73,7 @@ class RecordReader:
         timestamp_type: int,
         ts_ms: int,
     ) -> bytes:
-        """The whole message, delivery annotations included."""
+        """The encoded message, with delivery annotations."""
         template = self._templates.get((partition, timestamp_type))
         if template is None:
             template = AnnotationTemplate(partition, timestamp_type)

@@ -1,4 +1,4 @@
-"""A Kafka record as the gateway reads it, whichever client fetched it."""
+"""The interface of Kafka records, whichever client fetched them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The annotations of response routing in the headers of records (RA 2.3, 2.4; KM-22).
 
-A request that entered the topic with a cookie keeps its three annotations in headers; a responder at Kafka puts the
-cookie that it answers with into one. Any producer of the topic may write them: a header of a wrong form is ignored, and
-a cookie is verified where it is used. Pure.
+A request that entered the topic with a cookie has its three annotations in headers; a responder that uses Kafka puts
+the cookie of its response into one. Any producer of the topic may write them: an invalid header is ignored, and a
+cookie is verified when it is used. Pure.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ RoutingValue = bytes | str | Timestamp
 COOKIE: Final = "address-cookie"
 COOKIE_HEADER: Final = RESERVED + COOKIE
 REQUEST_HEADERS: Final = RESERVED + "response-"
-"""How the headers of a request begin."""
+"""The prefix of the headers of a request."""
 _DIGITS: Final = 18
-"""More would be no time that an AMQP timestamp holds."""
+"""The most digits of a time that fits an AMQP timestamp."""
 
 
 def _text(content: bytes) -> str | None:
@@ -40,19 +40,19 @@ _READ: Final[Mapping[str, Callable[[bytes], RoutingValue | None]]] = {
     "response-link-target-address": _text,
     "response-address-cookie-expiry": _time,
 }
-"""How the content of the header becomes the annotation of the same name."""
+"""Converts the content of a header to the annotation of the same name."""
 ROUTING: Final = tuple(_READ)
 
 
 def routing_value(headers: list[Header] | None, name: str) -> RoutingValue | None:
-    """The annotation `name` of a record with these headers; None: it has none. Of several headers the first counts."""
+    """The annotation `name` of a record with these headers, from the first header with content; None: it has none."""
     wanted = RESERVED + name
     found = next((content for key, content in headers or () if key == wanted and content is not None), None)
     return None if found is None else _READ[name](found)
 
 
 def routing_annotations(headers: list[Header]) -> dict[str, bytes]:
-    """All of them, encoded."""
+    """All annotations of a record with these headers, encoded."""
     if not any(name == COOKIE_HEADER or name.startswith(REQUEST_HEADERS) for name, _ in headers):
         return {}
     values = ((name, routing_value(headers, name)) for name in ROUTING)

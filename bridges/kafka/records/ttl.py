@@ -1,6 +1,6 @@
-"""Times to live of events (AMQP 3.2.1, 3.2.4; KM-13). Pure: the time is an argument.
+"""The ttl of events (AMQP 3.2.1, 3.2.4; KM-13). Pure: the time is an argument.
 
-A log keeps expired events; a delivered event has the ttl that is left, and a node may leave out expired ones.
+A log retains expired events. A delivered event has the ttl that remains, and a node may leave out expired events.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from gateway.errors import AmqpError
 
 _TTL: Final = 2
 _LEAST: Final = 1
-"""The ttl of an expired event that is delivered all the same: to many clients 0 means for ever."""
+"""The ttl of an expired event that is delivered anyway, because 0 means for ever to many clients."""
 
 
 def ttl(data: bytes) -> int | None:
-    """The header's ttl in milliseconds; None where it has none, or one of a type that ttl does not have (3.2.1)."""
+    """The ttl in the header, in milliseconds; None: it has none, or one of a wrong type (3.2.1)."""
     fields = header_fields(data, sections.walk(data)) or ()
     value = fields[_TTL] if len(fields) > _TTL else None
     return value if type(value) is Uint else None
@@ -29,8 +29,8 @@ def expired(event: EncodedEvent, now_ms: int) -> bool:
     until = _expiry(event.data)
     if until is not None:
         return now_ms >= until
-    lives = ttl(event.data)
-    return lives is not None and event.time > 0 and now_ms - event.time >= lives
+    lifetime = ttl(event.data)
+    return lifetime is not None and event.time > 0 and now_ms - event.time >= lifetime
 
 
 def _expiry(data: bytes) -> int | None:
@@ -41,22 +41,22 @@ def _expiry(data: bytes) -> int | None:
 
 
 def with_remaining_ttl(event: EncodedEvent, now_ms: int) -> EncodedEvent:
-    """The event with the ttl that is left; one without a time of being added stays as it is."""
-    lives = ttl(event.data)
-    if lives is None or event.time <= 0:
+    """The event with the ttl that remains; unchanged if the time at which it was added is unknown."""
+    lifetime = ttl(event.data)
+    if lifetime is None or event.time <= 0:
         return event
     layout = sections.walk(event.data)
     fields: ValueList = list(sections.header(event.data, layout))
-    fields[_TTL] = Uint(max(_LEAST, lives - max(0, now_ms - event.time)))
+    fields[_TTL] = Uint(max(_LEAST, lifetime - max(0, now_ms - event.time)))
     return event._replace(data=sections.section(sections.HEADER, fields) + event.data[layout.da :])
 
 
 def unexpired(
-    events: list[EncodedEvent], index: int, most: int, now_ms: int, *, drop: bool
+    events: list[EncodedEvent], index: int, limit: int, now_ms: int, *, drop: bool
 ) -> tuple[list[EncodedEvent], int]:
-    """Up to `most` events from `index` on, aged, and the index behind them; `drop` leaves out the expired."""
+    """Up to `limit` events from `index` on, with the ttl that remains, and the next index; `drop`: no expired ones."""
     chosen: list[EncodedEvent] = []
-    while index < len(events) and len(chosen) < most:
+    while index < len(events) and len(chosen) < limit:
         event = events[index]
         index += 1
         if not (drop and expired(event, now_ms)):

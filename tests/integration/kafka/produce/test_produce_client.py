@@ -70,7 +70,7 @@ class Place:
 
     @property
     def client(self) -> Producer:
-        (outbox,) = self.producer._outboxes.values()
+        (outbox,) = self.producer._clients.values()
         return outbox.client
 
     async def close(self, limit: float = 5) -> None:
@@ -179,7 +179,7 @@ async def test_what_is_under_way_at_the_end_is_told_then_and_nothing_later(kafka
 async def test_a_full_queue_takes_what_it_can(kafka: EmbeddedKafka, way: Any) -> None:
     place, owner = Place(kafka.bootstrap), Hearer()
     place.producer._settings["queue.buffering.max.messages"] = 10
-    place.producer._make(place.producer._widest)
+    place.producer._add_client(place.producer._default_size)
     await place.cluster.probed.wait()
     for number in range(10):
         place.put(owner, number)
@@ -218,7 +218,7 @@ def test_tokens_are_refreshed_while_nothing_but_reports_is_asked_for() -> None:
     settings = {**sasl, **{f"sasl.oauthbearer.{name}": value for name, value in oidc.items()}, "log_level": 0}
     said: list[KafkaError] = []
     try:
-        each = outbox.outbox({"bootstrap.servers": "127.0.0.1:1", **settings}, said.append)
+        each = outbox.make_client({"bootstrap.servers": "127.0.0.1:1", **settings}, said.append)
         assert isinstance(each, outbox.NativeClient)
         wait_until(lambda: not each.reports() and len(tokens.asked) > 2, "three tokens")
     finally:

@@ -61,7 +61,7 @@ def purged(client: Producer, kept: _produce.Outbox, count: int) -> list[_produce
 
 
 def test_this_environment_produces_in_c() -> None:
-    assert isinstance(outbox.outbox(NOWHERE, nobody), NativeClient)
+    assert isinstance(outbox.make_client(NOWHERE, nobody), NativeClient)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_this_environment_produces_in_c() -> None:
 def test_a_client_that_calls_back_is_used_its_own_way(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     made_with: list[dict[str, Any]] = []
     monkeypatch.setattr(outbox, "Producer", made_with.append)
-    assert isinstance(outbox.outbox({**NOWHERE, **more}, nobody), FallbackClient)
+    assert isinstance(outbox.make_client({**NOWHERE, **more}, nobody), FallbackClient)
     assert made_with == [{**NOWHERE, **more, "error_cb": nobody}]
 
 
@@ -78,7 +78,7 @@ def test_a_client_of_another_version_is_used_its_own_way(monkeypatch: pytest.Mon
     monkeypatch.setattr(outbox, "version", lambda: "99.0.0")
     assert not outbox._bound()
     monkeypatch.setattr(outbox, "BOUND", False)
-    assert isinstance(outbox.outbox(NOWHERE, nobody), FallbackClient)
+    assert isinstance(outbox.make_client(NOWHERE, nobody), FallbackClient)
 
 
 def test_a_client_that_hides_its_library_is_used_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
