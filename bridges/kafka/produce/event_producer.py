@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.librdkafka import ClientSettings
-from bridges.kafka.produce.client import Header, ProduceClient, outbox
+from bridges.kafka.produce.client import Header, ProduceClient, make_client
 
 _BUSY: Final = 0.002
 _IDLE: Final = 0.2
@@ -78,7 +78,7 @@ class EventProducer:
         """`settings`: where, with which login, `acks`, and `message.timeout.ms`."""
         self._settings: Final = {**_SETTINGS, **settings}
         self._loop: Final = asyncio.get_running_loop()
-        self._together: Final = outbox(self._settings, self._said)
+        self._together: Final = make_client(self._settings, self._said)
         self._alone: ProduceClient | None = None
         self._denied = False
         """The last thing that the client said was that its login is not accepted."""
@@ -129,7 +129,7 @@ class EventProducer:
 
     def _single(self) -> ProduceClient:
         if self._alone is None:
-            self._alone = outbox({**self._settings, "batch.num.messages": 1}, self._said)
+            self._alone = make_client({**self._settings, "batch.num.messages": 1}, self._said)
         return self._alone
 
     def _said(self, error: KafkaError) -> None:
