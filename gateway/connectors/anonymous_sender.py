@@ -31,7 +31,7 @@ _numbers: Final = count(1)
 
 
 class SharedAnonymousSender(DirectNode):
-    """The shared link and the routes that use it; made anew with each connection that offers the capability."""
+    """The shared link and the routes that use it; recreated with each connection that offers the capability."""
 
     def __init__(self, connector: ConnectorPort, make_transform: TransformFactory) -> None:
         super().__init__("", make_transform, unused=lambda _: None)
@@ -43,24 +43,24 @@ class SharedAnonymousSender(DirectNode):
 
     @property
     def usable(self) -> bool:
-        """Whether the present connection has it: desired by us, offered, and not refused."""
+        """Whether the present connection supports it: offered, and the link was not refused."""
         return self._engine is not None
 
     @property
     def attended(self) -> bool:
-        """The container is there, or will be again."""
+        """True: the connector reconnects."""
         return True
 
     def opened(self, engine: Engine) -> None:
-        """A connection is up; it must be offered to be used (AT-2.3-3)."""
+        """The connector is connected; the link is used only if the capability is offered (AT-2.3-3)."""
         self._engine = engine if _ANONYMOUS_RELAY in engine.offered else None
 
     def attach(self, link: NodeLink) -> None:
-        assert is_incoming(link)  # a destination of a link on which messages come
+        assert is_incoming(link)  # only senders have destinations
 
         def join(error: AmqpError | None) -> None:
             if self._waiting.pop(link, self) is self:
-                return  # refused meanwhile
+                return  # it was refused meanwhile
             if error is not None or self._engine is None:
                 link.refuse(error or self._gone())
                 return
@@ -74,7 +74,10 @@ class SharedAnonymousSender(DirectNode):
         self._connector.when_returnable(link, join)
 
     def closed(self) -> None:
-        """The connection is gone. A route that waits for its reply address would wait for ever, so it is refused."""
+        """The connection was lost.
+
+        Routes that wait for the reply address are refused, because nothing else would end them.
+        """
         self._engine = None
         waiting = list(self._waiting)
         self._waiting.clear()
@@ -93,7 +96,7 @@ class SharedAnonymousSender(DirectNode):
         self.credited(end)
 
     def ended(self, error: AmqpError | None) -> None:
-        """The container refused or ended the link, or is gone: its routes go, and messages take links of their own."""
+        """The link was refused or has ended: end its routes; their messages use separate links."""
         self._remote = self._engine = None
         for inlet in list(self.sender_endpoints):
             inlet.link.detach(error or self._gone())
@@ -122,7 +125,7 @@ class _NullTargetReceiver(ReceiverEndpoint):
 
 
 class AnonymousRelayNode:
-    """An address behind a connector that uses the relay: each message goes the one way or the other."""
+    """An address behind a connector with `use_relay`: messages use the shared link or a separate one."""
 
     def __init__(self, connector: ConnectorPort, shared: SharedAnonymousSender, address: str) -> None:
         self._connector, self._shared, self._address = connector, shared, address
@@ -133,7 +136,7 @@ class AnonymousRelayNode:
         self._requested = link.address
         if is_incoming(link) and self._shared.usable:
             router = MessageRouter(link, self._destination_of)
-            router.outlived = True  # until the container is gone
+            router.outlived = True  # until the connection is lost
             router.start()
         else:
             self._direct(link)

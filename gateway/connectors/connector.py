@@ -1,4 +1,5 @@
-"""A container the gateway connects to: several URLs, jittered backoff, links attached again (DESIGN 3, `connect`)."""
+"""A container that the gateway connects to: several URLs, jittered backoff, links that are attached again
+(docs/design.md, `connect`)."""
 
 from __future__ import annotations
 
@@ -44,14 +45,14 @@ _HANDSHAKE: Final = 10.0
 
 
 class Watcher(Protocol):
-    """Who attaches links of its own to the container (bridges)."""
+    """Something that attaches links to the container (bridges)."""
 
     def opened(self, engine: Engine) -> None: ...
     def closed(self) -> None: ...
 
 
 class Connector:
-    """Keeps one connection to the container up and carries the relays that use it; the host of its connection."""
+    """Keeps one connection to the container open for the relays that use it; the delegate of that connection."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Connector:
         self._engine_config: Final = self._config(container_id)
 
     def _config(self, container_id: str) -> EngineConfig:
-        """What our open says; RA-2.1-2: targets of pulls and relays announce response routing."""
+        """The engine configuration; targets of pulls and relays announce response routing (RA-2.1-2)."""
         model, routes = self.model, self.routes
         streams = (CAPABILITY,) if self.bridged or model.require_event_streams else ()
         return EngineConfig(
@@ -111,15 +112,15 @@ class Connector:
 
     @property
     def settings(self) -> tuple[ConnectorModel, bool, bool]:
-        """What makes another connector necessary when it changes."""
+        """Settings whose change needs another connector."""
         return self.model, self.routes, self.bridged
 
     def credentials(self, password: str | None, tls: ssl.SSLContext | None) -> None:
-        """What the next connection uses; set before `run`, and again by every reload."""
+        """Set the credentials of the next connection: before `run`, and after every reload."""
         self._password, self._tls = password, tls
 
     async def run(self) -> None:
-        """Connect, and connect again, until cancelled."""
+        """Connect and reconnect until cancelled."""
         pause, low, high = (
             self.model.backoff.min.seconds,
             self.model.backoff.min.seconds,
@@ -144,7 +145,7 @@ class Connector:
         await self._ended.wait()
 
     async def _connect(self, endpoint: Endpoint) -> None:
-        """The checked name is the endpoint's, whichever address `dial` has connected to."""
+        """TLS checks the host name of the endpoint, whichever address was connected to."""
         dialled, connect = await self.dial(endpoint), self._hub.loop.create_connection
         tls, name = (self._tls, endpoint.host) if endpoint.tls else (None, None)
         if dialled is None:
@@ -162,7 +163,7 @@ class Connector:
         )
 
     def _failed(self, reason: str) -> None:
-        """Once an attempt, with the first reason: that the socket went too says nothing new."""
+        """Log the first reason of each failed attempt."""
         if self._down:
             return
         self._down, self._detail = True, f"{self._endpoint}: {reason}"
@@ -173,7 +174,7 @@ class Connector:
             )
 
     def ready(self) -> tuple[bool, str]:
-        """Whether the container is reached, and if not, why; what is not pulled from it is said beside it."""
+        """Whether the container is connected, and if not, why; also the queues that are not pulled from."""
         if self.engine is None:
             return False, self._detail
         waiting = [f"; not pulling from {pull.entry.source}: {pull.problem}" for pull in self._pulls if pull.problem]
@@ -184,7 +185,7 @@ class Connector:
         if self._connection is not None:
             self._connection.close(error)
 
-    # -- what relays use
+    # -- for relays
 
     def relay(self, address: str, make_transform: TransformFactory) -> RemoteNode | AnonymousRelayNode:
         """A node at `address` of the container."""
@@ -210,7 +211,7 @@ class Connector:
         self._relays.discard(relay)
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher` when the connection is up, and when it is gone."""
+        """Call `watcher` when the connection is open, and when it is lost."""
         self._watchers.add(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
@@ -220,22 +221,25 @@ class Connector:
         return self._hub.loop.call_later(seconds, call)
 
     def remote_context(self, *, routes_responses: bool) -> LinkContext:
-        """The context of a link to the container; `routes_responses`: its requests are answered through us."""
+        """The context of a link to the container; `routes_responses`: responses come back through the gateway."""
         context = link_context(self.scope)
         return context._replace(reply_address=self.reply_address) if routes_responses else context
 
     def when_returnable(self, local: NodeLink, then: Callable[[AmqpError | None], None]) -> None:
-        """Call `then` when responses to requests on `local` have a way back; at once where they need none of ours."""
+        """Call `then` when responses to requests on `local` can be received.
+
+        At once if they need no address of ours.
+        """
         if needs_response_routing(local, self.scope) and local.context.replies not in ("none", RESPONSE):
             self.reply_address.when_known(then)
         else:
             then(None)
 
-    # -- host of the response address
+    # -- owner of the response address
 
     @property
     def responder(self) -> str:
-        """Who sends what comes there, for `response_rate`; no user has such a name."""
+        """The name of the responder for `response_rate`; no user has such a name."""
         return f"\0connector {self.name}"
 
     def reply_address_changed(self) -> None:
@@ -243,12 +247,12 @@ class Connector:
         engine = self.engine
         for link in engine.links if engine is not None else ():
             if not link.incoming and link.handler is not None:
-                link.handler.policy_changed(lambda _: None)  # none has to go
+                link.handler.policy_changed(lambda _: None)  # none is withdrawn
 
     def reply_address_failed(self, error: AmqpError) -> None:
         self._report.log.warning("no response address", connector=self.name, description=str(error))
 
-    # -- host of the queues that are pulled from
+    # -- owner of the pulls
 
     def pulling(self, source: str, to: str) -> None:
         self._report.log.info("pulling", connector=self.name, source=source, to=to)
@@ -257,7 +261,7 @@ class Connector:
         self._report.increment("pull_failures", self.name)
         self._report.log.warning("not pulling", connector=self.name, source=source, to=to, detail=detail)
 
-    # -- host of the connection
+    # -- delegate of the connection
 
     def established(self, connection: Connection) -> None:
         connection.peer.scope, connection.peer.connector = self.scope, self.name
@@ -309,14 +313,14 @@ class Connector:
             self.attempt(partial(each.opened, engine))
 
     def attempt(self, step: Callable[[], object]) -> None:
-        """A relay, pull or bridge that fails must not keep the others, or the next connection, from being made."""
+        """Call `step`; its error is logged and must not affect other relays, pulls and bridges."""
         try:
             step()
         except Exception as error:
             self._report.task_failed(f"connector:{self.name}", error)
 
     def _refuse(self, connection: Connection, engine: Engine) -> None:
-        """ES-3.1-4: what the policy requires is not there."""
+        """The container lacks a capability that the policy requires (ES-3.1-4)."""
         self._unfit = True
         text = f"the policy requires {CAPABILITY}, and this container does not offer it"
         self._failed(text)
@@ -324,7 +328,7 @@ class Connector:
         self.later(_HANDSHAKE, connection.abort)
 
     def requested(self, connection: Connection, link: Link) -> None:
-        """A container we connected to may attach to nothing of ours."""
+        """Refuse links that a container attaches on a connection of ours."""
         raise AmqpError(NOT_ALLOWED, "the gateway is the client of this connection")
 
     def link_refused(self, link: Link, error: AmqpError) -> None:

@@ -1,4 +1,4 @@
-"""Why a connector has no connection, in words that say what to do; logged when it changes, not at every attempt."""
+"""Reasons why a connector is not connected, with the way out; logged when they change, not at every attempt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def why(error: BaseException | None, tls: ssl.SSLContext | None, *, opened: bool) -> str:
-    """What is known of a connection that could not be made, or that has ended with `error`.
+    """A description of a connection that failed or ended with `error`.
 
     `tls`: what it uses, None on plain TCP; `opened`: the container had answered our open. In TLS 1.3 a container
     refuses a certificate after the handshake, and its alert is lost where it closes the socket before we read it.
@@ -29,7 +29,7 @@ def why(error: BaseException | None, tls: ssl.SSLContext | None, *, opened: bool
 
 
 def _alert(error: BaseException | None) -> str:
-    """The peer's alert: OpenSSL calls it TLSV1_ALERT_UNKNOWN_CA, for instance; empty: there is none."""
+    """The TLS alert of the peer, such as TLSV1_ALERT_UNKNOWN_CA; empty: none."""
     reason = str(getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
     return reason.partition("_ALERT_")[2].lower().replace("_", " ")
 
@@ -46,17 +46,17 @@ def _certificate(tls: ssl.SSLContext, *, sure: bool) -> str:
 
 
 class Failures:
-    """How often in a row each endpoint has failed for the same reason; an open connection ends all rows."""
+    """Counts failures of each endpoint in a row with the same reason; an open connection resets all."""
 
     def __init__(self) -> None:
         self._rows: Final[dict[Endpoint, tuple[str, int]]] = {}
 
     def clear(self) -> None:
-        """There is a connection."""
+        """Reset all counts: there is a connection."""
         self._rows.clear()
 
     def count(self, endpoint: Endpoint, reason: str) -> int:
-        """Count one more; how many in a row."""
+        """Count a failure; returns how many there are in a row."""
         before, count = self._rows.get(endpoint, ("", 0))
         count = count + 1 if before == reason else 1
         self._rows[endpoint] = reason, count
@@ -64,5 +64,5 @@ class Failures:
 
 
 def worth_a_line(count: int) -> bool:
-    """The 1st, 2nd, 4th, 8th…: a container that stays away does not flood the log."""
+    """Whether to log this failure: the 1st, 2nd, 4th, 8th…."""
     return count & (count - 1) == 0

@@ -1,4 +1,4 @@
-"""What relays use of a connector, and which of their requests need responses to come back through the gateway."""
+"""What relays use of a connector, and whether responses to their requests come back through the gateway."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class ConnectedLink(Protocol):
-    """What attaches a link of its own on each connection of a connector."""
+    """Something that attaches a link on each connection of a connector."""
 
     def connect(self, engine: Engine) -> None:
-        """The connector has a connection."""
+        """The connector is connected."""
 
 
 class ConnectorPort(Protocol):
-    """What a relay needs of its connector."""
+    """What a relay uses of its connector."""
 
     @property
     def engine(self) -> Engine | None:
         """The connection, while it can be used."""
     @property
     def routes(self) -> bool:
-        """The policy routes responses in the scope of the container."""
+        """Whether the policy routes responses in the scope of the container."""
 
     def join(self, relay: ConnectedLink) -> None:
         """Call `relay.connect` on each new connection."""
@@ -36,10 +36,10 @@ class ConnectorPort(Protocol):
     def leave(self, relay: ConnectedLink) -> None: ...
     def later(self, seconds: float, call: Callable[[], None]) -> TimerHandle: ...
     def remote_context(self, *, routes_responses: bool) -> LinkContext:
-        """The context of a link to the container; `routes_responses`: its requests are answered through us."""
+        """The context of a link to the container; `routes_responses`: responses come back through the gateway."""
 
     def when_returnable(self, local: Link, then: Callable[[AmqpError | None], None]) -> None:
-        """Call `then` when responses to requests on `local` have a way back, or with the reason why they have none."""
+        """Call `then` when responses to requests on `local` can be received, or with the error."""
 
 
 def needs_response_routing(local: Link, scope: str) -> bool:

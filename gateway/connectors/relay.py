@@ -2,8 +2,8 @@
 
 Each link of a peer, the local link, has a link of its own at the container, the remote link: credit, outcomes, refusals
 and detaches pass from one to the other. When the connector loses its connection, the local link stays, without credit;
-what was in flight gets `modified`, since its outcome is unknown, and the remote link is attached anew on the next
-connection. `relay_states` says what each event means in each state.
+unsettled messages get `modified`, since their outcome is unknown, and the remote link is attached again on the next
+connection. `relay_states` has the transitions.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 _numbers: Final = count(1)
 _NOT_HERE: Final = Modified(failed=False, undeliverable=True)
-"""The message is for somebody else: not to be sent here again (AMQP 3.4.5)."""
+"""The message is for another receiver: it must not be sent here again (AMQP 3.4.5)."""
 ATTACH_PATIENCE: Final = 5.0
-"""Seconds an attach may wait for the container: to be connected, and to answer."""
+"""Seconds that an attach waits for the container to be connected and to answer."""
 
 
 class RemoteNode:
@@ -60,7 +60,7 @@ class RemoteNode:
         self._connector, self._address, self._make_transform = connector, address, make_transform
 
     def attach(self, link: NodeLink) -> None:
-        """Attach a link of its own at the container; `link` is answered when the container has answered."""
+        """Attach a remote link at the container; `link` is answered after it."""
         Relay(self._connector, self._address, link, self._make_transform).start()
 
 
@@ -75,23 +75,23 @@ class Relay(DirectNode):
         make_transform: TransformFactory,
         requested: str | None = None,
     ) -> None:
-        """`requested`: the address that the peer has named, where it is not that of `local`."""
+        """`requested`: the address that the peer named, if it is not that of `local`."""
         super().__init__(address, make_transform, unused=lambda _: None)
         self._renamed: Final = (requested or local.address) != address
-        """The container's words may be about an address that the peer does not know."""
+        """Whether errors of the container may name an address that the peer does not know."""
         self._connector: Final = connector
         self.local: Final = local
         self._local_receiver: Final = local if is_outgoing(local) else None
         self.remote: Link | None = None
         self._relay_state = RelayState.ATTACHING
         self._skipped = False
-        """The filter left messages of the container out, so that a drain may have to be asked for again."""
+        """Whether the filter skipped messages of the container, so that it may have to be drained again."""
         self._timer: TimerHandle | None = None
 
     # -- the state
 
     def _after(self, event: RelayEvent) -> RelayAction:
-        """Take the transition for an event; returns what is to be done."""
+        """Take the transition for an event; returns the action."""
         before = self._relay_state
         self._relay_state, action = TRANSITIONS[before, event]
         if self._relay_state is not before:
@@ -102,14 +102,14 @@ class Relay(DirectNode):
         return action
 
     def start(self) -> None:
-        """Ask the container; the local attach is answered when it has answered, or after `ATTACH_PATIENCE`."""
+        """Attach the remote link; the local attach is answered after it, or after `ATTACH_PATIENCE`."""
         self._connector.join(self)
         self._timer = self._connector.later(ATTACH_PATIENCE, self._timed_out)
         if self._connector.engine is not None:
             self.connect(self._connector.engine)
 
     def connect(self, engine: Engine) -> None:
-        """The connector has a connection: attach the remote link once responses have a way back."""
+        """The connector is connected: attach the remote link once responses can be received."""
 
         def returnable(error: AmqpError | None) -> None:
             if error is not None:
@@ -131,7 +131,7 @@ class Relay(DirectNode):
         self.join(end)
         if action is RelayAction.ACCEPT_LOCAL:
             self._accept_local(remote)
-        if not self.local.open:  # the peer has left while the container was asked
+        if not self.local.open:  # the peer has left meanwhile
             remote.detach()
             return
         self.distribute_credit()
@@ -139,7 +139,7 @@ class Relay(DirectNode):
             self.credited(end)
 
     def refused(self, error: AmqpError) -> None:
-        """The container refuses the link: so does the local node, in the same words to a peer that may hear them."""
+        """The container refuses the link: refuse the local link with the same error, as far as the peer may see it."""
         self._end_local(self._after(RelayEvent.REFUSED), error)
 
     def _timed_out(self) -> None:
@@ -150,8 +150,8 @@ class Relay(DirectNode):
 
     def remote_ended(self, remote: Link, error: AmqpError | None) -> None:
         """The remote link has ended: the container has detached it, or the connection was lost."""
-        stands = remote.engine.opened and not remote.engine.closed
-        self._end_local(self._after(RelayEvent.REMOTE_DETACHED if stands else RelayEvent.REMOTE_LOST), error)
+        connected = remote.engine.opened and not remote.engine.closed
+        self._end_local(self._after(RelayEvent.REMOTE_DETACHED if connected else RelayEvent.REMOTE_LOST), error)
 
     def _end_local(self, action: RelayAction, error: AmqpError | None) -> None:
         if self._renamed and error is not None:
@@ -205,9 +205,10 @@ class Relay(DirectNode):
         return (_RenamedReceiver if self._renamed else _RemoteReceiver)(self, remote)
 
     def _own_capabilities(self) -> tuple[str, ...]:
-        """What our target there announces: annotations are honoured where they cross, or their receiver knows them.
+        """The capabilities of our target at the container: annotations are honoured if a transform or the receiver
+        does.
 
-        Otherwise a message that has them ends the link (RA-2.3-3).
+        Otherwise a message with annotations ends the link (RA-2.3-3).
         """
         if not self._connector.routes:
             return ()
@@ -216,7 +217,7 @@ class Relay(DirectNode):
         return (RESPONSE_ADDRESS_SUPPORTED,) if crosses or capable else ()
 
     def _remote_name(self) -> str:
-        """A name that is new there: a peer's own may hold addresses (RA 1), and be longer than a frame there."""
+        """A new link name: that of the peer may contain addresses (RA 1), and be longer than a frame."""
         return f"link-{next(_numbers)}"
 
     @property
@@ -224,9 +225,9 @@ class Relay(DirectNode):
         return self.local.context.scope == self._connector.remote_context(routes_responses=False).scope
 
     def _visible_properties(self, properties: Mapping[Value, Value]) -> Mapping[Value, Value]:
-        """The link properties that the other side sees: in another scope those of event streams only (RA 1).
+        """The link properties for the other side: in another scope only those of event streams (RA 1).
 
-        A pair is one of links between two containers: that the local link is half of one says nothing there.
+        The property of link pairs is never passed on, because a pair is between two containers.
         """
         if self._same_scope:
             return {name: value for name, value in properties.items() if name != PAIRED}
@@ -234,13 +235,13 @@ class Relay(DirectNode):
 
     @property
     def attended(self) -> bool:
-        """The container is there, or will be again."""
+        """True: the connector reconnects."""
         return True
 
     # -- the local attach
 
     def _accept_local(self, remote: Link) -> None:
-        """Answer the local attach with what the container really gave."""
+        """Answer the local attach with the container's answer."""
         local = self.local
         given = remote.source if remote.incoming else remote.target
         try:
@@ -266,9 +267,9 @@ class Relay(DirectNode):
         return ReceiverEndpoint(self, self._local_receiver, predicate)
 
     def _filters(self, remote: Mapping[Value, Value]) -> tuple[ValueMap, Predicate]:
-        """What is in force: filters that the container applies, and those of the others that are known here.
+        """The filters in force: those that the container applies, and the others as far as the gateway knows them.
 
-        Raises AmqpError where one of those cannot be read.
+        Raises AmqpError if one of the others is invalid.
         """
         if self.local.incoming:
             return dict(remote), TRUE
@@ -278,7 +279,7 @@ class Relay(DirectNode):
 
     @staticmethod
     def _announced(local: NodeLink, remote: Link, given: Iterable[str]) -> tuple[str, ...]:
-        """What the remote target announced, less what the local scope does not; crossing is up to us (RA-2.2-4)."""
+        """The capabilities of the remote target; support of annotations as far as the gateway has it (RA-2.2-4)."""
         others = tuple(name for name in given if name != RESPONSE_ADDRESS_SUPPORTED)
         crosses = local.context.scope != remote.context.scope
         honours = local.context.announces and (crosses or supports_annotations(remote))
@@ -299,7 +300,7 @@ class Relay(DirectNode):
             self.distribute_credit()
 
     def transfer(self, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None:
-        """A drain goes past what is not wanted: the local receiver's credit may be good for more."""
+        """Continue a drain after skipped messages: the local receiver may have credit left."""
         super().transfer(link, delivery, data, settled)
         remote, receiver = self.remote, self._local_receiver
         if not self.receivers.filtered or remote is None or receiver is None:
@@ -312,7 +313,7 @@ class Relay(DirectNode):
             super().credit_used(sender)
 
     def drain(self, receiver: ReceiverEndpoint) -> None:
-        """A local receiver's drain is the remote sender's to answer: it may have messages."""
+        """Pass a local receiver's drain on to the remote sender, which may have messages."""
         self._skipped = False
         if receiver.link is self.local and self.remote is not None and self.remote.granted > 0:
             self.remote.drain()
@@ -354,7 +355,7 @@ class _RemoteReceiver(ReceiverEndpoint):
 
 
 class _RenamedReceiver(_RemoteReceiver):
-    """The same, at an address that the peer has not named."""
+    """The same, at an address that the peer did not name."""
 
     def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
         if isinstance(outcome, Rejected) and outcome.error is not None:
@@ -384,5 +385,5 @@ class _RemoteSender(SenderEndpoint):
 
 
 def _smaller(ours: int, theirs: int) -> int:
-    """The largest message that both take, in bytes; 0: any."""
+    """The smaller of two size limits in bytes; 0: no limit."""
     return min(filter(None, (ours, theirs)), default=0)

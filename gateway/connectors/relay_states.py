@@ -1,4 +1,4 @@
-"""The states of a relay through a connector: what each event means in each of them (pure).
+"""The states of a relay through a connector, and their transitions (pure).
 
 The local link is that of the gateway's own peer; the remote link is the one at the container behind the connector.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class RelayState(Enum):
-    """How far a relay has come."""
+    """The state of a relay."""
 
     ATTACHING = "attaching"
     """The local attach has no answer yet: the container is not connected, or has not answered."""
@@ -24,39 +24,39 @@ class RelayState(Enum):
 
 
 class RelayEvent(Enum):
-    """What happens to a relay."""
+    """Events of a relay."""
 
     CONNECTED = "connected"
-    """The connector has a connection."""
+    """The connector is connected."""
     ROUTABLE = "routable"
-    """Responses to requests on the local link have a way back: the remote link can be attached."""
+    """Responses to requests on the local link can be received: the remote link can be attached."""
     ATTACHED = "attached"
     """The container has answered the attach of the remote link."""
     REFUSED = "refused"
-    """The container refuses the remote link, or there is no way back for responses."""
+    """The container refuses the remote link, or responses cannot be received."""
     TIMED_OUT = "timed out"
-    """The local attach has waited long enough."""
+    """The local attach has timed out."""
     REMOTE_DETACHED = "remote detached"
-    """The remote link has ended on a connection that stands."""
+    """The remote link has ended, but not its connection."""
     REMOTE_LOST = "remote lost"
     """The remote link has ended with its connection."""
     UNANSWERABLE = "unanswerable"
-    """The local attach cannot be answered with what the container gave."""
+    """The local attach cannot be answered with the container's answer."""
     LOCAL_ENDED = "local ended"
-    """The local link has ended, whoever ended it."""
+    """The local link has ended, by either side."""
 
 
 class RelayAction(Enum):
-    """What a relay does about an event."""
+    """Actions of a relay."""
 
     IGNORE = "ignore"
     FIND_RETURN = "find return"
-    """Find out where responses can be received, and then attach the remote link."""
+    """Find the address for responses, then attach the remote link."""
     ATTACH_REMOTE = "attach remote"
     ACCEPT_LOCAL = "accept local"
-    """Answer the local attach with what the container gave."""
+    """Answer the local attach with the container's answer."""
     RESUME = "resume"
-    """Let credit flow again."""
+    """Grant credit again."""
     REFUSE_LOCAL = "refuse local"
     DETACH_LOCAL = "detach local"
     DETACH_REMOTE = "detach remote"
@@ -71,7 +71,7 @@ TRANSITIONS: Final[Mapping[tuple[RelayState, RelayEvent], tuple[RelayState, Rela
     (_S.ATTACHING, _E.REFUSED): (_S.ENDED, _A.REFUSE_LOCAL),
     (_S.ATTACHING, _E.TIMED_OUT): (_S.ENDED, _A.REFUSE_LOCAL),
     (_S.ATTACHING, _E.REMOTE_DETACHED): (_S.ENDED, _A.REFUSE_LOCAL),
-    (_S.ATTACHING, _E.REMOTE_LOST): (_S.ATTACHING, _A.IGNORE),  # the next connection is asked
+    (_S.ATTACHING, _E.REMOTE_LOST): (_S.ATTACHING, _A.IGNORE),  # attach on the next connection
     (_S.ATTACHING, _E.UNANSWERABLE): (_S.ATTACHING, _A.IGNORE),
     (_S.ATTACHING, _E.LOCAL_ENDED): (_S.ENDED, _A.DETACH_REMOTE),
     (_S.OPEN, _E.CONNECTED): (_S.OPEN, _A.IGNORE),
@@ -102,4 +102,4 @@ TRANSITIONS: Final[Mapping[tuple[RelayState, RelayEvent], tuple[RelayState, Rela
     (_S.ENDED, _E.UNANSWERABLE): (_S.ENDED, _A.IGNORE),
     (_S.ENDED, _E.LOCAL_ENDED): (_S.ENDED, _A.IGNORE),
 }
-"""For each event in each state: the next state, and what to do then."""
+"""For each event in each state: the next state and the action."""

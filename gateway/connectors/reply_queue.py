@@ -1,9 +1,8 @@
-"""Where the container behind a connector sends its responses: a link of ours that receives there (RA 2.3, 2.5.5).
+"""The address for responses of the container behind a connector, and our link that receives there (RA 2.3, 2.5.5).
 
-That container cannot reach an address of this gateway unless it is one of its clients. So a connector has a
-response address at the container itself: a dynamic node, which changes with each connection, or a queue with a
-fixed name, which outlives connections and gateways. A response that comes there is routed to its requester by its
-cookie or its correlation-id.
+The container can send to an address of this gateway only if it is a client of it. Otherwise the connector has a
+response address at the container itself: a dynamic node, which changes with each connection, or a queue with a fixed
+name, which outlives connections and gateways. Responses are routed to their requesters by cookie or correlation-id.
 """
 
 from __future__ import annotations
@@ -32,28 +31,28 @@ if TYPE_CHECKING:
 DYNAMIC: Final = "dynamic"
 GATEWAY: Final = "gateway"
 _PAUSE: Final = 1.0
-"""Seconds until a response link that was refused or lost is asked for again."""
+"""Seconds until a response link that was refused or lost is attached again."""
 _numbers: Final = count(1)
 Then = Callable[[AmqpError | None], None]
 
 
 class ReplyAddressOwner(Protocol):
-    """The connector, as far as this needs it."""
+    """What the reply address uses of its connector."""
 
     @property
     def name(self) -> str: ...
     @property
     def responder(self) -> str:
-        """Who sends what comes there, for `response_rate`."""
+        """The name of the responder for `response_rate`."""
     def later(self, seconds: float, call: Callable[[], None]) -> TimerHandle: ...
     def attempt(self, step: Callable[[], object]) -> None:
-        """Take a step whose failure, a bug, is logged and goes no further."""
+        """Call `step`; an error is logged and not raised."""
     def reply_address_changed(self) -> None: ...
     def reply_address_failed(self, error: AmqpError) -> None: ...
 
 
 class ConnectorReplyAddress:
-    """Where the container behind a connector sends its responses; `reply_states` says what each event means."""
+    """The address for responses of the container behind a connector; `reply_states` has its transitions."""
 
     def __init__(
         self,
@@ -73,15 +72,15 @@ class ConnectorReplyAddress:
         self.correlation: Final = correlation
         self.scope: Final = scope
         self.address: str | None = None
-        """The address at the container; None: it reaches `$replies.<scope>` of this gateway."""
+        """The address at the container; None: it uses `$replies.<scope>` of this gateway."""
         self._engine: Engine | None = None
         self._state = ReplyState.DISCONNECTED
         self._needed = address_mode not in (DYNAMIC, GATEWAY)
-        """A link of ours is needed on each connection: a queue may hold responses to what was asked before."""
+        """Whether our link is needed on each connection: a queue may hold responses to earlier requests."""
         self._waiting: list[Then] = []
 
     def _after(self, event: ReplyEvent) -> ReplyAction:
-        """Take the transition for an event; returns what is to be done."""
+        """Take the transition for an event; returns the action."""
         self._state, action = TRANSITIONS[self._state, event]
         if action is ReplyAction.RESET:
             self._waiting.clear()
@@ -97,7 +96,7 @@ class ConnectorReplyAddress:
     # -- the connection
 
     def opened(self, engine: Engine) -> None:
-        """The connector is connected; a dynamic node is made when it is needed."""
+        """The connector is connected; a dynamic node is created when it is needed."""
         self._engine = engine
         self._after(ReplyEvent.CONNECTED)
         if self._address_mode == GATEWAY:
@@ -106,7 +105,7 @@ class ConnectorReplyAddress:
             self._after(ReplyEvent.NEEDED)
 
     def closed(self) -> None:
-        """The connection is gone; whoever waits asks again on the next one."""
+        """The connection was lost; waiting requests ask again on the next one."""
         self._engine = None
         self._after(ReplyEvent.DISCONNECTED)
 
@@ -127,7 +126,7 @@ class ConnectorReplyAddress:
         requested = AttachReply(
             address=None if dynamic else self._address_mode,
             dynamic=dynamic,
-            capabilities=("temporary-queue",) if dynamic else (),  # how JMS brokers know what is meant
+            capabilities=("temporary-queue",) if dynamic else (),  # as JMS brokers expect it
             max_message_size=engine.config.max_message_size,
         )
         link.request(_ResponseHandler(link, self), requested)
@@ -149,7 +148,7 @@ class ConnectorReplyAddress:
         self._owner.reply_address_changed()
 
     def refused(self, error: AmqpError) -> None:
-        """Without dynamic nodes there the gateway's own address is what is left; a queue may be there later."""
+        """The attach was refused: without dynamic nodes use an address of the gateway; a queue may be created later."""
         dynamic = self._address_mode == DYNAMIC
         if self._after(ReplyEvent.UNSUPPORTED if dynamic else ReplyEvent.REFUSED) is ReplyAction.IGNORE:
             return
@@ -164,22 +163,22 @@ class ConnectorReplyAddress:
             self._owner.attempt(partial(then, error))
 
     def lost(self, link: IncomingLink) -> None:
-        """The container took the link away: requests go on with the old address until there is a new one."""
+        """The container has ended the link: requests use the old address until there is a new one."""
         if link.engine is self._engine and not link.engine.closed:
             self._after(ReplyEvent.LINK_LOST)
 
     def destination_of(self, link: IncomingLink, data: bytes) -> Destination:
-        """Where a response goes; raises AmqpError where that cannot be known."""
+        """The destination of a response; raises AmqpError if it is unknown."""
         try:
             scope = self.scope()
-        except KeyError:  # a reload has taken it away while this response waited
+        except KeyError:  # a reload has removed the scope while the response waited
             raise AmqpError(NOT_FOUND, "the requester is gone") from None
         restored = scope.context.transforms.restore_at_connector(scope.name, data)
         return response_destination(scope, self._owner.responder)(restored)
 
 
 class _ResponseHandler(ResponseRouter):
-    """The handler of the response link: what is no response of ours is rejected there, and the link stays."""
+    """The handler of the response link: it rejects messages that are no responses of ours, and stays attached."""
 
     def __init__(self, link: Link, reply_address: ConnectorReplyAddress) -> None:
         scope = reply_address.scope()
@@ -193,7 +192,7 @@ class _ResponseHandler(ResponseRouter):
         self._reply_address.refused(error)
 
     def on_drained(self) -> None:
-        """We never drain it."""
+        """Nothing: this link is never drained."""
 
     def on_detach(self, error: AmqpError | None) -> None:
         super().on_detach(error)
@@ -208,4 +207,4 @@ class _ResponseHandler(ResponseRouter):
         self.passed()
 
     def fail(self, error: AmqpError) -> None:
-        """One bad message must not cost everybody the response address."""
+        """Nothing: a rejected message must not end the link."""

@@ -1,4 +1,4 @@
-"""The states of a connector's reply address: what each event means in each of them (pure)."""
+"""The states of a connector's reply address, and their transitions (pure)."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Final
 
 
 class ReplyState(Enum):
-    """What is known of the address where the container sends its responses."""
+    """The state of the address for responses of the container."""
 
     DISCONNECTED = "disconnected"
     UNUSED = "unused"
     """Connected; no request has needed the address yet."""
     ATTACHING = "attaching"
-    """Our link is asked for; requests wait for the answer."""
+    """Our attach was sent; requests wait for the answer."""
     REFUSED = "refused"
-    """The queue was refused; it is asked for again after a pause, and requests wait for that."""
+    """The queue was refused; we attach again after a pause, and requests wait for that."""
     KNOWN = "known"
-    """Requests name the address, or that of the gateway where the container has none for us."""
+    """Requests use the address, or that of the gateway if the container has none for us."""
     LOST = "lost"
-    """The container has ended our link; requests name the old address until there is a new one."""
+    """The container has ended our link; requests use the old address until there is a new one."""
     REATTACHING = "reattaching"
-    """The same, and our link is asked for again."""
+    """The same, and our attach was sent again."""
 
 
 class ReplyEvent(Enum):
-    """What happens to the address."""
+    """Events of the address."""
 
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
     OWN_ADDRESS = "own address"
-    """The policy wants responses at an address of this gateway: there is nothing to ask for."""
+    """The policy uses an address of this gateway: no link is needed."""
     NEEDED = "needed"
     """A request needs the address, or the policy names a queue that may hold responses."""
     ATTACHED = "attached"
@@ -41,31 +41,31 @@ class ReplyEvent(Enum):
     UNSUPPORTED = "unsupported"
     """The container has no dynamic node for us."""
     LINK_LOST = "link lost"
-    """Our link has ended on a connection that stands."""
+    """Our link has ended, but not its connection."""
     RETRY = "retry"
     """The pause is over."""
 
 
 class ReplyAction(Enum):
-    """What is done about an event."""
+    """Actions for the address."""
 
     IGNORE = "ignore"
     RESET = "reset"
-    """Forget what waited on the connection before: it asks again."""
+    """Forget the requests that waited on the old connection: they ask again."""
     WAIT = "wait"
     """The request waits until the address is known."""
     ANSWER = "answer"
-    """The request can go at once."""
+    """The request can be sent at once."""
     ATTACH = "attach"
-    """Ask for our link; a request waits until the address is known."""
+    """Attach our link; a request waits until the address is known."""
     USE_ADDRESS = "use address"
-    """Take responses at the address of our link, and let requests go."""
+    """Receive responses at the address of our link, and let requests continue."""
     USE_GATEWAY = "use gateway"
-    """Let requests name an address of this gateway."""
+    """Let requests use an address of this gateway."""
     FAIL = "fail"
-    """Tell the requests that wait, and ask again after a pause."""
+    """Fail the waiting requests, and attach again after a pause."""
     PAUSE = "pause"
-    """Ask again after a pause."""
+    """Attach again after a pause."""
 
 
 _S, _E, _A = ReplyState, ReplyEvent, ReplyAction
@@ -73,7 +73,7 @@ Step = tuple[ReplyState, ReplyAction]
 
 
 def _rows(state: ReplyState, rows: Mapping[ReplyEvent, Step]) -> dict[tuple[ReplyState, ReplyEvent], Step]:
-    """The rows of one state; a new connection and the end of the old one mean the same in every state."""
+    """The transitions of one state; a new connection and the end of the old one are the same in every state."""
     both = {_E.CONNECTED: (_S.UNUSED, _A.RESET), _E.DISCONNECTED: (_S.DISCONNECTED, _A.RESET)}
     return {(state, event): step for event, step in {**both, **rows}.items()}
 
@@ -88,7 +88,7 @@ _IN_ANSWER: Final[dict[ReplyEvent, Step]] = {
     _E.REFUSED: (_S.REFUSED, _A.FAIL),
     _E.UNSUPPORTED: (_S.KNOWN, _A.USE_GATEWAY),
 }
-"""What the answer to our attach means, whatever was known before."""
+"""Transitions for the answer to our attach, the same in several states."""
 
 TRANSITIONS: Final[Mapping[tuple[ReplyState, ReplyEvent], Step]] = {
     **_rows(_S.DISCONNECTED, {
@@ -126,4 +126,4 @@ TRANSITIONS: Final[Mapping[tuple[ReplyState, ReplyEvent], Step]] = {
         **_ignored(_S.REATTACHING, _E.OWN_ADDRESS, _E.LINK_LOST, _E.RETRY),
     }),
 }  # fmt: skip
-"""For each event in each state: the next state, and what to do then."""
+"""For each event in each state: the next state and the action."""

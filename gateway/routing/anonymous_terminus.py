@@ -1,8 +1,8 @@
-"""Where each message finds its own way: the anonymous terminus and the reply addresses.
+"""Targets whose messages each have a destination of their own: the anonymous terminus and the reply addresses.
 
-- null target: the message goes to its `to` (AT 2.2), with the error a direct link would have got;
-- `$replies.<scope>`: a response that carries a cookie goes home (RA 2.4);
-- `$replies.<scope>/<token>`: a response to a rewritten request goes home (RA 2.5).
+- null target: the message goes to its `to` (AT 2.2), with the same errors as on a direct link;
+- `$replies.<scope>`: a response with a cookie goes to its requester (RA 2.4);
+- `$replies.<scope>/<token>`: a response to a rewritten request goes to its requester (RA 2.5).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _PARTITION: Final = Symbol("event-streams-partition")
 _COUNTED: Final = ", counted"
-"""What the routes of responses whose uses are counted have at the end of their key."""
+"""Suffix of the key of routes for responses whose uses are counted."""
 _PASSED_ON: Final = ", passed on"
-"""What those have before it whose link target is another gateway's with the name of one of ours."""
+"""Suffix of the key of routes to a link target of another gateway that uses the name of a scope of this one."""
 _new: Final = tuple.__new__
 
 
@@ -62,14 +62,14 @@ def attach_anonymous(scope: Resolver, link: IncomingLink) -> None:
             return route_response(transforms.restore(name, data))
         return Destination((name, to, ""), data, attach)
 
-    capabilities, properties = _offers(scope, link)
+    capabilities, properties = _supported_requests(scope, link)
     announced_capabilities(link, bool(capabilities))
     demands = RequiredCapabilities(frozenset(capabilities), frozenset(properties))
     ResponseRouter(link, destination_of, scope.context.waits, demands).start(capabilities, properties)
 
 
-def _offers(scope: Resolver, link: IncomingLink) -> tuple[tuple[str, ...], dict[Any, Any]]:
-    """What of a sender's wishes at least some destination can fulfil (AT-2.2.1-3); by policy, not by asking them."""
+def _supported_requests(scope: Resolver, link: IncomingLink) -> tuple[tuple[str, ...], dict[Any, Any]]:
+    """Requested capabilities and properties that some destination may support, judging by the policy (AT-2.2.1-3)."""
     routed = scope.context.transforms.routes(scope.name) and scope.rules.responses
     wanted = routed and RESPONSE_ADDRESS_SUPPORTED in link.target.capabilities
     bound = scope.rules.event_streams and _PARTITION in link.properties
@@ -80,7 +80,7 @@ def _offers(scope: Resolver, link: IncomingLink) -> tuple[tuple[str, ...], dict[
 
 
 def attach_replies(scope: Resolver, link: Link, address: str) -> None:
-    """The addresses under which responses come home through this gateway."""
+    """Attach a sender of responses to a response address of this gateway."""
     if not is_incoming(link):
         raise AmqpError(NOT_ALLOWED, "this address accepts responses; nothing can be received from it")
     destination_of = _responses(scope, address, link.user)
@@ -98,14 +98,15 @@ def _responses(scope: Resolver, address: str, user: str) -> Callable[[IncomingLi
 
 
 def response_window(scope: Resolver) -> int:
-    """Credit for responses: with `response_rate`, what one responder may send in a second."""
+    """Credit for responses: with `response_rate`, the burst of one responder."""
     return WINDOW if scope.buckets is None else min(scope.buckets.burst, WINDOW)
 
 
 def response_destination(scope: Resolver, responder: str) -> Callable[[Restored], Destination]:
-    """What finds the responses of one link their routes home.
+    """A function that finds the destination of each response of one link.
 
-    It raises `AdmissionRequired` where a response has to wait for its turn, or for a use that is left.
+    It raises `AdmissionRequired` if a response has to wait for the rate limit, or needs one of a limited number of
+    uses.
     """
 
     def attach(route: DestinationLink) -> None:
@@ -113,16 +114,16 @@ def response_destination(scope: Resolver, responder: str) -> Callable[[Restored]
         kind, passed_on = kind.removesuffix(_COUNTED), kind.removesuffix(_COUNTED).endswith(_PASSED_ON)
         route.context = link_context(scope.name, kind.removesuffix(_PASSED_ON), answer=True)
         there = scope.context.scopes.get(origin)
-        if there is None:  # a reload has taken it away while this response waited
+        if there is None:  # a reload has removed the scope while the response waited
             raise AmqpError(NOT_FOUND, "the requester is gone")
         route.group = origin, requester_at(there, address)
         there.attach_to(route, address, GatewayItself(origin, "response"), passed_on=passed_on)
 
     def route_response(restored: Restored) -> Destination:
         origin, reply_to, data, target, onward, cookie, refuse = restored
-        address = target or reply_to  # where a previous gateway gave a link target, to that (RA-2.3-17)
-        assert address is not None  # a response without a destination was refused before
-        assert cookie is not None  # what brought it
+        address = target or reply_to  # a link target of a previous gateway has precedence (RA-2.3-17)
+        assert address is not None  # responses without a destination are refused earlier
+        assert cookie is not None  # every restored response has one
         kind, buckets = "auto" if onward else RESPONSE, scope.buckets
         if target is not None and scope.context.scopes[origin].passes_on(target, cookie.inner_cookie):
             kind += _PASSED_ON

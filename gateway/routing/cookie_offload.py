@@ -1,4 +1,4 @@
-"""Requests whose cookie is too long to travel (`keys.max_cookie`): it is kept in shared state before they go."""
+"""Requests whose cookie is too long (`keys.max_cookie`): it is stored in shared state before they are sent."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Crossing = Callable[[bytes], bytes]
 
 
 class CookieOffload(Exception):
-    """Raised by a crossing: the message, as `data`, may go when `kept` is True, and never if it is False."""
+    """Raised by a transform: the message `data` may be sent only if its cookie can be stored (`kept`)."""
 
-    def __init__(self, data: bytes, unkept: PendingCookie) -> None:
+    def __init__(self, data: bytes, pending_cookie: PendingCookie) -> None:
         super().__init__("to be kept first")
         self.data: Final = data
         self.kept: bool | None = None
-        self._unkept: Final = unkept
+        self._unkept: Final = pending_cookie
         self._then: Callable[[bool], None] | None = None
 
     def answered(self, kept: bool) -> None:
-        """What the store says."""
+        """The store has answered."""
         self.kept = kept
         if kept:
             self._unkept.stored()
@@ -31,12 +31,12 @@ class CookieOffload(Exception):
             self._then(kept)
 
     def on_persisted(self, then: Callable[[bool], None]) -> None:
-        """Call `then` with `kept`, which is None so far."""
+        """Call `then` with `kept` when the store has answered."""
         self._then = then
 
 
 def offloading(change: Crossing, cookies: CookieStore, store: CounterStore, clock: Callable[[], int]) -> Crossing:
-    """`change` for messages whose cookies are kept on `cookies`; as it is where nothing ever is."""
+    """`change`, with long cookies stored in `store`; `change` itself if cookies have no limit."""
     if cookies.limit is None:
         return change
     pending = cookies.pending
@@ -46,9 +46,9 @@ def offloading(change: Crossing, cookies: CookieStore, store: CounterStore, cloc
         done = change(data)
         if not pending:
             return done
-        unkept = pending.pop()
-        wait = CookieOffload(done, unkept)
-        store.put(unkept.key, unkept.value, remaining(unkept.until_ms, clock()), wait.answered)
+        pending_cookie = pending.pop()
+        wait = CookieOffload(done, pending_cookie)
+        store.put(pending_cookie.key, pending_cookie.value, remaining(pending_cookie.until_ms, clock()), wait.answered)
         if wait.kept:
             return done
         raise wait

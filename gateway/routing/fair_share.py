@@ -1,12 +1,12 @@
-"""Destinations that take little must not use up the window of a link whose messages go to many (DESIGN 2).
+"""Fair shares of a link's window: a slow destination must not use up the credit of a link with many destinations.
 
-A message keeps the credit that it came with until it has its outcome. So a destination where nobody receives, or whose
-receiver settles next to nothing, would hold what it got for good, and with it the link's credit. Once a second, while
-something is under way, the link looks at its destinations: what waits past its expiry, or for a receiver that has left,
-is released. Of what a requester holds, that which it would not settle in the next ten looks at the pace of the last ten
-is `slow`. All that is slow may take half of the window, shared by requester; what waits beyond that is released, the
-newest first, and so is what comes beyond it. The link gets credit for others in place of what is slow. So a receiver
-that holds no more than its share loses nothing, however slow it is, and neither does one that keeps its pace.
+A message holds its credit until it has an outcome. So a destination without a receiver, or with one that hardly
+settles, would hold its messages, and with them the link's credit, for ever. Once a second, while messages are
+unsettled, the destinations are checked: messages that are expired or wait for a receiver that has left are released.
+Those messages of a requester that it would not settle in the next ten checks, at the pace of the last ten, are `slow`.
+All slow messages may use half of the window, shared by requester; waiting messages beyond that are released, the newest
+first, and so are new ones. The link gets extra credit in place of slow messages. So a receiver that holds no more than
+its share loses nothing, however slow it is, and neither does one that keeps its pace.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from gateway.routing.requester_limits import RequesterLimit
 if TYPE_CHECKING:
     from gateway.routing.message_router import DestinationLink
 
-LOOK: Final = 1.0
-"""Seconds between two looks."""
+CHECK_INTERVAL: Final = 1.0
+"""Seconds between two checks."""
 
 
 class Timer(Protocol):
-    """What can be cancelled."""
+    """A timer that can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class FairShare:
-    """What the destinations of one link may hold of its window; looks only while one of them holds something."""
+    """Limits what the destinations of one link hold of its window; checks only while there are unsettled messages."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class FairShare:
         self._over = False
         self._quotas: dict[Hashable, RequesterLimit] = {}
         self._lent = 0
-        """Credit that was given in place of what is slow."""
+        """Extra credit in place of slow messages."""
         self.due = 0
-        """How much of that has to be paid back by outcomes, for less is slow than when it was lent."""
+        """Extra credit to take back with the next outcomes, because fewer messages are slow now."""
 
     def watch(self) -> None:
-        """Something is under way."""
+        """There are unsettled messages: start checking."""
         if self._timer is None and not self._over:
-            self._timer = self._later(LOOK, self._look)
+            self._timer = self._later(CHECK_INTERVAL, self._check)
 
     def stop(self) -> None:
         """The link has ended."""
@@ -68,15 +68,15 @@ class FairShare:
             self._timer.cancel()
 
     def opened(self, route: DestinationLink) -> None:
-        """A destination more: what its requester may hold counts for it, too."""
+        """Add a destination to the limit of its requester."""
         route.quota = self._quotas.setdefault(route.group, route.quota)
 
     def pay_back(self) -> None:
-        """The credit of one outcome, of which some is `due`, is not granted again."""
+        """Take back one `due` credit instead of granting it again."""
         self.due -= 1
         self._lent -= 1
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer, now = None, self._now_ms()
         busy: dict[RequesterLimit, list[DestinationLink]] = defaultdict(list)
         settled: dict[RequesterLimit, int] = defaultdict(int)
@@ -106,7 +106,7 @@ class FairShare:
 
 
 def limit(quota: RequesterLimit, routes: list[DestinationLink], share: int) -> None:
-    """Let one requester hold no more than `share` of what is slow; the newest that wait go first."""
+    """Limit the slow messages of one requester to `share`; release the newest waiting ones."""
     over = quota.slow - share
     if over > 0:
         waiting = [route.waiting for route in routes]
@@ -119,7 +119,7 @@ def limit(quota: RequesterLimit, routes: list[DestinationLink], share: int) -> N
 
 
 def fair_share(sizes: Iterable[int], most: int) -> int:
-    """The largest share, at least one, with which all of `sizes` cut down to it come to `most` together."""
+    """The largest share (at least 1) for which the sizes, each cut to it, add up to at most `most`."""
     left, share = most, most
     ordered = sorted(sizes)
     for at, size in enumerate(ordered):

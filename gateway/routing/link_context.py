@@ -1,7 +1,7 @@
-"""Where a link's messages come from or go to, and what its target announces (RA 2.2).
+"""The context of a link: its scope, and how reply addresses of its messages are treated (RA 2.2).
 
-A sender learns from its target whether annotations on its requests do what they say there; what was announced
-stays true for the life of the link, whoever else attaches to the node.
+The target of a sender announces whether annotations on requests are honoured; that stays true for the life of the link,
+whichever receivers attach later.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class PairSender(Protocol):
 
 
 class Pair:
-    """What the halves of a link pair share (`gateway.nodes.pairs`).
+    """The shared state of the halves of a link pair (`gateway.nodes.pairs`).
 
-    `address` is that of the half that takes responses, None while it is not there.
+    `address` is that of the half that receives responses; None while it is not attached.
     """
 
     __slots__ = ("__weakref__", "address", "responder", "sender")
@@ -38,21 +38,22 @@ class Pair:
     def __init__(self) -> None:
         self.address: str | None = None
         self.sender: PairSender | None = None
-        """Its sending half; one that is not open counts for nothing: a new session may be where its session was."""
+        """Its sending half; ignored if it is not open, because a new session may have taken the place of its
+        session."""
         self.responder = False
-        """Its receiving half consumes requests."""
+        """Whether its receiving half consumes requests."""
 
 
 class ReplyAddress(Protocol):
-    """Where responses from the container behind a connector are taken (`gateway.connectors.reply_queue`)."""
+    """The address for responses of the container behind a connector (`gateway.connectors.reply_queue`)."""
 
     @property
     def name(self) -> str:
-        """What the policy calls the connector."""
+        """The connector's name in the policy."""
 
     @property
     def address(self) -> str | None:
-        """An address of that container; None: it reaches `$replies.<scope>` of this gateway."""
+        """An address of that container; None: it uses `$replies.<scope>` of this gateway."""
 
     @property
     def correlation(self) -> bool:
@@ -60,9 +61,9 @@ class ReplyAddress(Protocol):
 
 
 class LinkContext(NamedTuple):
-    """Where messages of a link come from or go to, and what is done with their reply addresses.
+    """The scope of a link's messages, and how their reply addresses are treated.
 
-    `announces` says that its target announced `response-address-supported`; `pair` is what `$me` means here.
+    `announces`: its target announced `response-address-supported`; `pair`: the meaning of `$me` on this link.
     """
 
     scope: str
@@ -70,11 +71,11 @@ class LinkContext(NamedTuple):
     announces: bool = False
     pair: Pair | None = None
     answer: bool = False
-    """The messages are responses themselves: what their correlation-id quotes is known where they go."""
+    """The messages are responses: their correlation-id quotes an id of their destination."""
     reply_address: ReplyAddress | None = None
-    """Where a connector takes responses, for requests that leave through it."""
+    """The address for responses to requests that leave through a connector."""
     uses: int | None = None
-    """How many responses each request may have; None: any number."""
+    """Maximum number of responses to each request; None: no limit."""
 
 
 _cached: Final = cache(LinkContext)
@@ -88,26 +89,26 @@ def link_context(
     answer: bool = False,
     uses: int | None = None,
 ) -> LinkContext:
-    """The one context of these words: messages compare it by identity; there are as many as a policy has words."""
+    """The context with these values. It is cached, because contexts are compared by identity for each message."""
     made: Callable[..., LinkContext] = _cached if pair is None else LinkContext
     return made(scope, replies, announces, pair, answer, None, uses)
 
 
 class HasContext(Protocol):
-    """A link, or a node of our own that messages come from."""
+    """A link, or a node of the gateway that messages come from."""
 
     @property
     def context(self) -> LinkContext: ...
 
 
 class MutableContext(Protocol):
-    """A link whose context may still be decided."""
+    """A link whose context can be set."""
 
     context: LinkContext
 
 
 def announced_capabilities(link: MutableContext, announces: bool) -> tuple[str, ...]:
-    """What the target of `link` announces; the link remembers it for its messages."""
+    """The capabilities that the target of `link` announces; its context records them."""
     if link.context.announces is not announces:
         own = link.context
         link.context = link_context(own.scope, own.replies, announces, own.pair, own.answer, own.uses)

@@ -1,10 +1,9 @@
-"""Links inside a link: each message goes to a node of its own (AT 2.2; responses, RA 2.4).
+"""Routes the messages of one link to many nodes (AT 2.2; responses, RA 2.4).
 
-The anonymous terminus and the reply addresses take messages for many nodes on one link. Each destination gets a
-`DestinationLink`: the same resolver, attach, errors and credit as a link of its own. What a destination does not take
-yet waits here, up to `MAX_QUEUED` messages and its share (`fair_share`), and is then released, so that a slow
-destination holds up nobody else. Credit comes back with the outcome: a sender that got it earlier would outrun its
-destination.
+The anonymous terminus and the reply addresses accept messages for many nodes on one link. Each destination has a
+`DestinationLink`, with the same resolver, attach, errors and credit as any link. Messages wait here for credit of their
+destination, up to `MAX_QUEUED` messages and its share (`fair_share`); more are released, so that a slow destination
+delays no others. Credit is granted again with the outcome, so that a sender is not faster than its destinations.
 """
 
 from __future__ import annotations
@@ -27,13 +26,14 @@ WINDOW: Final = 1000  # the credit of such a link
 MAX_QUEUED: Final = 250
 """Messages that may wait for one destination's credit; a quarter of the window, so three others fit beside it."""
 ROUTES: Final = 256
-"""Destinations one link keeps open; the longest unused idle one makes room, or else see `dispensable`."""
+"""Maximum number of destinations of one link; `dispensable` chooses the one to close for another."""
 
 
 class Destination(NamedTuple):
-    """Where a message goes: `key` names scope, address and how it crosses; `attach` gives the route to the node.
+    """The destination of a message: `key` has scope, address and kind; `attach` attaches its `DestinationLink`.
 
-    It may wait for credit until `until_ms`; None: for as long as its link is there."""
+    The message may wait for credit until `until_ms`; None: as long as its link is open.
+    """
 
     key: tuple[str, str, str]
     data: bytes
@@ -42,13 +42,13 @@ class Destination(NamedTuple):
 
 
 class RequiredCapabilities(NamedTuple):
-    """What was announced for a link because some destination can do it: then all must that it is used for."""
+    """Capabilities and properties that a link announced because some destination supports them: all used ones must."""
 
     capabilities: frozenset[str] = frozenset()
     properties: frozenset[Any] = frozenset()
 
     def missing(self, capabilities: Iterable[str], properties: Mapping[Any, Any] | None) -> AmqpError | None:
-        """The error where a destination lacks something (AT-2.2.1-4)."""
+        """The error if a destination lacks one of them (AT-2.2.1-4)."""
         lacks = [*(self.capabilities - set(capabilities)), *(self.properties - set(properties or ()))]
         if not lacks:
             return None
@@ -56,11 +56,11 @@ class RequiredCapabilities(NamedTuple):
 
 
 class PendingDestination(Exception):
-    """Raised by an aim whose message cannot go on yet; a router that has such aims knows what it waits for."""
+    """Raised by `destination_of` for a message that has to wait; the router's subclass knows for what."""
 
 
 class DestinationLink(InternalLink[Incoming]):
-    """A link to one destination; see `gateway.amqp.link.link.Link` for what a node uses of it."""
+    """A link to one destination, as its node sees it (`gateway.nodes.link.IncomingLink`)."""
 
     incoming: Final = True
 
@@ -77,15 +77,15 @@ class DestinationLink(InternalLink[Incoming]):
         self.presettled = link.presettled
         self.granted = 0
         self.busy = 0
-        """Messages without an outcome, whether they wait here or were handed on."""
+        """Messages without an outcome, waiting here or passed on."""
         self.group: Hashable = key
-        """Whose destination it is: those of one requester share what they may hold."""
+        """The requester: its destinations share one limit."""
         self.still = 0
-        """Looks in a row that found messages under way and no outcome since the look before."""
+        """Checks in a row that found unsettled messages and no new outcome."""
         self.quota = RequesterLimit()
-        """What those of its group may hold together."""
+        """The shared limit of its group."""
         self._done = 0
-        self._kept_back: int | None = None
+        self._paused_credit: int | None = None
         self._attended = False
         self._waiting: deque[HeldMessage] = deque()
         self.error: AmqpError | None = None
@@ -118,7 +118,7 @@ class DestinationLink(InternalLink[Incoming]):
     def tag(self, delivery: Delivery) -> bytes:
         return self._link.tag(delivery)
 
-    # -- what a node does
+    # -- for the node
 
     def accept(
         self,
@@ -137,8 +137,8 @@ class DestinationLink(InternalLink[Incoming]):
             self._attended = handler.attended
 
     def grant(self, credit: int) -> None:
-        if self._kept_back is not None:
-            self._kept_back += credit
+        if self._paused_credit is not None:
+            self._paused_credit += credit
             return
         self.granted += credit
         stayed = self._router.ended and bool(self._waiting)
@@ -155,15 +155,15 @@ class DestinationLink(InternalLink[Incoming]):
         self._router.passed()
 
     def fail(self, error: AmqpError) -> None:
-        """A pre-settled message cannot be refused: its link ends, unless it brings the answers of others."""
+        """A settled message cannot be refused: end its link, unless it also carries responses of others."""
         if not (self.context.answer and self._link.rejects):
             self._router.fail(error)
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
-        """The node first; what waits for it goes back."""
+        """End the node's link first; then release the waiting messages."""
         self.error = error
         for message in self._waiting:
-            message.give_back()  # the node may need the room for what it was handed
+            message.give_back()  # the node may need this room for its own messages
         if was_open:
             self.handler.on_detach(error)
         self._router.forget(self)
@@ -174,7 +174,7 @@ class DestinationLink(InternalLink[Incoming]):
                 self._router.unreachable(message.delivery, error, message.settled, answer=self.context.answer)
         self._waiting.clear()
 
-    # -- what the router does
+    # -- for the router
 
     def transfer(self, delivery: Delivery, data: bytes, settled: bool, until_ms: int | None = None) -> None:
         if not self.busy:
@@ -192,23 +192,23 @@ class DestinationLink(InternalLink[Incoming]):
         self._release(message.delivery, message.settled)
 
     def _release(self, delivery: Delivery, settled: bool) -> None:
-        """It was not sent on; who can hear that may send it again."""
+        """Release a message that was not passed on; its sender may send it again."""
         if settled:
             self.drop(delivery)
         else:
             self.settle(delivery, RELEASED)
-        self._done -= 1  # no sign that somebody takes messages
+        self._done -= 1  # does not count as progress
 
     def _give(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         self.granted -= 1
-        if may_be_annotated(data):  # the link around it understands what some destination does
+        if may_be_annotated(data):  # the outer link supports what any destination does
             data = only(data, self.understands)
         self.handler.on_transfer(delivery, data, settled)
 
     def close(self) -> None:
-        """The link around it has ended; what came settled waits on where it may be taken.
+        """The outer link has ended; settled messages still wait, if somebody may take them.
 
-        Nobody could send it again.
+        Their sender cannot send them again.
         """
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
@@ -223,12 +223,12 @@ class DestinationLink(InternalLink[Incoming]):
         return not self.gone and attended and self._router.outlived and DETACHED.take(len(data) + BESIDE)
 
     def abandon(self, delivery: Delivery, settled: bool) -> None:
-        """It goes nowhere, and its sender cannot hear that any more."""
+        """Drop a message whose sender cannot get an outcome any more."""
         if settled:
             self._link.drop(delivery)
 
     def perhaps_done(self) -> None:
-        """End where the link around it has ended, and nothing that it left waits any more."""
+        """End this link if the outer link has ended and no message waits any more."""
         if self._router.ended and not self._waiting:
             self.end(None)
 
@@ -236,7 +236,7 @@ class DestinationLink(InternalLink[Incoming]):
     def idle(self) -> bool:
         return not self.busy
 
-    # -- what `fair_share` does
+    # -- for `fair_share`
 
     @property
     def waiting(self) -> int:
@@ -245,11 +245,11 @@ class DestinationLink(InternalLink[Incoming]):
 
     @property
     def handed(self) -> int:
-        """Messages that the node has and gives no outcome to."""
+        """Messages that the node has not settled yet."""
         return self.busy - len(self._waiting)
 
     def tidy(self, now_ms: int) -> int:
-        """Release what waits for nothing any more; returns how many have got their outcome since the look before."""
+        """Release messages that expired or whose receiver left; returns the number of outcomes since the last check."""
         done, self._done = self._done, 0
         self.still = self.still + 1 if self.busy and not done else 0
         attended = self.handler.attended if self.open else self._attended
@@ -264,7 +264,7 @@ class DestinationLink(InternalLink[Incoming]):
         return done
 
     def cut(self, room: int) -> int:
-        """Release what waits beyond `room`, the newest first; returns how many those are."""
+        """Release waiting messages beyond `room`, the newest first; returns how many."""
         over = max(len(self._waiting) - room, 0)
         for _ in range(over):
             self._release_held(self._waiting.pop())
@@ -272,19 +272,19 @@ class DestinationLink(InternalLink[Incoming]):
         return over
 
     def pause(self, paused: bool) -> None:
-        """Hand on no more, or go on."""
-        if paused and self._kept_back is None:
-            self._kept_back, self.granted = self.granted, 0
-        elif not paused and self._kept_back is not None:
-            kept, self._kept_back = self._kept_back, None
-            self.grant(kept)
+        """Stop or resume passing messages on."""
+        if paused and self._paused_credit is None:
+            self._paused_credit, self.granted = self.granted, 0
+        elif not paused and self._paused_credit is not None:
+            credit, self._paused_credit = self._paused_credit, None
+            self.grant(credit)
 
 
 class MessageRouter(Incoming):
-    """The handler of a link whose messages go to many nodes; `aim` says where, or raises why not."""
+    """The handler of a link whose messages go to many nodes; `destination_of` finds each, or raises why not."""
 
     ended = outlived = False
-    """The link has ended; what came settled may wait on then: somebody looks after it."""
+    """`ended`: the link has ended. `outlived`: settled messages may wait longer than their link."""
 
     def __init__(
         self,
@@ -323,10 +323,10 @@ class MessageRouter(Incoming):
             route.transfer(delivery, destination.data, settled, destination.until_ms)
 
     def busy(self) -> None:
-        """A destination has messages under way, after it had none."""
+        """A destination has unsettled messages after it had none."""
 
     def opened(self, route: DestinationLink) -> None:
-        """A destination has taken its link."""
+        """A destination has accepted its link."""
 
     def _open(self, destination: Destination, kind: type[DestinationLink] = DestinationLink) -> DestinationLink:
         self._make_room()
@@ -349,11 +349,11 @@ class MessageRouter(Incoming):
             route.end(None)
 
     def wait(self, wait: PendingDestination | CookieNotLoaded, delivery: Delivery, data: bytes, settled: bool) -> None:
-        """See `response_router`; nothing waits here."""
+        """Messages wait only in `response_router`."""
         raise wait
 
     def give_back(self) -> None:
-        """The link is about to end: what waits for a destination goes back, while its sender can hear that."""
+        """The link is about to end: release waiting messages while the sender can still get outcomes."""
         for route in list(self._routes.values()):
             route.detach(None)
 
@@ -363,7 +363,7 @@ class MessageRouter(Incoming):
             route.close()
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:
-        """A reload: destinations that are no longer allowed go, with what waits for them."""
+        """After a reload: end destinations that are no longer allowed, with their waiting messages."""
         for route in list(self._routes.values()):
             if (error := verdict(route)) is not None:
                 route.detach(error)
@@ -377,10 +377,10 @@ class MessageRouter(Incoming):
         self.passed()
 
     def unreachable(self, delivery: Delivery, error: AmqpError, settled: bool, *, answer: bool) -> None:
-        """Its destination does not take it.
+        """Refuse a message that its destination does not accept.
 
-        A settled `answer` is dropped: that its requester has gone is no fault of the responder, whose link brings
-        the answers of others, too. The address it was sent to is linkable (row AT-2.2.2-14).
+        A settled response (`answer`) is dropped instead: it is no fault of the responder that its requester has left,
+        and its link carries other responses, too. The address it was sent to is linkable (row AT-2.2.2-14).
         """
         if not (settled and answer):
             self.refuse(delivery, error, settled)
@@ -393,7 +393,7 @@ class MessageRouter(Incoming):
         self.link.fail(error)
 
     def passed(self) -> None:
-        """A delivery has its outcome: its credit goes back to the sender, in lots."""
+        """A delivery has its outcome: grant its credit to the sender again, in batches."""
         self._owed += 1
         if self._owed >= WINDOW // 4 or not self.link.granted:
             self.link.grant(self._owed)

@@ -1,9 +1,8 @@
-"""Where a requester may be answered: asked when its reply-to is first made into a cookie or a token (RA 2.3, 2.5).
+"""The right of a requester to its reply-to, checked when a cookie or token is first made of it (RA 2.3, 2.5).
 
-A response is brought home by the gateway itself, which may send anywhere. So whose reply-to it is has to have a right
-there: an access entry that lets it send at the address, or receive where nothing is kept (a topic keeps the response
-for all its readers). Its own temporary nodes need none, nor does an address under which this gateway takes responses:
-there the response needs a cookie or token of its own.
+The gateway itself sends responses, and it may send anywhere. So the requester needs a right at its reply-to: an access
+entry for sending, or for receiving where nothing is stored (a topic stores the response for all its readers). Its own
+temporary nodes need no entry, nor do response addresses of this gateway, where the response needs a cookie or token.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ if TYPE_CHECKING:
     from policies.rules import ScopeRules
 
 _REMEMBERED: Final = 256
-"""Addresses that are known to be allowed, of one requester."""
+"""Maximum number of allowed addresses that are remembered for one requester."""
 
 
 _MAX_REQUESTERS: Final = 4096
 ANONYMOUS: Final = "anonymous"
-"""The user that all clients without a login are."""
+"""The user of all clients without a login."""
 
 
 class NodeCreator(Protocol):
-    """The link that made a temporary node."""
+    """The link that created a temporary node."""
 
     @property
     def incoming(self) -> bool: ...
@@ -53,7 +52,7 @@ class CreatedNodes(Protocol):
 
 
 class RequesterScope(Protocol):
-    """The scope of a requester, as far as its rights to be answered go."""
+    """What the right of a requester needs of its scope."""
 
     @property
     def name(self) -> str: ...
@@ -69,13 +68,13 @@ class RequesterScope(Protocol):
 class ReplyRight:
     """The right of one requester to be answered at addresses of its scope.
 
-    Requesters with an equal `key` have the same rights: what is made for one may serve the others.
+    Requesters with equal `key` have the same rights, so transforms made for one serve the others.
     """
 
     __slots__ = ("_known", "_requester", "_scope", "_user", "key")
 
     def __init__(self, scope: RequesterScope | None, requester: Requester) -> None:
-        """`scope` None: it is gone, and nobody may do anything there."""
+        """`scope` None: it was removed, and nobody has rights in it."""
         self._requester: Final = requester
         self._scope: Final = scope if scope is not None and scope.name == requester.scope else None
         self._user: Final = requester.name if isinstance(requester, User) else ""
@@ -87,7 +86,7 @@ class ReplyRight:
         return None if self._scope is None else (connector, self._scope.rules.entries_for(self._user))
 
     def __call__(self, address: str) -> bool:
-        """Whether the answer is the same for all with this `key`; raises AmqpError where there is no right."""
+        """Check the right; returns whether it holds for all with this `key`, and raises AmqpError if there is none."""
         scope = self._scope
         if address in self._known:
             return True
@@ -109,13 +108,13 @@ class ReplyRight:
             return True
         if not isinstance(self._requester, Container):
             return False
-        route = scope.rules.route(address)  # back to where the request came from
+        route = scope.rules.route(address)  # back to the container that the request came from
         return isinstance(route, RelayRoute) and route.connector == self._requester.connector
 
     def _at_temporary(self, scope: RequesterScope, address: str) -> bool:
-        """Everybody may send to one where its creator receives; to any other only who made it.
+        """Everybody may send to one whose creator receives; to any other one only the creator may.
 
-        One that is not here may be in another process; if there is none, the response will find none.
+        A node that is not here may be in another process; otherwise the response will not be found.
         """
         node = scope.temporaries.find(address)
         if node is None or not node.creator.incoming:
@@ -126,9 +125,9 @@ class ReplyRight:
 
 
 def requester_at(scope: RequesterScope, address: str) -> Hashable:
-    """Whose responses come to `address`, as far as this process knows; for shares, not for rights.
+    """The requester with this reply address, as far as this process knows; used for fair shares, not for rights.
 
-    All anonymous clients are one user: each address stands for itself.
+    All anonymous clients are one user, so each of their addresses counts separately.
     """
     if (node := scope.temporaries.find(address)) is not None:
         return node.creator.engine
@@ -137,7 +136,7 @@ def requester_at(scope: RequesterScope, address: str) -> Hashable:
 
 
 def permit(scope: RequesterScope | None, requester: Requester) -> ReplyRight:
-    """The right that decides on the reply-tos of `requester`, whose messages leave `scope`."""
+    """The right of `requester`, whose messages leave `scope`."""
     return ReplyRight(scope, requester)
 
 

@@ -1,4 +1,4 @@
-"""What the destinations of one link may keep of it: messages by requester, and which of them makes room for another."""
+"""Limits of the destinations of one link, by requester, and the choice of a destination to close for another."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from gateway.nodes.link import Delivery
 
 STILL: Final = 10
-"""Looks at a destination (`fair_share`) without an outcome after which it counts as stuck."""
+"""Checks (`fair_share`) without an outcome after which a destination counts as stuck."""
 QUIET: Final = 2
-"""As many looks after which one where all only waits may have to make room for another."""
+"""Checks without an outcome after which a destination whose messages all wait may be closed for another."""
 
 
 class DetachedBudget:
-    """What waits settled though the link that brought it has ended: so many bytes in the process, and no more."""
+    """The budget, in bytes, of settled messages that wait although their link has ended."""
 
     __slots__ = ("_most", "held")
 
     def __init__(self, most: int) -> None:
         self._most: Final = most
         self.held = 0
-        """Bytes that wait now."""
+        """Bytes in use."""
 
     def take(self, size: int) -> bool:
-        """Whether a message of `size` bytes may stay; each is given back once."""
+        """Reserve `size` bytes for a message if there is room; `give_back` must follow."""
         if self.held + size > self._most:
             return False
         self.held += size
         return True
 
     def give_back(self, size: int) -> None:
-        """So many bytes wait no more."""
+        """Return `size` bytes."""
         self.held -= size
 
 
 BESIDE: Final = 256
-"""Bytes that a message takes beside its own."""
+"""Overhead of a waiting message in bytes."""
 DETACHED: Final = DetachedBudget(16 * 2**20)
-"""That of this process: no connection is charged for it any more, the process is."""
+"""The budget of this process; the messages are not charged to a connection any more."""
 
 
 class HeldMessage(NamedTuple):
-    """A message that waits for its destination; `charged`: it has room of `DETACHED`, since its link has ended."""
+    """A message that waits for its destination; `charged`: it uses `DETACHED`, since its link has ended."""
 
     delivery: Delivery
     data: bytes
@@ -52,38 +52,38 @@ class HeldMessage(NamedTuple):
     charged: bool
 
     def give_back(self) -> None:
-        """It waits no more."""
+        """Return its bytes, if it was charged."""
         if self.charged:
             DETACHED.give_back(len(self.data) + BESIDE)
 
 
 class RequesterLimit:
-    """What the destinations of one requester may hold (`fair_share`); without limit until they are slow."""
+    """The limit of one requester's destinations (`fair_share`); none until they are slow."""
 
     __slots__ = ("_pace", "_room", "slow")
 
     def __init__(self) -> None:
         self.slow = 0
-        """Messages under way that will not be settled in the next looks, at the pace of the last ones."""
+        """Unsettled messages that will not be settled in the next checks, at the pace of the last ones."""
         self._pace: deque[int] = deque(maxlen=STILL)
         self._room: int | None = None
 
     def rest(self) -> None:
-        """A look that finds nothing under way: what was before does not count."""
+        """A check found nothing unsettled: forget the past."""
         self._pace.clear()
         self.slow, self._room = 0, None
 
     def count(self, held: int, settled: int) -> None:
-        """A look: `held` messages are under way, and `settled` had their outcome since the look before."""
+        """A check: `held` messages are unsettled, and `settled` got their outcome since the last check."""
         self._pace.append(settled)
         self.slow = max(held - sum(self._pace), 0) if len(self._pace) == STILL else 0
 
     def admit(self, share: int) -> None:
-        """Until the next look no more may wait than `share` leaves beside what is slow."""
+        """Until the next check, only as many more may wait as `share` leaves beside the slow ones."""
         self._room = max(share - self.slow, 0) if self.slow else None
 
     def take(self) -> bool:
-        """Whether one message more may wait."""
+        """Whether one more message may wait."""
         if self._room is None:
             return True
         self._room -= 1
@@ -107,9 +107,9 @@ D = TypeVar("D", bound=OneDestination)
 
 
 def dispensable(routes: Collection[D]) -> D | None:
-    """Which destination makes room for another: one without messages, one that is stuck, or of one who has too many.
+    """The destination to close for another: one without messages, a stuck one, or one of a requester with too many.
 
-    Who has too many has the most, and more than an equal part for each requester and a new one.
+    A requester has too many if it has the most, and more than an equal part for each requester and a new one.
     """
     for route in routes:
         if route.idle:

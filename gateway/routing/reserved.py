@@ -1,4 +1,4 @@
-"""Addresses that every scope keeps for the gateway, and `$me` as a reply-to (ledger CORE-10, RA 2.3)."""
+"""Addresses that are reserved in every scope, and `$me` as a reply-to (ledger CORE-10, RA 2.3)."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from gateway.routing.link_context import Pair
 ME: Final = "$me"
 """The other half of the link pair that a request came on."""
 TEMPORARY: Final = "$temp/"
-"""What the addresses of temporary nodes begin with."""
+"""The prefix of addresses of temporary nodes."""
 _REPLIES: Final = "$replies"
 _TEXT: Final = ME.encode()
 
 
 def replies_address(scope: str) -> str:
-    """The address in `scope` under which the gateway takes responses."""
+    """The response address of `scope`."""
     return f"{_REPLIES}.{scope}"
 
 
 def asks_me(data: bytes) -> bool:
-    """Whether the response goes to the other link of the pair that the request came on."""
+    """Whether the reply-to of a request is `$me`."""
     if data.find(_TEXT, 0, 8192) < 0:
         return False
     return bool(field_value(property_field(data, walk(data), REPLY_TO)) == ME)
 
 
 def with_own_address(data: bytes, pair: Pair | None) -> bytes:
-    """The request with the address that `$me` stands for."""
+    """The request with the real address instead of `$me`."""
     return replace_properties(data, walk(data), {REPLY_TO: own_address(pair)})
 
 
 def own_address(pair: Pair | None) -> bytes:
-    """The encoded address that `$me` stands for; raises AmqpError where there is nowhere to answer to."""
+    """The encoded address for `$me`; raises AmqpError if the pair has no half for responses."""
     if pair is None or pair.address is None:
         raise AmqpError(NOT_FOUND, "$me: there is no paired link for the response")
     return encode(pair.address)

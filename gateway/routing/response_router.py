@@ -1,8 +1,8 @@
-"""Links whose responses may have to wait before they go home: for what their cookie stands for, for their turn
-(`response_rate`), for a use that is left (`replies: {uses}`).
+"""Links whose responses may have to wait: for their stored cookie, the rate limit (`response_rate`), or a use
+(`replies: {uses}`).
 
-Most wait for nothing and take the way of any routed message. A response that waits keeps the credit it came with, so
-that no more wait than a link has credit for; whatever shared state does, each wait ends with an outcome.
+Most responses do not wait and are routed like any message. A waiting response holds its credit, so that no more wait
+than the link has credit for. Every wait ends with an outcome, even if shared state fails.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from gateway.routing.message_router import (
 from gateway.routing.requester_limits import BESIDE, DETACHED
 from gateway.state.counters.store import CounterStore
 
-PATIENCE: Final = 10.0
-"""Seconds a response may wait for its turn; one that would wait longer is released."""
+MAX_WAIT: Final = 10.0
+"""Seconds that a response may wait for the rate limit; one that would wait longer is released."""
 OUTLIVES: Final = 300_000
-"""Milliseconds that counts and kept cookies outlive their expiry: as far as clocks of gateways may differ."""
+"""Milliseconds that counts and stored cookies outlive their expiry, because clocks of gateways may differ."""
 
 
 class AdmissionContext(NamedTuple):
-    """What waiting needs: shared state, the wall clock for expiries, and the loop's time."""
+    """What waiting needs: shared state, the wall clock for expiries, and timers of the event loop."""
 
     store: CounterStore
     now_ms: Callable[[], int]
@@ -49,7 +49,7 @@ class AdmissionContext(NamedTuple):
 
 
 class AdmissionRequired(PendingDestination):
-    """A response that has more to pass: a turn in `bucket`, and a use where its `cookie` limits them."""
+    """A response that needs a turn in `bucket`, or one of the uses that its `cookie` limits."""
 
     def __init__(self, destination: Destination, bucket: Bucket | None, cookie: Cookie, refuse: Refusal) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class AdmissionRequired(PendingDestination):
 
 
 class UseClaim(NamedTuple):
-    """A use that a response has taken."""
+    """A use that a response has acquired."""
 
     key: str
     name: str
@@ -70,14 +70,14 @@ _claims: Final = count()
 
 
 def remaining(expiry_ms: int, now_ms: int) -> int:
-    """How long shared state has to hold what is valid until `expiry_ms`."""
+    """How long shared state has to store what is valid until `expiry_ms`."""
     return max(expiry_ms - now_ms, 0) + OUTLIVES
 
 
 class UseLimitedRoute(DestinationLink):
-    """A route for responses whose uses are counted: what is not delivered gives its use back.
+    """A route for responses whose uses are counted: a response that is not delivered returns its use.
 
-    It is not when it was released or modified, or never left the gateway.
+    That is one that was released or modified, or never left the gateway.
     """
 
     def __init__(self, router: ResponseRouter, link: IncomingLink, key: tuple[str, str, str]) -> None:
@@ -87,7 +87,7 @@ class UseLimitedRoute(DestinationLink):
         self._refusing = False
 
     def counted(self, delivery: Delivery, claim: UseClaim) -> None:
-        """Remember what was taken for a delivery that comes now."""
+        """Remember the use of the next delivery."""
         self._claims[delivery] = claim
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -102,7 +102,7 @@ class UseLimitedRoute(DestinationLink):
         super().drop(delivery)
 
     def message_refused(self, error: AmqpError) -> None:
-        """The node refuses a delivery and will settle it now; nobody has got it."""
+        """The node refuses a delivery, and settles it next."""
         self._refusing = True
         super().message_refused(error)
 
@@ -111,7 +111,7 @@ class UseLimitedRoute(DestinationLink):
         super().abandon(delivery, settled)
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
-        """What waits is answered by nobody."""
+        """Return the uses of waiting responses."""
         self._free_waiting()
         super().ended(error, was_open=was_open)
 
@@ -125,7 +125,7 @@ class UseLimitedRoute(DestinationLink):
 
 
 class Pending:
-    """A response that waits; `charged` is what it takes of `DETACHED` once its link has ended."""
+    """A waiting response; `charged`: its bytes in `DETACHED` once its link has ended."""
 
     __slots__ = ("charged", "delivery", "settled", "size")
 
@@ -135,7 +135,7 @@ class Pending:
 
 
 class ResponseRouter(MessageRouter):
-    """The handler of a link on which responses may come; those that came settled outlive it."""
+    """The handler of a link for responses; settled responses outlive it."""
 
     outlived = True
 
@@ -180,7 +180,7 @@ class ResponseRouter(MessageRouter):
             self._owed = 0
 
     def wait(self, wait: PendingDestination | CookieNotLoaded, delivery: Delivery, data: bytes, settled: bool) -> None:
-        """The aim says that this response cannot go on yet."""
+        """Let a response wait."""
         if isinstance(wait, AdmissionRequired):
             self._admit(wait, delivery, settled)
         elif isinstance(wait, CookieNotLoaded):
@@ -189,7 +189,7 @@ class ResponseRouter(MessageRouter):
             raise wait
 
     def give_back(self) -> None:
-        """What waits for its turn goes back, too."""
+        """Release responses that wait for the rate limit, too."""
         held, self._held = self._held, deque()
         for _, _, pending in held:
             self._resume(pending)
@@ -204,7 +204,7 @@ class ResponseRouter(MessageRouter):
         if not self._routes and not self._pending:
             self._shares.stop()
 
-    # -- what waits
+    # -- waiting responses
 
     def _wait(self, delivery: Delivery, data: bytes, settled: bool) -> Pending:
         pending = Pending(delivery, data, settled)
@@ -214,12 +214,12 @@ class ResponseRouter(MessageRouter):
         return pending
 
     def _resume(self, pending: Pending) -> bool:
-        """It waits no more; False: it was given up when the link ended."""
+        """Stop waiting; False: the response was given up when the link ended."""
         DETACHED.give_back(pending.charged)
         return self._pending.pop(pending, self) is None
 
     def _leave(self, pending: Pending) -> None:
-        """The link has ended: nobody could send again what came settled."""
+        """The link has ended: settled responses wait on, because their sender cannot send them again."""
         if pending.settled and DETACHED.take(pending.size):
             pending.charged = pending.size
             return
@@ -227,7 +227,7 @@ class ResponseRouter(MessageRouter):
         if pending.settled:
             self.link.drop(pending.delivery)
 
-    # -- what the cookie stands for
+    # -- stored cookies
 
     def _fetch(self, missing: CookieNotLoaded, delivery: Delivery, data: bytes, settled: bool) -> None:
         pending = self._wait(delivery, data, settled)
@@ -241,7 +241,7 @@ class ResponseRouter(MessageRouter):
             try:
                 missing.load(value, self.waits.now_ms())
             except BadToken as fault:
-                self._turn_away(missing.refuse, fault, delivery, settled)
+                self._reject(missing.refuse, fault, delivery, settled)
             else:
                 self.on_transfer(delivery, data, settled)
                 self._settle_down()
@@ -249,60 +249,60 @@ class ResponseRouter(MessageRouter):
         self.waits.store.get(missing.key, got)
 
     def _settle_down(self) -> None:
-        """After the link has ended: destinations with nothing to wait for go."""
+        """After the link has ended: close destinations without waiting messages."""
         if self.ended:
             for route in list(self._routes.values()):
                 route.perhaps_done()
 
-    # -- its turn
+    # -- the rate limit
 
-    def _admit(self, toll: AdmissionRequired, delivery: Delivery, settled: bool) -> None:
-        if toll.bucket is None:
-            self._count(toll, delivery, settled)
+    def _admit(self, admission: AdmissionRequired, delivery: Delivery, settled: bool) -> None:
+        if admission.bucket is None:
+            self._count(admission, delivery, settled)
             return
         now = self.waits.time()
-        wait = toll.bucket.reserve(now, PATIENCE) if len(self._held) < WINDOW else None
+        wait = admission.bucket.reserve(now, MAX_WAIT) if len(self._held) < WINDOW else None
         if wait is None:
             self._release(delivery, settled)
         elif wait == 0 and not self._held:
-            self._count(toll, delivery, settled)
+            self._count(admission, delivery, settled)
         else:
-            self._held.append((now + wait, toll, self._wait(delivery, toll.destination.data, settled)))
+            self._held.append((now + wait, admission, self._wait(delivery, admission.destination.data, settled)))
             if self._timer is None:
                 self._timer = self.waits.later(wait, self._turn)
 
     def _turn(self) -> None:
-        """Let go whose time has come, in the order in which they came."""
+        """Forward responses whose turn has come, in order."""
         self._timer, held, now = None, self._held, self.waits.time()
         while held and held[0][0] <= now:
-            _, toll, pending = held.popleft()
+            _, admission, pending = held.popleft()
             self._resume(pending)
-            self._count(toll, pending.delivery, pending.settled)
+            self._count(admission, pending.delivery, pending.settled)
         if held and self._timer is None:
             self._timer = self.waits.later(held[0][0] - now, self._turn)
 
-    # -- its use
+    # -- uses
 
-    def _count(self, toll: AdmissionRequired, delivery: Delivery, settled: bool) -> None:
-        uses = toll.cookie.uses
+    def _count(self, admission: AdmissionRequired, delivery: Delivery, settled: bool) -> None:
+        uses = admission.cookie.uses
         if uses is None:
-            self._forward(toll.destination, delivery, settled)
+            self._forward(admission.destination, delivery, settled)
             return
         claim = UseClaim(f"uses:{uses.nonce.hex()}", f"{instance()}-{next(_claims)}")
-        pending = self._wait(delivery, toll.destination.data, settled)
+        pending = self._wait(delivery, admission.destination.data, settled)
 
         def counted(taken: bool | None) -> None:
             if not self._resume(pending):
                 if taken:
                     self.waits.store.release(*claim)
             elif taken:
-                self._forward(toll.destination, delivery, settled, claim)
+                self._forward(admission.destination, delivery, settled, claim)
             elif taken is None:
                 self._release(delivery, settled)
             else:
-                self._turn_away(toll.refuse, BadToken("used up"), delivery, settled)
+                self._reject(admission.refuse, BadToken("used up"), delivery, settled)
 
-        ttl_ms = remaining(toll.cookie.expiry_ms, self.waits.now_ms())
+        ttl_ms = remaining(admission.cookie.expiry_ms, self.waits.now_ms())
         self.waits.store.acquire(*claim, uses.limit, ttl_ms, counted)
 
     def _forward(
@@ -323,15 +323,15 @@ class ResponseRouter(MessageRouter):
         route.transfer(delivery, destination.data, settled, destination.until_ms)
         route.perhaps_done()
 
-    # -- none of it
+    # -- refusals
 
-    def _turn_away(self, refuse: Refusal, fault: BadToken, delivery: Delivery, settled: bool) -> None:
+    def _reject(self, refuse: Refusal, fault: BadToken, delivery: Delivery, settled: bool) -> None:
         error = refuse(fault)
-        error.__cause__ = fault  # for the log and the counter; the peer hears what any bad cookie hears
+        error.__cause__ = fault  # for log and counters; the peer gets the same error as for any invalid cookie
         self.refuse(delivery, error, settled)
 
     def _release(self, delivery: Delivery, settled: bool) -> None:
-        """Certainly not delivered; the responder may send it again."""
+        """Release a response that was not delivered; the responder may send it again."""
         if settled:
             self.link.drop(delivery)
         else:

@@ -1,9 +1,9 @@
-"""Requests with a cookie on their way out of a Kafka topic, to whoever reads it over AMQP (X-5, KM-22; RA 2.2, 2.5).
+"""Annotated requests in a Kafka topic, for readers over AMQP (X-5, KM-22; RA 2.2, 2.5).
 
-The topic has the message as it was sent and the annotations beside it. A reader whose target announced
-`response-address-supported` gets both; for any other the request is rewritten, as at a direct node. In another scope,
-behind a relay, it is annotated or rewritten anew. Who may write to the topic may write such annotations, and nobody
-knows who did: what would be answered where not everybody may be is shown without them.
+The topic stores the message as it was sent, and its annotations beside it. A reader whose target announced
+`response-address-supported` gets both; for any other reader the request is rewritten, as at a direct node. For a reader
+in another scope, behind a relay, it is annotated or rewritten again. Everybody who may write to the topic can write
+such annotations, so they are removed if their reply address is not one that everybody may use.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from gateway.nodes.base import Resolver
     from gateway.nodes.link import MessageTarget, Transform
 
-_AGAIN: Final = 1.0
-"""Seconds until a cookie that shared state could not keep is offered to it again."""
+_STORE_AGAIN: Final = 1.0
+"""Seconds until a cookie that could not be stored in shared state is stored again."""
 
 
 class TopicEvent(Protocol):
-    """A message of a topic, and its place there."""
+    """A message of a topic, with its partition and offset."""
 
     @property
     def data(self) -> bytes: ...
@@ -41,31 +41,32 @@ class TopicEvent(Protocol):
 
 
 class _Topic(NamedTuple):
-    """The topic as the sender of what is read of it."""
+    """The topic as the origin of its messages."""
 
     context: LinkContext
 
 
 class TopicRequests:
-    """What becomes of such requests for one reader of a topic of `scope`."""
+    """Transforms annotated requests for one reader of a topic of `scope`."""
 
     def __init__(self, scope: Resolver, link: MessageTarget) -> None:
         self._scope: Final = scope
         self._link: Final = link
         self._topic: Final = _Topic(link_context(scope.name, announces=True))
-        self._crossing: tuple[Any, Transform | None] = (None, None)
-        self._kept: Final[dict[tuple[int, int], bytes]] = {}
-        """Messages whose cookies had to be kept first, by partition and offset; one of a partition at most."""
+        self._cached: tuple[Any, Transform | None] = (None, None)
+        self._transformed: Final[dict[tuple[int, int], bytes]] = {}
+        """Transformed messages whose cookies had to be stored first, by partition and offset; at most one per
+        partition."""
 
     def __call__(self, event: TopicEvent, again: Callable[[], None]) -> bytes | None:
-        """The message as the reader gets it; None: not yet, `again` is called when there is an answer."""
+        """The message for the reader; None: its cookie is being stored, and `again` is called afterwards."""
         data, place = event.data, (event.partition, event.offset)
         if not annotated(data):
             return data
-        if (kept := self._kept.pop(place, None)) is not None:
+        if (kept := self._transformed.pop(place, None)) is not None:
             return kept
         try:
-            crossing = self._crossed()
+            crossing = self._transform()
             return data if crossing is None else crossing(data)
         except AmqpError:
             return without(data, REQUEST_ANNOTATIONS)
@@ -78,17 +79,17 @@ class TopicRequests:
             return None
 
     def _known(self, place: tuple[int, int], crossed: bytes, again: Callable[[], None], kept: bool) -> None:
-        """Only with its cookie kept may it go; a log cannot take it back, so it is tried until it is."""
+        """Keep the message for `again`; if its cookie could not be stored, try later: a log cannot skip a message."""
         if kept:
-            self._kept[place] = crossed
+            self._transformed[place] = crossed
             again()
         else:
-            self._scope.context.waits.later(_AGAIN, again)
+            self._scope.context.waits.later(_STORE_AGAIN, again)
 
-    def _crossed(self) -> Transform | None:
-        """How they change; decided anew when a reload has made new crossings."""
+    def _transform(self) -> Transform | None:
+        """The transform of requests; decided again after a reload."""
         transforms = self._scope.context.transforms
-        if self._crossing[0] is not transforms:
+        if self._cached[0] is not transforms:
             right = permit(self._scope, nobody(self._scope.name))
-            self._crossing = (transforms, transforms.transform_for(self._topic, self._link, right))
-        return self._crossing[1]
+            self._cached = (transforms, transforms.transform_for(self._topic, self._link, right))
+        return self._cached[1]

@@ -1,7 +1,7 @@
-"""What happens to a message that enters another scope: annotated, rewritten, or refused (RA 2.1 to 2.5).
+"""The transforms of messages that enter another scope: annotate, rewrite or refuse them (RA 2.1 to 2.5).
 
-One decision per pair of links, at the first message: the target that understands annotations announces it
-(ledger A30), the policy says what is wanted, and what is left per message is one pure function.
+The transform is decided once for a pair of links, at the first message, by the announcement of the target (ledger A30)
+and the policy. For each message only a pure function runs.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from gateway.state.counters.store import CounterStore
 
 _REMEMBERED: Final = 4096
-"""Reply addresses whose origin is remembered, so that a response is not tried against every scope."""
+"""Maximum number of reply addresses whose origin is remembered, so that not every scope is tried."""
 
 
 class Right(Protocol):
-    """Where one requester may be answered (`reply_rights`)."""
+    """The right of one requester to its reply-tos (`reply_rights`)."""
 
     @property
     def key(self) -> Hashable:
@@ -59,7 +59,7 @@ class Right(Protocol):
 
 
 class TransformRegistry:
-    """The crossings between the scopes of one policy; `ring` None: nothing can be signed."""
+    """The transforms between the scopes of one policy; `ring` None: there are no signing keys."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class TransformRegistry:
     ) -> None:
         """`unrouted` are the scopes without response routing: nothing there is annotated.
 
-        Cookies longer than `max_cookie` bytes are kept in the store.
+        Cookies longer than `max_cookie` bytes are stored in `store`.
         """
         self._ring: Final = ring
         self._cookies: Final = None if ring is None else CookieStore(ring, None if store is None else max_cookie)
@@ -89,7 +89,7 @@ class TransformRegistry:
         self._targets: dict[str, LinkTarget] = {}
         self._origins: dict[tuple[str, str], Rewriter] = {}
         self.tokens: Final[dict[str, dict[bytes, str]]] = defaultdict(dict)
-        """By scope, of encoded rewritten addresses that proved to be ours there: their tokens. For `replies`."""
+        """By scope: the tokens of encoded rewritten addresses that were verified there."""
         self._rewriters: dict[tuple[str, str, int | None, Hashable], Rewriter] = {}
 
     def routes(self, scope: str) -> bool:
@@ -97,13 +97,13 @@ class TransformRegistry:
         return self._ring is not None and scope not in self._unrouted
 
     def honours(self, scope: str, receiver: FilterGroupKey) -> bool:
-        """Whether annotations on requests from `scope` do what they say when such a receiver gets them (RA-2.2-4)."""
+        """Whether such a receiver honours annotations on requests from `scope` (RA-2.2-4)."""
         if receiver.context.scope != scope:
             return receiver.context.replies != "none"
         return receiver.supports
 
     def choose(self, origin: HasContext, target: MessageTarget) -> CrossingDecision:
-        """What becomes of messages from `origin` that go to `target`."""
+        """The decision on messages from `origin` to `target`."""
         origin_context, target_context = origin.context, target.context
         if origin_context.scope == target_context.scope:
             return SAME_SCOPE
@@ -113,14 +113,14 @@ class TransformRegistry:
         return choose(wanted, keys=self._ring is not None, capable=self._capable(target), carries=carries)
 
     def transform_for(self, origin: HasContext, target: MessageTarget, right: Right) -> Transform | None:
-        """How messages from `origin` must change for `target`; None: not at all.
+        """The transform of messages from `origin` to `target`; None: no change.
 
-        `right` is that of their requester to be answered where they say.
+        `right` is that of their requester to its reply-tos.
         """
         origin_context, target_context = origin.context, target.context
         choice = self.choose(origin, target)
         if choice is SAME_SCOPE:
-            return self._within(origin_context, target_context, self._capable(target), right)
+            return self._same_scope(origin_context, target_context, self._capable(target), right)
         if choice.result == UNCHANGED:
             cookie = () if origin_context.answer else (RESPONSE_COOKIE,)
             return partial(without, names=(*REQUEST_ANNOTATIONS, *cookie))
@@ -129,10 +129,10 @@ class TransformRegistry:
             return _refuse(AmqpError(choice.condition or "", choice.why, fault=fault))
         if origin_context.uses is None and target_context.uses is not None and origin_context.replies != RESPONSE:
             origin_context = origin_context._replace(uses=target_context.uses)
-        return self._into(origin_context, target_context, choice.result, right)
+        return self._enter(origin_context, target_context, choice.result, right)
 
-    def _into(self, origin_context: LinkContext, target_context: LinkContext, result: str, right: Right) -> Transform:
-        """The request as the other side understands it, with an address that can be answered there."""
+    def _enter(self, origin_context: LinkContext, target_context: LinkContext, result: str, right: Right) -> Transform:
+        """The transform of requests into another scope, by the result of the decision."""
         if result == ANNOTATED:
             return self._annotating(origin_context, target_context.scope, right, target_context.reply_address)
         if result == IN_CORRELATION_ID:
@@ -144,15 +144,17 @@ class TransformRegistry:
         """Whether requests to this target are annotated."""
         return target.context.scope not in self._unrouted and supports_annotations(target)
 
-    def _within(self, origin: LinkContext, target: LinkContext, capable: bool, right: Right) -> Transform | None:
-        """In one scope only two things need a change: `$me`, and annotations for a receiver that does not know
-        them, behind a target that announced them for others (RA-2.2-3)."""
+    def _same_scope(self, origin: LinkContext, target: LinkContext, capable: bool, right: Right) -> Transform | None:
+        """The transform within one scope, for `$me` and for annotations.
+
+        Annotations are removed for a receiver without support, if the target announced support (RA-2.2-3).
+        """
         if self._ring is None:
             return None
         if origin.pair is not None:
             carries = target.reply_address is not None and target.reply_address.address is not None
             choice = choose("auto", keys=True, capable=capable, carries=carries)
-            change = self._into(origin, target, choice.result, right)
+            change = self._enter(origin, target, choice.result, right)
             return lambda data: change(data) if asks_me(data) or (not capable and annotated(data)) else data
         if capable or not origin.announces:
             return None
@@ -165,15 +167,15 @@ class TransformRegistry:
         announced = None if reply_address is None else reply_address.address
         annotate = self._annotator((origin.scope, destination, announced, origin.uses, right.key)).annotate
         clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
-        return self._kept(lambda data: annotate(data, clock(), own, right, answer=answer))
+        return self._storing_cookies(lambda data: annotate(data, clock(), own, right, answer=answer))
 
     def _rewriting(self, origin: LinkContext, destination: str, right: Right) -> Transform:
         rewrite = self._rewriter(origin.scope, destination, origin.uses, right.key).rewrite
         clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
-        return self._kept(lambda data: rewrite(data, clock(), own, right, answer=answer))
+        return self._storing_cookies(lambda data: rewrite(data, clock(), own, right, answer=answer))
 
     def _carrying(self, origin: LinkContext, destination: str, reply_address: ReplyAddress, right: Right) -> Transform:
-        """Rewritten for a container that answers at an address of its own: the reply address is in the ids."""
+        """Rewrite requests to a container that answers at its own address: the ids contain the reply address."""
         assert reply_address.address is not None
         carrier = self._carrier((origin.scope, destination, origin.uses, right.key, reply_address.correlation))
         clock, pair = self._clock, origin.pair
@@ -183,20 +185,20 @@ class TransformRegistry:
             own = with_own_address(data, pair) if asks_me(data) else data
             return carrier.rewrite(own, clock(), reply_to=reply_to, answer=answer, permit=right)
 
-        return self._kept(crossing)
+        return self._storing_cookies(crossing)
 
-    def _kept(self, crossing: Transform) -> Transform:
-        """The crossing, so that long cookies are kept first; unchanged where none ever is."""
+    def _storing_cookies(self, crossing: Transform) -> Transform:
+        """The transform, with long cookies stored first; unchanged without a limit."""
         if self._cookies is None or self._store is None:
             return crossing
         return offloading(crossing, self._cookies, self._store, self._clock)
 
     def _annotator(self, key: tuple[str, str, str | None, int | None, Hashable]) -> Annotator:
-        """One for all requesters with the same rights; so what it remembers of them was permitted to each."""
+        """The annotator of all requesters with the same rights; what it caches is permitted to each of them."""
         origin, destination, announced, uses, _ = key
         if key not in self._annotators:
             assert self._ring is not None
-            if len(self._annotators) >= _REMEMBERED:  # a connector's own address changes with its connection
+            if len(self._annotators) >= _REMEMBERED:  # a connector's address changes with its connection
                 self._annotators.clear()
             target = replies_address(destination)
             self._annotators[key] = Annotator(
@@ -226,7 +228,7 @@ class TransformRegistry:
     def _rewriter(
         self, origin: str, destination: str, uses: int | None = None, right: Hashable = None
     ) -> Rewriter:
-        """One for all requesters with the same rights; that without any undoes what the others did."""
+        """The rewriter of all requesters with the same rights; the one without rights restores responses."""
         key = (origin, destination, uses, right)
         if key not in self._rewriters:
             assert self._ring is not None
@@ -248,7 +250,7 @@ class TransformRegistry:
     # -- responses
 
     def restore(self, scope: str, data: bytes) -> Restored:
-        """A response with a cookie, that came to the reply address of `scope`."""
+        """Restore a response with a cookie that came to the reply address of `scope`."""
         return self._target(scope).restore(data, self._clock())
 
     def own_cookie(self, scope: str, cookie: bytes) -> bool:
@@ -265,7 +267,7 @@ class TransformRegistry:
         return target
 
     def restore_at_connector(self, scope: str, data: bytes) -> Restored:
-        """A response that came to a connector's own address in `scope`: by its cookie, or by its correlation-id."""
+        """Restore a response that came to a connector's address in `scope`, by its cookie or its correlation-id."""
         if self._ring is None:
             raise AmqpError(NOT_FOUND, "no such response address")
         layout = walk(data)
@@ -278,7 +280,7 @@ class TransformRegistry:
         return self._carried[scope].restore(data, self._clock())
 
     def undo(self, scope: str, token: str, data: bytes, layout: SectionOffsets | None = None) -> Restored:
-        """A response to a rewritten request, that came to the address with `token` in `scope`."""
+        """Restore a response to a rewritten request that came to the address with `token` in `scope`."""
         return self._origin(scope, token).undo(token, data, self._clock(), layout)
 
     def check(self, scope: str, token: str) -> None:
@@ -286,14 +288,14 @@ class TransformRegistry:
         self._origin(scope, token).resolve(token, self._clock())
 
     def remember(self, scope: str, address: bytes, token: str) -> None:
-        """The encoded `address` has brought a response home: `tokens`."""
+        """Add the verified, encoded `address` to `tokens`."""
         known = self.tokens[scope]
         if len(known) >= _REMEMBERED:
             known.clear()
         known[address] = token
 
     def issued(self, scope: str, token: str) -> bool:
-        """Whether the rewritten address with `token` in `scope` is ours, be it expired."""
+        """Whether this gateway issued the rewritten address with `token` in `scope`, expired or not."""
         try:
             self.check(scope, token)
         except AmqpError as error:
@@ -301,7 +303,7 @@ class TransformRegistry:
         return True
 
     def _origin(self, scope: str, token: str) -> Rewriter:
-        """The crossing that made `token`; it still judges the expiry at every use."""
+        """The rewriter that made `token`; it still checks the expiry at every use."""
         found = self._origins.get((scope, token))
         if found is None:
             if len(self._origins) >= _REMEMBERED:
@@ -310,7 +312,7 @@ class TransformRegistry:
         return found
 
     def _find_origin(self, scope: str, token: str) -> Rewriter:
-        """Any crossing into `scope` may have made it; all refuse a forged one in the same words."""
+        """Try the rewriters into `scope`; all refuse a forged token with the same error."""
         refusal = AmqpError(NOT_FOUND, "there is no such response address")
         if self._ring is None:
             raise refusal
