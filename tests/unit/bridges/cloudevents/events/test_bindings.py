@@ -12,6 +12,7 @@ from cloudevents.core.bindings import amqp as sdk_amqp
 from cloudevents.core.bindings import http as sdk_http
 from cloudevents.core.bindings import kafka as sdk_kafka
 from cloudevents.core.formats.json import JSONFormat
+from proton import Message, timestamp
 
 from bridges.cloudevents.events.bindings.amqp import amqp_binary, amqp_structured
 from bridges.cloudevents.events.bindings.errors import NotEncodable
@@ -151,6 +152,17 @@ def test_amqp_has_typed_time_and_the_prefix_that_was_asked_for() -> None:
         assert found[f"cloudEvents{separator}time"] == Timestamp(1522949460000)
         assert type(found[f"cloudEvents{separator}time"]) is Timestamp
         assert found[f"cloudEvents{separator}type"] == "com.github.pull_request.opened"
+
+
+@pytest.mark.row("CE-B-2")
+def test_proton_reads_typed_attributes() -> None:
+    message = Message()
+    message.decode(amqp_binary(EVENTS["example of the specification"]))
+    assert message.content_type == "text/xml"
+    assert message.body == b'<much wow="xml"/>'
+    assert message.properties["cloudEvents:time"] == timestamp(1522949460000)
+    assert type(message.properties["cloudEvents:time"]) is timestamp
+    assert type(message.properties["cloudEvents:subject"]) is str
 
 
 def test_amqp_event_without_data_that_came_structured_is_no_tombstone() -> None:

@@ -73,6 +73,8 @@ def test_cesql(text: str, matches: bool, indexed: bool) -> None:
     ("filters", "matches"),
     [
         ([{"not": {"sql": "missing = 'x'"}}], True),
+        ([{"not": {"sql": "missing IN ('x')"}}], True),
+        ([{"not": {"sql": "missing LIKE 'x%'"}}], True),
         ([{"not": {"sql": "amount > 100"}}], False),
         ([{"any": [{"sql": "amount > 500"}, {"prefix": {"subject": "cat"}}]}], True),
         ([{"any": [{"sql": "missing"}, {"sql": "flag"}]}], True),
