@@ -126,7 +126,10 @@ class RunningManager:
     def _parts(self, rules: ManagerRules, policy: CompiledPolicy) -> ManagerParts:
         keys = None if policy.signing is None else SubscriptionKeys(make_ring(policy.signing), wall_clock_ms)
         form = SubscriptionFormat(rules, keys, self._sinks.offered)
-        return ManagerParts(self._gateway.store, self._fan, form, self._sinks.check, self._find_starts)
+        urls = (each.public_url for each in policy.model.scopes[rules.scope].api if each.public_url is not None)
+        return ManagerParts(
+            self._gateway.store, self._fan, form, self._sinks.check, self._find_starts, next(urls, None)
+        )
 
     def _event_of(self, record: KafkaRecord, address: str) -> CloudEvent | None:
         return event_of(record, address, wrap=self._rules.wrap)

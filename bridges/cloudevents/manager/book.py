@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.manager.consents import PendingConsent
 from bridges.cloudevents.manager.envelope import open_envelope
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.ports import Delivery
@@ -35,6 +37,8 @@ class KnownSubscription(NamedTuple):
     subscription: Subscription
     starts: Starts
     granted: float | None = None
+    consent: PendingConsent | None = None
+    """None: the sink has consented, or need not."""
     """Deliveries a second that its sink allows; None: any."""
 
 
@@ -98,7 +102,9 @@ class SubscriptionBook:
     def _read(self, stored: StoredSubscription) -> KnownSubscription | None:
         try:
             envelope = open_envelope(stored.document)
-            return KnownSubscription(stored, self._form.load(envelope.object), envelope.starts, envelope.granted)
+            return KnownSubscription(
+                stored, self._form.load(envelope.object), envelope.starts, envelope.granted, envelope.consent
+            )
         except (Invalid, ValueError, KeyError, TypeError) as error:
             LOG.error("subscription cannot be read", manager=self._name, id=stored.id, error=type(error).__name__)
             return None
@@ -149,7 +155,8 @@ class SubscriptionBook:
             LOG.warning("subscriptions cannot be read now", manager=self._name)
 
     async def _put(self, entry: KnownSubscription) -> None:
-        hold = self._form.objection(entry.subscription)
+        awaited = None if entry.consent is None else Reason.CONSENT
+        hold = self._form.objection(entry.subscription) or awaited
         subscription = within(entry.subscription, entry.granted)
         await self._delivery.put(subscription, entry.stored.revision, entry.starts, hold)
 

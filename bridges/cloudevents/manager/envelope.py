@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from bridges.cloudevents.manager.consents import PendingConsent
 from bridges.cloudevents.reading.starts import Starts, dump_starts, load_starts
 
 
@@ -14,17 +15,22 @@ class Envelope(NamedTuple):
     starts: Starts
     object: bytes
     granted: float | None = None
+    consent: PendingConsent | None = None
+    """The sink's consent is awaited."""
 
 
 def seal_envelope(envelope: Envelope) -> bytes:
     """As JSON; `object` is JSON already."""
     starts = json.dumps(dump_starts(envelope.starts), separators=(",", ":"))
-    granted = json.dumps(envelope.granted).encode()
-    return b'{"starts":%b,"granted":%b,"object":%b}' % (starts.encode(), granted, envelope.object)
+    granted, consent = json.dumps(envelope.granted), json.dumps(envelope.consent)
+    head = f'{{"starts":{starts},"granted":{granted},"consent":{consent},"object":'
+    return head.encode() + envelope.object + b"}"
 
 
 def open_envelope(stored: bytes) -> Envelope:
     """What `seal_envelope` made; raises ValueError, KeyError or TypeError for anything else."""
     read = json.loads(stored)
     granted = None if read["granted"] is None else float(read["granted"])
-    return Envelope(load_starts(read["starts"]), json.dumps(read["object"], ensure_ascii=False).encode(), granted)
+    consent = None if read["consent"] is None else PendingConsent(str(read["consent"][0]), int(read["consent"][1]))
+    found = json.dumps(read["object"], ensure_ascii=False).encode()
+    return Envelope(load_starts(read["starts"]), found, granted, consent)

@@ -14,8 +14,17 @@ from bridges.cloudevents.manager.errors import ApiError, ErrorCode
 from bridges.cloudevents.manager.manager import QueryFilter, SubscriptionManager
 from bridges.cloudevents.manager.ports import Caller
 from bridges.cloudevents.manager.preconditions import etag, expected_revisions
-from bridges.cloudevents.manager.routes import COLLECTION, OPERATIONS, SUBSCRIPTION, dry_run_of, query_of, route_of
+from bridges.cloudevents.manager.routes import (
+    COLLECTION,
+    CONFIRM,
+    OPERATIONS,
+    SUBSCRIPTION,
+    dry_run_of,
+    query_of,
+    route_of,
+)
 from bridges.cloudevents.manager.views import ShownSubscription, SubscriptionPage
+from bridges.cloudevents.sinks.http.consent import granted_rate
 from gateway.http.request import BodyRefused, error_response, json_response, of_request, read_body
 
 if TYPE_CHECKING:
@@ -61,11 +70,13 @@ class ManagerRoutes:
             "status": {"GET": self._status},
             "resume": {"POST": self._resume},
             "test": {"POST": self._test},
+            CONFIRM: {"GET": self._confirm, "POST": self._confirm},
         }
 
     def is_open(self, request: Request) -> bool:
         """Whether this request needs no login."""
-        return False
+        found = route_of(request.scope["raw_path"], self._manager.rules.path)
+        return found is not None and found[0] == CONFIRM
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         response = await self._answer(Request(scope, receive))
@@ -142,6 +153,14 @@ class ManagerRoutes:
     async def _test(self, call: _Call) -> Response:
         return json_response((await self._manager.test(call.caller, call.id)).document())
 
+    async def _confirm(self, call: _Call) -> Response:
+        """For the sink: its key is its login, and `WebHook-Allowed-Rate` may say how much it takes."""
+        handshake = self._manager.rules.handshake
+        asked = None if handshake is None else handshake.rate.number * 60_000 // handshake.rate.per_ms
+        rate = granted_rate(call.request.headers.get("webhook-allowed-rate", ""), asked)
+        await self._manager.confirm(call.id, call.request.query_params.get("key", ""), rate)
+        return Response(status_code=204)
+
     # -- parts
 
     async def _body(self, request: Request) -> bytes:
@@ -156,7 +175,8 @@ class ManagerRoutes:
         headers = {"etag": etag(shown.revision)}
         if shown.created:
             headers["location"] = f"{self._manager.rules.path}/{quote(shown.id, safe='')}"
-        return json_response(dict(shown.document), 201 if shown.created else 200, headers)
+        status = 202 if shown.awaited else 201 if shown.created else 200
+        return json_response(dict(shown.document), status, headers)
 
     def _next(self, wanted: QueryFilter, after: str) -> str:
         kept = {"protocol": wanted.protocol, "state": wanted.state, "limit": wanted.limit, "after": after}

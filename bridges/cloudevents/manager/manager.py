@@ -8,7 +8,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from bridges.cloudevents.delivery.state import DeliveryState
 from bridges.cloudevents.manager.book import KnownSubscription, SubscriptionBook
-from bridges.cloudevents.manager.envelope import Envelope, seal_envelope
+from bridges.cloudevents.manager.consents import NO_CONSENT, consent_address
+from bridges.cloudevents.manager.envelope import Envelope, open_envelope, seal_envelope
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode, invalid, not_found
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.ports import Caller, CheckSink, Delivery, FindStarts
@@ -60,6 +61,8 @@ class ManagerParts(NamedTuple):
     form: SubscriptionFormat
     check_sink: CheckSink
     find_starts: FindStarts
+    public_url: str | None = None
+    """Where sinks reach the API of the scope; None: no consent by callback."""
     now_ms: Callable[[], int] = wall_clock_ms
 
 
@@ -135,11 +138,10 @@ class SubscriptionManager:
             subscription = self._proposals.realize(body, known.stored.owner, self._now(), id=id, known=known)
             if dry_run:
                 return ShownSubscription(id, known.stored.revision, subscription.document)
-            granted = await self._proposals.check_sink(subscription, known)
-            document = self._document(subscription, await self._starts(subscription, known.starts), granted)
+            document, awaited = await self._admitted(subscription, known)
             stored = await self._parts.store.replace(self.rules.full_name, id, document, known.stored.revision)
             await self._applied(stored, "changed", caller)
-            return ShownSubscription(id, stored.revision, subscription.document)
+            return ShownSubscription(id, stored.revision, subscription.document, awaited=awaited)
 
         return await self._changing(attempt, expected)
 
@@ -183,6 +185,25 @@ class SubscriptionManager:
         self._own(caller, id, None)
         return await self._probe.send(id)
 
+    async def confirm(self, id: str, key: str, rate: float | None) -> None:
+        """A sink consents, and allows so many deliveries a second; raises ApiError for a key that is not its own."""
+        await self._loaded()
+        known = self.book.get(id)
+        pending = known.consent if known is not None and known.consent is not None else NO_CONSENT
+        if not pending.fits(key, self._now()) or known is None:
+            raise ApiError(ErrorCode.FORBIDDEN, "this is not, or no longer, the address of a consent")
+        envelope = open_envelope(known.stored.document)._replace(granted=rate, consent=None)
+        try:
+            stored = await self._parts.store.replace(
+                self.rules.full_name, id, seal_envelope(envelope), known.stored.revision
+            )
+        except Changed:
+            raise _changed() from None
+        except SubscriptionsUnavailable:
+            raise _unavailable() from None
+        await self.book.apply(stored)
+        self._told("subscription consented", Caller(known.stored.owner), known.subscription)
+
     async def renew(self, id: str, credential: RefreshToken) -> None:
         """Store a token that was renewed; raises OSError where that is not possible now."""
         known = self.book.get(id)
@@ -190,7 +211,7 @@ class SubscriptionManager:
             if known is None:
                 raise Changed(id)
             renewed = self._parts.form.renew(known.subscription, credential)
-            document = seal_envelope(Envelope(known.starts, renewed, known.granted))
+            document = seal_envelope(Envelope(known.starts, renewed, known.granted, known.consent))
             stored = await self._parts.store.replace(self.rules.full_name, id, document, known.stored.revision)
         except (Changed, SubscriptionsUnavailable) as error:
             raise OSError("the subscription cannot be changed now") from error
@@ -215,8 +236,7 @@ class SubscriptionManager:
             raise _exists()
         if dry_run:
             return ShownSubscription(subscription.id, 0, subscription.document)
-        granted = await self._proposals.check_sink(subscription, None)
-        document = self._document(subscription, await self._starts(subscription, None), granted)
+        document, awaited = await self._admitted(subscription, None)
         limits = SubscriptionLimits(self.rules.limits.subscriptions, self.rules.limits.user)
         try:
             stored = await self._parts.store.create(
@@ -229,7 +249,7 @@ class SubscriptionManager:
         except SubscriptionsUnavailable:
             raise _unavailable() from None
         await self._applied(stored, "created", caller)
-        return ShownSubscription(stored.id, stored.revision, subscription.document, created=True)
+        return ShownSubscription(stored.id, stored.revision, subscription.document, created=True, awaited=awaited)
 
     async def _changing(self, attempt: Callable[[], Awaitable[T]], expected: Container[int] | None) -> T:
         """Change what is there, again where somebody else was faster and the caller named no revision."""
@@ -253,8 +273,16 @@ class SubscriptionManager:
                 ErrorCode.UNAVAILABLE, "the event streams cannot be read now; try again", retry_after=_RETRY
             ) from None
 
-    def _document(self, subscription: Subscription, starts: Starts, granted: float | None) -> bytes:
-        return seal_envelope(Envelope(starts, self._parts.form.dump(subscription), granted))
+    async def _admitted(self, subscription: Subscription, known: KnownSubscription | None) -> tuple[bytes, bool]:
+        """What to store, and whether the sink's consent is awaited; raises ApiError where no event may go there."""
+        url, address = self._parts.public_url, None
+        if url is not None:
+            address = consent_address(url + self.rules.path, subscription.id, self._now())
+        grant = await self._proposals.check_sink(subscription, known, None if address is None else address.url)
+        starts = await self._starts(subscription, None if known is None else known.starts)
+        pending = address.pending if grant.awaited and address is not None else None
+        envelope = Envelope(starts, self._parts.form.dump(subscription), grant.rate, pending)
+        return seal_envelope(envelope), pending is not None
 
     async def _applied(self, stored: StoredSubscription, what: str, caller: Caller) -> None:
         await self.book.apply(stored)

@@ -9,6 +9,7 @@ from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.starts import Starts
+from bridges.cloudevents.sinks.port import SinkGrant
 from bridges.cloudevents.subscription.subscription import Subscription
 
 
@@ -39,10 +40,10 @@ class FindStarts(Protocol):
 class CheckSink(Protocol):
     """Whether events may go to a new sink: its address, and its consent where the policy asks for it.
 
-    Returns how many deliveries a second the sink allows, None for any; a sink that stays the same is not asked again
-    (then it is `granted`). Raises Invalid where events may not go there.
+    A sink that stays the same is not asked again, and allows what it has `granted`. `callback`: where it may consent
+    later. Raises Invalid where events may not go there.
     """
 
     async def __call__(
-        self, subscription: Subscription, previous: Subscription | None, granted: float | None
-    ) -> float | None: ...
+        self, subscription: Subscription, previous: Subscription | None, granted: float | None, callback: str | None
+    ) -> SinkGrant: ...

@@ -9,6 +9,7 @@ from bridges.cloudevents.manager.book import KnownSubscription, SubscriptionBook
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode, invalid
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.ports import CheckSink
+from bridges.cloudevents.sinks.port import SinkGrant
 from bridges.cloudevents.subscription.model import Invalid, Mistake
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.subscriptions import ManagerRules
@@ -41,12 +42,15 @@ class Proposals:
         self._bound_unindexed(subscription)
         return subscription
 
-    async def check_sink(self, subscription: Subscription, known: KnownSubscription | None) -> float | None:
+    async def check_sink(
+        self, subscription: Subscription, known: KnownSubscription | None, callback: str | None
+    ) -> SinkGrant:
         """Whether events may go there, and how many a second; raises ApiError."""
+        previous, granted = None, None
+        if known is not None and known.consent is None:
+            previous, granted = known.subscription, known.granted
         try:
-            if known is None:
-                return await self._check_sink(subscription, None, None)
-            return await self._check_sink(subscription, known.subscription, known.granted)
+            return await self._check_sink(subscription, previous, granted, callback)
         except Invalid as error:
             raise invalid(error.mistakes) from None
 

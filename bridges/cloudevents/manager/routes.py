@@ -14,6 +14,8 @@ from policies.model.scopes.subscriptions import Operation
 
 COLLECTION: Final = "collection"
 SUBSCRIPTION: Final = "subscription"
+CONFIRM: Final = "confirm"
+"""Where a sink consents; the only route without a login."""
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     (COLLECTION, "GET"): "query",
     (COLLECTION, "POST"): "create",

@@ -20,6 +20,8 @@ class ShownSubscription(NamedTuple):
     revision: int
     document: Mapping[str, Json]
     created: bool = False
+    awaited: bool = False
+    """Its sink has not consented yet."""
 
 
 class SubscriptionPage(NamedTuple):

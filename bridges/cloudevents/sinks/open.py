@@ -13,7 +13,7 @@ from bridges.cloudevents.sinks.ask_limits import AskLimits
 from bridges.cloudevents.sinks.dial import EgressRefused
 from bridges.cloudevents.sinks.http.open import HttpSinks
 from bridges.cloudevents.sinks.parts import SinkParts
-from bridges.cloudevents.sinks.port import SendAttempt, Sink, SinkListener
+from bridges.cloudevents.sinks.port import SendAttempt, Sink, SinkGrant, SinkListener
 from bridges.cloudevents.subscription.allowed import DENIED, sink_rule_of
 from bridges.cloudevents.subscription.model import Invalid, Mistake, SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
@@ -72,32 +72,33 @@ class SinkFactory:
         return lambda subscription, rule, listener: open_kafka(self._parts, clients, subscription, rule, listener)
 
     async def check(
-        self, subscription: Subscription, previous: Subscription | None, granted: float | None
-    ) -> float | None:
+        self, subscription: Subscription, previous: Subscription | None, granted: float | None, callback: str | None
+    ) -> SinkGrant:
         """Whether events may go there, and whether an HTTP sink consents; raises Invalid.
 
-        Returns the deliveries a second that it allows, None for any. Where a place is not allowed, or its host
-        resolves to nothing that is, the words are the same. A sink that stays the same is not asked again.
+        `callback`: where it may consent later. Where a place is not allowed, or its host resolves to nothing that is,
+        the words are the same. A sink that stays the same is not asked again.
         """
         rule = sink_rule_of(subscription, self._rules)
         if rule is None:
             raise Invalid((Mistake("/sink", DENIED),))
         if previous is not None and previous.sink == subscription.sink:
-            return granted
+            return SinkGrant(granted)
         if subscription.protocol is not SinkProtocol.KAFKA:  # its brokers are named exactly, and say where others are
             await self._resolved(subscription, rule)
         if subscription.protocol is SinkProtocol.HTTP and rule.handshake:
-            return await self._consents(subscription, rule)
-        return None
+            return await self._consents(subscription, rule, callback)
+        return SinkGrant()
 
-    async def _consents(self, subscription: Subscription, rule: SinkRule) -> float | None:
+    async def _consents(self, subscription: Subscription, rule: SinkRule, callback: str | None) -> SinkGrant:
         if self._rules.handshake is None:
             raise Invalid((Mistake("/sink", DENIED),))
         self._may_ask(subscription)
-        consent = await self._http.ask(subscription, rule, None)
-        if not consent.given:
+        consent = await self._http.ask(subscription, rule, callback)
+        awaited = not consent.given and consent.answered and callback is not None
+        if not (consent.given or awaited):
             raise Invalid((Mistake("/sink", consent.reason),))
-        return consent.rate
+        return SinkGrant(consent.rate, awaited)
 
     def _may_ask(self, subscription: Subscription) -> None:
         ((host, _),) = subscription.sink.hosts

@@ -18,6 +18,13 @@ class SendAttempt(NamedTuple):
     """How often these events were sent before: 0 the first time."""
 
 
+class SinkGrant(NamedTuple):
+    """What a new sink allows: deliveries a second, None for any; `awaited`: its consent comes later, by callback."""
+
+    rate: float | None = None
+    awaited: bool = False
+
+
 class SinkListener(Protocol):
     """Hears the sink, on the loop. A sink never calls it from within `send`."""
 

@@ -20,6 +20,8 @@ class Consent(NamedTuple):
     given: bool
     rate: float | None = None
     reason: str = ""
+    answered: bool = True
+    """False: the sink has not heard the question, as far as we know."""
 
 
 async def ask(
@@ -35,11 +37,11 @@ async def ask(
     try:
         return consent_of(await client.request("OPTIONS", url, headers, None, seconds), origin, rate)
     except aiohttp.ClientConnectorCertificateError as error:
-        return Consent(False, reason=reason_of(error.certificate_error))
+        return Consent(False, reason=reason_of(error.certificate_error), answered=False)
     except aiohttp.ClientConnectorError as error:
-        return Consent(False, reason=reason_of(error.os_error))
+        return Consent(False, reason=reason_of(error.os_error), answered=False)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Consent(False, reason=reason_of(error))
+        return Consent(False, reason=reason_of(error), answered=False)
 
 
 def consent_of(answer: HttpAnswer, origin: str, rate: int | None) -> Consent:
@@ -47,11 +49,11 @@ def consent_of(answer: HttpAnswer, origin: str, rate: int | None) -> Consent:
     allowed = answer.headers.get("webhook-allowed-origin", "").strip()
     if allowed != "*" and allowed.lower() != origin.lower():
         return Consent(False, reason="the sink did not answer with WebHook-Allowed-Origin for this gateway")
-    return Consent(True, _rate(answer.headers.get("webhook-allowed-rate", ""), rate))
+    return Consent(True, granted_rate(answer.headers.get("webhook-allowed-rate", ""), rate))
 
 
-def _rate(granted: str, asked: int | None) -> float | None:
-    """Missing, or no rate at all: the one that was asked for."""
+def granted_rate(granted: str, asked: int | None) -> float | None:
+    """Deliveries a second that `WebHook-Allowed-Rate` allows; missing, or no rate: the one asked for (a minute)."""
     text = granted.strip()
     if text == "*":
         return None

@@ -70,5 +70,5 @@ async def test_no_answer_is_no_consent(answer: bytes | None) -> None:
 @pytest.mark.row("CE-P-3", part="handshake")
 async def test_no_question_is_put_to_an_address_that_is_not_allowed() -> None:
     async with http_sink() as server:
-        assert await asked(server, allowed=False) == Consent(False, reason=NOT_ALLOWED)
+        assert await asked(server, allowed=False) == Consent(False, reason=NOT_ALLOWED, answered=False)
         assert server.connections == 0
