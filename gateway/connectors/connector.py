@@ -107,6 +107,7 @@ class Connector:
             idle_timeout=model.idle_timeout,
             max_links=65_535,
             shared=True,
+            strict_annotations=model.strict_annotations,
             annotations=model.annotations if routes else "never",
         )
 

@@ -154,7 +154,8 @@ class PulledSender(InternalLink[Incoming], Incoming):
         remote = self.engine.attach(self.name, incoming=True)
         own = (SUPPORTED,) if self._announced else ()
         remote.understands = understands
-        remote.request(self, AttachReply(self._pull.entry.source, max_message_size=max_message_size, own=own))
+        source = self._pull.entry.source
+        remote.request(self, AttachReply(source, max_message_size=max_message_size, own=own, stays=True))
 
     @property
     def granted(self) -> int:

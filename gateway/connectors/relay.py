@@ -126,8 +126,6 @@ class Relay(DirectNode):
         routes = needs_response_routing(self.local, remote.scope)
         remote.context = self._connector.remote_context(routes_responses=routes)
         self.remote = remote
-        if CAPABILITY in remote.engine.offered:
-            remote.understands = EVENTS
         self.join(end)
         if action is RelayAction.ACCEPT_LOCAL:
             self._accept_local(remote)
@@ -184,6 +182,8 @@ class Relay(DirectNode):
         wanted = local.source if remote.incoming else local.target
         own = self._own_capabilities() if remote.incoming else ()
         remote.unannounced = remote.incoming and not own
+        if CAPABILITY in engine.offered:
+            remote.understands = EVENTS
         receiver = self._local_receiver
         most = 0 if receiver is None else _smaller(engine.config.max_message_size, receiver.most)
         remote.request(

@@ -128,6 +128,7 @@ class ConnectorReplyAddress:
             dynamic=dynamic,
             capabilities=("temporary-queue",) if dynamic else (),  # as JMS brokers expect it
             max_message_size=engine.config.max_message_size,
+            stays=True,
         )
         link.request(_ResponseHandler(link, self), requested)
 

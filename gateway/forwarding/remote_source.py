@@ -81,6 +81,7 @@ class RemoteSource(Incoming):
             filter=filters(entry, self._position() if streams else None),
             max_message_size=engine.config.max_message_size,
             durable=durable,
+            stays=True,
         )
         self._asked = True
         link.understands = EVENTS

@@ -306,5 +306,6 @@ def _engine_config(settings: Settings) -> EngineConfig:
         max_message_size=limits.max_message_size,
         memory=limits.memory,
         user_memory=limits.user_memory,
+        strict_annotations=settings.model.strict_annotations,
         annotations=settings.model.annotations if CAPABILITY in settings.offered else "never",
     )

@@ -33,6 +33,8 @@ class EngineConfig:
     """Bytes that may be held for the connection, and for all of its user; None: a part of the process's budget."""
     shared: bool = False
     """The peer is a container that many use through us: it is not slowed down for one of them."""
+    strict_annotations: bool = False
+    """A message with an annotation that is not understood ends its link (AMQP 1.0 part 3, 3.2.10)."""
     annotations: Literal["offered", "trust", "never"] = "never"
     """When announcements of the peer's targets count: if it offered response annotations, always, or never (RA 2.1)."""
 

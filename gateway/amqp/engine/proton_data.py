@@ -175,6 +175,8 @@ class AttachReply(NamedTuple):
     """Of a terminus that outlives its link: it is gone with the process."""
     settled: bool = False
     """Links of ours: the sender settles what it sends, if it agrees; nobody waits for an outcome."""
+    stays: bool = False
+    """Links of ours: a message that would end the link is rejected, for after a detach it would come again."""
 
 
 def answer_terminus(mine: ProtonTerminus, granted: AttachReply, *, source: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Self
+from typing import Self, cast
 
 from cproton_ffi import lib
 
@@ -18,6 +18,7 @@ from gateway.amqp.link.handlers import AttachListener, Incoming, Outgoing, Outgo
 from gateway.amqp.link.outcomes import FAILED, Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf
 from gateway.amqp.link.sender_link import SenderHalf
+from gateway.amqp.link.strict_handler import StrictHandler
 from gateway.amqp.message.hop import ROUTING
 from gateway.amqp.message.response_support import SUPPORTED
 from gateway.errors import MESSAGE_SIZE_EXCEEDED, AmqpError
@@ -61,7 +62,8 @@ class Link(ReceiverHalf, SenderHalf):
         )  # fmt: skip
         self.durable = durable
         self._answer(granted)
-        self.handler = handler if self.counter is None else self.counter.instrument(handler)
+        counted = handler if self.counter is None else self.counter.instrument(handler)
+        self.handler = self._strict(counted, detaches=True)
         self.began()
         self._open()
         self.flowed()
@@ -99,8 +101,16 @@ class Link(ReceiverHalf, SenderHalf):
         if granted.settled:
             lib.pn_link_set_snd_settle_mode(pointer, lib.PN_SND_SETTLED)
         self._limit(granted.max_message_size)
-        self.handler = self.attach_listener = handler
+        self.attach_listener = handler
+        self.handler = self._strict(handler, detaches=not granted.stays)
         self._open()
+
+    def _strict(self: Self, handler: object, *, detaches: bool) -> object:
+        """The handler, behind one that refuses what is not understood if the policy says so (3.2.10)."""
+        if not self.incoming or not self.engine.config.strict_annotations or self.understands is None:
+            return handler
+        understands, self.understands = self.understands, None
+        return StrictHandler(self, cast(Incoming, handler), understands, detaches=detaches)
 
     def _open(self: Self) -> None:
         lib.pn_link_open(self.ptr)

@@ -6,7 +6,7 @@ untouched. It re-exports `section_index` and `properties`, so that other package
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -43,6 +43,7 @@ __all__ = [
     "PROPERTIES",
     "Properties",
     "SectionOffsets",
+    "annotation_keys",
     "annotations_section",
     "application_properties",
     "body_kind",
@@ -217,6 +218,21 @@ def _entries(annotations: bytes) -> list[tuple[bytes | None, bytes, bytes]]:
     if position != end or count & 1:
         raise malformed("entries do not fill the annotations")
     return found
+
+
+def annotation_keys(annotations: bytes) -> Iterator[bytes | None]:
+    """The keys of an annotations section that are symbols, or strings; None for each other key.
+
+    Raises:
+        AmqpError: DECODE_ERROR, where the keys before it have been given.
+    """
+    position, end, count = opened(annotations, 0)
+    for _ in range(count >> 1):
+        after = skip(annotations, position)
+        yield _key_text(annotations, position, after)
+        position = skip(annotations, after)
+    if position != end or count & 1:
+        raise malformed("entries do not fill the annotations")
 
 
 def _key_text(data: bytes, start: int, end: int) -> bytes | None:

@@ -99,6 +99,12 @@ class ConnectorSection(Strict):
         "the container also offers RESPONSE_ANNOTATIONS_V1_0), trust (whatever it offers, which deviates from the "
         "specification), or never (all requests are rewritten)",
     )
+    strict_annotations: Flag = Field(
+        default=False,
+        description="true: a message of the container with an annotation key that the gateway does not understand, and "
+        "that does not begin with x-opt-, ends its link with amqp:not-implemented, as AMQP 3.2.10 says; messages for "
+        "pulls and bridges, and responses, are rejected",
+    )
     use_relay: Flag = Field(
         default=False,
         description="true: desire ANONYMOUS-RELAY, and if it is offered send messages whose own to is the "

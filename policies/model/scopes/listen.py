@@ -104,6 +104,11 @@ class ListenerSection(StrictSection):
         "deviates from the specification), or never (all requests are rewritten); applies to connections that are "
         "opened afterwards",
     )
+    strict_annotations: Flag = Field(
+        default=False,
+        description="true: a message with an annotation key that the gateway does not understand, and that does not "
+        "begin with x-opt-, ends its link with amqp:not-implemented, as AMQP 3.2.10 says; many clients send such keys",
+    )
     limits: ListenerLimits = Field(default_factory=ListenerLimits, description="see Limits")
 
     @property

@@ -1,0 +1,64 @@
+"""A handler that passes on no message with an annotation that is not understood (AMQP 1.0 part 3, 3.2.10; CORE-1).
+
+It stands around a node's handler where the policy says `strict_annotations`; other links have none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.amqp.link.handlers import Delivery, Incoming
+from gateway.amqp.link.outcomes import Rejected
+from gateway.amqp.link.receiver_link import ReceiverHalf
+from gateway.amqp.message.hop import may_be_annotated, only
+from gateway.amqp.message.unknown_annotations import unknown_annotation
+from gateway.errors import NOT_IMPLEMENTED, AmqpError
+
+
+class StrictHandler:
+    """The handler around the node's own."""
+
+    def __init__(self, link: ReceiverHalf, handler: Incoming, understands: frozenset[bytes], *, detaches: bool) -> None:
+        """`detaches`: such a message ends the link, as it has to; False: it is rejected, and would else come again."""
+        self._link: Final = link
+        self._handler: Final = handler
+        self._understands: Final = understands
+        self._detaches: Final = detaches
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._handler, name)
+
+    def takes_batches(self) -> bool:
+        """Each message is looked at by itself."""
+        return False
+
+    def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
+        """A message has come, with all of its annotations."""
+        try:
+            found = unknown_annotation(data, self._understands)
+            error = None if found is None else _not_understood(found)
+        except AmqpError as too_long:
+            error = too_long
+        if error is None:
+            passed = only(data, self._understands) if may_be_annotated(data) else data
+            self._handler.on_transfer(delivery, passed, settled)
+            return
+        error.info["delivery-tag"] = self._link.tag(delivery)
+        self._refuse(delivery, settled, error)
+
+    def _refuse(self, delivery: Delivery, settled: bool, error: AmqpError) -> None:
+        link = self._link
+        link.message_refused(error)
+        if self._detaches:
+            link.detach(error)
+            return
+        if settled:
+            link.drop(delivery)
+        else:
+            link.settle(delivery, Rejected(error))
+        link.grant(1)
+
+
+def _not_understood(found: str) -> AmqpError:
+    text = f"the gateway does not understand the {found}, and strict_annotations refuses what it does not understand"
+    return AmqpError(NOT_IMPLEMENTED, text)
