@@ -10,7 +10,7 @@ from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.subscription.allowed import not_allowed
 from bridges.cloudevents.subscription.model import RefreshToken, SinkProtocol
 from bridges.cloudevents.subscription.parse import parse
-from bridges.cloudevents.subscription.sealed import SubscriptionKeys, from_stored, renewed, to_stored
+from bridges.cloudevents.subscription.sealed import SubscriptionKeys, from_stored, renewed, sealed_with, to_stored
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.subscriptions import ManagerRules
 
@@ -49,6 +49,10 @@ class SubscriptionFormat:
     def load(self, document: bytes) -> Subscription:
         """What `dump` made; raises Invalid, or ValueError, where it cannot be read."""
         return from_stored(document, self._rules, self._keys)
+
+    def outdated(self, document: bytes) -> bool:
+        """Whether secrets in what `dump` made are sealed under another key than the active one."""
+        return self._keys is not None and sealed_with(document) not in (None, self._keys.active)
 
     def objection(self, subscription: Subscription) -> Reason | None:
         """Why it may not be delivered under this policy; None: it may."""

@@ -15,6 +15,7 @@ from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.ports import Caller, CheckSink, Delivery, FindStarts
 from bridges.cloudevents.manager.probe import DeliveryProbe, ProbeResult
 from bridges.cloudevents.manager.proposals import Proposals
+from bridges.cloudevents.manager.reseal import reseal
 from bridges.cloudevents.manager.views import (
     ShownSubscription,
     SubscriptionPage,
@@ -81,13 +82,14 @@ class SubscriptionManager:
     def __init__(self, rules: ManagerRules, parts: ManagerParts) -> None:
         self.rules = rules
         self._parts = parts
+        self._sealed = False
         self.book: Final = SubscriptionBook(rules.full_name, parts.store, parts.form, parts.delivery)
         self._proposals = Proposals(rules, parts.form, parts.check_sink, self.book)
         self._probe: Final = DeliveryProbe(rules.path, parts.delivery)
 
     async def configure(self, rules: ManagerRules, parts: ManagerParts) -> None:
         """Go on under another policy (reload); `parts` with the same store and delivery."""
-        self.rules, self._parts = rules, parts
+        self.rules, self._parts, self._sealed = rules, parts, False
         self._proposals = Proposals(rules, parts.form, parts.check_sink, self.book)
         await self.book.configure(parts.form)
 
@@ -218,7 +220,9 @@ class SubscriptionManager:
         await self.book.note(stored)
 
     async def sweep(self) -> None:
-        """Delete what ended longer ago than the policy keeps it."""
+        """Delete what ended longer ago than the policy keeps it, and seal anew what an old key sealed."""
+        if self.book.loaded and not self._sealed:
+            self._sealed = await reseal(self.rules.full_name, self.book, self._parts.store, self._parts.form)
         for known in list(self.book):
             ended = await self._ended(known)
             if ended is not None and ended + self.rules.keep_ended < self._now():
