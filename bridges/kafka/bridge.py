@@ -19,6 +19,7 @@ from bridges.kafka.librdkafka import slowness
 from bridges.kafka.node import KafkaNode
 from bridges.kafka.produce import client
 from bridges.kafka.produce.append import RowProducer
+from bridges.kafka.produce.dead_letters import DeadLetters
 from bridges.kafka.produce.producer import ClusterProducer
 from bridges.kafka.route import NodeRoute
 from bridges.kafka.tap import TopicLog
@@ -103,6 +104,10 @@ class ClusterBridge:
     def log(self, route: NodeRoute) -> TopicLog:
         """The log of a route, for somebody who is no link."""
         return TopicLog(self.cluster, route.topic, route.reading.isolation)
+
+    def dead_letters(self, topic: str, to: str) -> DeadLetters:
+        """Copies of a topic's records that somebody who is no link does not want."""
+        return DeadLetters(self._producer, self.cluster.loop, self.counters, topic, to)
 
     def info_node(self, route: NodeRoute) -> InfoNode:
         """The `$info` of a route's node."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
@@ -17,12 +17,26 @@ from bridges.kafka.produce.producer import ROOM, ClusterProducer, ReportCallback
 from bridges.kafka.records.envelope import DEAD_LETTER, Header
 from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.mapping import RecordWriter
+from bridges.kafka.records.record import KafkaRecord
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
 _RETRY_PAUSE: Final = 1.0
 _ANY: Final = -1
 log = structlog.get_logger(logger_name="kafka")
+
+
+CopiedRecord = tuple[bytes | None, bytes | None, list[Header]]
+"""Key, value and headers."""
+
+
+class LetterReason(NamedTuple):
+    """Why an event was not taken; `more` are names, without their prefix, and contents of further headers."""
+
+    condition: str
+    description: str
+    redeliveries: int
+    more: tuple[Header, ...] = ()
 
 
 class DeadLetters:
@@ -51,20 +65,29 @@ class DeadLetters:
         self, event: EncodedEvent, error: AmqpError | None, done: Callable[[], None], wanted: Callable[[], bool]
     ) -> None:
         """Copy `event` and call `done` when Kafka has written it; retried while `wanted` returns True."""
-        key, value, headers = self._writer.record(event.data, sections.walk(event.data))
+        record = self._writer.record(event.data, sections.walk(event.data))
         condition = error.condition if error else ""
-        origin: list[Header] = [
-            (DEAD_LETTER + "topic", self._topic.encode()),
-            (DEAD_LETTER + "partition", b"%d" % event.partition),
-            (DEAD_LETTER + "offset", b"%d" % event.offset),
-            (DEAD_LETTER + "condition", str(condition).encode()),
-            (DEAD_LETTER + "description", (error.description if error else "").encode()),
-            (DEAD_LETTER + "redeliveries", b"%d" % event.attempts),
-        ]
+        why = LetterReason(str(condition), error.description if error else "", event.attempts)
+        self._copy(record, (event.partition, event.offset), why, done, wanted)
 
+    def copy(
+        self, record: KafkaRecord, why: LetterReason, done: Callable[[], None], wanted: Callable[[], bool]
+    ) -> None:
+        """As `write`, for a record that was read without a link."""
+        copied = record.key(), record.value(), list(record.headers() or ())
+        self._copy(copied, (record.partition(), record.offset()), why, done, wanted)
+
+    def _copy(
+        self,
+        record: CopiedRecord,
+        place: tuple[int, int],
+        why: LetterReason,
+        done: Callable[[], None],
+        wanted: Callable[[], bool],
+    ) -> None:
         def retry() -> None:
             if wanted():
-                self.write(event, error, done, wanted)
+                self._copy(record, place, why, done, wanted)
 
         def report(failure: KafkaError | None) -> None:
             if failure is None:
@@ -77,10 +100,24 @@ class DeadLetters:
         if len(self._producer) >= ROOM:
             self._retry_later("the producer's queue is half full", retry)
             return
+        key, value, headers = record
         try:
-            self._producer.produce(self._to, _ANY, key, value, [*headers, *origin], ReportCallback(report))
+            headers = [*headers, *self._origin(place, why)]
+            self._producer.produce(self._to, _ANY, key, value, headers, ReportCallback(report))
         except (BufferError, KafkaException) as failure:
             self._retry_later(str(failure), retry)
+
+    def _origin(self, place: tuple[int, int], why: LetterReason) -> list[Header]:
+        """Where the event was, and why it is here."""
+        return [
+            (DEAD_LETTER + "topic", self._topic.encode()),
+            (DEAD_LETTER + "partition", b"%d" % place[0]),
+            (DEAD_LETTER + "offset", b"%d" % place[1]),
+            (DEAD_LETTER + "condition", why.condition.encode()),
+            (DEAD_LETTER + "description", why.description.encode()),
+            (DEAD_LETTER + "redeliveries", b"%d" % why.redeliveries),
+            *((DEAD_LETTER + name, content) for name, content in why.more),
+        ]
 
     def _retry_later(self, reason: str, retry: Callable[[], None]) -> None:
         if not self._warned:

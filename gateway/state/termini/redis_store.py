@@ -45,7 +45,9 @@ return redis.call('HGETALL', KEYS[1])
 _SAVE: Final = f"""
 local token = redis.call('HGET', KEYS[1], 'token')
 if token ~= ARGV[1] then return token and 0 or 2 end
-for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+local first = 4 + tonumber(ARGV[3])
+for i = 4, first - 1 do redis.call('HDEL', KEYS[1], ARGV[i]) end
+for i = first, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 {_LIVES}
 return 1
 """
@@ -88,9 +90,11 @@ class RedisTermini:
         try:
             async with self._client.pipeline(transaction=False) as pipe:
                 for save in saves:
+                    removed = [_MARK + name.encode() for name in save.removed]
                     pairs: list[int | str | bytes] = [part for item in save.positions.items() for part in item]
                     pairs += [part for name, at in save.marks.items() for part in (_MARK + name.encode(), at)]
-                    pipe.eval(_SAVE, 1, _PREFIX + save.key, save.token, _ttl(save.ttl_ms), *pairs)
+                    ours = save.token, _ttl(save.ttl_ms), len(removed)
+                    pipe.eval(_SAVE, 1, _PREFIX + save.key, *ours, *removed, *pairs)
                 return [Saved(done) for done in await pipe.execute()]
         except (RedisError, OSError, TimeoutError) as error:
             raise TerminiUnavailable(type(error).__name__) from error

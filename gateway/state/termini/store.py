@@ -66,13 +66,17 @@ class TerminusRecord(NamedTuple):
 
 
 class Save(NamedTuple):
-    """What to write; `ttl_ms` None: it stays until it is dropped. `positions` may be some of them."""
+    """What to write; `ttl_ms` None: it stays until it is dropped. `positions` and `marks` may be some of them.
+
+    `removed` are marks to remove.
+    """
 
     key: str
     token: str
     positions: Mapping[int, int]
     ttl_ms: int | None
     marks: Mapping[str, str] = MappingProxyType({})
+    removed: Sequence[str] = ()
 
 
 class Termini(Protocol):
@@ -166,6 +170,8 @@ class MemoryTermini:
         if record.token != save.token:
             return Saved.TAKEN
         record.positions = {**(record.positions or {}), **save.positions}
+        for name in save.removed:
+            record.marks.pop(name, None)
         record.marks.update(save.marks)
         self._lives(save.key, record, save.ttl_ms)
         return Saved.DONE

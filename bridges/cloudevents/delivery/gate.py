@@ -1,0 +1,87 @@
+"""Whether an attempt may be made now: the breakers of a sink and of its place, and the sink's rate. Pure.
+
+What fails before there is an answer counts for the place (scheme, host and port) and all who use it. Answers count for
+the subscriptions of one owner at one sink, so that nobody's wrong password stops the deliveries of others.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from bridges.cloudevents.delivery.answers import Answer
+from bridges.cloudevents.delivery.breaker import Backoff, Breaker
+from bridges.cloudevents.delivery.rates import Rate
+
+
+class Pass(NamedTuple):
+    """An attempt, as its breakers know it."""
+
+    sink: int
+    place: int
+
+
+class Gate:
+    """What stands between one subscription and its sink; breakers and rate are shared with others."""
+
+    def __init__(self, sink: Breaker, place: Breaker, rate: Rate | None, backoff: Backoff, retry_after: float) -> None:
+        """`retry_after`: seconds, the longest pause that a sink may ask for."""
+        self._sink: Final = sink
+        self._place: Final = place
+        self._rate: Final = rate
+        self._backoff: Final = backoff
+        self._longest: Final = retry_after
+
+    @property
+    def open(self) -> bool:
+        """Whether a breaker is: only single attempts are let through."""
+        return self._sink.open or self._place.open
+
+    @property
+    def next_at(self) -> float:
+        """When the next attempt of an open breaker is due; a time in the past otherwise."""
+        return max(self._sink.next_at, self._place.next_at)
+
+    def allows(self, now: float) -> bool:
+        """Whether the breakers let an attempt through now."""
+        return self._sink.allows(now) and self._place.allows(now)
+
+    def at(self, now: float) -> float:
+        """When the rate allows the next attempt: `now`, or later."""
+        return now if self._rate is None else self._rate.at(now)
+
+    def sent(self, now: float) -> Pass:
+        """An attempt is made."""
+        if self._rate is not None:
+            self._rate.take(now)
+        return Pass(self._sink.sent(), self._place.sent())
+
+    def succeeded(self) -> None:
+        """The sink has answered, and its answer is not a failure of its own."""
+        self._place.succeeded()
+        self._sink.succeeded()
+
+    def failed(self, passed: Pass, answer: Answer, now: float) -> None:
+        """An attempt has failed, and the event need not be the reason."""
+        if answer.reached:
+            self._place.succeeded()
+            self._sink.failed(passed.sink, now, self._backoff)
+        else:
+            self._place.failed(passed.place, now, self._backoff)
+            self._sink.abandoned(passed.sink)
+
+    def paused(self, passed: Pass, answer: Answer, now: float) -> None:
+        """The sink has asked for a pause."""
+        self._place.succeeded()
+        asked = answer.retry_after
+        pause = None if asked is None else min(max(asked, 0.0), self._longest)
+        self._sink.paused(passed.sink, now, pause, self._backoff)
+
+    def abandoned(self, passed: Pass) -> None:
+        """The attempt was cut: it will have no answer."""
+        self._sink.abandoned(passed.sink)
+        self._place.abandoned(passed.place)
+
+    def renew(self, now: float) -> None:
+        """Let an attempt through now."""
+        self._sink.renew(now)
+        self._place.renew(now)

@@ -1,0 +1,62 @@
+"""What is stored of a subscription's delivery: positions, and why nothing is sent. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from bridges.cloudevents.delivery.positions import Position, dump_positions, load_positions
+from bridges.cloudevents.delivery.state import Reason
+
+Positions = Mapping[int, Position]
+"""By partition."""
+
+
+class StreamPosition(NamedTuple):
+    """Positions in one log; `identity` is another one when its topic was created again."""
+
+    identity: str
+    positions: Positions
+
+
+class Mark(NamedTuple):
+    """`incarnation` tells a subscription from an earlier one of the same id; times are milliseconds since 1970."""
+
+    incarnation: str
+    streams: Mapping[str, StreamPosition]
+    """By address."""
+    revision: int = 0
+    """Of the subscription when this was written."""
+    reason: Reason | None = None
+    """Why nothing is sent."""
+    since: int | None = None
+    """When that began."""
+    failing_since: int | None = None
+    delivered: int = 0
+
+
+def dump_mark(mark: Mark) -> str:
+    """As text."""
+    stored: dict[str, object] = {"i": mark.incarnation, "r": mark.revision}
+    stored["at"] = {address: [at.identity, dump_positions(at.positions)] for address, at in mark.streams.items()}
+    if mark.reason is not None:
+        stored["why"], stored["since"] = mark.reason.value, mark.since
+    if mark.failing_since is not None:
+        stored["failing"] = mark.failing_since
+    if mark.delivered:
+        stored["n"] = mark.delivered
+    return json.dumps(stored, separators=(",", ":"))
+
+
+def load_mark(text: str) -> Mark:
+    """What `dump_mark` wrote; raises ValueError for anything else."""
+    try:
+        stored = json.loads(text)
+        at = {name: StreamPosition(str(log), load_positions(where)) for name, (log, where) in stored["at"].items()}
+        why = Reason(stored["why"]) if "why" in stored else None
+        return Mark(
+            str(stored["i"]), at, int(stored["r"]), why, stored.get("since"), stored.get("failing"), stored.get("n", 0)
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("not the mark of a subscription") from error

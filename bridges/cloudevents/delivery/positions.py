@@ -1,0 +1,62 @@
+"""How far a subscription has got in the partitions of a stream, and how that is written down. Pure.
+
+A position is the next offset to read and the offsets before it that are not done with, so that an event that is
+repeated for hours does not bring back thousands after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+
+class Position(NamedTuple):
+    """In one partition: everything before `next` is done with, except for `undone` (ascending)."""
+
+    next: int
+    undone: tuple[int, ...] = ()
+
+    @property
+    def committed(self) -> int:
+        """Everything before this offset is done with."""
+        return self.undone[0] if self.undone else self.next
+
+
+def dump_positions(positions: Mapping[int, Position]) -> str:
+    """As text, `0:2000!5,17-19;1:988`: partition 0 reads 2000 next, and 5 and 17 to 19 are not done with."""
+    return ";".join(f"{number}:{_dump(positions[number])}" for number in sorted(positions))
+
+
+def _dump(position: Position) -> str:
+    runs = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in _runs(position.undone))
+    return f"{position.next}!{runs}" if runs else str(position.next)
+
+
+def _runs(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Ascending offsets as runs of consecutive ones."""
+    run: tuple[int, int] | None = None
+    for offset in offsets:
+        if run is not None and offset == run[1] + 1:
+            run = run[0], offset
+            continue
+        if run is not None:
+            yield run
+        run = offset, offset
+    if run is not None:
+        yield run
+
+
+def load_positions(text: str) -> dict[int, Position]:
+    """What `dump_positions` wrote; raises ValueError for anything else."""
+    found = {}
+    for part in filter(None, text.split(";")):
+        number, _, rest = part.partition(":")
+        following, _, runs = rest.partition("!")
+        undone = [offset for run in filter(None, runs.split(",")) for offset in _run(run)]
+        found[int(number)] = Position(int(following), tuple(undone))
+    return found
+
+
+def _run(text: str) -> range:
+    low, _, high = text.partition("-")
+    return range(int(low), int(high or low) + 1)
