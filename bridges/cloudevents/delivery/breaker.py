@@ -35,7 +35,7 @@ class Backoff:
 class Breaker:
     """One sink, or one place."""
 
-    __slots__ = ("_changed", "_failures", "_probe", "_serial", "next_at", "open_since")
+    __slots__ = ("__weakref__", "_changed", "_failures", "_probe", "_serial", "next_at", "open_since")
 
     def __init__(self) -> None:
         self._failures = 0
@@ -52,10 +52,9 @@ class Breaker:
         """Call `changed` when it opens or closes, or when another attempt may be made."""
         self._changed[changed] = None
 
-    def forget(self, changed: Callable[[], None]) -> bool:
-        """Call it no more; whether nobody listens any longer."""
+    def forget(self, changed: Callable[[], None]) -> None:
+        """Call it no more."""
         self._changed.pop(changed, None)
-        return not self._changed
 
     @property
     def open(self) -> bool:

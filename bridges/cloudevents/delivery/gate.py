@@ -6,11 +6,14 @@ the subscriptions of one owner at one sink, so that nobody's wrong password stop
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.delivery.breaker import Backoff, Breaker
 from bridges.cloudevents.delivery.rates import Rate
+from bridges.cloudevents.subscription.model import DeliverySettings
 
 
 class Pass(NamedTuple):
@@ -30,6 +33,16 @@ class Gate:
         self._rate: Final = rate
         self._backoff: Final = backoff
         self._longest: Final = retry_after
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when the breakers may let more through."""
+        self._sink.listen(changed)
+        self._place.listen(changed)
+
+    def forget(self, changed: Callable[[], None]) -> None:
+        """Call it no more."""
+        self._sink.forget(changed)
+        self._place.forget(changed)
 
     @property
     def open(self) -> bool:
@@ -85,3 +98,29 @@ class Gate:
         """Let an attempt through now."""
         self._sink.renew(now)
         self._place.renew(now)
+
+
+class Gates:
+    """The breakers and rates of a manager's sinks, for as long as somebody uses them."""
+
+    def __init__(self) -> None:
+        self._breakers: Final[WeakValueDictionary[tuple[str, str], Breaker]] = WeakValueDictionary()
+        self._rates: Final[WeakValueDictionary[tuple[str, str, float], Rate]] = WeakValueDictionary()
+
+    def gate(self, owner: str, place: str, sink: str, delivery: DeliverySettings, retry_after: float) -> Gate:
+        """For a subscription of `owner`; `place` is part of `sink`."""
+        rate = None if delivery.rate is None else self._rate(owner, sink, delivery.rate)
+        backoff = Backoff(delivery.retry.min, delivery.retry.max)
+        return Gate(self._breaker(owner, sink), self._breaker("", place), rate, backoff, retry_after)
+
+    def _breaker(self, owner: str, name: str) -> Breaker:
+        found = self._breakers.get((owner, name))
+        if found is None:
+            found = self._breakers[owner, name] = Breaker()
+        return found
+
+    def _rate(self, owner: str, sink: str, rate: float) -> Rate:
+        found = self._rates.get((owner, sink, rate))
+        if found is None:
+            found = self._rates[owner, sink, rate] = Rate(rate)
+        return found

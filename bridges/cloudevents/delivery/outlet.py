@@ -70,6 +70,8 @@ class Outlet:
         self._flown = 0
         self._taken = self._refusals = self._credentials = 0
         self._shut = False
+        self.draining = False
+        """Send nothing new: the answers to what is under way are awaited."""
         self.failing_since: float | None = None
         """The first failure since the sink has taken an event."""
         self.last_failure: Answer | None = None
@@ -175,7 +177,7 @@ class Outlet:
         limit, since = self._rules.limit, self.failing_since
         if self.reason is None and self._gate.open and since is not None and now - since > self._rules.suspend_after:
             self.stop(Reason.UNREACHABLE)
-        if self.reason is not None or (limit is not None and self.delivered + self._flown >= limit):
+        if self.reason is not None or self.draining or (limit is not None and self.delivered + self._flown >= limit):
             return False
         return self._gate.allows(now) and self._gate.at(now) <= now
 

@@ -8,7 +8,7 @@ from typing import Final
 class Rate:
     """Up to `rate` attempts a second, and at once what one second brings (one at least)."""
 
-    __slots__ = ("_full", "_interval", "_slack")
+    __slots__ = ("__weakref__", "_full", "_interval", "_slack")
 
     def __init__(self, rate: float) -> None:
         self._interval: Final = 1 / rate

@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple
 
 from bridges.cloudevents.delivery.answers import Answer
-from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.delivery.counts import DeliveryCounts
+from bridges.cloudevents.delivery.entry import Letter
+from bridges.cloudevents.delivery.gate import Gate, Gates
+from bridges.cloudevents.delivery.mark import Mark, StreamPosition, dump_mark, load_mark
+from bridges.cloudevents.delivery.outlet import OutletRules
+from bridges.cloudevents.delivery.positions import Position
+from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.reading.ledger import bucket_of
+from bridges.cloudevents.reading.letters import Letterbox
+from bridges.cloudevents.reading.push import Push, PushVersion
+from bridges.cloudevents.reading.slices import Slices
 from bridges.cloudevents.reading.starts import Starts
-from bridges.cloudevents.sinks.port import Sink, SinkListener
-from bridges.cloudevents.subscription.model import DeliverySettings, SinkProtocol, SinkUri, SubscriptionConfig
+from bridges.cloudevents.reading.subscription import PushedSubscription, SinkMaker
 from bridges.kafka.bridge import ClusterBridge
 from bridges.kafka.records.record import KafkaRecord
+from bridges.kafka.tap import TopicLog
+from gateway.errors import AmqpError
+from gateway.observability.logs import get_logger
 from gateway.state.leases.manager import Leases
 from gateway.state.termini.store import Termini
 from gateway.tasks import Supervisor
 from policies.rules import KafkaRoute
 
-
-class SubscriptionFilter(Protocol):
-    """What of an event filter delivery uses."""
-
-    def matches(self, event: CloudEvent) -> bool: ...
-
-
-class PushedSubscription(Protocol):
-    """What delivery uses of a subscription (`subscription.subscription.Subscription`)."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def owner(self) -> str: ...
-    @property
-    def protocol(self) -> SinkProtocol: ...
-    @property
-    def sink(self) -> SinkUri: ...
-    @property
-    def filter(self) -> SubscriptionFilter: ...
-    @property
-    def config(self) -> SubscriptionConfig: ...
-    @property
-    def delivery(self) -> DeliverySettings: ...
-
-
-class SinkMaker(Protocol):
-    """Makes the sink of a subscription; `sinks.open.SinkFactory.open` is one."""
-
-    def __call__(self, subscription: PushedSubscription, listener: SinkListener) -> Sink: ...
+__all__ = ["Fan", "FanRules", "FanShared", "PushedSubscription", "SinkMaker"]
+LOG: Final = get_logger(__name__)
+_EVERY: Final = 0.1
+"""Seconds between two writes of marks."""
+_BEAT: Final = 20
+"""Rounds after which the records are asked for their owner, though nothing has changed."""
+_CLOSE: Final = 2.0
+"""Seconds that attempts may take when the gateway ends."""
+_BEHIND: Final = 2.0
+"""Seconds that `status` waits for Kafka."""
+_OURS: Final = (Reason.POLICY, Reason.CONSENT)
+"""Reasons that the manager tells anew each time."""
 
 
 class FanRules(NamedTuple):
@@ -79,18 +76,54 @@ EventOf = Callable[[KafkaRecord, str], CloudEvent | None]
 """`events.event.event_of`: a record of the stream at an address; None: no event."""
 
 
+class Known(NamedTuple):
+    """A subscription as it was put."""
+
+    subscription: PushedSubscription
+    revision: int
+    starts: Starts
+    hold: Reason | None
+
+
 class Fan:
     """The subscriptions of one manager; used on the loop."""
 
     def __init__(self, rules: FanRules, shared: FanShared, make_sink: SinkMaker, event_of: EventOf) -> None:
-        self._rules: Final = rules
+        self._rules = rules
         self._shared: Final = shared
+        self._make_sink: Final = make_sink
+        self.event_in: Final = event_of
+        self.supervisor: Final = shared.supervisor
+        self._known: Final[dict[str, Known]] = {}
+        self._pushes: Final[dict[str, Push]] = {}
+        self._dirty: Final[dict[Push, None]] = {}
+        self._locks: Final[dict[str, asyncio.Lock]] = {}
+        self._gates: Final = Gates()
+        self._letters: Final = Letterbox(shared.clusters)
+        self._slices = self._make_slices(rules)
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+
+    def _make_slices(self, rules: FanRules) -> Slices:
+        shared, name = self._shared, f"{rules.scope}/{rules.manager}"
+        return Slices(name, rules.slices, shared.leases, shared.termini, shared.supervisor, self)
 
     def change(self, rules: FanRules) -> None:
-        """Go on under another policy."""
+        """Go on under another policy; the subscriptions are put again after it."""
+        before, self._rules = self._rules, rules
+        if before.slices != rules.slices:
+            running = bool(self._tasks)
+            for task in self._tasks:
+                task.cancel()
+            self._slices = self._make_slices(rules)
+            if running:
+                self.start()
 
     def start(self) -> None:
         """Deliver; subscriptions may be put before and after."""
+        keep, name = self.supervisor.keep, f"{self._rules.scope}/{self._rules.manager}"
+        self._tasks = keep(self._slices.run, f"slices:{name}"), keep(self._write, f"marks:{name}")
+
+    # -- from the manager
 
     async def put(
         self, subscription: PushedSubscription, revision: int, starts: Starts, hold: Reason | None = None
@@ -101,19 +134,257 @@ class Fan:
         `hold`: send nothing, for this reason (CONSENT, POLICY, CREDENTIAL, OPERATOR), until it is put again.
         An update (a greater revision) ends a suspension.
         """
+        async with self._lock(subscription.id):
+            self._known[subscription.id] = Known(subscription, revision, starts, hold)
+            await self._begin(subscription.id)
 
     async def remove(self, id: str) -> None:
         """Deliver it no more and forget its position; returns when nothing goes to its sink any more."""
+        async with self._lock(id):
+            self._known.pop(id, None)
+            await self._end(id)
+            ledger = self._slices.ledger(id)
+            if ledger is not None:
+                ledger.remove(id)
+        self._locks.pop(id, None)
 
     async def status(self, id: str) -> SubscriptionStatus | None:
         """What is known of it; None: it was never put here."""
+        known, push = self._known.get(id), self._pushes.get(id)
+        if known is None:
+            return None
+        if push is None:
+            state = DeliveryState.ACTIVE if known.hold is None else known.hold.state
+            return SubscriptionStatus(state, reason=known.hold)
+        streams, failure = push.streams(), push.outlet.last_failure
+        return SubscriptionStatus(
+            push.state,
+            push.since,
+            push.outlet.reason,
+            "" if failure is None or push.state is DeliveryState.ACTIVE else failure.reason,
+            push.next_attempt,
+            push.version.revision,
+            True,
+            push.counts.by_name(),
+            await self._behind(streams),
+            push.outlet.oldest,
+            {
+                address: {number: position.committed for number, position in at.positions.items()}
+                for address, at in streams.items()
+            },
+        )
+
+    async def _behind(self, streams: Mapping[str, StreamPosition]) -> int | None:
+        """Offsets that are not done with; None: Kafka does not say in time."""
+        total = 0
+        try:
+            async with asyncio.timeout(_BEHIND):
+                for address, at in streams.items():
+                    log = self.log(address)
+                    if log is not None and at.positions:
+                        total += await log.behind({number: each.next for number, each in at.positions.items()})
+                        total += sum(len(each.undone) for each in at.positions.values())
+        except (AmqpError, TimeoutError):
+            return None
+        return total
 
     async def resume(self, id: str) -> bool:
         """End a suspension; False: it is not suspended, or another gateway delivers it."""
-        return False
+        push = self._pushes.get(id)
+        if push is None or push.version.hold is not None or not push.resume():
+            return False
+        LOG.info("subscription resumed", id=id)
+        return True
 
     async def send_test(self, id: str, event: CloudEvent) -> Answer | None:
         """Send an event that is none of the log's, once; None: another gateway delivers it, or it has no sink now."""
+        push = self._pushes.get(id)
+        return None if push is None else await push.send_test(event)
 
     async def close(self) -> None:
         """Wait a little for answers, write the positions, and end."""
+        await self._close_all(list(self._pushes), _CLOSE)
+        await self._flush()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks, timeout=_CLOSE) if self._tasks else None
+
+    # -- one subscription
+
+    def _lock(self, id: str) -> asyncio.Lock:
+        return self._locks.setdefault(id, asyncio.Lock())
+
+    async def _begin(self, id: str) -> None:
+        """Deliver the version that is known, from the stored position on; its lock is held."""
+        counts = await self._end(id)
+        known, ledger = self._known.get(id), self._slices.ledger(id)
+        if known is None or ledger is None:
+            return
+        version = PushVersion(known.subscription, known.revision, self._outlet_rules(known), known.hold)
+        mark = _mark_of(known, ledger.mark(id))
+        push = self._pushes[id] = Push(self, version, mark, self._gate(known.subscription), counts)
+        ledger.put(id, dump_mark(mark))
+        push.open(self._make_sink(known.subscription, push))
+
+    async def _end(self, id: str, patience: float | None = None) -> DeliveryCounts:
+        """End its delivery, and have its mark up to date; returns its counts."""
+        push = self._pushes.get(id)
+        if push is None:
+            return DeliveryCounts()
+        await (push.close() if patience is None else push.close(patience))
+        if self._pushes.get(id) is push:
+            self._note(push)
+            del self._pushes[id]
+        return push.counts
+
+    def _outlet_rules(self, known: Known) -> OutletRules:
+        rules, subscription = self._rules, known.subscription
+        limit = subscription.config.max_events
+        return OutletRules(subscription.delivery, rules.refusals, rules.suspend_after, limit)
+
+    def _gate(self, subscription: PushedSubscription) -> Gate:
+        sink = subscription.sink
+        place = f"{subscription.protocol} {sink.origin if sink.hosts else sink.text}"
+        return self._gates.gate(
+            subscription.owner, place, f"{place} {sink.path}", subscription.delivery, self._rules.retry_after
+        )
+
+    # -- from the slices
+
+    async def gained(self, buckets: Collection[int]) -> None:
+        """See `SlicesOwner`."""
+        for id in self._in(buckets, self._known):
+            async with self._lock(id):
+                if id not in self._pushes:
+                    await self._begin(id)
+
+    async def given(self, buckets: Collection[int]) -> None:
+        """See `SlicesOwner`."""
+        await self._close_all(self._in(buckets, self._pushes), None)
+
+    def lost(self, buckets: Collection[int]) -> None:
+        """See `SlicesOwner`."""
+        for id in self._in(buckets, self._pushes):
+            push = self._pushes.pop(id)
+            self._dirty.pop(push, None)
+            push.end()
+            self.supervisor.start(push.close(0.0), "push-end")
+
+    @staticmethod
+    def _in(buckets: Collection[int], ids: Collection[str]) -> list[str]:
+        wanted = set(buckets)
+        return [id for id in ids if bucket_of(id) in wanted]
+
+    async def _close_all(self, ids: Collection[str], patience: float | None) -> None:
+        async def end(id: str) -> None:
+            async with self._lock(id):
+                await self._end(id, patience)
+
+        await asyncio.gather(*map(end, ids))
+
+    # -- from the pushes
+
+    @property
+    def valid(self) -> bool:
+        """See `PushOwner`."""
+        return self._slices.valid
+
+    def log(self, address: str) -> TopicLog | None:
+        """See `PushOwner`."""
+        route = self._rules.streams.get(address)
+        return None if route is None else self._shared.clusters[route.cluster].log(route)
+
+    def bury(self, push: Push, letter: Letter) -> None:
+        """See `PushOwner`."""
+        route = self._rules.streams.get(letter.place.address)
+        done = partial(push.buried, letter.place)
+        _report(push, letter, copied=route is not None and route.reading.dead_letter is not None)
+        if route is None:
+            done(False)
+        else:
+            self._letters.bury(route, push.subscription, letter, done, lambda: not push.closed)
+
+    def changed(self, push: Push) -> None:
+        """See `PushOwner`."""
+        self._dirty[push] = None
+
+    def restart(self, push: Push) -> None:
+        """See `PushOwner`."""
+        push.end()
+        self.supervisor.start(self._restart(push), "push-restart")
+
+    async def _restart(self, push: Push) -> None:
+        id = push.subscription.id
+        async with self._lock(id):
+            if self._pushes.get(id) is push:
+                await self._begin(id)
+
+    # -- writing
+
+    async def _write(self) -> None:
+        beat = 0
+        while True:
+            await asyncio.sleep(_EVERY)
+            beat = (beat + 1) % _BEAT
+            self._bound()
+            await self._flush({bucket_of(id) for id in self._pushes} if not beat else ())
+
+    async def _flush(self, beats: Collection[int] = ()) -> None:
+        for push in list(self._dirty):
+            self._note(push)
+        await self._slices.write(beats)
+
+    def _note(self, push: Push) -> None:
+        """Have its mark written."""
+        self._dirty.pop(push, None)
+        id = push.subscription.id
+        ledger = self._slices.ledger(id)
+        if ledger is not None and self._pushes.get(id) is push:
+            ledger.put(id, dump_mark(push.mark()))
+
+    def _bound(self) -> None:
+        """Forget what is in memory of the largest outlets while all of them together have too much."""
+        total = sum(push.outlet.bytes for push in self._pushes.values())
+        if total > self._rules.hold:
+            for push in sorted(self._pushes.values(), key=lambda each: -each.outlet.bytes):
+                total -= push.outlet.bytes
+                push.outlet.forget()
+                total += push.outlet.bytes
+                push.wake()
+                if total <= self._rules.hold // 2:
+                    return
+
+
+def _mark_of(known: Known, stored: str | None) -> Mark:
+    """Where a subscription goes on: at its mark, or where it begins if there is none of this incarnation."""
+    fresh = {
+        address: StreamPosition(log.identity, {number: Position(at) for number, at in log.offsets.items()})
+        for address, log in known.starts.streams.items()
+    }
+    mark = Mark(known.starts.incarnation, fresh, known.revision)
+    if stored is None:
+        return mark
+    with suppress(ValueError):
+        found = load_mark(stored)
+        if found.incarnation == mark.incarnation:
+            streams = {address: found.streams.get(address, at) for address, at in fresh.items()}
+            again = known.revision > found.revision or found.reason in _OURS
+            reason = None if again else found.reason
+            return found._replace(streams=streams, revision=known.revision, reason=reason)
+    return mark
+
+
+def _report(push: Push, letter: Letter, *, copied: bool) -> None:
+    """Log the 1st, 2nd, 4th, 8th refused event and so on."""
+    count = push.counts.refused
+    if count & (count - 1) == 0:
+        LOG.warning(
+            "subscription's sink refuses an event",
+            id=push.subscription.id,
+            stream=letter.place.address,
+            partition=letter.place.partition,
+            offset=letter.place.offset,
+            reason=letter.answer.reason,
+            refused=count,
+            dead_letter=copied,
+        )

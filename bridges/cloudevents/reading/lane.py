@@ -36,8 +36,11 @@ class LaneOwner(Protocol):
     def wake(self) -> None:
         """There is something to read."""
 
-    def reopen(self, address: str) -> None:
-        """The stream cannot be read any more in this way: find it anew."""
+    def failed(self, address: str) -> None:
+        """The stream cannot be read now."""
+
+    def gone(self, address: str) -> None:
+        """The topic was deleted, or created anew."""
 
 
 class Partition:
@@ -161,7 +164,7 @@ class Lane:
 
     def failed(self, error: AmqpError) -> None:
         """See `TapOwner`."""
-        self._owner.reopen(self._address)
+        self._owner.failed(self._address)
 
     def grew(self, partitions: int) -> None:
         """See `TapOwner`: new partitions are read from their beginning (KM-9)."""
@@ -172,7 +175,7 @@ class Lane:
 
     def gone(self) -> None:
         """See `TapOwner`."""
-        self._owner.reopen(self._address)
+        self._owner.gone(self._address)
 
 
 class Rereading:

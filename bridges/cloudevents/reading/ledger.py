@@ -31,6 +31,7 @@ class Ledger:
         self._token = ""
         self._marks: Final[dict[str, str]] = {}
         self._changed: dict[str, str | None] = {}
+        self._writing: dict[str, str | None] = {}
 
     async def acquire(self, fence: int) -> None:
         """Have the record; raises TerminiUnavailable, or Fenced when a later owner has it."""
@@ -57,19 +58,15 @@ class Ledger:
         for id in self._marks.keys() - ids:
             self.remove(id)
 
-    async def write(self, *, beat: bool = False) -> bool:
-        """Write what has changed; False: another process has the record. Raises TerminiUnavailable.
-
-        `beat`: ask for the answer even if nothing has.
-        """
+    def take(self, *, beat: bool) -> Save | None:
+        """What to write now; None: nothing. `beat`: write even if nothing has changed, to learn who has the record."""
         if not self._changed and not beat:
-            return True
-        changed, self._changed = self._changed, {}
-        marks = {id: mark for id, mark in changed.items() if mark is not None}
-        removed = [id for id, mark in changed.items() if mark is None]
-        try:
-            (done,) = await self._termini.save([Save(self._key, self._token, {}, None, marks, removed)])
-        except BaseException:
-            self._changed = {**changed, **self._changed}
-            raise
-        return bool(done)
+            return None
+        self._writing, self._changed = self._changed, {}
+        marks = {id: mark for id, mark in self._writing.items() if mark is not None}
+        removed = [id for id, mark in self._writing.items() if mark is None]
+        return Save(self._key, self._token, {}, None, marks, removed)
+
+    def put_back(self) -> None:
+        """What was taken last could not be written."""
+        self._changed = {**self._writing, **self._changed}

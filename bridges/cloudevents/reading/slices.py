@@ -1,0 +1,180 @@
+"""Which of a manager's subscriptions this process delivers: slices, shared out among the gateways by leases (CE-P-2).
+
+A subscription belongs to a bucket by its id, and a bucket to a slice by its number. Who has the lease of a slice takes
+the records of its buckets with the lease's fence, so that an earlier owner can write no position any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Final, Protocol
+
+from bridges.cloudevents.reading.ledger import BUCKETS, Ledger, bucket_of
+from gateway.errors import AmqpError
+from gateway.observability.logs import get_logger
+from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason, Share
+from gateway.state.leases.manager import Leases
+from gateway.state.termini.store import Fenced, Saved, Termini, TerminiUnavailable
+from gateway.tasks import Supervisor
+
+LOG: Final = get_logger(__name__)
+_AGAIN: Final = 0.2
+"""Seconds before the shared state is asked again."""
+_WAITERS: Final = 1000
+
+
+class SlicesOwner(Protocol):
+    """The fan."""
+
+    async def gained(self, buckets: Collection[int]) -> None:
+        """Deliver the subscriptions in these."""
+
+    async def given(self, buckets: Collection[int]) -> None:
+        """Deliver them no more, in good order: another gateway waits for them. Their marks are up to date then."""
+
+    def lost(self, buckets: Collection[int]) -> None:
+        """Deliver them no more, at once."""
+
+
+class Slices:
+    """The buckets that this process has now."""
+
+    def __init__(
+        self, name: str, count: int, leases: Leases, termini: Termini, supervisor: Supervisor, owner: SlicesOwner
+    ) -> None:
+        """`name`: of the manager, scope and name; `count` slices."""
+        self._name: Final = name
+        self._count: Final = min(count, BUCKETS)
+        self._leases: Final = leases
+        self._termini: Final = termini
+        self._supervisor: Final = supervisor
+        self._owner: Final = owner
+        self._ledgers: Final[dict[int, Ledger]] = {}
+        self._held: Final[dict[Lease, asyncio.Task[None]]] = {}
+        self._ending: Final[set[Lease]] = set()
+        self._share: Share | None = None
+        self._over: Final = asyncio.Event()
+        self._writing: Final = asyncio.Lock()
+
+    @property
+    def valid(self) -> bool:
+        """Whether this process may deliver what it has: it has renewed its leases in time."""
+        return self._share is not None and self._share.valid
+
+    def ledger(self, id: str) -> Ledger | None:
+        """The record with the mark of a subscription; None: another gateway delivers it."""
+        return self._ledgers.get(bucket_of(id))
+
+    async def run(self) -> None:
+        """Have a share of the slices, until cancelled."""
+        request = LeaseRequest(None, None, tuple(range(self._count)), _WAITERS)
+        while True:
+            self._over.clear()
+            try:
+                share, first = await self._leases.share(f"subscriptions//{self._name}/{self._count}", request)
+            except AmqpError:
+                await asyncio.sleep(_AGAIN)
+                continue
+            self._share = share
+            try:
+                for lease in first:
+                    self.gained(lease)
+                self._leases.hold_share(share, self)
+                await self._over.wait()
+            finally:
+                self._share = None
+                self._lose()
+                self._leases.leave(share)
+
+    def _lose(self) -> None:
+        for task in self._held.values():
+            task.cancel()
+        self._held.clear()
+        self._ending.clear()
+        buckets = list(self._ledgers)
+        self._ledgers.clear()
+        self._owner.lost(buckets)
+
+    def _buckets(self, lease: Lease) -> list[int]:
+        return [bucket for bucket in range(BUCKETS) if bucket % self._count == lease.partition]
+
+    # -- from the leases
+
+    def gained(self, lease: Lease) -> None:
+        """See `ShareListener`."""
+        if lease not in self._held:
+            self._held[lease] = self._supervisor.start(self._take(lease), f"slice-take:{self._name}")
+
+    def stop(self, lease: Lease, why: RevocationReason) -> None:
+        """See `LeaseListener`."""
+        if why is RevocationReason.LOST:
+            self._drop(lease)
+        elif lease in self._held and lease not in self._ending:
+            self._ending.add(lease)
+            self._supervisor.start(self._give(lease), f"slice-give:{self._name}")
+
+    def over(self) -> None:
+        """See `ShareListener`."""
+        self._over.set()
+
+    async def _take(self, lease: Lease) -> None:
+        """Have the records of a slice, and deliver its subscriptions."""
+        for bucket in self._buckets(lease):
+            ledger = Ledger(self._termini, self._name, bucket)
+            while not lease.ended:
+                try:
+                    await ledger.acquire(lease.fence)
+                    break
+                except TerminiUnavailable:
+                    await asyncio.sleep(_AGAIN)
+                except Fenced:
+                    return
+            if not lease.ended:
+                self._ledgers[bucket] = ledger
+        if not lease.ended:
+            await self._owner.gained(self._buckets(lease))
+
+    async def _give(self, lease: Lease) -> None:
+        """Another gateway gets the slice."""
+        self._held[lease].cancel()
+        try:
+            await self._owner.given(self._buckets(lease))
+            await self.write()
+        finally:
+            self._drop(lease)
+            self._leases.release(lease, orderly=True)
+
+    def _drop(self, lease: Lease) -> None:
+        self._ending.discard(lease)
+        if self._held.pop(lease, None) is not None:
+            for bucket in self._buckets(lease):
+                self._ledgers.pop(bucket, None)
+            self._owner.lost(self._buckets(lease))
+
+    # -- writing
+
+    async def write(self, beats: Collection[int] = ()) -> None:
+        """Write the marks that have changed; `beats`: buckets whose owner is asked for in any case."""
+        async with self._writing:
+            taken = [(bucket, ledger, ledger.take(beat=bucket in beats)) for bucket, ledger in self._ledgers.items()]
+            saves = [(bucket, ledger, save) for bucket, ledger, save in taken if save is not None]
+            if not saves:
+                return
+            try:
+                done = await self._termini.save([save for _, _, save in saves])
+            except BaseException as error:
+                for _, ledger, _ in saves:
+                    ledger.put_back()
+                if isinstance(error, TerminiUnavailable):
+                    return
+                raise
+            for (bucket, ledger, _), saved in zip(saves, done, strict=True):
+                if not saved:
+                    self._displaced(bucket, ledger, saved)
+
+    def _displaced(self, bucket: int, ledger: Ledger, saved: Saved) -> None:
+        """Another process has the record, or it was removed: what is written is taken anew with the lease."""
+        LOG.warning("positions of subscriptions taken over", manager=self._name, gone=saved is Saved.GONE)
+        if self._ledgers.get(bucket) is ledger:
+            self.over()

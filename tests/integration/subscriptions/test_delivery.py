@@ -1,0 +1,157 @@
+"""Subscriptions delivered from an embedded Kafka to scripted sinks: nothing lost, in order, on from where they were."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.delivery.state import DeliveryState, Reason
+from bridges.cloudevents.events.dialects import types
+from bridges.cloudevents.sinks.port import SendAttempt
+from bridges.cloudevents.subscription.model import FromEarliest, SubscriptionConfig
+from tests.support.cloudevents.delivery import Subscribed, Topic, settings, until
+
+EARLIEST = SubscriptionConfig(None, FromEarliest(), None, None)
+DOWN = Answer(Verdict.FAILED, "no answer", reached=False)
+REFUSED = Answer(Verdict.REFUSED, "422", 422)
+
+
+@pytest.fixture
+async def topic() -> AsyncIterator[Topic]:
+    """A topic with two partitions."""
+    made = Topic()
+    yield made
+    await made.close()
+
+
+async def test_events_from_now_on_arrive_once_each_and_in_order(topic: Topic) -> None:
+    await topic.produce([("k", "before")])
+    fan = topic.fan()
+    await topic.subscribe(fan, Subscribed("a"))
+    await topic.produce([("k", str(number)) for number in range(50)])
+    await topic.produce([("l", f"l{number}") for number in range(50)], partition=1)
+    await until(lambda: len(topic.ids("a")) == 100)
+    ids = topic.ids("a")
+    assert [id for id in ids if not id.startswith("l")] == [str(number) for number in range(50)]
+    assert [id for id in ids if id.startswith("l")] == [f"l{number}" for number in range(50)]
+    status = await fan.status("a")
+    assert status is not None
+    assert (status.state, status.behind, status.here) == (DeliveryState.ACTIVE, 0, True)
+    assert status.positions == {"events/orders": {0: 51, 1: 50}}
+    assert status.events["delivered"] == 100
+
+
+async def test_what_the_filter_does_not_want_is_passed_over(topic: Topic) -> None:
+    fan = topic.fan()
+    await topic.subscribe(fan, Subscribed("a", filter=types(["other"])))
+    await topic.subscribe(fan, Subscribed("b", filter=types(["t"])))
+    await topic.produce([("k", "1")])
+    await until(lambda: topic.ids("b"))
+    status = await fan.status("a")
+    while status is not None and status.positions["events/orders"][0] != 1:
+        await until(lambda: True)
+        status = await fan.status("a")
+    assert topic.ids("a") == []
+
+
+async def test_a_new_process_goes_on_where_the_old_one_ended(topic: Topic) -> None:
+    subscription = Subscribed("a", config=EARLIEST)
+    first = topic.fan()
+    starts = await topic.subscribe(first, subscription)
+    await topic.produce([("k", str(number)) for number in range(20)])
+    await until(lambda: len(topic.ids("a")) == 20)
+    await first.close()
+    await topic.produce([("k", str(number)) for number in range(20, 30)])
+    second = topic.fan()
+    await second.put(subscription, 1, starts)
+    await until(lambda: len(topic.ids("a")) >= 30)
+    assert topic.ids("a") == [str(number) for number in range(30)]
+
+
+async def test_a_failing_event_is_repeated_and_holds_up_its_key_alone(topic: Topic) -> None:
+    failed: list[str] = []
+
+    def script(attempt: SendAttempt) -> Answer:
+        if attempt.events[0].attributes["id"] == "a0" and len(failed) < 3:
+            failed.append("a0")
+            return Answer(Verdict.FAILED, "500", 500)
+        return DONE
+
+    topic.script = script
+    fan = topic.fan()
+    await topic.subscribe(fan, Subscribed("s"))
+    await topic.produce([(key, f"{key}{number}") for number in range(10) for key in "ab"])
+    await until(lambda: "a9" in topic.ids("s"))
+    ids = topic.ids("s")
+    assert [id for id in ids if id[0] == "a"] == ["a0"] * 4 + [f"a{number}" for number in range(1, 10)]
+    assert [id for id in ids if id[0] == "b"] == [f"b{number}" for number in range(10)]
+
+
+async def test_a_sink_that_is_away_holds_nothing_and_gets_all_afterwards(topic: Topic) -> None:
+    topic.script = lambda attempt: DOWN
+    fan = topic.fan()
+    await topic.subscribe(fan, Subscribed("s"))
+    await topic.produce([(str(number % 7), str(number)) for number in range(500)])
+    await until(lambda: len(topic.ids("s")) > 20)
+    status = await fan.status("s")
+    assert status is not None
+    assert status.state is DeliveryState.FAILING
+    assert fan._pushes["s"].outlet.bytes < 2 * 2048
+    down, topic.script = len(topic.ids("s")), lambda attempt: DONE
+    await until(lambda: len(set(topic.ids("s")[down:])) == 500)
+    after = topic.ids("s")[down:]
+    for key in range(7):
+        assert list(dict.fromkeys(id for id in after if int(id) % 7 == key)) == [str(n) for n in range(key, 500, 7)]
+    status = await fan.status("s")
+    assert status is not None
+    assert status.events["refused"] == 0
+
+
+async def test_refused_events_are_dead_letters_and_too_many_suspend() -> None:
+    topic = Topic(1, dead_letter="orders.dlq")
+    topic.script = lambda attempt: REFUSED if int(attempt.events[0].attributes["id"]) % 3 == 0 else DONE
+    fan = topic.fan(refusals=5)
+    await topic.subscribe(fan, Subscribed("s", delivery=settings("partition")))
+    await topic.produce([(None, str(number)) for number in range(9)])
+    await until(lambda: fan._pushes["s"].counts.deadlettered == 3)
+    assert fan._pushes["s"].outlet.undone("events/orders", 0) == []
+    topic.script = lambda attempt: REFUSED
+    await topic.produce([(None, str(number)) for number in range(9, 30)])
+    await until(lambda: fan._pushes["s"].state is DeliveryState.SUSPENDED)
+    status = await fan.status("s")
+    assert status is not None
+    assert status.reason is Reason.REFUSALS
+    assert status.events["refused"] == 3 + 4
+    topic.script = lambda attempt: DONE
+    assert await fan.resume("s")
+    await until(lambda: fan._pushes["s"].counts.delivered == 6 + 17)
+    await topic.close()
+
+
+async def test_an_update_keeps_the_position_and_leaves_the_old_sink(topic: Topic) -> None:
+    fan = topic.fan()
+    starts = await topic.subscribe(fan, Subscribed("s"))
+    await topic.produce([("k", str(number)) for number in range(30)])
+    await until(lambda: len(topic.ids("s")) > 3)
+    await fan.put(Subscribed("s", owner="bob"), 2, starts)
+    assert topic.sinks[0].closed
+    await until(lambda: set(topic.ids("s")) == {str(number) for number in range(30)})
+    assert list(dict.fromkeys(topic.ids("s"))) == [str(number) for number in range(30)]
+
+
+async def test_one_made_again_with_the_same_id_begins_at_its_own_ends(topic: Topic) -> None:
+    fan = topic.fan()
+    topic.script = lambda attempt: DOWN
+    await topic.subscribe(fan, Subscribed("s"))
+    await topic.produce([("k", "old")])
+    await until(lambda: topic.ids("s"))
+    await fan.remove("s")
+    assert await fan.status("s") is None
+    topic.heard.clear()
+    topic.script = lambda attempt: DONE
+    await topic.subscribe(fan, Subscribed("s"))
+    await topic.produce([("k", "new")])
+    await until(lambda: topic.ids("s"))
+    assert topic.ids("s") == ["new"]
