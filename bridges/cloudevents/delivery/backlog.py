@@ -11,24 +11,24 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-from bridges.cloudevents.delivery.entry import Entry, Line, Place
+from bridges.cloudevents.delivery.entry import EventEntry, Line, Place
 from bridges.cloudevents.events.event import CloudEvent
 
 
-class Backlog:
+class EventBacklog:
     """Keeps no more than it is told to; the owner counts what is under way."""
 
     def __init__(self) -> None:
         self.ready: Final[dict[Line, None]] = {}
         """Lines whose first event may be sent, longest waiting first."""
         self.hungry: Final[dict[Line, None]] = {}
-        self.asked: Final[dict[Place, Entry]] = {}
+        self.asked: Final[dict[Place, EventEntry]] = {}
         """First events that are being read again."""
         self.held = 0
         """Events in memory."""
         self.bytes = 0
         self._lines: Final[dict[object, Line]] = {}
-        self._undone: Final[dict[tuple[str, int], dict[int, Entry]]] = {}
+        self._undone: Final[dict[tuple[str, int], dict[int, EventEntry]]] = {}
         self._pausing: Final[list[tuple[float, int, Line]]] = []
         self._serials: Final = itertools.count()
         self._count = 0
@@ -47,7 +47,7 @@ class Backlog:
         """The line of this name; one that nothing is in is forgotten with its last entry."""
         return self._lines.get(name) or self._lines.setdefault(name, Line(name))
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: EventEntry) -> None:
         """At the end of its line."""
         place, line = entry.place, entry.line
         self._undone.setdefault((place.address, place.partition), {})[place.offset] = entry
@@ -56,20 +56,20 @@ class Backlog:
         if len(line.entries) == 1:
             self.turn(line)
 
-    def keep(self, entry: Entry, event: CloudEvent, size: int) -> None:
+    def keep(self, entry: EventEntry, event: CloudEvent, size: int) -> None:
         """Have its event in memory."""
         entry.event, entry.size = event, size
         self.held += 1
         self.bytes += size
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, entry: EventEntry) -> None:
         """Have only its place."""
         if entry.event is not None:
             self.held -= 1
             self.bytes -= entry.size
             entry.event = None
 
-    def leave(self, entry: Entry) -> None:
+    def leave(self, entry: EventEntry) -> None:
         """The first of its line: the next one has its turn. It is still not done with."""
         line = entry.line
         line.entries.popleft()
@@ -80,7 +80,7 @@ class Backlog:
             self.ready.pop(line, None)
             self.hungry.pop(line, None)
 
-    def done(self, entry: Entry) -> None:
+    def done(self, entry: EventEntry) -> None:
         """Nothing more is owed for it."""
         self.drop(entry)
         self._count -= 1
@@ -132,7 +132,7 @@ class Backlog:
         for entry in itertools.islice(line.entries, 1, None):
             self.drop(entry)
 
-    def forget(self, flying: Iterable[Entry]) -> None:
+    def forget(self, flying: Iterable[EventEntry]) -> None:
         """Have only places but for events that are under way."""
         busy = set(flying)
         for line in self._lines.values():

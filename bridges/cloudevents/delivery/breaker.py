@@ -15,7 +15,7 @@ _FAILURES: Final = 5
 _DOUBLINGS: Final = 32
 
 
-class Backoff:
+class RetryPauses:
     """Pauses that double from `least` to `most` seconds, with full jitter."""
 
     __slots__ = ("_draw", "_least", "_most")
@@ -78,7 +78,7 @@ class Breaker:
             self._probe = None
             self._tell()
 
-    def failed(self, serial: int, now: float, backoff: Backoff) -> None:
+    def failed(self, serial: int, now: float, backoff: RetryPauses) -> None:
         """The sink has failed an attempt; those that were under way when it opened say nothing new."""
         if self.open_since is None:
             self._failures += 1
@@ -88,7 +88,7 @@ class Breaker:
             self._failures += 1
             self._wait(now, now + backoff.after(self._failures - _FAILURES + 1))
 
-    def paused(self, serial: int, now: float, seconds: float | None, backoff: Backoff) -> None:
+    def paused(self, serial: int, now: float, seconds: float | None, backoff: RetryPauses) -> None:
         """The sink has asked for a pause of `seconds`; None: it did not say how long."""
         if self.open_since is None or self._probe == serial:
             self._failures = max(self._failures, _FAILURES - 1) + 1

@@ -19,7 +19,7 @@ class Place(NamedTuple):
     offset: int
 
 
-class Entry:
+class EventEntry:
     """One event; `event` is None while only its place is known, and it is read again before it is sent."""
 
     __slots__ = (
@@ -55,10 +55,10 @@ class Line:
 
     def __init__(self, name: object) -> None:
         self.name: Final = name
-        self.entries: Final[deque[Entry]] = deque()
+        self.entries: Final[deque[EventEntry]] = deque()
 
     @property
-    def head(self) -> Entry:
+    def head(self) -> EventEntry:
         """The one whose turn it is."""
         return self.entries[0]
 

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from bridges.cloudevents.delivery.answers import Answer
-from bridges.cloudevents.delivery.breaker import Backoff, Breaker
-from bridges.cloudevents.delivery.rates import Rate
+from bridges.cloudevents.delivery.breaker import Breaker, RetryPauses
+from bridges.cloudevents.delivery.rates import AttemptRate
 from bridges.cloudevents.subscription.model import DeliverySettings
 
 
@@ -23,10 +23,10 @@ class Pass(NamedTuple):
     place: int
 
 
-class Gate:
+class SinkGate:
     """What stands between one subscription and its sink; breakers and rate are shared with others."""
 
-    def __init__(self, sink: Breaker, place: Breaker, rate: Rate | None, backoff: Backoff, retry_after: float) -> None:
+    def __init__(self, sink: Breaker, place: Breaker, rate: AttemptRate | None, backoff: RetryPauses, retry_after: float) -> None:
         """`retry_after`: seconds, the longest pause that a sink may ask for."""
         self._sink: Final = sink
         self._place: Final = place
@@ -100,18 +100,18 @@ class Gate:
         self._place.renew(now)
 
 
-class Gates:
+class SinkGates:
     """The breakers and rates of a manager's sinks, for as long as somebody uses them."""
 
     def __init__(self) -> None:
         self._breakers: Final[WeakValueDictionary[tuple[str, str], Breaker]] = WeakValueDictionary()
-        self._rates: Final[WeakValueDictionary[tuple[str, str, float], Rate]] = WeakValueDictionary()
+        self._rates: Final[WeakValueDictionary[tuple[str, str, float], AttemptRate]] = WeakValueDictionary()
 
-    def gate(self, owner: str, place: str, sink: str, delivery: DeliverySettings, retry_after: float) -> Gate:
+    def gate(self, owner: str, place: str, sink: str, delivery: DeliverySettings, retry_after: float) -> SinkGate:
         """For a subscription of `owner`; `place` is part of `sink`."""
         rate = None if delivery.rate is None else self._rate(owner, sink, delivery.rate)
-        backoff = Backoff(delivery.retry.min, delivery.retry.max)
-        return Gate(self._breaker(owner, sink), self._breaker("", place), rate, backoff, retry_after)
+        backoff = RetryPauses(delivery.retry.min, delivery.retry.max)
+        return SinkGate(self._breaker(owner, sink), self._breaker("", place), rate, backoff, retry_after)
 
     def _breaker(self, owner: str, name: str) -> Breaker:
         found = self._breakers.get((owner, name))
@@ -119,8 +119,8 @@ class Gates:
             found = self._breakers[owner, name] = Breaker()
         return found
 
-    def _rate(self, owner: str, sink: str, rate: float) -> Rate:
+    def _rate(self, owner: str, sink: str, rate: float) -> AttemptRate:
         found = self._rates.get((owner, sink, rate))
         if found is None:
-            found = self._rates[owner, sink, rate] = Rate(rate)
+            found = self._rates[owner, sink, rate] = AttemptRate(rate)
         return found

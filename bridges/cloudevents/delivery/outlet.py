@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
-from bridges.cloudevents.delivery.backlog import Backlog
-from bridges.cloudevents.delivery.breaker import Backoff
+from bridges.cloudevents.delivery.backlog import EventBacklog
+from bridges.cloudevents.delivery.breaker import RetryPauses
 from bridges.cloudevents.delivery.counts import DeliveryCounts
-from bridges.cloudevents.delivery.entry import Entry, Letter, Place
-from bridges.cloudevents.delivery.gate import Gate, Pass
+from bridges.cloudevents.delivery.entry import EventEntry, Letter, Place
+from bridges.cloudevents.delivery.gate import Pass, SinkGate
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.port import SendAttempt
@@ -56,16 +56,16 @@ class Outlet:
     """The events of one subscription between its reading and its sink."""
 
     def __init__(
-        self, rules: OutletRules, owner: OutletOwner, gate: Gate, backoff: Backoff, counts: DeliveryCounts
+        self, rules: OutletRules, owner: OutletOwner, gate: SinkGate, backoff: RetryPauses, counts: DeliveryCounts
     ) -> None:
         self._rules: Final = rules
         self._owner: Final = owner
         self._gate: Final = gate
         self._backoff: Final = backoff
         self._counts: Final = counts
-        self._backlog: Final = Backlog()
-        self._flying: Final[dict[int, tuple[list[Entry], Pass]]] = {}
-        self._burying: Final[dict[Place, Entry]] = {}
+        self._backlog: Final = EventBacklog()
+        self._flying: Final[dict[int, tuple[list[EventEntry], Pass]]] = {}
+        self._burying: Final[dict[Place, EventEntry]] = {}
         self._numbers: Final = itertools.count(1)
         self._flown = 0
         self._taken = self._refusals = self._credentials = 0
@@ -115,7 +115,7 @@ class Outlet:
         """An event that the subscription wants, in the order of its partition; `size` in bytes, about."""
         place = Place(event.address, event.partition, event.offset)
         line = self._backlog.line(self._name(event, place))
-        entry = Entry(place, line, now, event.timestamp)
+        entry = EventEntry(place, line, now, event.timestamp)
         if not self.rests and self._has_room and not line.repeats:
             self._backlog.keep(entry, event, size)
         self._counts.matched += 1
@@ -187,7 +187,7 @@ class Outlet:
         if self.rests and self._backlog.held > self._flown + len(self._burying) + 1:
             self.forget()
 
-    def _batch(self, now: float) -> list[Entry]:
+    def _batch(self, now: float) -> list[EventEntry]:
         """The events of one attempt; none: there are none, or a batch waits for more."""
         first = next(iter(self._backlog.ready), None)
         batching = self._rules.delivery.batch
@@ -199,9 +199,9 @@ class Outlet:
         due = full or not self._has_room or first.head.sent > 0 or first.head.offered + batching.wait <= now
         return entries if due else []
 
-    def _gathered(self, events: int, size: int) -> tuple[list[Entry], bool]:
+    def _gathered(self, events: int, size: int) -> tuple[list[EventEntry], bool]:
         """Ready events, within the limits of a batch, and whether it has reached them."""
-        entries: list[Entry] = []
+        entries: list[EventEntry] = []
         limit, left = self._rules.limit, size
         most = events if limit is None else min(events, limit - self.delivered - self._flown)
         for line in self._backlog.ready:
@@ -214,7 +214,7 @@ class Outlet:
                 entries.append(entry)
         return entries, len(entries) >= most or left <= 0
 
-    def _fly(self, entries: list[Entry], now: float) -> SendAttempt:
+    def _fly(self, entries: list[EventEntry], now: float) -> SendAttempt:
         events = tuple(entry.event for entry in entries if entry.event is not None)
         number, repetition = next(self._numbers), max(entry.sent for entry in entries)
         for entry in entries:
@@ -266,7 +266,7 @@ class Outlet:
                 self._failed(entries, passed, answer, now)
         self._look()
 
-    def _accepted(self, entries: Sequence[Entry]) -> None:
+    def _accepted(self, entries: Sequence[EventEntry]) -> None:
         self._gate.succeeded()
         self._refusals = self._credentials = 0
         self.failing_since = None
@@ -279,7 +279,7 @@ class Outlet:
         if self._rules.limit is not None and self.delivered >= self._rules.limit:
             self.stop(Reason.MAX_EVENTS)
 
-    def _refused(self, entries: Sequence[Entry], answer: Answer) -> None:
+    def _refused(self, entries: Sequence[EventEntry], answer: Answer) -> None:
         """The sink does not want these; a batch is sent again in smaller ones, for it may want a part."""
         if len(entries) > 1:
             most = len(entries) // 2 if answer.verdict is Verdict.TOO_LARGE else 1
@@ -294,7 +294,7 @@ class Outlet:
         else:
             self._give_up(entries[0], answer)
 
-    def _give_up(self, entry: Entry, answer: Answer) -> None:
+    def _give_up(self, entry: EventEntry, answer: Answer) -> None:
         assert entry.event is not None
         self._counts.refused += 1
         self._backlog.leave(entry)
@@ -307,7 +307,7 @@ class Outlet:
         if entry is not None:
             self._backlog.done(entry)
 
-    def _failed(self, entries: Sequence[Entry], passed: Pass, answer: Answer, now: float) -> None:
+    def _failed(self, entries: Sequence[EventEntry], passed: Pass, answer: Answer, now: float) -> None:
         """The sink's fault, or the event's."""
         if self.failing_since is None:
             self.failing_since = now
@@ -328,14 +328,14 @@ class Outlet:
         if self._credentials >= _CREDENTIALS:
             self.stop(Reason.CREDENTIAL)
 
-    def _counts_against(self, entries: Sequence[Entry]) -> bool:
+    def _counts_against(self, entries: Sequence[EventEntry]) -> bool:
         """Whether the sink has taken another event since these were sent first, or have failed last."""
         counts = any(entry.seen < self._taken for entry in entries)
         for entry in entries:
             entry.seen = self._taken
         return counts
 
-    def _tried(self, entries: Sequence[Entry], answer: Answer, now: float) -> None:
+    def _tried(self, entries: Sequence[EventEntry], answer: Answer, now: float) -> None:
         """It may be the event's fault: one of a batch is found by sending them one by one."""
         retry = self._rules.delivery.retry
         if len(entries) > 1:
@@ -350,7 +350,7 @@ class Outlet:
         else:
             self._repeat(entries, now)
 
-    def _repeat(self, entries: Sequence[Entry], now: float) -> None:
+    def _repeat(self, entries: Sequence[EventEntry], now: float) -> None:
         """Send them again after a pause; what stands behind them is read again then, as they are after a long one."""
         for line in dict.fromkeys(entry.line for entry in entries):
             pause = self._backoff.after(line.head.failures)
@@ -359,7 +359,7 @@ class Outlet:
                 self._backlog.drop(line.head)
             self._backlog.pause(line, now + pause)
 
-    def _back(self, entries: Sequence[Entry]) -> None:
+    def _back(self, entries: Sequence[EventEntry]) -> None:
         """Send them again as soon as something may be sent."""
         for line in dict.fromkeys(entry.line for entry in entries):
             self._backlog.turn(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 
-class Rate:
+class AttemptRate:
     """Up to `rate` attempts a second, and at once what one second brings (one at least)."""
 
     __slots__ = ("__weakref__", "_full", "_interval", "_slack")

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import Letter
-from bridges.cloudevents.delivery.gate import Gate, Gates
+from bridges.cloudevents.delivery.gate import SinkGate, SinkGates
 from bridges.cloudevents.delivery.mark import Mark, StreamPosition, dump_mark, load_mark
 from bridges.cloudevents.delivery.outlet import OutletRules
 from bridges.cloudevents.delivery.positions import Position
@@ -98,7 +98,7 @@ class Fan:
         self._pushes: Final[dict[str, Push]] = {}
         self._dirty: Final[dict[Push, None]] = {}
         self._locks: Final[dict[str, asyncio.Lock]] = {}
-        self._gates: Final = Gates()
+        self._gates: Final = SinkGates()
         self._letters: Final = Letterbox(shared.clusters)
         self._slices = self._make_slices(rules)
         self._tasks: tuple[asyncio.Task[None], ...] = ()
@@ -242,7 +242,7 @@ class Fan:
         limit = subscription.config.max_events
         return OutletRules(subscription.delivery, rules.refusals, rules.suspend_after, limit)
 
-    def _gate(self, subscription: PushedSubscription) -> Gate:
+    def _gate(self, subscription: PushedSubscription) -> SinkGate:
         sink = subscription.sink
         place = f"{subscription.protocol} {sink.origin if sink.hosts else sink.text}"
         return self._gates.gate(

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from bridges.cloudevents.delivery.answers import Answer
-from bridges.cloudevents.delivery.breaker import Backoff
+from bridges.cloudevents.delivery.breaker import RetryPauses
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import Letter, Place
-from bridges.cloudevents.delivery.gate import Gate
+from bridges.cloudevents.delivery.gate import SinkGate
 from bridges.cloudevents.delivery.mark import Mark, StreamPosition
 from bridges.cloudevents.delivery.outlet import Outlet, OutletRules
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
@@ -73,7 +73,7 @@ class PushVersion(NamedTuple):
 class Push:
     """Delivers one version of a subscription; `open` begins, `close` ends it for good."""
 
-    def __init__(self, owner: PushOwner, version: PushVersion, mark: Mark, gate: Gate, counts: DeliveryCounts) -> None:
+    def __init__(self, owner: PushOwner, version: PushVersion, mark: Mark, gate: SinkGate, counts: DeliveryCounts) -> None:
         """`counts` go on from an earlier version."""
         subscription, rules = version.subscription, version.rules
         self.subscription: Final = subscription
@@ -84,7 +84,7 @@ class Push:
         self._loop: Final = asyncio.get_running_loop()
         self._gate: Final = gate
         retry = rules.delivery.retry
-        self.outlet: Final = Outlet(rules, self, gate, Backoff(retry.min, retry.max), self.counts)
+        self.outlet: Final = Outlet(rules, self, gate, RetryPauses(retry.min, retry.max), self.counts)
         self.outlet.delivered = mark.delivered
         self.outlet.reason = version.hold or mark.reason
         self.since = mark.since if mark.since is not None else _wall()
