@@ -31,6 +31,7 @@ _ALWAYS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of the time in which a filter becomes a column
     "spark.driver.extraJavaOptions": "-Xss16m",
     "spark.log.level": "FATAL",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore",

@@ -21,6 +21,7 @@ CONFIGURATION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
@@ -29,8 +30,8 @@ CONFIGURATION = {
 
 
 def pytest_configure() -> None:
-    """Let every Spark of the suite, and of the commands it starts, take its classes from the archive."""
-    os.environ.setdefault(spark_classes.VARIABLE, spark_classes.sharing(PARTS / "spark-classes"))
+    """Let every Spark of the suite, and of the commands it starts, take its classes from the archive and start fast."""
+    os.environ.setdefault(spark_classes.VARIABLE, spark_classes.options(PARTS / "spark-classes"))
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,11 @@ def sharing(folder: Path) -> str:
     return f'"-XX:SharedArchiveFile={folder / NAME}" -Xshare:auto {_SILENT}'
 
 
+def options(folder: Path) -> str:
+    """Java options of every Spark of the suite; what a test asks of its own Spark comes behind them, and so wins."""
+    return f"{QUICK} {sharing(folder)}"
+
+
 def origins() -> Iterator[str]:
     """What an archive was made for: the version of Java, and Spark's jars with their times, which Java compares."""
     yield subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
