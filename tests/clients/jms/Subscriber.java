@@ -6,7 +6,7 @@ import org.apache.qpid.jms.JmsConnectionFactory;
 
 /**
  * A durable subscription of Qpid JMS: url, client id, name, address, how many messages. One JSON object a line on
- * stdout, as JmsClient prints them; run from its source.
+ * stdout, as JmsClient prints them.
  */
 public final class Subscriber {
     private Subscriber() {

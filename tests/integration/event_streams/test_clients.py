@@ -14,11 +14,10 @@ from proton import Described, Message, symbol
 from proton.reactor import DurableSubscription, Filter
 
 from tests.integration.event_streams.test_links import SQL, Place
-from tests.support.amqp.foreign import JAVA, Foreign, Running
+from tests.support.amqp.foreign import Foreign, Running, jms_command
 from tests.support.amqp.proton_clients import Failed, LinkProperties, Login, Receiving, receive, send
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import Process
-from tests.support.project.parts import CLIENTS, folder, program
 from tests.support.servers.embedded_kafka import EmbeddedKafka
 
 POSITION = "amqp:event-streams-delivery-annotations-filter"
@@ -219,7 +218,5 @@ def test_a_durable_subscription_of_jms_goes_on_where_it_was(place: Place) -> Non
 
 def subscriber(port: int, topic: str, count: int) -> Running:
     """Qpid JMS with a durable consumer."""
-    source = str(CLIENTS / "jms" / "Subscriber.java")
-    command = [program("java"), *JAVA, "-cp", f"{folder('jms')}/*", source]
     asks = [f"amqp://127.0.0.1:{port}", "jms-client", "orders", f"events/{topic}", str(count)]
-    return Running(Process("jms-subscriber", [*command, *asks]))
+    return Running(Process("jms-subscriber", [*jms_command("Subscriber"), *asks]))

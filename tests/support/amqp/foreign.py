@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,20 @@ from typing import Any
 
 from tests.support.gateway.process import PATIENCE, Process, wait_until
 from tests.support.project.parts import CLIENTS, folder, program
+from tests.support.spark.spark_classes import sharing
 
-JAVA = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+JAVA = "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"
 
 
-def jms_command() -> list[str]:
-    """Return the command of the JMS client."""
-    classes = f"{folder('jms-client')}:{folder('jms')}/*"
-    return [program("java"), *JAVA, "-cp", classes, "JmsClient"]
+def jms_command(main: str = "JmsClient") -> list[str]:
+    """Return the command of a JMS client, whose classes jms_classes.py has archived."""
+    return java(main, *shlex.split(sharing(folder("jms-classes"))))
+
+
+def java(main: str, *options: str) -> list[str]:
+    """Return the command of one of our clients with its own options for Java."""
+    classes = f"{folder('jms-clients')}/clients.jar:{folder('jms')}/*"
+    return [program("java"), *JAVA, *options, "-cp", classes, main]
 
 
 def rhea_command() -> list[str]:

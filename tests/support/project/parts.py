@@ -30,6 +30,7 @@ SPARK_KAFKA = "../../bridges/spark/pom.xml"
 SPARK_DELTA = "../../bridges/spark/delta-pom.xml"
 SPARK_CLASSES = "../support/spark/spark_classes.py"
 KAFKA_CLASSES = "../support/servers/kafka_classes.py"
+JMS_CLASSES = "../support/amqp/jms_classes.py"
 ARTEMIS = "2.56.0"
 GO = "/usr/local/go/bin"
 TCK = "github.com/cloudevents/sdk-go/sql/v2@v2.16.2"
@@ -157,9 +158,17 @@ def fetch_artemis(folder: Path) -> None:
     archive.unlink()
 
 
-def compile_jms_client(folder: Path) -> None:
-    """Compile our small command-line client against the unmodified library."""
-    run("javac", "-cp", f"{PARTS / 'jms'}/*", "-d", str(folder), str(CLIENTS / "jms" / "JmsClient.java"))
+def compile_jms_clients(folder: Path) -> None:
+    """Compile our small command-line clients against the unmodified library; a jar, for Java archives no folders."""
+    with tempfile.TemporaryDirectory() as classes:
+        run("javac", "-cp", f"{PARTS / 'jms'}/*", "-d", classes, *map(str, sorted((CLIENTS / "jms").glob("*.java"))))
+        shutil.make_archive(str(folder / "clients"), "zip", classes)
+    (folder / "clients.zip").rename(folder / "clients.jar")
+
+
+def archive_jms_classes(folder: Path) -> None:
+    """Run the client whose classes the suite's clients need not load again."""
+    run(sys.executable, "-m", "tests.support.amqp.jms_classes", str(folder), cwd=ROOT)
 
 
 def fetch_rhea(folder: Path) -> None:
@@ -193,22 +202,27 @@ def archive_kafka_classes(folder: Path) -> None:
     run(sys.executable, "-m", "tests.support.servers.kafka_classes", str(folder), cwd=ROOT)
 
 
-def kafka_origins() -> Iterator[str]:
-    """What its archive was made for: the version of Java, and the jars with their times, which Java compares."""
+def jar_origins(*parts: str) -> Iterator[str]:
+    """What an archive of classes was made for: the version of Java, and the jars of parts with their times.
+
+    Java compares both.
+    """
     yield subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
-    for jar in sorted((PARTS / "kafka").resolve().glob("*.jar")):
-        about = jar.stat()
-        yield f"{jar} {about.st_size} {about.st_mtime_ns}"
+    for part in parts:
+        for jar in sorted((PARTS / part).resolve().glob("*.jar")):
+            about = jar.stat()
+            yield f"{jar} {about.st_size} {about.st_mtime_ns}"
 
 
 ALL = (
     Part("kafka", ("kafka/pom.xml",), maven_jars("kafka/pom.xml")),
-    Part("kafka-classes", (KAFKA_CLASSES,), archive_kafka_classes, kafka_origins),
+    Part("kafka-classes", (KAFKA_CLASSES,), archive_kafka_classes, lambda: jar_origins("kafka")),
     Part("spark-kafka", (SPARK_KAFKA,), maven_jars(SPARK_KAFKA)),
     Part("spark-delta", (SPARK_DELTA,), maven_jars(SPARK_DELTA)),
     Part("artemis", (ARTEMIS,), fetch_artemis),
     Part("jms", ("jms/pom.xml",), maven_jars("jms/pom.xml")),
-    Part("jms-client", ("jms/pom.xml", "jms/JmsClient.java"), compile_jms_client),
+    Part("jms-clients", ("jms/pom.xml", "jms/JmsClient.java", "jms/Subscriber.java"), compile_jms_clients),
+    Part("jms-classes", (JMS_CLASSES,), archive_jms_classes, lambda: jar_origins("jms", "jms-clients")),
     Part("spark-classes", (SPARK_CLASSES,), archive_spark_classes, spark_classes.origins),
     Part("cesql-tck", (TCK, TCK_SUM), fetch_cesql_tck),
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), fetch_rhea),
