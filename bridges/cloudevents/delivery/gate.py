@@ -26,7 +26,9 @@ class Pass(NamedTuple):
 class SinkGate:
     """What stands between one subscription and its sink; breakers and rate are shared with others."""
 
-    def __init__(self, sink: Breaker, place: Breaker, rate: AttemptRate | None, backoff: RetryPauses, retry_after: float) -> None:
+    def __init__(
+        self, sink: Breaker, place: Breaker, rate: AttemptRate | None, backoff: RetryPauses, retry_after: float
+    ) -> None:
         """`retry_after`: seconds, the longest pause that a sink may ask for."""
         self._sink: Final = sink
         self._place: Final = place

@@ -73,7 +73,9 @@ class PushVersion(NamedTuple):
 class Push:
     """Delivers one version of a subscription; `open` begins, `close` ends it for good."""
 
-    def __init__(self, owner: PushOwner, version: PushVersion, mark: Mark, gate: SinkGate, counts: DeliveryCounts) -> None:
+    def __init__(
+        self, owner: PushOwner, version: PushVersion, mark: Mark, gate: SinkGate, counts: DeliveryCounts
+    ) -> None:
         """`counts` go on from an earlier version."""
         subscription, rules = version.subscription, version.rules
         self.subscription: Final = subscription

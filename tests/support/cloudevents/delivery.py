@@ -163,7 +163,8 @@ class Topic:
 
     async def produce(self, events: Sequence[tuple[str | None, str]], *, partition: int = 0) -> None:
         """Events as pairs of a key and an id."""
-        producer = self._producer = self._producer or Producer({"bootstrap.servers": self.bridge.bootstrap})
+        place = {"bootstrap.servers": self.bridge.bootstrap, "log_level": 0}
+        producer = self._producer = self._producer or Producer(place)
         for key, id in events:
             headers = {"ce_specversion": "1.0", "ce_id": id, "ce_source": "/s", "ce_type": "t"}
             producer.produce("orders", id.encode(), key, partition, headers=list(headers.items()))
