@@ -1,7 +1,7 @@
-"""Proton's functions, given to the C code that calls them for many deliveries at once (`_batch.c`).
+"""Passes proton's functions to the C code that calls them for many deliveries at once (`_batch.c`).
 
-Both use the library that the Python binding has loaded. The binding also knows the functions' types: one that is
-not of the type that the C code was written for is found here, when the gateway starts, and not by a crash.
+Both use the library that the Python binding has loaded. The binding knows the functions' types, so a function of an
+unexpected type is found here at the start of the gateway, and not by a crash.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ _FUNCTIONS: Final = (
 
 
 def address(pointer: object) -> int:
-    """A pointer of proton as the number by which the C code takes it."""
+    """A pointer of proton as a number, for the C code."""
     return int(ffi.cast("uintptr_t", pointer))
 
 
 def event_table(kinds: Iterable[int]) -> bytes:
-    """What `dispatch` is told of the kinds of events that it leaves to others; all other kinds it throws away."""
+    """A table of the kinds of events that `dispatch` returns; it discards all others."""
     table = bytearray(256)
     for kind in kinds:
         table[kind] = 1
@@ -136,7 +136,7 @@ bind(tuple(_function(*each) for each in _FUNCTIONS))
 
 
 def _bind_log() -> None:
-    """proton's logging, which the binding does not show although the library has it."""
+    """proton's logging, which the library has but the binding lacks."""
     library = ctypes.CDLL(cproton_ffi.__file__)
     functions = (library.pn_transport_logger, library.pn_logger_set_log_sink)
     logger, set_sink = (ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions)

@@ -1,4 +1,4 @@
-"""What an engine is configured with, and who is at its other end."""
+"""The configuration of an engine, and its peer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gateway.amqp.message.response_support import CAPABILITY
 from gateway.principal import Container, Requester, User
 
 CallSoon: TypeAlias = Callable[[Callable[[], None]], object]
-"""Calls a function in the next turn of the loop."""
+"""Schedules a call for the next turn of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """What our open says and what we bound; sizes in bytes, times in milliseconds."""
+    """The contents of our open, and limits; sizes in bytes, times in milliseconds."""
 
     container_id: str
     hostname: str | None = None
@@ -32,7 +32,7 @@ class EngineConfig:
     user_memory: int | None = None
     """Bytes that may be held for the connection, and for all of its user; None: a part of the process's budget."""
     shared: bool = False
-    """The peer is a container that many use through us: it is not slowed down for one of them."""
+    """The peer is a container that many clients use through us: it is not slowed down for one of them."""
     strict_annotations: bool = False
     """A message with an annotation that is not understood ends its link (AMQP 1.0 part 3, 3.2.10)."""
     annotations: Literal["offered", "trust", "never"] = "never"
@@ -50,7 +50,7 @@ class EngineConfig:
 
 @dataclass(slots=True)
 class PeerInfo:
-    """Who is at the other end, as far as nodes and logs need it."""
+    """The peer, as nodes and logs need it."""
 
     scope: str = ""
     user: str = "anonymous"
@@ -60,17 +60,17 @@ class PeerInfo:
     """The SASL mechanism of the login."""
     tls: bool = False
     anchor: bytes = b""
-    """The authority that vouched for the peer's certificate, where it logged in with one."""
+    """The authority that issued the peer's certificate, if it logged in with one."""
     connector: str = ""
     """The connector whose container it is; empty: a client of a listener."""
 
     @property
     def requester(self) -> Requester:
-        """Whose messages come from it."""
+        """The requester of its messages."""
         return _requester(self.scope, self.user, self.connector)
 
 
 @lru_cache(maxsize=65_536)
 def _requester(scope: str, user: str, connector: str) -> Requester:
-    """One object for all links of a user: nodes compare by identity first."""
+    """One object for all links of a user, because nodes compare by identity first."""
     return Container(scope, connector) if connector else User(scope, user)

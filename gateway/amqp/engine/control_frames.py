@@ -1,9 +1,8 @@
-"""Finds the control frames in what a peer sent, when the engine has seen that there are some (part 2, 2.3).
+"""Finds and checks the control frames of a peer, when the engine has seen that there are some (part 2, 2.3).
 
-proton reads frames and shows events, not frames. Going through all of them beside it would cost on every message,
-so this looks only when an event says that a control frame was among the bytes just pushed. To know where a frame
-begins in them it keeps track of how much proton holds of an unfinished frame: the size of proton's input buffer
-less its capacity.
+proton reads frames, but shows only events. Scanning all frames again would cost time for every message, so this scans
+only after an event shows that the bytes just pushed contain a control frame. To know where a frame begins, it tracks
+how much of an unfinished frame proton holds: the size of proton's input buffer less its capacity.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ _PER_MESSAGE: Final = (b"\x00\x53\x13", b"\x00\x53\x14", b"\x00\x53\x15")
 _TRANSFER: Final = _PER_MESSAGE[1]
 _ERROR: Final = b"\x00\x53\x1d"
 _FORMATS: Final = 4096
-"""Deliveries of other formats that are remembered from one push to the next: those that are not complete."""
+"""Maximum number of incomplete deliveries of other formats that are remembered from one push to the next."""
 _LONGEST_NAME: Final = 4096
 """Characters of a link name: proton compares the names of all links of a session with that of each new one."""
 RESUMED: Final = -1
-"""Stands for the message-format of a resumed delivery: none is known here, for no unsettled map is offered."""
+"""Marks a resumed delivery; none can be known here, because we send no unsettled maps."""
 HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 
 
@@ -54,7 +53,7 @@ class ControlFrameInspector:
 
     def __init__(self, room: int) -> None:
         self._size = self._room = room
-        """Of proton's input buffer, and what was free in it before the last push."""
+        """The size of proton's input buffer, and the free bytes in it before the last push."""
         self._data = b""
         self._start = self._end = 0
         self._held = bytearray()
@@ -66,17 +65,17 @@ class ControlFrameInspector:
         self._asked: deque[AttachInfo] = deque()
         self._begun: deque[tuple[int, int]] = deque()
         self.disposition_text: str | None = None
-        """The error text of the disposition that is with proton now, if it has a NUL."""
+        """The error text of the disposition that proton reads now, if it has a NUL."""
         self.watching = False
-        """The peer has used another message-format than 0: then `look` is called for every push."""
+        """Whether the peer has used another message-format than 0: then `look` is called after every push."""
         self._scan: Final = bytearray(SCAN_STATE)
         self._formats: dict[tuple[str | None, bytes], int] = {}
-        """Deliveries that are not of format 0, by link name and tag."""
+        """The message-formats of deliveries that are not of format 0, by link name and tag."""
 
     # -- once per push
 
     def scanned(self, data: bytes) -> Sequence[tuple[int, int, int]]:
-        """Where `data`, which came as one, has to be cut: position, why (`scan`), channel; nearly always nowhere."""
+        """The positions where `data` has to be cut, with reason (`scan`) and channel; nearly always none."""
         if (found := scan(self._scan, data, 0, len(data))) is None:
             return ()
         cuts = [each for each in found if each[1] != OTHER_FORMAT]
@@ -91,15 +90,15 @@ class ControlFrameInspector:
     def pushing(self, data: bytes, start: int, room: int, taken: int) -> None:
         """`taken` bytes of `data` from `start` on are about to go into the `room` that proton has."""
         self._data, self._start, self._end, self._room, self._seen = data, start, start + taken, room, False
-        while len(self._formats) > _FORMATS:  # of links that nobody listens to
+        while len(self._formats) > _FORMATS:  # of links without a handler
             del self._formats[next(iter(self._formats))]
 
     def grown(self, room: int) -> None:
-        """proton's buffer was full of one unfinished frame and has got bigger: `room` of it is free."""
+        """proton's buffer was full of one unfinished frame and has grown; `room` bytes of it are free."""
         self._size += room
 
     def pushed(self, data: bytes, room: int) -> None:
-        """All of `data` is with proton: keep what belongs to a frame that is not complete."""
+        """proton has all of `data`: keep the part of an unfinished frame."""
         unfinished = self._size - room
         if unfinished > len(data):
             self._held += data
@@ -125,7 +124,7 @@ class ControlFrameInspector:
             size, offset, kind, channel = _HEAD.unpack_from(data, position)
             body = position + 4 * offset
             if not _HEAD.size <= 4 * offset <= size or position + size > len(data):
-                return  # malformed, which proton says itself, or unfinished
+                return  # malformed, which proton reports itself, or unfinished
             if kind != 0:
                 raise AmqpError(FRAMING_ERROR, f"unexpected frame type {kind}")
             if 4 * offset < size:
@@ -144,7 +143,7 @@ class ControlFrameInspector:
             self._transfer(self._channels.get(channel, {}), body)
 
     def _follow(self, control: Performative, size: int) -> None:
-        """Channels and handles in use, and the one open: proton would mix the old and the new."""
+        """Track channels and handles in use, and refuse a second open: proton would mix old and new ones."""
         code, channel, fields = control
         if code == OPEN:
             if self._opened:
@@ -174,9 +173,9 @@ class ControlFrameInspector:
         self._asked.append(read_attach_info(fields, size))
 
     def _transfer(self, handles: dict[int, str], data: bytes) -> None:
-        """Note a delivery whose message format is not zero: proton does not show it, and reads a wrong handle as 0."""
+        """Note a delivery whose message-format is not 0: proton does not show it. It also reads a wrong handle as 0."""
         handle, tag, message_format, resumed = transfer_head(data)
-        if tag is None:  # it goes on with a delivery
+        if tag is None:  # it continues a delivery
             return
         key = handles.get(handle), tag
         if resumed:
@@ -191,9 +190,9 @@ class ControlFrameInspector:
         return self._formats.pop((name, tag), 0)
 
     def asked(self) -> AttachInfo:
-        """What the next attach said that proton does not show, in the order they came."""
+        """The fields of the next attach that proton does not show, in order of arrival."""
         return self._asked.popleft()
 
     def begun(self) -> tuple[int, int]:
-        """The channel and handle-max of the next begin, in the order they came."""
+        """The channel and handle-max of the next begin, in order of arrival."""
         return self._begun.popleft()

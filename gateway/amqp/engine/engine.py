@@ -55,19 +55,19 @@ class Engine(Restraint):
         self._links: Final = self._attached.live
         self.peer = PeerInfo()
         self.refusals = self.ignored = self.serial = 0
-        """Links of the peer that were refused; its resumed deliveries; the number of our last delivery, its tag."""
+        """Refused links of the peer; its resumed deliveries; the number of our last delivery, which is its tag."""
         self.oversize: Final[deque[Callable[[], None]]] = deque()
-        """For each message that was to be sent and is too large for its receiver: gives it its outcome."""
+        """Calls that give messages their outcomes that are too large for their receivers."""
         self.receivers: Final[dict[int, batch.Received]] = {}
-        """What has no outcome yet on the open links on which whole messages come, by their address."""
+        """Unsettled deliveries of the open links on which whole messages come, by the link's address."""
         self.senders: Final[dict[int, batch.Unsettled]] = {}
-        """What has no outcome yet on the open links on which we send, by their address."""
+        """Unsettled deliveries of the open links on which we send, by the link's address."""
         self._connection, self._transport, self._collector = connected(config, server=server)
         self._events = batch.address(self._collector)
         self._output = Output(self._transport, self.tally)
         self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
         self._echoes: Final = Echoes(self._sessions, self._output)
-        self._flowed: Link | None = None  # of which the last flow was
+        self._flowed: Link | None = None  # the link of the last flow
         self._input: Final = Input(self._transport, self._dispatch_safely, self._before_end, self._echo)
         self._inspector: Final = self._input.inspector
         self._table: Final[dict[int, Callable[[ProtonEvent], None]]] = {
@@ -85,13 +85,13 @@ class Engine(Restraint):
     # -- bytes and time
 
     def receive(self, data: bytes) -> None:
-        """Feed what the peer sent; handlers are called before this returns."""
+        """Process bytes from the peer; handlers are called before this returns."""
         self._input.push(data)
         if not self.dirty:
             self.touch()
 
     def _dispatch_safely(self) -> None:
-        """What cannot be decoded in a control frame is the peer's fault: the connection ends with that error."""
+        """Dispatch; an undecodable control frame ends the connection with an error."""
         try:
             if self._inspector.watching:
                 self._inspector.look()
@@ -109,10 +109,13 @@ class Engine(Restraint):
         self._echoes.note(self._flowed, channel)
 
     def _fail(self, error: AmqpError) -> None:
-        """Without an open of the peer proton sends no close of ours, only that of an error of the stream."""
+        """End the connection with an error.
+
+        Without the peer's open, proton only sends the close of a transport error.
+        """
         self._faulted()
         if not lib.pn_connection_state(self._connection) & lib.PN_REMOTE_UNINIT:
-            if not self.opened:  # what was wrong came in one piece with the peer's open
+            if not self.opened:  # the error came together with the peer's open
                 self.open()
             self.close(error)
         else:
@@ -144,16 +147,19 @@ class Engine(Restraint):
 
     @property
     def remote_idle(self) -> float:
-        """Seconds of silence that the peer bears, as its open says (2.4.5); 0: any."""
+        """The idle-time-out of the peer's open in seconds (2.4.5); 0: none."""
         return float(lib.pn_transport_get_remote_idle_timeout(self._transport)) / 1000
 
     @property
     def finished(self) -> bool:
-        """True when nothing will be written any more; the peer may still have something to say."""
+        """Whether nothing will be written any more; the peer may still send."""
         return self._output.finished
 
     def tick(self, now_ms: int) -> int:
-        """Heartbeats and idle time-out; returns by when to ask again (ms, 0 for never): see `heartbeats`."""
+        """Handle heartbeats and the idle time-out.
+
+        Returns the time of the next call in ms (0: none): see `heartbeats`.
+        """
         deadline: int = lib.pn_transport_tick(self._transport, now_ms)
         if lib.pn_transport_pending(self._transport):  # nearly always there is nothing to do
             self.dispatch()
@@ -161,26 +167,26 @@ class Engine(Restraint):
         return deadline
 
     def touch(self) -> None:
-        """Output may wait: have the owner flush once in this turn of the loop."""
+        """There may be output: have the owner flush once in this turn of the loop."""
         if not self.dirty:
             self.dirty = True
             self._owner.engine_dirty()
 
     def _broken(self, error: AmqpError) -> None:
-        """No more can be written: the connection ends without proton."""
+        """proton can write no more: end the connection without it."""
         if not self.closed:
             self._output.end(error)
             self._faulted()
             self.lost(error)
 
     def broken(self) -> None:
-        """A step of ours has failed, a bug: end the connection, behind what is to be written already."""
+        """An unexpected error of ours: end the connection after the pending output."""
         if self.closed:
             return
         error = AmqpError(INTERNAL_ERROR, CANNOT_GO_ON)
         self._input.stop()
         self.oversize.clear()
-        if lib.pn_connection_state(self._connection) & lib.PN_LOCAL_ACTIVE:  # else our close is written
+        if lib.pn_connection_state(self._connection) & lib.PN_LOCAL_ACTIVE:  # otherwise our close is written already
             self._output.end(error)
         self.lost(error)
 
@@ -196,7 +202,7 @@ class Engine(Restraint):
         self.touch()
 
     def close(self, error: AmqpError | None = None) -> None:
-        """Close the connection; the peer's answer ends it. What a client says before that is discarded (2.4.6)."""
+        """Close the connection; the peer's answer ends it. Frames before that are discarded (2.4.6)."""
         if self.closed or self.discarding:
             return
         proton_data.write_condition(lib.pn_connection_condition(self._connection), error)
@@ -207,7 +213,7 @@ class Engine(Restraint):
             self._attached.lost(error, DetachKind.CONNECTION, self._soon)
 
     def lost(self, error: AmqpError | None, left: DetachKind = DetachKind.LOST) -> None:
-        """The socket is gone: every link ends now."""
+        """The socket is closed: every link ends now."""
         if self.closed:
             return
         self.closed = True
@@ -217,7 +223,7 @@ class Engine(Restraint):
             self._owner.engine_closed(self, error)
 
     def free(self) -> None:
-        """Give the C structures back, once all links have ended; no method may be called after this."""
+        """Free the C structures, once all links have ended; no method may be called after this."""
         connection = self._transport, self._connection, self._collector
         self._attached.when_ended(lambda: self._attached.free(*connection, self._soon))
 
@@ -229,19 +235,19 @@ class Engine(Restraint):
     # -- links of ours
 
     def message_format(self, name: str, tag: bytes) -> int:
-        """The message-format of a delivery that came; asked once."""
+        """The message-format of a received delivery; may be called once."""
         return self._inspector.message_format(name, tag) if self._inspector.watching else 0
 
     @property
     def disposition_text(self) -> str | None:
-        """The error text of the disposition that is looked at, where proton shows only a part of it."""
+        """The error text of the present disposition, if proton shows only a part of it."""
         return self._inspector.disposition_text
 
     def attach(self, name: str, *, incoming: bool, known: bool = False) -> Link:
         """A new link of ours (connectors), still to be requested with `Link.request`; `name` is unique here.
 
-        `known`: the peer knows a terminus by this name, which is the same in every process of ours. Others have what
-        tells this process: two gateways of one id must not steal each other's links (CORE-7).
+        `known`: the peer knows a terminus by this name, which is the same in every process of ours. Other names contain
+        the process, because gateways with the same id must not steal each other's links (CORE-7).
         """
         session = self._sessions.ours()
         make = lib.pn_receiver if incoming else lib.pn_sender
@@ -252,11 +258,11 @@ class Engine(Restraint):
         return link
 
     def attached(self, link: Link) -> None:
-        """Our half of a link of the peer will need a handle; raises AmqpError where there is none."""
+        """Reserve a handle for our half of a link of the peer; raises AmqpError if there is none."""
         self._sessions.attach(link)
 
     def attaching(self, link: LinkState) -> None:
-        """The attach of a sender of ours is to be written."""
+        """The attach of a sender of ours will be written next."""
         self._output.attaching(link)
 
     def detached(self, link: LinkState) -> None:
@@ -265,7 +271,7 @@ class Engine(Restraint):
 
     @property
     def unsettled(self) -> int:
-        """Deliveries that wait for their outcome."""
+        """The number of unsettled deliveries."""
         return sum(map(len, self.senders.values()))
 
     def refused(self, link: Link, error: AmqpError) -> None:
@@ -278,13 +284,13 @@ class Engine(Restraint):
         self._owner.message_refused(link, error)
 
     def counted_late(self, link: Link) -> None:
-        """A link that has ended has counted something more."""
+        """A link has counted something after its end."""
         self._owner.link_counted(link)
 
     # -- events
 
     def dispatch(self) -> None:
-        """Hand every waiting event to its link or to the connection."""
+        """Dispatch every waiting event to its link or to the connection."""
         collector = self._collector
         run: list[Batch] = []
         while True:
@@ -305,7 +311,7 @@ class Engine(Restraint):
                 lib.pn_collector_pop(collector)
 
     def _hand_out(self, run: list[Batch]) -> None:
-        """Messages that came, and what was accepted of ours; a link may have ended since they were taken."""
+        """Pass on received messages and accepted deliveries; a link may have ended since they were collected."""
         if not self.dirty:
             self.touch()
         try:
@@ -320,7 +326,7 @@ class Engine(Restraint):
             run.clear()
 
     def _odd_delivery(self, pointer: ProtonLink, delivery: ProtonDelivery) -> None:
-        """Of those few that are not a whole message and not accepted."""
+        """Handle a delivery that is neither a whole message nor accepted."""
         link = self._links.get(pointer)
         if link is None or (link.incoming and not link.open):
             self._attached.unclaimed(pointer, delivery)
@@ -339,7 +345,7 @@ class Engine(Restraint):
         elif kind == _ERROR:
             self._transport_error()
         elif self.closed or (self.discarding and kind != lib.PN_CONNECTION_REMOTE_CLOSE):
-            return  # after our close only that of the peer counts
+            return  # after our close only the peer's close matters
         elif (handle := self._table.get(kind)) is not None:
             self._inspector.look()
             handle(event)
@@ -361,7 +367,7 @@ class Engine(Restraint):
         self.lost(error, DetachKind.CONNECTION)
 
     def _input_ended(self, event: ProtonEvent) -> None:
-        """proton takes no more: after a close, an error, or a frame that it says nothing about."""
+        """proton reads no more: after a close, an error, or a frame that it ignores."""
         if not self.closed:
             raise malformed("unexpected or missing performative")
 

@@ -1,6 +1,6 @@
-"""The kinds of proton's C pointers, told apart by mypy; while the gateway runs each is what the Python binding gives.
+"""Types of proton's C pointers for mypy; at run time each is the object of the Python binding.
 
-The binding says nothing about types, so a pointer gets its kind where it is named: as a parameter or an attribute.
+The binding has no type annotations, so pointers get their types as parameters or attributes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a peer sent, given to proton: in one piece, or cut where a frame needs that (AMQP 1.0 part 2, 2.3).
+"""Passes the bytes of a peer to proton, cut where a frame needs that (AMQP 1.0 part 2, 2.3).
 
-Part of the engine. proton reads all frames of a piece before we hear of the first. An end in the same piece as its
-begin would make it forget the channel that our begin has to name; and which link a flow came on that asks for one of
-ours is known only from the last event of its piece. What a peer says after a NUL in the error of a disposition proton
-keeps to itself.
+Part of the engine. proton reads all frames of a piece before it emits events. If an end came in the same piece as its
+begin, proton would forget the channel that our begin has to name; the link of a flow with `echo` is known only from the
+last event of a piece; and proton does not show text after a NUL in the error of a disposition. So input is cut there.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ class Input:
         before_end: Callable[[], None],
         echo: Callable[[int | None], None],
     ) -> None:
-        """`dispatch` hands out the events of a piece. `before_end`: an end comes next. `echo`: the flow that came last
-        asks for one of ours, of its link, or of the session on a channel.
+        """`dispatch` handles the events of a piece; `before_end` is called before an end.
+
+        `echo` is called after a flow that asks for one of ours: of its link, or of the session on a channel.
         """
         self._transport: Final = transport
         self._dispatch: Final = dispatch
@@ -42,7 +42,7 @@ class Input:
         self.inspector: Final = ControlFrameInspector(self._room)
 
     def push(self, data: bytes) -> None:
-        """Feed what the peer sent; its events are handed out before this returns."""
+        """Process bytes from the peer; their events are dispatched before this returns."""
         if self._room <= 0:
             return
         start = 0
@@ -82,5 +82,5 @@ class Input:
                 self._room = room
 
     def stop(self) -> None:
-        """Take no more."""
+        """Ignore further input."""
         self._room = -1

@@ -1,4 +1,4 @@
-"""What the engine has to write: proton's output, taken when it is to be sent or before that, and a close of our own.
+"""The output of an engine: that of proton, collected when or before it is sent, and closes of our own.
 
 Part of the engine.
 """
@@ -25,33 +25,33 @@ _HEAD: Final = struct.Struct(">IBBH")
 _CLOSE: Final = b"\x00\x53\x18"
 CANNOT_GO_ON: Final = "the gateway cannot continue this connection; connect again"
 _MOST: Final = 16 * 1024 * 1024
-"""Bytes that may be taken before their time while the peer does not read: more than may be queued for it besides."""
+"""Bytes that may be collected early while the peer does not read; more than may be queued otherwise."""
 
 
 class Output:
-    """The output of one transport; `failure` says why no more can be written."""
+    """The output of one transport; `failure` is the reason why no more can be written."""
 
     def __init__(self, transport: ProtonTransport, tally: batch.Tally) -> None:
-        """`tally`: knows of the last `take` whether proton has more to write."""
+        """`tally` has, since the last `take`, whether proton has more to write."""
         self._transport: Final = transport
         self._tally: Final = tally
         self._at: Final = batch.address(transport)
         self.early: Final = bytearray()
-        """What proton has written and waits to be taken."""
+        """Output of proton that was collected early."""
         self._ended = False
         self._largest = 0
         self.begun = False
-        """proton has the answer to a begin and has not written it."""
+        """Whether proton has an unwritten answer to a begin."""
         self._attaching: Final[dict[str, LinkState]] = {}
         self.failure: AmqpError | None = None
         batch.listen(self._at)
 
     def limit(self) -> None:
-        """The peer's open has come, and with it the largest frame that it takes."""
+        """Use the max-frame-size of the peer's open."""
         self._largest = lib.pn_transport_get_remote_max_frame(self._transport)
 
     def take(self) -> bytes:
-        """All that is to be written now."""
+        """All output to write now."""
         data = b"" if self._ended else self._written()
         if self.early:
             data = bytes(self.early + data)
@@ -64,7 +64,7 @@ class Output:
         return data
 
     def _fitting(self, data: bytes) -> bytes:
-        """What comes before a control frame that is too large for the peer: proton cuts only transfers (2.7.1)."""
+        """The output before a control frame that is too large for the peer: proton splits only transfers (2.7.1)."""
         for start, size in _frames(data):
             if size > self._largest:
                 text = f"a frame of {size} bytes exceeds the peer's max-frame-size of {self._largest}"
@@ -73,12 +73,12 @@ class Output:
         return data
 
     def before_end(self) -> None:
-        """An end comes next: a begin that is answered after it would not name the peer's channel any more (2.7.2)."""
+        """Write an answer to a begin before an end is read: after it, it would not name the peer's channel (2.7.2)."""
         if self.begun:
             self.take_early()
 
     def collect(self, change: Callable[[bytes], bytes] | None = None) -> None:
-        """Have proton write what waits, for a later `take`; `change` makes something else of it."""
+        """Collect proton's output for a later `take`; `change` may change it."""
         data = self._written()
         self.early.extend(data if change is None else change(data))
 
@@ -90,32 +90,32 @@ class Output:
         return data
 
     def attaching(self, link: LinkState) -> None:
-        """proton writes the attach of a sender of ours next, and with it the handle that it has found."""
+        """Learn the handle of a sender of ours from its attach, which proton writes next."""
         self._attaching[link.name] = link
 
     def _learn_handles(self, data: bytes) -> None:
         found = batch.attached(data)
-        for name, handle in found:  # the last of a name counts: those before have ended
+        for name, handle in found:  # the last one of a name counts: earlier ones have ended
             if (link := self._attaching.get(name)) is not None:
                 link.handle = handle
         for name, _ in found:
             self._attaching.pop(name, None)
 
     def take_early(self) -> None:
-        """Have proton write what waits, for a later `take`: the channels and handles it gives up are free then."""
+        """Collect proton's output for a later `take`, which frees channels and handles."""
         self.collect()
         if len(self.early) > _MOST:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "this peer sends without reading the gateway's answers")
 
     def end(self, error: AmqpError) -> None:
-        """Close the connection without proton, behind what it had to write already."""
-        if self.failure is None:  # else nothing may follow but the close
+        """Close the connection without proton, after its pending output."""
+        if self.failure is None:  # otherwise only the close may follow
             self.collect()
         self.early.extend(close_frame(error))
         self._ended = True
 
     def reword(self, error: AmqpError) -> None:
-        """proton has ended the connection: put this error in place of the one in its close."""
+        """Replace the error in the close that proton writes."""
         if self._ended:
             return
         self.early.extend(batch.take(self._at, self._tally))
@@ -125,7 +125,7 @@ class Output:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing will be written any more, as the last `take` has found."""
+        """Whether nothing will be written after the last `take`."""
         return (self._ended or self._tally.ended) and not self.early
 
 

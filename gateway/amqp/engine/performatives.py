@@ -1,7 +1,7 @@
 """The control performatives of a peer, checked field by field (AMQP 1.0 part 2, 2.7; part 3, 3.5).
 
-proton takes a field of a wrong type for an absent one and goes on with its default: an address that is a number
-would become the anonymous terminus, a missing handle number 0. Here such a frame is the error it is. Pure.
+proton treats a field of a wrong type as absent and uses its default: an address that is a number would become the
+anonymous terminus, and a missing handle 0. Here such frames are errors. Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_HANDLES: Final = 2**32 - 1
 
 
 class Performative(NamedTuple):
-    """A checked control frame: which one, on which channel, its fields as far as they were given."""
+    """A checked control frame: its kind, its channel, and the fields that it has."""
 
     code: int
     channel: int
@@ -34,7 +34,7 @@ Check = Callable[[Value], bool]
 
 
 class FieldRule(NamedTuple):
-    """A field of a composite type: `check` says whether a value that is not null may stand there."""
+    """A field of a composite type: `check` tests values that are not null."""
 
     name: str
     check: Check
@@ -54,7 +54,7 @@ def _at_least(kind: type[int], lowest: int) -> Check:
 
 
 def _symbols(value: Value) -> bool:
-    """`symbol multiple="true"`; a list of symbols is no AMQP, but peers send it and it is understood."""
+    """`symbol multiple="true"`; a list of symbols is not AMQP, but some peers send it, so it is accepted."""
     items = [value] if type(value) is Symbol else value.items if type(value) is Array else value
     return isinstance(items, list | tuple) and all(type(item) is Symbol for item in items)
 
@@ -170,7 +170,7 @@ _TRANSFER_HEAD: Final = (
 
 
 _RESUME: Final = 8
-"""The place of resume among the fields of a transfer."""
+"""The index of resume among the fields of a transfer."""
 
 
 def transfer_head(body: bytes) -> tuple[int, bytes | None, int | None, bool]:
@@ -178,7 +178,7 @@ def transfer_head(body: bytes) -> tuple[int, bytes | None, int | None, bool]:
     frame.
     """
     values: ValueList = [None] * (_RESUME + 1)
-    if body[1:2] == b"\x80":  # the descriptor in its long form
+    if body[1:2] == b"\x80":  # the long form of the descriptor
         body = body[:1] + b"\x53\x14" + body[10:]
     position, _, count = opened(body, 0)
     for index in range(min(count, _RESUME + 1)):
@@ -188,7 +188,7 @@ def transfer_head(body: bytes) -> tuple[int, bytes | None, int | None, bool]:
 
 
 def check_fields(fields: tuple[FieldRule, ...], values: Value) -> None:
-    """Check the list of a composite type; what a later version of AMQP may add at its end is not ours to judge."""
+    """Check the list of a composite type; additional fields at its end, of a later version of AMQP, are accepted."""
     if type(values) is not list:
         raise malformed("a composite type is not a list")
     for index, field in enumerate(fields):
@@ -199,7 +199,7 @@ def check_fields(fields: tuple[FieldRule, ...], values: Value) -> None:
 
 
 def close_frame(error: AmqpError) -> bytes:
-    """A close with this error, for a connection on which proton writes nothing any more."""
+    """A close frame with this error, for a connection on which proton writes no more."""
     described = Described(Ulong(_ERROR), [Symbol(error.condition), error.description])
     body = encode(Described(Ulong(CLOSE), [described]))
     return struct.pack(">IBBH", 8 + len(body), 2, 0, 0) + body

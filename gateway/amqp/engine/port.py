@@ -1,6 +1,6 @@
 """What a link uses of the engine that carries it (`gateway.amqp.engine.engine.Engine`).
 
-Links and engine know each other: the engine imports links, and a link knows this protocol alone.
+The engine imports links; a link knows only this protocol of the engine.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ LinkT = TypeVar("LinkT", contravariant=True)
 
 
 class EnginePort(Protocol[LinkT]):
-    """One connection, as its links see it. Sizes are in bytes; attributes are read and written for each message."""
+    """What links use of their connection. Sizes are in bytes; attributes are read and written for each message."""
 
     peer: PeerInfo
     dirty: bool
-    """Output waits, and the connection knows it."""
+    """Whether the connection knows that there is output."""
     opened: bool
-    """The peer's open has come."""
+    """The peer's open was received."""
     closed: bool
     blocked: bool
-    """Nothing may be sent now: the socket or what may be unsettled is full."""
+    """Nothing may be sent now: the socket is full, or too much is unsettled."""
     stuffed: bool
-    """So much is kept of what the peer gave back that nothing new may be sent."""
+    """Too many released events are held for the peer: nothing new may be sent."""
     granting: bool
-    """Peers get credit; False while the gateway ends."""
+    """Whether peers get credit; False while the gateway shuts down."""
     refusing: bool
-    """The connection holds too much: what the peer sends is refused."""
+    """The connection holds too much: messages of the peer are refused."""
     ending: bool
-    """The gateway takes no more messages: what comes is released."""
+    """The gateway accepts no more messages and releases those that come."""
     serial: int
     """The number of our last delivery on the connection, which is its delivery-tag."""
     kept: int
-    """Events of logs that the peer gave back and that are kept for it."""
+    """Bytes of released events of logs that are held for the peer."""
     unfinished: int
-    """Messages that are not complete and were taken from proton."""
+    """Bytes of incomplete messages that were read from proton."""
     ignored: int
     """Resumed deliveries of the peer."""
     refusals: int
@@ -56,42 +56,42 @@ class EnginePort(Protocol[LinkT]):
     def __hash__(self) -> int: ...
     @property
     def links(self) -> Iterable[object]:
-        """Those that are attached, to be compared by identity."""
+        """The attached links, to be compared by identity."""
     @property
     def config(self) -> EngineConfig: ...
     @property
     def tally(self) -> Tally:
-        """What the deliveries of the connection take."""
+        """The memory of the connection's deliveries."""
     @property
     def receivers(self) -> dict[int, Received]:
-        """What has no outcome yet on the open links on which whole messages come, by the links' addresses."""
+        """Unsettled deliveries of the open links on which whole messages come, by the link's address."""
     @property
     def senders(self) -> dict[int, Unsettled]:
-        """What has no outcome yet on the open links on which we send, by the links' addresses."""
+        """Unsettled deliveries of the open links on which we send, by the link's address."""
     @property
     def oversize(self) -> deque[Callable[[], None]]:
-        """To be called before the next write: outcomes of messages that are too large for their receivers."""
+        """Calls before the next write that give messages their outcomes that are too large for their receivers."""
     @property
     def disposition_text(self) -> str | None:
-        """The error text of the disposition that is looked at, where proton shows only a part of it."""
+        """The error text of the present disposition, if proton shows only a part of it."""
 
     def touch(self) -> None:
-        """Output may wait."""
+        """There may be output to write."""
 
     def message_format(self, name: str, tag: bytes) -> int:
-        """The message-format of a delivery that came on the link `name`; asked once."""
+        """The message-format of a delivery of the link `name`; may be called once."""
 
     def hold_up(self, link: LinkT) -> None:
-        """`link` may not send though it wants to: its `flowed` is called when it may."""
+        """Call `flowed` of `link` when it may send again."""
 
     def withholds(self, link: LinkT) -> bool:
-        """Whether `link` has to keep credit that it was to grant, until its `grant_withheld` is called."""
+        """Whether `link` must not grant credit until its `grant_withheld` is called."""
 
     def attached(self, link: LinkT) -> None:
-        """Our half of a link of the peer will need a handle; raises AmqpError where there is none."""
+        """Reserve a handle for our half of a link of the peer; raises AmqpError if there is none."""
 
     def attaching(self, link: LinkT) -> None:
-        """The attach of a sender of ours is to be written."""
+        """The attach of a sender of ours will be written next."""
 
     def detached(self, link: LinkT) -> None:
         """Our half of a link detaches."""
@@ -106,4 +106,4 @@ class EnginePort(Protocol[LinkT]):
         """A message of the peer was refused: for the operator's log and counters."""
 
     def counted_late(self, link: LinkT) -> None:
-        """A link that has ended has counted something more."""
+        """A link has counted something after its end."""

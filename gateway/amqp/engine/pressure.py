@@ -1,8 +1,8 @@
-"""What one connection holds, charged once a turn of the loop, and what its peer has to bear for it.
+"""Charges the memory of one connection once a turn of the loop, and slows its peer down if it is too much.
 
-A peer that sends more than others take is read slowly: a piece of what it sends now and then, so that its outcomes,
-heartbeats and detaches still arrive. Above its limit its messages are refused (`Engine.refusing`). A peer that takes
-nothing from its socket, or settles nothing, is sent nothing more (`Engine.choke`).
+A peer that sends too much is read slowly, a piece at a time, so that its outcomes, heartbeats and detaches still
+arrive. Above its limit its messages are refused (`Engine.refusing`). A peer that does not read its socket, or does not
+settle, is sent nothing more (`Engine.choke`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 _PAUSE: Final = 0.1
 _LONGEST: Final = 1.6
-"""Seconds between the first two pieces that are read of a slowed peer, and at most: the pause doubles each time."""
+"""The first and the longest pause in seconds between two pieces that are read of a slowed peer; it doubles."""
 _AT_ONCE: Final = 2 * 2**20
-"""Bytes of messages that a peer is sent at most before they are written and charged."""
+"""Maximum bytes of messages that are sent to a peer before they are written and charged."""
 
 
 class Pressure:
@@ -36,7 +36,7 @@ class Pressure:
         slowed: Callable[[str], None],
         listen: Callable[[], None],
     ) -> None:
-        """`slowed` is called with how the peer is slowed down, `listen` when `paused` has changed."""
+        """`slowed` is called with the way in which the peer is slowed down, `listen` when `paused` has changed."""
         self._loop: Final = loop
         self._engine: Final = engine
         self.account: Final = account
@@ -50,14 +50,14 @@ class Pressure:
         self._allow()
 
     def turn(self, unread: int) -> None:
-        """Something has happened; cheap while little has changed. `unread`: bytes that wait for the engine."""
+        """Charge what has changed; cheap if that is little. `unread`: bytes that wait for the engine."""
         engine = self._engine
         moved = engine.weigh() + engine.unfinished + unread + self._transport.get_write_buffer_size()
         moved += LINK * engine.link_count + 2 * engine.kept  # twice: what was unsettled and is kept now has changed
         if self._timer is not None or not -SMALL < moved - self._seen < SMALL:
             self._seen = moved
             self._charge(unread)
-            self._pause(self._slow and not engine.config.shared)  # a container that many share is read all the same
+            self._pause(self._slow and not engine.config.shared)  # a container that many share is still read
         if engine.blocked:
             engine.unblock()  # what was sent is charged
 
@@ -82,7 +82,7 @@ class Pressure:
         self._look_later(bool(account.reading or account.keeping))  # `keeping` is never below `sending`
 
     def _allow(self) -> None:
-        """Say how much may be sent until the next charge: one message in any case."""
+        """Set how much may be sent until the next charge: at least one message."""
         self._engine.tally.room = max(min(_AT_ONCE, self.account.room // COPIES), 1)
 
     def _restrain_reading(self, reading: Level) -> None:
@@ -118,7 +118,7 @@ class Pressure:
             self._listen()
 
     def _look(self) -> None:
-        """Others may have let go meanwhile; and a piece may be read."""
+        """Check again: others may have freed memory, and another piece may be read."""
         self._timer = None
         if self._transport.is_closing():
             return

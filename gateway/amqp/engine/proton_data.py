@@ -1,4 +1,4 @@
-"""Between proton's structures and our values: data, conditions, termini.
+"""Converts between proton's structures and our values: data, conditions, termini.
 
 `pn_data_encode` and `pn_data_decode` turn any `pn_data_t` into wire bytes and back, so that one codec of
 ours serves the control plane and the message sections alike. Only the control plane comes through here.
@@ -18,7 +18,7 @@ from gateway.errors import AmqpError
 
 _BUFFER: Final = 4096
 _NUL: Final = "\u2400"
-"""SYMBOL FOR NULL: proton takes a NUL in a description for its end."""
+"""SYMBOL FOR NULL, because proton ends a description at a NUL."""
 
 
 def read(data: ProtonData) -> object:
@@ -27,7 +27,7 @@ def read(data: ProtonData) -> object:
 
 
 def read_bytes(data: ProtonData) -> bytes:
-    """The wire bytes of a `pn_data_t`; empty when it holds nothing (proton makes some only when set)."""
+    """The wire bytes of a `pn_data_t`; empty if it has none (proton creates some only when set)."""
     if not data:
         return b""
     size = lib.pn_data_encoded_size(data)
@@ -51,12 +51,12 @@ def write_bytes(data: ProtonData, raw: bytes) -> None:
 
 
 def text(pointer: CString) -> str | None:
-    """A C string of proton's as text; bytes that are no UTF-8 become replacement characters."""
+    """A C string of proton as text; invalid UTF-8 becomes replacement characters."""
     return str(ffi.string(pointer), "utf-8", "replace") if pointer else None
 
 
 def read_condition(condition: ProtonCondition, scope: str | None = None, said: str | None = None) -> AmqpError | None:
-    """What a peer in `scope` gave as the reason of a close, end, detach or rejection, and `said` instead of proton."""
+    """The error in a close, end, detach or rejection of a peer in `scope`; `said` replaces proton's description."""
     name = text(lib.pn_condition_get_name(condition))
     if name is None:
         return None
@@ -70,7 +70,7 @@ def read_condition(condition: ProtonCondition, scope: str | None = None, said: s
 
 
 def write_condition(condition: ProtonCondition, error: AmqpError | None) -> None:
-    """Set the reason that the next close, end, detach or rejection will carry."""
+    """Set the error of the next close, end, detach or rejection."""
     if error is None:
         return
     lib.pn_condition_set_name(condition, error.condition.encode())
@@ -93,14 +93,14 @@ def symbols(value: object) -> list[Symbol]:
 
 
 def names(data: ProtonData) -> frozenset[str]:
-    """The capabilities that a peer's open holds."""
+    """The capabilities in a peer's open."""
     return frozenset(str(name) for name in symbols(read(data)))
 
 
 def write_open(
     connection: ProtonConnection, offered: Iterable[str], desired: Iterable[str], properties: Mapping[str, object]
 ) -> None:
-    """What our open says of us (2.7.1)."""
+    """Fill in our open (2.7.1)."""
     write(lib.pn_connection_offered_capabilities(connection), capability_array(offered))
     write(lib.pn_connection_desired_capabilities(connection), capability_array(desired))
     if properties:
@@ -108,7 +108,7 @@ def write_open(
 
 
 class TerminusFields(NamedTuple):
-    """A peer's source or target as its attach named it.
+    """A source or target of a peer's attach.
 
     `present` False is an absent terminus, `address` None the anonymous terminus (CORE-11).
     """
@@ -128,7 +128,7 @@ class TerminusFields(NamedTuple):
 
 
 ABSENT: Final = TerminusFields(False, False, None, False, 0, 0, 0, [], {}, [], None, {})
-"""No terminus at all; with `_replace` one that no attach named."""
+"""An absent terminus; `_replace` makes termini of internal links of it."""
 
 _MODES: Final = {lib.PN_DIST_MODE_COPY: "copy", lib.PN_DIST_MODE_MOVE: "move"}
 
@@ -154,7 +154,7 @@ def read_terminus(terminus: ProtonTerminus) -> TerminusFields:
 
 
 class AttachReply(NamedTuple):
-    """What our side of an attach answers where it differs from what the peer asked.
+    """The fields of our answer to an attach that differ from the peer's request.
 
     `address` None keeps the peer's; `filter` and `capabilities` are exactly what is in force.
     """
@@ -168,22 +168,22 @@ class AttachReply(NamedTuple):
     node_properties: Mapping[Value, Value] | None = None
     dynamic: bool = False
     own: Iterable[str] = ()
-    """Links of ours: the capabilities of our own terminus."""
+    """The capabilities of our own terminus, for links of ours."""
     durable: bool = False
-    """The terminus outlives its link; one that we ask for lives until it is closed."""
+    """The terminus outlives its link; one that we request lives until it is closed."""
     volatile: bool = False
-    """Of a terminus that outlives its link: it is gone with the process."""
+    """A terminus that outlives its link, but not this process."""
     settled: bool = False
-    """Links of ours: the sender settles what it sends, if it agrees; nobody waits for an outcome."""
+    """Request pre-settled messages, for links of ours."""
     stays: bool = False
     """Links of ours: a message that would end the link is rejected, for after a detach it would come again."""
 
 
 def answer_terminus(mine: ProtonTerminus, granted: AttachReply, *, source: bool) -> None:
-    """Fill the terminus we answer for (a copy of the peer's wish) with what is in force (CORE-3).
+    """Fill our answer's terminus, a copy of the peer's request, with what is in force (CORE-3).
 
     A terminus that outlives its link keeps its configuration (CORE-6, ledger A34), unless only this process knows it;
-    expiry is what the peer asked.
+    expiry is that of the request.
     """
     lasting = granted.durable and not granted.volatile
     lib.pn_terminus_set_durability(mine, lib.PN_CONFIGURATION if lasting else lib.PN_NONDURABLE)
@@ -202,11 +202,11 @@ def answer_terminus(mine: ProtonTerminus, granted: AttachReply, *, source: bool)
 
 
 def capability_array(names: Iterable[str]) -> Array | None:
-    """Names as an array of symbols, the form every client reads; None when there are none."""
+    """Names as an array of symbols, which every client can read; None if there are none."""
     items = [Symbol(name) for name in names]
     return Array("symbol", tuple(items)) if items else None
 
 
 def symbol_keys(values: Mapping[str, object]) -> dict[Symbol, object]:
-    """A map with symbol keys, as open, attach and error info want it."""
+    """A map with symbol keys, as open, attach and error info need it."""
     return {Symbol(key): value for key, value in values.items()}

@@ -1,6 +1,6 @@
-"""What an engine does with a peer that holds too much: grants it less, sends it nothing, refuses what it sends.
+"""Restrains a peer that holds too much: withholds credit, sends nothing, or refuses its messages.
 
-`pressure` decides it; the engine only weighs what proton has, and keeps what was decided.
+`pressure` decides; the engine measures what proton holds and applies the decision.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from gateway.amqp.link.table import LinkTable
 
 _OVERFULL = 8 * 1024 * 1024
-"""Bytes queued in all sessions above which their links send no more until the peer takes some."""
+"""Bytes queued in all sessions above which links stop sending until the peer reads some."""
 
 _ASKED: Final = 100
-"""Links that go on before others have their turn of the loop."""
+"""Links that resume in one turn of the loop."""
 
 
 class Restraint(ABC):
@@ -42,12 +42,12 @@ class Restraint(ABC):
         self.tally: Final = batch.Tally()  # what the deliveries of this connection take
         self._withheld: set[Link] = set()
         self._held_up: Final[OrderedDict[Link, None]] = OrderedDict()
-        self._asked = 0  # how many of them still have their turn since all could go on
+        self._asked = 0  # how many may still resume since nothing was blocked any more
         self.unfinished = self.largest_output = 0
-        """Bytes of messages that are not complete and were taken from proton; and what was written at once at most:
-        proton keeps a buffer of that size."""
+        """Bytes of incomplete messages that were read from proton; the largest output so far, which is the size of the
+        buffer that proton keeps."""
         self.kept = 0
-        """Bytes of events of logs that the peer gave back."""
+        """Bytes of released events of logs."""
 
     @abstractmethod
     def touch(self) -> None:
@@ -59,14 +59,14 @@ class Restraint(ABC):
         return self._attached.count
 
     def weigh(self) -> int:
-        """Ask proton what it has, at least once a turn (`tally`); returns that and what has no outcome, in bytes."""
+        """Measure what proton holds, at least once a turn (`tally`); returns that and the unsettled bytes."""
         found = batch.weigh(self.tally, self._sessions.addresses, len(self._output.early))
         if self.tally.unwritten > _OVERFULL:
             self.blocked = True
         return found
 
     def pause(self, paused: bool) -> None:
-        """The socket is full, or has room again: then the links go on."""
+        """The socket is full, or has room again: then the links resume."""
         self.paused = paused
         if paused:
             self.blocked = True
@@ -75,7 +75,7 @@ class Restraint(ABC):
             self.touch()
 
     def unblock(self) -> None:
-        """Let the links send again if nothing stands against it any more."""
+        """Let the links send again if nothing blocks them any more."""
         was, self.blocked = self.blocked, self._stopped()
         if was and not self.blocked:
             self._go_on()
@@ -84,7 +84,7 @@ class Restraint(ABC):
         return self.paused or self.choked or self.tally.unwritten > _OVERFULL or self.tally.full
 
     def _go_on(self) -> None:
-        """Let each link send that waits for it, in the order of waiting, until enough is sent for now."""
+        """Let the waiting links send in order, until enough is sent for now."""
         self._asked = len(self._held_up)
         self._ask_some()
 
@@ -100,7 +100,7 @@ class Restraint(ABC):
             soon(self._ask_some)
 
     def hold_up(self, link: Link) -> None:
-        """`link` may not send though it wants to: it goes on when nothing stands against it any more."""
+        """Let `link` resume when nothing blocks it any more."""
         self._held_up[link] = None
 
     def sends_no_more(self, link: Link) -> None:
@@ -108,7 +108,7 @@ class Restraint(ABC):
         self._held_up.pop(link, None)
 
     def choke(self, on: bool) -> None:
-        """Send nothing for now: what the peer has not taken or not settled is too much."""
+        """Stop or resume sending: the peer has too much unread or unsettled."""
         self.choked = on
         self.blocked = self.blocked or on
         if not on:
@@ -116,21 +116,21 @@ class Restraint(ABC):
             self.touch()
 
     def stuff(self, on: bool) -> None:
-        """Send nothing new of logs for now: what the peer gave back of them is too much."""
+        """Stop or resume sending new events of logs: the peer has released too many."""
         self.stuffed = on
         if not on and not self.blocked:
             self._go_on()
 
     def stop_granting(self) -> None:
-        """Give peers no more credit: what comes now is what they may still send (drain)."""
+        """Grant no more credit (drain)."""
         self.granting = False
 
     def stop_taking(self) -> None:
-        """Release what comes from now on (the end of a drain): it is not begun, so that nothing is left half done."""
+        """Release messages that come from now on (the end of a drain), so that nothing is left half done."""
         self.ending = self.refusing = True
 
     def withhold(self, on: bool) -> None:
-        """Give the peer no credit for now; what was to be granted meanwhile is granted afterwards."""
+        """Withhold credit from the peer; grant it afterwards."""
         self.withholding = on
         if not on:
             withheld, self._withheld = self._withheld, set()
@@ -138,7 +138,7 @@ class Restraint(ABC):
                 link.grant_withheld()
 
     def withholds(self, link: Link) -> bool:
-        """Whether `link` has to keep what it was to grant."""
+        """Whether `link` must withhold credit."""
         if self.withholding:
             self._withheld.add(link)
         return self.withholding

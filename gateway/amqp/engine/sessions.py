@@ -1,9 +1,9 @@
 """The sessions of one connection, and the channels and handles that our halves take (part 2, 2.5.1, 2.6.2).
 
-Part of the engine. proton gives each begin and attach of ours the lowest free number, when it writes them; a number is
-free again when our end or detach was written. A peer that ends and begins in one write would find none free, and proton
-would fall silent; where one is free, it would hear of the new one first. So an end or detach that waits is written
-before a begin or attach, and a peer that leaves us no number hears so.
+Part of the engine. proton assigns the lowest free number to each begin and attach of ours when it writes them; a number
+is free again when our end or detach was written. If a peer ends and begins in one write, none may be free, and proton
+would stop writing; or it would write the new one first. So a pending end or detach is written before a begin or attach,
+and a peer that leaves us no number gets an error.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from gateway.amqp.link.state import LinkState
 
 class _Handles:
-    """Of one session: the links of which our half holds a handle, by address."""
+    """The links of one session whose half of ours has a handle, by address."""
 
     __slots__ = ("channel", "freed", "held", "highest")
 
     def __init__(self, channel: int | None, highest: int) -> None:
         self.channel = channel
-        """On which the peer says what it says of the session; None: its begin has not come."""
+        """The peer's channel of the session; None: its begin has not come."""
         self.highest = highest
         self.held: set[int] = set()
         self.freed = 0
-        """Given up, and perhaps not yet written."""
+        """Number of released handles whose detach may not be written yet."""
 
 
 class Sessions:
-    """Which sessions there are; `write_out` writes what waits, so that numbers given up are free."""
+    """The sessions of a connection; `write_out` writes pending output, which frees released numbers."""
 
     def __init__(self, connection: ProtonConnection, transport: ProtonTransport, write_out: Callable[[], None]) -> None:
         self._connection: Final = connection
@@ -44,9 +44,9 @@ class Sessions:
         self._write_out: Final = write_out
         self._known: Final[dict[ProtonSession, _Handles]] = {}
         self.addresses: Final[dict[int, None]] = {}
-        """Of all of them, for `batch.weigh`."""
+        """The addresses of all sessions, for `batch.weigh`."""
         self.by_channel: Final[dict[int, ProtonSession]] = {}
-        """Those that the peer has begun and not ended, by its channel."""
+        """The sessions that the peer has begun and not ended, by its channel."""
         self._ended = 0
         self._ours: ProtonSession | None = None
 
@@ -55,11 +55,14 @@ class Sessions:
 
     @property
     def full(self) -> bool:
-        """Whether no channel is free for another."""
+        """Whether no channel is free."""
         return len(self._known) > int(lib.pn_transport_get_channel_max(self._transport))
 
     def ours(self) -> ProtonSession:
-        """The session for links of ours: begun for the first, and another where the peer takes no more links on it."""
+        """The session for links of ours: begun for the first link.
+
+        A further one if the peer accepts no more links on it.
+        """
         if self._ours is None or self._full(self._known[self._ours]):
             session: ProtonSession = lib.pn_session(self._connection)
             self._begin(session, None, MOST_HANDLES)
@@ -70,7 +73,7 @@ class Sessions:
         return len(handles.held) > handles.highest
 
     def begun(self, session: ProtonSession, channel: int, handle_max: int) -> None:
-        """The peer's begin, an answer to ours or not; raises AmqpError where no channel is left to answer on."""
+        """The peer's begin, an answer to ours or not; raises AmqpError if no channel is free for the answer."""
         self.by_channel[channel] = session
         if (handles := self._known.get(session)) is not None:
             handles.channel, handles.highest = channel, handle_max
@@ -91,7 +94,7 @@ class Sessions:
         lib.pn_session_open(session)
 
     def end(self, session: ProtonSession) -> None:
-        """End our half, and let go of the session."""
+        """End our half, and forget the session."""
         handles = self._known.pop(session)
         del self.addresses[address(session)]
         if handles.channel is not None and self.by_channel.get(handles.channel) == session:
@@ -103,7 +106,7 @@ class Sessions:
         lib.pn_session_free(session)
 
     def attach(self, link: LinkState) -> None:
-        """Our half will need a handle; raises AmqpError where the peer's handle-max leaves none."""
+        """Reserve a handle for our half; raises AmqpError if the peer's handle-max leaves none."""
         handles = self._known[link.session]
         if handles.freed:
             self._write_out()

@@ -1,7 +1,7 @@
-"""The errors of proton's transport in the words of AMQP and of this gateway (part 2, 2.8.15 to 2.8.17). Pure.
+"""Translates errors of proton's transport into AMQP errors (part 2, 2.8.15 to 2.8.17). Pure.
 
-Some of proton's descriptions quote what the peer sent, a password that came out of place for instance. Only those
-that are known to hold nothing but numbers are told; of every other one stays its condition.
+Some of proton's descriptions quote bytes of the peer, which may be a password. Only descriptions that are known to
+contain nothing but numbers are passed on; of the others only the condition.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gateway.errors import FRAMING_ERROR, INTERNAL_ERROR, INVALID_FIELD, NOT_ALL
 
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 _CONDITIONS: Final = {"amqp:not allowed": NOT_ALLOWED, "amqp:session:invalid-field": INVALID_FIELD}
-"""Conditions of proton's that AMQP does not define."""
+"""Conditions of proton that AMQP does not define."""
 _TEXTS: Final = tuple(
     (re.compile(pattern), condition, text)
     for pattern, condition, text in (
@@ -44,7 +44,7 @@ _OTHER: Final = "the input violates the AMQP 1.0 protocol"
 
 
 def reworded(error: AmqpError | None) -> AmqpError:
-    """The error for the peer and the log, which holds no byte that the peer sent."""
+    """The error for the peer and the log, without bytes of the peer."""
     if error is None:
         return AmqpError(INTERNAL_ERROR, "the connection ended with an error")
     condition = _CONDITIONS.get(error.condition, error.condition)
@@ -60,6 +60,6 @@ _COMPLAINT: Final = re.compile(r"process error -?\d+")
 
 
 def complaint(said: str) -> str:
-    """For our log, what proton has logged, without what it may quote of the peer."""
+    """A message of proton's log for our log, without quoted bytes of the peer."""
     found = _COMPLAINT.search(said)
     return found.group() if found else "proton gives a reason that may quote the peer"

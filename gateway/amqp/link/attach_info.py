@@ -1,4 +1,4 @@
-"""What an attach says that proton does not show: the whole address, the source's default outcome (part 3, 3.5.3)."""
+"""Fields of an attach that proton does not show: the whole address, the source's default outcome (part 3, 3.5.3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MODIFIED: Final = (0x27, "amqp:modified:list")
 
 
 class AttachInfo(NamedTuple):
-    """The peer's terminus; `default`: what a delivery becomes that is settled without an outcome; `size`: its bytes."""
+    """Fields of the peer's terminus; `default`: its default outcome; `size`: the size of the attach in bytes."""
 
     address: str | None = None
     default: Outcome = SETTLED
@@ -37,10 +37,10 @@ def read_attach_info(fields: Sequence[Value], size: int) -> AttachInfo:
 
 
 def refusal(frame: bytes) -> str | None:
-    """The error's description in a disposition, None where it has none (part 3, 3.4.3)."""
+    """The error's description in a disposition, or None (part 3, 3.4.3)."""
     try:
         performative, _ = decode(frame[4 * frame[4] :])
-    except AmqpError:  # proton says what is wrong
+    except AmqpError:  # proton reports the error
         return None
     outcome = _outcome(_at(performative.value, 4)) if isinstance(performative, Described) else None
     return outcome.error.description if isinstance(outcome, Rejected) and outcome.error is not None else None
@@ -51,7 +51,7 @@ def _at(items: Sequence[Value], index: int) -> Value:
 
 
 def _outcome(value: Value) -> Outcome:
-    """The outcome that a described list says; anything else says none."""
+    """The outcome of a described list; `SETTLED` for anything else."""
     if not isinstance(value, Described) or not isinstance(value.value, list):
         return SETTLED
     descriptor, items = value

@@ -1,4 +1,4 @@
-"""Outcomes between our classes and proton's deliveries (AMQP 1.0 part 3, 3.4)."""
+"""Converts outcomes between our classes and proton's deliveries (AMQP 1.0 part 3, 3.4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MODIFIED: Final = lib.PN_MODIFIED
 
 
 def write(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
-    """Set the local state of a delivery of a peer in `scope` to anything but accepted; `SETTLED` is no state."""
+    """Set the local state of a delivery of a peer in `scope`, except accepted; `SETTLED` sets none."""
     if outcome is RELEASED:
         lib.pn_delivery_update(delivery, _RELEASED)
     elif isinstance(outcome, Rejected):
@@ -34,10 +34,10 @@ def write(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
 
 
 def read(delivery: ProtonDelivery, state: int, scope: str | None = None, said: str | None = None) -> Outcome:
-    """The outcome in full of a peer in `scope`; `FAILED` for a state that is none (3.4), such as `received`.
+    """The outcome of a peer in `scope`; `FAILED` for a state that is no outcome (3.4), such as `received`.
 
-    Such a state does not say what has become of the message, which may have been processed or not.
-    `said`: the whole of an error's text that proton shows up to a NUL.
+    Such a state does not say whether the message was processed. `said` is the whole text of an error, of which proton
+    shows only the part before a NUL.
     """
     if state == _RELEASED:
         return RELEASED

@@ -1,8 +1,8 @@
-"""Flows that a peer has asked for with `echo` in a flow of its own (AMQP 1.0 part 2, 2.7.4).
+"""Flows that a peer has requested with `echo` (AMQP 1.0 part 2, 2.7.4).
 
 Each link and session is answered at most once per write, however often the peer asked. proton has no call for these
-flows; it writes one when it believes that the peer has to learn a session's window: of a receiver with a change, or of
-the session alone. The state of a sender is added to that here.
+flows; it writes one when a receiver or the window of a session has changed. The state of a sender is added to that
+here.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _HEAD: Final = struct.Struct(">IBBH")
 _SESSION: Final = 4
-"""The number of fields of a flow that carry the state of a session."""
+"""The number of fields of a flow that have the state of a session."""
 
 
 class Echoes:
-    """The links and sessions whose state the peer has asked for and not got yet."""
+    """The links and sessions whose state the peer has requested and not got yet."""
 
     def __init__(self, sessions: Sessions, output: Output) -> None:
         self._known: Final = sessions
@@ -39,7 +39,10 @@ class Echoes:
         self.pending = False
 
     def note(self, link: Link | None, channel: int | None) -> None:
-        """A flow asked for that of its link, or with a channel for that of a session; None: a link of no node."""
+        """Note a request for the state of a link, or of the session of a channel.
+
+        `link` None: a link without a node.
+        """
         self.pending = True
         if channel is None and link is not None:
             self._links[link] = None
@@ -47,12 +50,12 @@ class Echoes:
             self._sessions[session] = None
 
     def answer(self) -> None:
-        """Write the flows that were asked for, before anything else that waits."""
+        """Write the requested flows before other output."""
         self.pending = False
         if self._links:
             links = list(self._links)
             self._links.clear()
-            self._output.collect()  # what stands in a piece that is written from here on is one flow
+            self._output.collect()  # from now on, each collected piece of output is one flow
             for link in links:
                 if link.open:
                     self._answer(link)
@@ -74,12 +77,12 @@ class Echoes:
 
 
 def _force(session: ProtonSession) -> None:
-    """Let proton tell the session's window, which it does after each change of its capacity: there is none."""
+    """Make proton write a flow of the session, which it does after each change of its capacity."""
     lib.pn_session_set_incoming_capacity(session, 0)
 
 
 def _with_state(data: bytes, link: Link) -> bytes:
-    """The flow of a session with the state of a sender of ours on it."""
+    """The flow of a session, extended by the state of a sender of ours."""
     if link.handle < 0 or not data:
         return data
     size, offset, kind, channel = _HEAD.unpack_from(data)

@@ -1,6 +1,6 @@
-"""What a node gives a link to hear what happens on it. All of it is called on the loop, and none of it may block.
+"""The protocols of handlers, which nodes pass to links. They are called on the event loop and must not block.
 
-A handler that stands around another one says itself whether it takes batches, for they pass through it.
+A handler that wraps another one has its own `takes_batches`, because batches pass through it (`wrappers`).
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from gateway.amqp.link.outcomes import Outcome
 from gateway.errors import AmqpError
 
 Delivery: TypeAlias = Any
-"""What a link calls a message that came on it: a peer's link a number, a bridge the event. Nodes only hand it back."""
+"""A link's key of a received message: a number for a peer's link, the event for a bridge. Nodes only pass it back."""
 SendContext: TypeAlias = Any
-"""What a node gives with a message that it sends; it comes back with the outcome, and the link never looks at it."""
+"""A node's object for a message that it sends; it comes back with the outcome, and the link does not use it."""
 Transfer: TypeAlias = tuple[Delivery, bytes, bool]
-"""A message that came: its delivery, its bytes, and whether it came settled."""
+"""A received message: its delivery, its bytes, and whether it came settled."""
 OutgoingMessage: TypeAlias = Any
-"""A sequence whose first item is the bytes of a message; all of it is the context of that message."""
+"""A sequence whose first item is the bytes of a message; the sequence itself is its context."""
 LinkT = TypeVar("LinkT", contravariant=True)
 
 
 class LinkHandler(Protocol):
-    """What the handlers of both directions share."""
+    """The calls that handlers of both directions have."""
 
     __slots__ = ()
 
     def takes_batches(self) -> bool:
-        """Whether it takes several messages, or accepted deliveries, in one call; asked when the link begins."""
+        """Whether it accepts several messages, or accepted deliveries, in one call; checked when the link begins."""
         return False
 
     def policy_changed(self, verdict: Callable[..., AmqpError | None]) -> None:
-        """After a reload: decide anew what was decided under the old policy; nothing by default.
+        """After a reload: decide again what was decided under the old policy; nothing by default.
 
-        A handler with links of its own asks `verdict` (`gateway.nodes.link.PolicyVerdict`) why each may not stay.
+        A handler that has other links calls `verdict` (`gateway.nodes.link.PolicyVerdict`) for each of them.
         """
         return
 
     def on_detach(self, error: AmqpError | None) -> None:
-        """The link has ended, with the error of the peer or of ours; None: in order. Called once."""
+        """The link has ended, with an error of either side, or None. Called once."""
 
 
 class Incoming(LinkHandler, Protocol):
-    """What a node gives a link on which the peer sends."""
+    """The handler of a link on which the peer sends."""
 
     __slots__ = ()
 
@@ -52,16 +52,16 @@ class Incoming(LinkHandler, Protocol):
 
     @property
     def attended(self) -> bool:
-        """Whether somebody takes what comes here, now or later: a node without a receiver gives it back."""
+        """Whether messages can be taken, now or later: a node without a receiver releases them."""
         return True
 
     def give_back(self) -> None:
-        """The link is about to be withdrawn: release what has come and is not passed on; nothing by default."""
+        """The link is about to end: release messages that were not passed on; nothing by default."""
         return
 
 
 class BatchIncoming(Incoming, Protocol):
-    """One that takes several messages at once."""
+    """A handler that accepts several messages at once."""
 
     __slots__ = ()
 
@@ -70,23 +70,23 @@ class BatchIncoming(Incoming, Protocol):
 
 
 class Outgoing(LinkHandler, Protocol):
-    """What a node gives a link on which we send."""
+    """The handler of a link on which we send."""
 
     __slots__ = ()
 
     def on_credit(self) -> None:
-        """The peer takes messages, or waits for what a drain asks for."""
+        """The peer has granted credit, or asked for a drain."""
 
     def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
-        """The peer has given the message that was sent with `context` its outcome."""
+        """The peer has settled the message that was sent with `context`."""
 
     def positions(self) -> Mapping[int, int]:
-        """Where the link reads next in an event log, per partition; of no log: none."""
+        """The next offset to read of an event log, per partition; empty if it reads none."""
         return {}
 
 
 class BatchOutgoing(Outgoing, Protocol):
-    """One that hears of several accepted deliveries at once, and ends no link there."""
+    """A handler that gets several accepted deliveries at once, and ends no link in that call."""
 
     __slots__ = ()
 
@@ -95,7 +95,7 @@ class BatchOutgoing(Outgoing, Protocol):
 
 
 class AttachListener(Protocol[LinkT]):
-    """Hears the answer to an attach of ours; a handler that is given to `Link.request`."""
+    """Gets the answer to an attach of ours (`Link.request`)."""
 
     __slots__ = ()
 

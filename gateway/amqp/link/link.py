@@ -1,7 +1,7 @@
-"""One link of a connection: what its attach said, and how it begins and ends (AMQP 1.0 part 2, 2.6 and 2.7).
+"""One link of a connection: its attach, and how it begins and ends (AMQP 1.0 part 2, 2.6 and 2.7).
 
-Messages are handled by its two halves, `receiver_link` and `sender_link`: for each message a few C calls, one entry in
-what is unsettled, and one call of the handler that the node gave when it accepted the link.
+Its two halves, `receiver_link` and `sender_link`, handle messages: each takes a few C calls, one entry among the
+unsettled deliveries, and one call of the node's handler.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Link(ReceiverHalf, SenderHalf):
         volatile: bool = False,
         understands: frozenset[bytes] = ROUTING,
     ) -> None:
-        """Answer the attach; from here on `handler` gets what happens on the link.
+        """Answer the attach; from now on `handler` gets the link's events.
 
-        What is not given is not in force: filters and capabilities are echoed only when named (CORE-3). `durable`: the
-        terminus outlives its link; `volatile`: but not this process, so it is not called durable (AMQP 3.5.5).
-        `understands` are the names of the delivery annotations that the node is to get (3.2.2).
+        Only the given filters and capabilities are in force, and only they are in the answer (CORE-3). `durable`: the
+        terminus outlives its link; `volatile`: but not this process, so the answer does not call it durable (AMQP
+        3.5.5). `understands`: the names of the delivery annotations that the node gets (3.2.2).
         """
         if self.gone:
             handler.on_detach(None)
@@ -84,7 +84,7 @@ class Link(ReceiverHalf, SenderHalf):
         self._limit(granted.max_message_size)
 
     def request(self, handler: AttachListener[Self], granted: proton_data.AttachReply) -> None:
-        """Attach to a node of the peer (connectors): our wish; `handler.on_attached` gets the answer."""
+        """Attach to a node of the peer (connectors); `handler.on_attached` gets the answer."""
         pointer = self.ptr
         remote = lib.pn_link_source(pointer) if self.incoming else lib.pn_link_target(pointer)
         lib.pn_terminus_set_type(lib.pn_link_source(pointer), lib.PN_SOURCE)
@@ -135,9 +135,9 @@ class Link(ReceiverHalf, SenderHalf):
         self.engine.refused(self, error)
 
     def withdraw(self, error: AmqpError) -> None:
-        """Detach what the policy or a backend has taken away; what came and has no outcome gets one first.
+        """Detach a link that the policy or a backend no longer allows; its unsettled messages get an outcome first.
 
-        The handler may release what it has not passed on (`give_back`); the rest may have been delivered (3.4.5).
+        The handler releases those that it has not passed on (`give_back`); the others may have been delivered (3.4.5).
         """
         if self.open and self.incoming:
             self.handler.give_back()
@@ -147,7 +147,7 @@ class Link(ReceiverHalf, SenderHalf):
         self.end(error)
 
     def end(self, error: AmqpError) -> None:
-        """Detach it, or refuse it where its attach still waits; what was refused or detached before stays so."""
+        """Detach the link, or refuse it if its attach has no answer; no effect if that has happened before."""
         if self.open:
             self.detach(error)
         elif self.waits:
@@ -160,7 +160,7 @@ class Link(ReceiverHalf, SenderHalf):
         return self.handler is None and self.failure is None and not self.gone
 
     def flowed(self: Self) -> None:
-        """A flow event: remember the credit and let the node use it."""
+        """Handle a flow: update the credit, and let the node use it."""
         if not self.open or self.gone:
             return
         if self.incoming:
@@ -175,12 +175,12 @@ class Link(ReceiverHalf, SenderHalf):
 
 
 class SizedLink(Link):
-    """A link to a receiver that takes messages up to a size: larger ones are refused in its name (2.7.3)."""
+    """A link to a receiver with a max-message-size: larger messages are rejected on its behalf (2.7.3)."""
 
     __slots__ = ()
 
     def send(self, data: bytes, context: SendContext, settled: bool = False) -> None:
-        """`Link.send`; the outcome of what is too large comes once the node has done what it was at."""
+        """`Link.send`; the outcome of a message that is too large follows after the node's call."""
         if len(data) <= self.most:
             super().send(data, context, settled)
         elif settled:
@@ -208,7 +208,7 @@ class SizedLink(Link):
 
 
 def sized(link: Link) -> None:
-    """The peer's attach has come: heed the largest message that it takes. Links that take any cost nothing."""
+    """Use the max-message-size of the peer's attach. Links without one have no overhead."""
     if not link.incoming and (most := lib.pn_link_remote_max_message_size(link.ptr)):
         link.most = most
         link.__class__ = SizedLink

@@ -11,28 +11,28 @@ from gateway.errors import AmqpError
 
 
 class Outcome:
-    """A terminal state of a delivery; `name` is what metrics and logs call it."""
+    """A terminal state of a delivery; `name` is its name in metrics and logs."""
 
     __slots__ = ()
     name: str = "settled"
 
 
 class Accepted(Outcome):
-    """3.4.2: the far side has it and it is safe there."""
+    """3.4.2: the receiver has processed the message or stored it safely."""
 
     __slots__ = ()
     name = "accepted"
 
 
 class Released(Outcome):
-    """3.4.4: certainly not processed; the sender may send again."""
+    """3.4.4: the message was not processed; the sender may send it again."""
 
     __slots__ = ()
     name = "released"
 
 
 class Rejected(Outcome):
-    """3.4.3: invalid for the receiver; `error` says why."""
+    """3.4.3: the message is invalid for the receiver, because of `error`."""
 
     __slots__ = ("error",)
     name = "rejected"
@@ -44,7 +44,7 @@ class Rejected(Outcome):
 class Modified(Outcome):
     """3.4.5: `annotations` is an encoded map to merge into the message annotations, or None.
 
-    A peer in `scope` wrote them, and no peer of another scope gets them (RA 1); None: no peer wrote them.
+    They are of a peer in `scope`, and peers of other scopes do not get them (RA 1); None: no peer wrote them.
     """
 
     __slots__ = ("annotations", "failed", "scope", "undeliverable")
@@ -63,7 +63,7 @@ class Modified(Outcome):
         self.scope: Final = scope
 
     def annotations_for(self, scope: str) -> bytes | None:
-        """The annotations as a peer in `scope` hears them: those of another scope it does not."""
+        """The annotations for a peer in `scope`: None if they are of another scope."""
         return self.annotations if self.scope is None or self.scope == scope else None
 
 

@@ -25,11 +25,11 @@ from gateway.errors import (
 )
 
 _END: Final = -1
-"""What `pn_link_recv` says of a complete message with nothing left to read (PN_EOS)."""
+"""The result of `pn_link_recv` for a complete message with nothing left to read (PN_EOS)."""
 _MOST: Final = 2**31 - 1
-"""Credit that proton can count."""
+"""The maximum credit that proton can count."""
 _PARTIAL: Final = 128 * 1024
-"""Bytes of an unfinished message that are taken out of proton, so that the session window stays open."""
+"""Bytes of an unfinished message at which they are read from proton, so that the session window stays open."""
 _TOO_MUCH: Final = (
     "this connection has too many unsettled messages (limits.memory, limits.user_memory, gateway.memory): "
     "wait for outcomes, then send again"
@@ -37,13 +37,13 @@ _TOO_MUCH: Final = (
 Message = tuple[int, bytes, bool]
 """A delivery, its bytes, and whether it came settled."""
 _IGNORED: Final = 10_000
-"""Resumed deliveries of one connection that are kept, unsettled as they are, until their links end."""
+"""Resumed deliveries of one connection that stay unsettled until their links end."""
 _buffer = ffi.new("char[]", BUFFER_SIZE)
-"""Where proton copies a message on its way to becoming bytes; one suffices, the loop is one thread."""
+"""Buffer for proton's copy of a message; one is enough, because the event loop is one thread."""
 
 
 class ReceiverHalf(LinkState):
-    """What a link does when the peer sends."""
+    """The half of a link on which the peer sends."""
 
     __slots__ = ()
 
@@ -60,22 +60,22 @@ class ReceiverHalf(LinkState):
 
     @property
     def granted(self) -> int:
-        """Credit given and not yet used, or to be given as soon as the peer holds less."""
+        """Credit that is granted and not used yet, or withheld until the peer holds less."""
         return self._granted + self._withheld
 
     def grant_withheld(self) -> None:
-        """The peer holds less again."""
+        """Grant the withheld credit: the peer holds less again."""
         credit, self._withheld = self._withheld, 0
         self.grant(credit)
 
     def drain(self) -> None:
-        """Ask the peer to use or give back its credit; the handler hears `on_drained`."""
+        """Ask the peer to use or return its credit; `on_drained` follows."""
         self.draining = True
         lib.pn_link_drain(self.ptr, 0)
         self.engine.touch()
 
     def _drain_answered(self) -> None:
-        """A flow from a peer we asked to drain: done when no credit is left (2.6.7)."""
+        """Handle a flow during a drain, which is done when no credit is left (2.6.7)."""
         if self.draining and lib.pn_link_credit(self.ptr) <= 0:
             self.draining = False
             lib.pn_link_drained(self.ptr)
@@ -83,7 +83,7 @@ class ReceiverHalf(LinkState):
             self.handler.on_drained()
 
     def received_all(self, messages: list[Message]) -> None:
-        """Whole messages with nothing between: nearly every one, and the hot path."""
+        """Handle consecutive whole messages: nearly all of them, on the hot path."""
         if self.engine.refusing:
             self._refuse_all(messages)
             return
@@ -97,7 +97,7 @@ class ReceiverHalf(LinkState):
             self._hand_on(messages, self.handler.on_transfer)
 
     def _hand_on(self, messages: list[Message], on_transfer: Callable[[int, bytes, bool], None]) -> None:
-        """Messages that `_received` would only hand on; the node may end the link at any of them."""
+        """Pass on messages that need nothing else; the node may end the link at any of them."""
         for delivery, data, settled in messages:
             if not self.open:
                 return
@@ -111,13 +111,13 @@ class ReceiverHalf(LinkState):
                 self._received(delivery, data, settled)
 
     def received_of_any_format(self, messages: list[Message]) -> None:
-        """`received_all` where the peer has used another message-format than 0."""
+        """`received_all` if the peer has used another message-format than 0."""
         for message in messages:
             if self.open and not self._foreign(message[0], message[2]):
                 self.received_all([message])
 
     def _ignore(self, delivery: int, settled: bool) -> None:
-        """A resumed delivery that we know nothing of (2.7.5): it gets no answer, and its credit is given back."""
+        """Ignore a resumed delivery, which is unknown here (2.7.5): grant its credit again."""
         self.engine.ignored += 1
         self.held.let_go(delivery)
         if settled:
@@ -129,7 +129,7 @@ class ReceiverHalf(LinkState):
             self.grant(1)
 
     def _foreign(self, delivery: int, settled: bool) -> bool:
-        """Whether a delivery is not of format 0 (FX-1-4): refused, for neither a node nor a record could keep that."""
+        """Whether a delivery is not of format 0 (FX-1-4): it is refused, because no node can represent it."""
         message_format = self.engine.message_format(self.name, tag := self.tag(delivery))
         if not message_format:
             return False
@@ -146,7 +146,7 @@ class ReceiverHalf(LinkState):
         return True
 
     def _reject(self, delivery: int, settled: bool, error: AmqpError) -> None:
-        """Refuse a message that reaches no node; its link ends where its sender could not be told otherwise."""
+        """Reject a message before it reaches a node; end its link if the sender cannot get `rejected`."""
         self.message_refused(error)
         if (settled and not self._never_settled) or not self.rejects:
             self.detach(error)
@@ -155,7 +155,7 @@ class ReceiverHalf(LinkState):
             self.grant(1)
 
     def _refuse_all(self, messages: list[Message]) -> None:
-        """The peer, or all with it, hold too much: it may send these again when what it sent before is done with."""
+        """Refuse messages because the peer, or all peers, hold too much; it may send them again later."""
         for delivery, _, settled in messages:
             if not self.open:
                 return
@@ -185,11 +185,11 @@ class ReceiverHalf(LinkState):
         self.grant(1)
 
     def _all_plain(self, messages: list[Message]) -> bool:
-        """Whether `_received` would only hand them on."""
+        """Whether the messages only need to be passed on."""
         return batch.all_plain(messages, self._at_once, ANNOTATIONS, not self.unannounced, not self._never_settled)
 
     def understood(self, data: bytes) -> bytes:
-        """A message that may have delivery annotations, with those alone that this link understands (3.2.2)."""
+        """The message with only those delivery annotations that this link understands (3.2.2)."""
         return data if self.understands is None else only(data, self.understands)
 
     def _received(self, delivery: int, data: bytes, settled: bool) -> None:
@@ -210,7 +210,7 @@ class ReceiverHalf(LinkState):
         self.handler.on_transfer(delivery, data, settled and not self._never_settled)
 
     def on_partial(self, delivery: ProtonDelivery) -> None:
-        """A delivery that the batch leaves out: it comes in parts, is large, empty or aborted, or has nothing new."""
+        """Handle a delivery that is not in a batch: one that is partial, large, empty, aborted or unchanged."""
         if not lib.pn_delivery_readable(delivery):
             return
         if lib.pn_delivery_aborted(delivery):
@@ -249,7 +249,7 @@ class ReceiverHalf(LinkState):
         return AmqpError(RESOURCE_LIMIT_EXCEEDED, text, info={"delivery-tag": self.tag(delivery)})
 
     def _unsupported(self, delivery: int) -> None:
-        """RA-2.3-3: whoever was not told that annotations are followed must not send them."""
+        """Reject annotations on a link whose target did not announce support (RA-2.3-3)."""
         text = "the message has response annotations, but this target did not announce response-address-supported"
         error = AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": self.tag(delivery)})
         self.message_refused(error)
@@ -259,14 +259,14 @@ class ReceiverHalf(LinkState):
         self.detach(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit"))
 
     def accept_all(self, deliveries: list[int]) -> None:
-        """`settle` for several that are accepted."""
+        """Accept several deliveries."""
         if self.open and deliveries:
             batch.accept_all(deliveries, self.held)
             self.accepted += len(deliveries)
             self.engine.touch()
 
     def drop(self: Self, delivery: int) -> None:
-        """A pre-settled delivery that nobody can take: counted, for its sender cannot be told."""
+        """Drop and count a pre-settled delivery that nobody takes."""
         self.outcome_counts["dropped"] = self.outcome_counts.get("dropped", 0) + 1
         if self.open:
             self.settle(delivery, SETTLED)
@@ -274,18 +274,18 @@ class ReceiverHalf(LinkState):
             self.engine.counted_late(self)
 
     def message_refused(self: Self, error: AmqpError) -> None:
-        """One message of this link was refused: for the operator's log and counters."""
+        """A message of this link was refused: for log and counters."""
         self.engine.message_refused(self, error)
 
     def tag(self, delivery: int) -> bytes:
-        """The delivery's tag as it came: any bytes, not only text; empty when the link is gone."""
-        if not self.open:  # proton has freed it with the link
+        """The delivery-tag, which may be any bytes; empty if the link has ended."""
+        if not self.open:  # proton frees it with the link
             return b""
         raw = lib.pn_delivery_tag(batch.delivery_at(delivery))
         return bytes(ffi.buffer(raw.start, raw.size)) if raw.size else b""
 
     def settle(self, delivery: int, outcome: Outcome) -> None:
-        """Give the peer's delivery its outcome; nothing happens when the link is gone."""
+        """Settle the peer's delivery; no effect if the link has ended."""
         if not self.open:
             return
         if outcome is ACCEPTED:
@@ -302,12 +302,12 @@ class ReceiverHalf(LinkState):
             engine.touch()
 
     def forget(self, delivery: int) -> None:
-        """Let go of a delivery that came settled: nothing is left to say about it."""
+        """Forget a delivery that came settled."""
         self.held.let_go(delivery)
         lib.pn_delivery_settle(batch.delivery_at(delivery))
 
     def _on_part(self, delivery: ProtonDelivery) -> None:
-        """Large and unfinished messages: collected outside proton, which would copy them again and again."""
+        """Collect large and unfinished messages outside proton, which would copy them again and again."""
         size = lib.pn_delivery_pending(delivery)
         if lib.pn_delivery_aborted(delivery):
             self._aborted(delivery)
@@ -317,7 +317,7 @@ class ReceiverHalf(LinkState):
             return
         if (parts := self._partial_body) is None:
             parts = self._partial_body = bytearray()
-            self.engine.receivers.pop(self.proton_address, None)  # its end is not to be taken for a whole message
+            self.engine.receivers.pop(self.proton_address, None)  # the rest must not be read as a whole message
         if self.max_message_size and len(parts) + size > self.max_message_size:
             self._too_large(len(parts) + size)
             return
@@ -337,7 +337,7 @@ class ReceiverHalf(LinkState):
             self._complete(delivery, bytes(parts))
 
     def _whole(self) -> None:
-        """No message is unfinished any more."""
+        """The unfinished message is complete."""
         if self._partial_body is not None:
             self.drop_partial_body()
             if self.open:
@@ -349,7 +349,7 @@ class ReceiverHalf(LinkState):
         self.detach(error)
 
     def _aborted(self, delivery: ProtonDelivery) -> None:
-        """2.6.14: an aborted delivery never happened; its credit is given back."""
+        """Ignore an aborted delivery and grant its credit again (2.6.14)."""
         self._whole()
         lib.pn_link_advance(self.ptr)
         lib.pn_delivery_settle(delivery)
@@ -357,9 +357,9 @@ class ReceiverHalf(LinkState):
         self.grant(1)
 
     def discard(self) -> None:
-        """The link is closed on our side: take out of proton what the peer sends on it until it knows.
+        """Our half is closed: read and drop what the peer sends until it detaches.
 
-        What it had credit for stays unsettled, so that nothing but the detach answers it (row AT-2.2.2-7).
+        These messages stay unsettled, so that only the detach answers them (row AT-2.2.2-7).
         """
         pointer = self.ptr
         while delivery := lib.pn_link_current(pointer):
@@ -368,7 +368,7 @@ class ReceiverHalf(LinkState):
                 return
             lib.pn_link_advance(pointer)
             self._granted -= 1
-            if self._granted < 0 or self.engine.refusing:  # more than is to be kept until the peer detaches
+            if self._granted < 0 or self.engine.refusing:  # more than may be held until the peer detaches
                 lib.pn_delivery_settle(delivery)
 
     def _too_large(self, size: int) -> None:

@@ -19,13 +19,13 @@ _GONE: Final = object()
 
 
 class SenderHalf(LinkState):
-    """What a link does when we send."""
+    """The half of a link on which we send."""
 
     __slots__ = ()
 
     @property
     def credit(self: Self) -> int:
-        """What may be sent now: the peer's credit, 0 while its socket or session is full."""
+        """The peer's credit; 0 while its socket or session is full."""
         if self.engine.blocked:
             self.engine.hold_up(self)
             return 0
@@ -38,31 +38,31 @@ class SenderHalf(LinkState):
 
     @property
     def sent(self) -> int:
-        """Deliveries that are written, and credit that was given back: its delivery-count (2.6.7)."""
+        """The delivery-count (2.6.7): written deliveries and returned credit."""
         return self.counted + self.transfers - int(lib.pn_link_queued(self.ptr))
 
     @property
     def unsettled_bytes(self) -> int:
-        """What messages take that have no outcome yet."""
+        """Bytes of unsettled messages."""
         return self.unsettled.bytes
 
     @property
     def keeps_too_much(self: Self) -> bool:
-        """Whether so much is kept for the peer that nothing new may be sent; `on_credit` follows when it may again."""
+        """Whether too much is held for the peer, so that nothing may be sent until `on_credit`."""
         if self.engine.stuffed:
             self.engine.hold_up(self)
         return self.engine.stuffed
 
     def keep(self, size: int) -> None:
-        """So many bytes more, or fewer, are kept of what the peer gave back."""
+        """Account for `size` bytes more (or fewer) of messages that the peer gave back."""
         self.engine.kept += size
         self.engine.touch()
 
     def send(self, data: bytes, context: SendContext, settled: bool = False) -> None:
         """Send one message; `context` comes back with its outcome (not when `settled`).
 
-        A receiver that asked for settled messages gives no outcome; that it got the message is all it wants to
-        say, and a sender that waits for an outcome must hear one: accepted (KM-12 reads a missing state so too).
+        A receiver that asked for settled messages sends no outcome, but the sender of the message may wait for one: it
+        gets accepted, as for a missing state (KM-12).
         """
         engine, silent = self.engine, settled or self.presettled
         self.window -= 1
@@ -76,7 +76,7 @@ class SenderHalf(LinkState):
             engine.touch()
 
     def send_all(self, messages: list[OutgoingMessage]) -> None:
-        """`send` for several messages that there is credit for: each begins with its bytes and is its own context."""
+        """`send` for several messages; the first item of each is its bytes, and each is its own context."""
         engine, silent = self.engine, self.presettled
         into = engine.tally if silent else self.unsettled
         engine.serial = batch.send_all(self.proton_address, engine.serial, messages, into)
@@ -93,7 +93,7 @@ class SenderHalf(LinkState):
             self.handler.on_outcome(message, ACCEPTED)
 
     def accepted_all(self, found: list[SendContext] | list[int]) -> None:
-        """The peer has accepted these: contexts where several are heard of at once, else their numbers."""
+        """The peer has accepted these deliveries: their contexts if the handler takes batches, else their numbers."""
         unsettled = self.unsettled
         if unsettled.several:
             if self.open:
@@ -102,22 +102,22 @@ class SenderHalf(LinkState):
         take, on_outcome = unsettled.take, self.handler.on_outcome
         for number in found:
             context = take(number, _GONE)
-            if context is not _GONE and self.open:  # else the link has ended meanwhile: whoever ended it has them
+            if context is not _GONE and self.open:  # otherwise the link has ended meanwhile, and its end took them
                 on_outcome(context, ACCEPTED)
 
     def number(self, delivery: ProtonDelivery) -> int:
-        """By which number `unsettled` has a delivery: its tag."""
+        """The key of a delivery in `unsettled`: its tag."""
         tag = lib.pn_delivery_tag(delivery)
         return int.from_bytes(ffi.buffer(tag.start, tag.size), sys.byteorder)
 
     def updated(self, delivery: ProtonDelivery, number: int, state: int) -> None:
-        """The peer said something else than accepted: settle and pass the outcome on, if it is one."""
+        """Handle a state other than accepted: settle, and pass on the outcome."""
         if (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
             return
         context = self.unsettled.take(number)
         outcome = dispositions.read(delivery, state, self.scope, self.engine.disposition_text)
         if outcome is SETTLED or (outcome is FAILED and self.default_outcome is not SETTLED):
-            outcome = self.default_outcome  # 3.5.3: also for a state that is no outcome
+            outcome = self.default_outcome  # also for a state that is no outcome (3.5.3)
         lib.pn_delivery_settle(delivery)
         engine = self.engine
         if not engine.dirty:
@@ -126,7 +126,7 @@ class SenderHalf(LinkState):
             self.handler.on_outcome(context, outcome)
 
     def drained(self) -> None:
-        """Answer a drain: all that could be sent has been sent (2.6.7)."""
+        """Answer a drain: no more messages are available (2.6.7)."""
         if self.open:
             self.counted += lib.pn_link_drained(self.ptr)
             self.window = 0
@@ -134,5 +134,5 @@ class SenderHalf(LinkState):
             self.engine.touch()
 
     def take_unsettled(self) -> list[SendContext]:
-        """The contexts whose outcome will never come, oldest first; for `on_detach`."""
+        """The contexts of messages without an outcome, oldest first; for `on_detach`."""
         return self.unsettled.take_all()

@@ -1,4 +1,4 @@
-"""What both halves of a link share: what the attach said, and how the link ends (AMQP 1.0 part 2, 2.6 and 2.7)."""
+"""The state that both halves of a link share: the attach, and the end of the link (AMQP 1.0 part 2, 2.6 and 2.7)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gateway.amqp.message.hop import ROUTING
 from gateway.errors import INTERNAL_ERROR, AmqpError, Fault, told
 
 BUFFER_SIZE: Final = 1 << 20
-"""The largest message that is read from proton in one piece is one byte less."""
+"""Size of the read buffer: messages of fewer bytes are read from proton in one piece."""
 
 NodeData: TypeAlias = Any
-"""What nodes keep with a link: `gateway.nodes.link.Link` has its types, and a link only carries it."""
+"""Data of nodes, which a link only stores; `gateway.nodes.link.Link` has its types."""
 
 
 class DetachKind(Enum):
-    """How a link ended: what becomes of a terminus that outlives its links depends on it (AMQP 3.5.3, 3.5.6)."""
+    """How a link ended, which matters for a terminus that outlives its links (AMQP 3.5.3, 3.5.6)."""
 
     CLOSED = "detach with closed=true"
     DETACHED = "detach"
@@ -56,15 +56,15 @@ class LinkState:
     )  # fmt: skip
 
     context: NodeData
-    """Where its messages come from or go to (`LinkContext`)."""
+    """Its scope, and how reply addresses are treated (`LinkContext`)."""
     decision: NodeData
-    """What the policy decided for it (`RouteDecision`)."""
+    """The decision of the policy (`RouteDecision`)."""
     filter_rules: NodeData
-    """How the resolver wants its filters read (`filter_set.Rules`)."""
+    """The rules for reading its filters (`filter_set.Rules`)."""
     counter: NodeData
-    """Where the journal counts what is on the link (`LinkCounter`); its `instrument` stands around the handler."""
+    """The journal's counts (`LinkCounter`); its `instrument` wraps the handler."""
     leaving: NodeData
-    """How requests in a topic become what its reader may get (`topic_requests`)."""
+    """The transform of requests in a topic for its reader (`topic_requests`)."""
     handler: Any  # an `Incoming` or `Outgoing`, as `incoming` says, perhaps one that takes batches; None: none yet
 
     def __init__(self, engine: EnginePort[Self], pointer: ProtonLink) -> None:
@@ -75,55 +75,55 @@ class LinkState:
         self.name: Final = proton_data.text(lib.pn_link_name(pointer)) or ""
         self.incoming: Final = bool(lib.pn_link_is_receiver(pointer))
         self.open = self.gone = False
-        """The peer has left, or its connection: an attach that was still waiting for its answer gets none."""
+        """`gone`: the peer has detached, or its connection was lost: an unanswered attach gets no answer."""
         self.left = DetachKind.LOST
         """Valid in `on_detach`."""
         self.durable = False  # our terminus outlives the link (CORE-6)
-        self.failure: AmqpError | None = None  # why we detached it
+        self.failure: AmqpError | None = None  # the error with which we detached it
         self.handler = None
         self.attach_listener: AttachListener[Self] | None = None  # of a link of ours
         self.default_outcome: Outcome = SETTLED  # the outcome of what the peer settles without one
-        self.fixed_properties: Mapping[Value, Value] = {}  # our answer has these link properties in any case
+        self.fixed_properties: Mapping[Value, Value] = {}  # link properties that our answer always has
         self.unannounced = False
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
         self.decision = self.counter = self.filter_rules = self.context = self.leaving = None
-        self.requester: Final = engine.peer.requester  # whose messages come on it, and who resolves its address
+        self.requester: Final = engine.peer.requester  # the requester of its messages
         self.draining = self._several = False  # `_several`: the handler takes several messages at once
         self.max_message_size = self.most = 0  # that we take, and that the peer takes; 0: any
         self._at_once = BUFFER_SIZE - 1
         self.transfers = self.accepted = self.refusals = 0
-        """Deliveries; those of the peer that were accepted (`outcome_counts` has the other outcomes); log lines."""
+        """Deliveries; accepted ones (`outcome_counts` has the other outcomes); refused messages."""
         self.outcome_counts: dict[str, int] = {}
         self.counted = 0  # deliveries that `transfers` leaves out (`recount`), and credit that we gave back
         self.handle = -1  # of a sender of ours, once its attach is written
         self.window = self._granted = self._withheld = 0
         self._partial_body: bytearray | None = None
         self.held: Final = Received(self, engine.tally)
-        """What came here and has no outcome yet."""
+        """Received messages without an outcome."""
         self.unsettled: Final = Unsettled(self, engine.tally)
-        """What we have sent here and has no outcome yet: contexts by the delivery's number."""
+        """Sent messages without an outcome: contexts by the delivery's number."""
         self.read_attach()
 
     def recount(self) -> None:
-        """What was counted has been taken."""
+        """Reset the counts, which were added elsewhere."""
         self.counted += self.transfers
         self.transfers = self.accepted = 0
         self.outcome_counts.clear()
 
     @property
     def scope(self) -> str:
-        """The scope of the connection this link is on."""
+        """The scope of its connection."""
         return self.engine.peer.scope
 
     @property
     def user(self) -> str:
-        """The authenticated identity behind the link."""
+        """The authenticated user of its connection."""
         return self.engine.peer.user
 
     @property
     def rejects(self) -> bool:
-        """Whether the sender takes `rejected`: absent outcomes mean all of them (ledger A23)."""
+        """Whether the sender supports `rejected`: absent outcomes mean all of them (ledger A23)."""
         outcomes = self.source.outcomes
         return not outcomes or "amqp:rejected:list" in outcomes
 
@@ -140,7 +140,7 @@ class LinkState:
 
     @property
     def address(self) -> str | None:
-        """The address the peer asked for: its target when it sends, its source when it receives."""
+        """The address of the peer's attach: its target if it sends, its source if it receives."""
         return (self.target if self.incoming else self.source).address
 
     def _limit(self, max_message_size: int) -> None:
@@ -150,7 +150,7 @@ class LinkState:
             lib.pn_link_set_max_message_size(self.ptr, max_message_size)
 
     def detach(self, error: AmqpError | None = None) -> None:
-        """Detach for good (closed=true); the handler hears `on_detach` before this returns."""
+        """Detach with closed=true; `on_detach` is called before this returns."""
         if not self.open:
             return
         self.left = DetachKind.OURS
@@ -158,7 +158,7 @@ class LinkState:
         self.ended(error)
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Take a step that nobody on this connection waits for: where it fails, a bug, this link ends and says so."""
+        """Call `step`; if it fails unexpectedly, end this link with an error and raise it."""
         try:
             step()
         except Exception:
@@ -167,7 +167,7 @@ class LinkState:
             raise
 
     def leave(self: Self) -> None:
-        """Detach and let the terminus be, ours or the peer's, which outlives the link (AMQP 2.6.3)."""
+        """Detach with closed=false: the terminus outlives the link (AMQP 2.6.3)."""
         if self.open:
             self.left, self.durable = DetachKind.OURS, True
             self.engine.detached(self)
@@ -176,7 +176,7 @@ class LinkState:
             self.ended(None)
 
     def fail(self, error: AmqpError) -> None:
-        """A pre-settled message cannot be refused: the link that carried it ends."""
+        """A settled message cannot be refused: end its link."""
         self.detach(error)
 
     def _close(self: Self, error: AmqpError | None) -> None:
@@ -197,7 +197,7 @@ class LinkState:
             self.engine.senders[self.proton_address] = self.unsettled
 
     def ended(self: Self, error: AmqpError | None) -> None:
-        """The link can carry nothing more: tell the node once."""
+        """The link has ended: notify the node once."""
         if self.open:
             self.open = False
             (self.engine.receivers if self.incoming else self.engine.senders).pop(self.proton_address, None)
@@ -207,7 +207,7 @@ class LinkState:
             self.handler.on_detach(error)
 
     def drop_partial_body(self) -> None:
-        """What came of an unfinished message is needed no more."""
+        """Drop the received part of an unfinished message."""
         if self._partial_body is not None:
             self.engine.unfinished -= len(self._partial_body)
             self._partial_body = None

@@ -1,7 +1,7 @@
 """The links of one connection: attached, answered, refused, ended (AMQP 1.0 part 2, 2.6.3 to 2.6.6).
 
-Part of the engine. A link that was refused, or that we have detached, stays here until the peer detaches it too;
-what still arrives on it is dropped, for nothing else would take it out of proton.
+Part of the engine. A link that was refused, or that we have detached, stays here until the peer detaches it, too;
+messages that still arrive on it are read from proton and dropped.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from gateway.amqp.engine.port import EnginePort
 
 _REFUSED: Final = 100
-"""Refused links that any peer may leave without its own detach; more than that, and its limit of links, end it."""
+"""Refused links that a peer may leave undetached; more, beyond its limit of links, end the connection."""
 SLICE: Final = 20
-"""Links of a connection or session that is gone whose nodes hear of it before others have their turn of the loop."""
+"""Links of an ended connection or session whose nodes are notified in one turn of the loop."""
 _FREED: Final = 100
-"""Links that proton frees before others have their turn."""
+"""Links that proton frees in one turn of the loop."""
 _USUAL: Final = 1024
-"""Bytes of an attach that count as nothing beside what every link takes."""
+"""Bytes of an attach that are covered by the fixed charge of a link."""
 _COPIES: Final = 4
-"""Of what an attach says, in proton and here."""
+"""Copies of an attach's fields, in proton and here."""
 _DURABLE: Final = 2
 """The highest terminus-durability (3.5.5)."""
 
 
 class LinkTable:
-    """`live` holds the links that nodes know, by proton's pointer."""
+    """The links of one connection; `live` has those that nodes know, by proton's pointer."""
 
     def __init__(self, engine: EnginePort[Link], owner: LinkListener) -> None:
         self._engine: Final = engine
@@ -60,23 +60,23 @@ class LinkTable:
         self._of_session: Final[dict[ProtonSession, dict[ProtonLink, None]]] = {}
         self._large: Final[dict[ProtonLink, int]] = {}
         self._bytes = 0
-        """Of attaches that are larger than is usual, and together."""
+        """Bytes of unusually large attaches, in total."""
         self._ending: Final[deque[Callable[[], None]]] = deque()
-        """For each link whose node has not heard of its end, and what is to be done when those before it have."""
+        """Pending notifications of nodes about the ends of their links, and calls that follow them."""
         self._then: Callable[[], None] | None = None
         self._left: list[ProtonLink] = []
-        """The links of a connection that is gone, to be freed."""
+        """The links of an ended connection, to be freed."""
 
     def __iter__(self) -> Iterator[Link]:
         return iter(list(self.live.values()))
 
     @property
     def count(self) -> int:
-        """How many there are, refused ones included, and for large attaches as many as would take their memory."""
+        """The number of links, refused ones included; large attaches count as several links."""
         return len(self.live) + len(self._refused) + _COPIES * self._bytes // LINK
 
     def clear(self) -> None:
-        """Let go of all of them: the connection is gone."""
+        """Forget all links: the connection has ended."""
         self._left += itertools.chain(*self._of_session.values())
         self.live.clear()
         self._refused.clear()
@@ -87,7 +87,7 @@ class LinkTable:
     # -- attach
 
     def add(self, link: Link) -> None:
-        """A link of ours, or one that the peer asks for and is not refused at once."""
+        """Add a link of ours, or one of the peer that is not refused at once."""
         self._keep(self.live, link)
 
     def _keep(self, where: dict[ProtonLink, Link], link: Link) -> None:
@@ -95,7 +95,7 @@ class LinkTable:
         self._of_session.setdefault(link.session, {})[link.ptr] = None
 
     def opened(self, pointer: ProtonLink, asked: AttachInfo) -> None:
-        """The peer's attach: its request, for what it `asked`, or its answer to ours."""
+        """Handle the peer's attach: a request, with the fields `asked`, or the answer to ours."""
         if (link := self.live.get(pointer)) is not None:
             _answered(link)
             return
@@ -121,7 +121,7 @@ class LinkTable:
         if len(self._refused) >= max(limit, _REFUSED):
             text = f"{len(self._refused)} refused links are not detached yet: answer each detach with a detach"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
-        if asked is not None and "\0" in asked:  # proton knows the address only up to there
+        if asked is not None and "\0" in asked:  # proton shows the address only up to a NUL
             return AmqpError(NOT_FOUND, f"{quoted(asked)}: no node has this address")
         if (durable := max(link.source.durable, link.target.durable)) > _DURABLE:
             text = f"unknown terminus-durability {durable}: use 0 (none), 1 (configuration) or 2 (unsettled-state)"
@@ -133,7 +133,7 @@ class LinkTable:
     # -- end
 
     def closed(self, pointer: ProtonLink, left: DetachKind) -> None:
-        """The peer's detach; a terminus that stays is detached without being closed (AMQP 2.6.3)."""
+        """Handle the peer's detach; without `closed` the terminus stays (AMQP 2.6.3)."""
         error = proton_data.read_condition(lib.pn_link_remote_condition(pointer), self._engine.peer.scope)
         self._of_session.get(lib.pn_link_session(pointer), {}).pop(pointer, None)
         link = self.live.pop(pointer, None)
@@ -150,7 +150,7 @@ class LinkTable:
     def of_session_closed(
         self, session: ProtonSession, error: AmqpError | None, then: Callable[[], None], soon: CallSoon | None = None
     ) -> None:
-        """The peer's end takes the session's links with it; `then` is called when their nodes have heard that."""
+        """Handle the peer's end: its links end, and `then` is called after their nodes were notified."""
         for pointer in self._of_session.pop(session, ()):
             self._refused.pop(pointer, None)
             self._bytes -= self._large.pop(pointer, 0)
@@ -176,7 +176,7 @@ class LinkTable:
         self._owner.link_ended(link, link.failure or error)
 
     def lost(self, error: AmqpError | None, left: DetachKind, soon: CallSoon | None = None) -> None:
-        """The connection is gone, and every link with it; with `soon`, many end in steps."""
+        """The connection has ended, and every link with it; with `soon`, many links end in several turns."""
         links = list(self.live.values())
         for link in links:
             _left(link, left)
@@ -205,18 +205,18 @@ class LinkTable:
         finally:
             if ending and soon is not None:
                 soon(lambda: self._end_some(soon))
-            elif ending:  # the node of one has failed
+            elif ending:  # the notification of a node has failed
                 self._end_some(None)
             elif not ending and self._then is not None:
-                then, self._then = self._then, None  # steps of our close and of the lost socket may both come here
+                then, self._then = self._then, None  # our close and the lost socket may both lead here
                 then()
 
     def end_all(self) -> None:
-        """Let the nodes hear at once of what has ended: its session's channel is wanted."""
+        """Notify all nodes at once, because the session's channel is needed."""
         self._end_some(None)
 
     def when_ended(self, then: Callable[[], None]) -> None:
-        """Call `then` when the nodes have heard of the end of all links, or at once."""
+        """Call `then` after all nodes were notified, or at once."""
         if self._ending:
             self._then = then
         else:
@@ -229,7 +229,7 @@ class LinkTable:
         collector: ProtonCollector,
         soon: CallSoon | None,
     ) -> None:
-        """Free a connection that is gone: its links first, for proton's time for all at once is their square."""
+        """Free an ended connection: its links first, because proton's time for all at once is quadratic."""
         self.clear()
         lib.pn_transport_unbind(transport)
         self._free_some(transport, connection, collector, soon)
@@ -245,7 +245,7 @@ class LinkTable:
             some, self._left = self._left[:_FREED], self._left[_FREED:]
             for pointer in some:
                 lib.pn_link_free(pointer)
-            while lib.pn_collector_pop(collector):  # it keeps them while it has to say that they are gone
+            while lib.pn_collector_pop(collector):  # pending events keep the links alive
                 pass
             if soon is not None and self._left:
                 soon(lambda: self._free_some(transport, connection, collector, soon))
@@ -255,10 +255,10 @@ class LinkTable:
         for freed in (transport, connection, collector):
             lib.pn_decref(freed)
 
-    # -- what belongs to no open link
+    # -- deliveries of no open link
 
     def unclaimed(self, pointer: ProtonLink, delivery: ProtonDelivery) -> None:
-        """A delivery event that is neither an outcome that is waited for nor a message for a node."""
+        """Handle a delivery event that is neither an expected outcome nor a message for a node."""
         link = self.live.get(pointer) or self._refused.get(pointer)
         if link is None:
             return
@@ -269,14 +269,14 @@ class LinkTable:
 
 
 def _left(link: Link, left: DetachKind) -> None:
-    """Nothing more can be sent on a link, whose node is about to hear that."""
+    """Mark a link as ended, before its node is notified."""
     link.gone, link.window = True, 0
     if link.open:
         link.left = left
 
 
 def _answered(link: Link) -> None:
-    """The peer answered an attach of ours; a null terminus announces a refusal (CORE-2)."""
+    """Handle the answer to an attach of ours; a null terminus announces a refusal (CORE-2)."""
     link.read_attach()
     sized(link)
     if (link.source if link.incoming else link.target).present:
