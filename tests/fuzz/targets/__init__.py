@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-NAMES = ("sections", "records", "frames", "sasl", "filters", "policies")
+NAMES = ("sections", "records", "events", "frames", "sasl", "filters", "policies")
 
 
 class Target(NamedTuple):
