@@ -114,10 +114,17 @@ class SharedMember:
         return self._receiver.positions()
 
     async def acquire(self, leases: Iterable[Lease]) -> None:
-        """Acquire the first partitions before the attach is answered: events that are added later are delivered."""
+        """Acquire the first partitions before the attach is answered: events that are added later are delivered.
+
+        Raises:
+            AmqpError: one was not acquired; all others are decided by then, so that `abandon` releases them.
+        """
         for lease in leases:
             self._parts[lease.partition] = MemberPartition(lease)
-        await asyncio.gather(*(self._acquire(part) for part in self._parts.values()))
+        acquired = await asyncio.gather(*map(self._acquire, self._parts.values()), return_exceptions=True)
+        for error in acquired:
+            if error is not None:
+                raise error
 
     async def _acquire(self, part: MemberPartition) -> None:
         part.terminus, part.start, part.selections = await self._entry.acquire(part.lease)

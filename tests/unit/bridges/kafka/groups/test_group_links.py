@@ -6,9 +6,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from bridges.kafka.groups.gate import LeaseGatedLink
 from bridges.kafka.groups.owner import GroupHandler
 from bridges.kafka.groups.ownership import PartitionOwnership, ShardProcess
+from bridges.kafka.groups.shared import SharedMember
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
@@ -67,6 +70,35 @@ async def test_credit_ends_with_the_release() -> None:
     gate = LeaseGatedLink(world.link, lease)
     world.leases.release(lease, orderly=True)
     assert gate.credit == 0
+
+
+async def test_an_attach_that_fails_for_one_partition_releases_the_others() -> None:
+    """Also those that are acquired later than it fails: nobody else would write, or let go of, their records."""
+    failed = asyncio.Event()
+    handed: list[int] = []
+
+    async def acquire(lease: Any) -> tuple[Any, int, Any]:
+        if lease.partition == 1:
+            failed.set()
+            raise AmqpError(STOLEN)
+        await failed.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return lease.partition, 0, None
+
+    async def hand_over(terminus: int) -> None:
+        handed.append(terminus)
+
+    world = World()
+    member: Any = SharedMember.__new__(SharedMember)
+    member._parts, member._cluster = {}, world
+    member._entry = SimpleNamespace(acquire=acquire, checkpointer=SimpleNamespace(hand_over=hand_over))
+    with pytest.raises(AmqpError, match=STOLEN):
+        await member.acquire([SimpleNamespace(partition=number) for number in range(3)])
+    member.abandon()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert handed == [0, 2]
 
 
 async def test_what_ends_a_link() -> None:
