@@ -12,6 +12,12 @@ from typing import Final
 
 WHOLE: Final = ""
 """The key of a log that names no partitions."""
+MAX_PARTITIONS: Final = 10_000
+"""Partitions of one log: what a container names is stored, and need not be true."""
+MAX_NAME: Final = 256
+"""Characters in the name of a partition."""
+MAX_OFFSET: Final = 1024
+"""Characters of an offset."""
 
 
 class Checkpoints:
@@ -19,6 +25,7 @@ class Checkpoints:
 
     def __init__(self, stored: Mapping[str, str]) -> None:
         self._offsets: Final = dict(stored)
+        self._names: Final = set(stored)
         self._unfinished: dict[str, deque[tuple[int, str]]] = {}
         self._done: dict[str, set[int]] = {}
         self.changed: dict[str, str] = {}
@@ -44,9 +51,18 @@ class Checkpoints:
         self.changed = dict.fromkeys(self._offsets, "")
         self._offsets.update(self.changed)
 
+    def problem(self, partition: str, offset: str) -> str | None:
+        """Why the offset of an event cannot be stored; None: it can."""
+        if len(partition) > MAX_NAME or len(offset) > MAX_OFFSET:
+            return f"a partition's name may have {MAX_NAME} characters, and an offset {MAX_OFFSET}"
+        if partition not in self._names and len(self._names) >= MAX_PARTITIONS:
+            return f"a bridge stores the offsets of at most {MAX_PARTITIONS} partitions; name one, or a group"
+        return None
+
     def came(self, serial: int, partition: str, offset: str) -> None:
         """An event has come; events of a partition come in its order."""
         if partition not in self._unfinished:
+            self._names.add(partition)
             self._unfinished[partition], self._done[partition] = deque(), set()
         self._unfinished[partition].append((serial, offset))
 

@@ -16,7 +16,7 @@ from gateway.amqp.link.handlers import Delivery, Incoming
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.amqp.message.hop import EVENTS
 from gateway.amqp.message.sections import walk
-from gateway.errors import DETACH_FORCED, INVALID_FIELD, RESOURCE_DELETED, AmqpError, quoted
+from gateway.errors import DETACH_FORCED, INVALID_FIELD, RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
 from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.position.event_stream import EARLIEST
 from gateway.forwarding.checkpoints import WHOLE, Checkpoints
@@ -147,11 +147,18 @@ class RemoteSource(Incoming):
             self._owner.skipped()
             if self._link is not None:
                 self._link.settle(delivery, ACCEPTED)
-        else:
+        elif self._has_room(event):
             serial = self._flow.came(self, None if settled else delivery, event)
             if event.offset is not None:
                 self._checkpoints.came(serial, self._partition(event), event.offset)
         self._flow.pump()
+
+    def _has_room(self, event: Event) -> bool:
+        """Whether the event's offset can be stored; if not, the link ends before anything is lost."""
+        if event.offset is None or (problem := self._checkpoints.problem(self._partition(event), event.offset)) is None:
+            return True
+        self.end(AmqpError(RESOURCE_LIMIT_EXCEEDED, problem))
+        return False
 
     def _misplaced(self, delivery: Delivery, event: Event, settled: bool) -> None:
         """Reject an event of another partition than the one that this link is bound to (ES-4.4-3)."""

@@ -244,6 +244,19 @@ def test_a_filter_that_the_log_does_not_know_is_applied_here(fars: Fars) -> None
 # -- what operators see
 
 
+def test_a_log_cannot_have_any_name_stored_for_a_partition(fars: Fars) -> None:
+    far = fars().accept(STREAMS)
+    attach, handle = asked(far)
+    inbox = Inbox(far.core, "here/1")
+    credit(far, attach)
+    moved(far, attach, handle, inbox, 0, 1)
+    far.peer.transfer(event(2, "p" * 257), handle)
+    detach = far.peer.until("detach", handle=attach.handle)
+    assert not detach.closed, "the terminus there stays, and nothing is lost"
+    assert "256 characters" in far.gateway.wait_log("bridge link down", end="from")["detail"]
+    assert inbox.empty()
+
+
 def test_what_operators_see(fars: Fars) -> None:
     far = fars().accept(STREAMS)
     attach = far.attach()
