@@ -45,11 +45,13 @@ def without(name: str, base: Any = HTTP) -> dict[str, Any]:
     return {key: value for key, value in base.items() if key != name}
 
 
+TRAILING_COMMA: Final[list[Case]] = [
+    (b'{"filter": {"dialect": "basic", "filters": [{"type": "exact"},]}}', "", "column 63: not JSON"),
+]
 NOT_JSON: Final[list[Case]] = [
     (b"", "", "line 1, column 1: not JSON"),
     (b"{", "", "line 1, column 2: not JSON"),
     (b'{"id": "a",\n "sink": "b",}', "", "line 2, column 14: not JSON"),
-    (b'{"filter": {"dialect": "basic", "filters": [{"type": "exact"},]}}', "", "column 63: not JSON"),
     (b'{"id": "a", "id": "b"}', "", 'column 13: the member "id" appears twice'),
     (b'{"id": "a", "i\\u0064": "b"}', "", "column 13: the member"),
     (b'{"config": {"a": 1,\n "a": 2}}', "", 'line 2, column 2: the member "a" appears twice'),
@@ -76,10 +78,14 @@ MEMBERS: Final[list[Case]] = [
     ({**HTTP, "protocolsettings": []}, "/protocolsettings", "an object"),
     ({**HTTP, "sinkcredential": None}, "/sinkcredential", "an object"),
     ({**HTTP, "config": "latest"}, "/config", "an object"),
+]
+PROTOCOLS: Final[list[Case]] = [
     (without("protocol"), "/protocol", "required"),
     ({**HTTP, "protocol": "http"}, "/protocol", "one of HTTP, AMQP, KAFKA, MQTT3, MQTT5, NATS, in this spelling"),
     ({**HTTP, "protocol": "SMTP"}, "/protocol", "one of HTTP"),
     ({**HTTP, "protocol": 5}, "/protocol", "one of HTTP"),
+]
+IDS: Final[list[Case]] = [
     (without("id"), "/id", "required"),
     ({**HTTP, "id": ""}, "/id", "1 to 255 characters"),
     ({**HTTP, "id": 7}, "/id", "1 to 255 characters"),
@@ -193,6 +199,12 @@ FILTERS: Final[list[Case]] = [
     ({**HTTP, "types": [""]}, "/types/0", "not empty"),
     ({**HTTP, "source": ""}, "/source", "a URI reference"),
 ]
+UNKNOWN_SETTINGS: Final[list[Case]] = [
+    (with_settings(HTTP, metod="POST"), "/protocolsettings/metod", "did you mean method?"),
+    (with_settings(HTTP, qos=1), "/protocolsettings/qos", "unknown; known are headers"),
+    (with_settings(NATS, acks="1"), "/protocolsettings/acks", "unknown; did you mean x-ack?"),
+    (with_settings(HTTP, **{"x-unknown": 1}), "/protocolsettings/x-unknown", "unknown"),
+]
 SETTINGS: Final[list[Case]] = [
     *(
         (with_settings(HTTP, headers={name: "x"}), f"/protocolsettings/headers/{name}", "not for subscriptions to set")
@@ -215,8 +227,6 @@ SETTINGS: Final[list[Case]] = [
     (with_settings(HTTP, headers={"X": "1"}, x_secretheaders={"x": "2"}), "/protocolsettings/x-secretheaders", "also"),
     (with_settings(HTTP, method="GET"), "/protocolsettings/method", "POST, PUT or PATCH"),
     (with_settings(HTTP, method="post"), "/protocolsettings/method", "POST, PUT or PATCH"),
-    (with_settings(HTTP, metod="POST"), "/protocolsettings/metod", "did you mean method?"),
-    (with_settings(HTTP, **{"x-unknown": 1}), "/protocolsettings/x-unknown", "unknown"),
     (with_settings(HTTP, x_mode="both"), "/protocolsettings/x-mode", "binary, structured or batched"),
     (with_settings(HTTP, **{"x-batch": {"events": 2}}), "/protocolsettings/x-batch", "needs x-mode: batched"),
     (with_settings(MQTT5, **{"x-batch": {}}), "/protocolsettings/x-batch", "unknown"),
@@ -327,15 +337,48 @@ CONFIGS: Final[list[Case]] = [
 ]
 
 
+def _rows(cases: list[Case], *rows: str) -> list[Any]:
+    """The cases, each of which shows these rows."""
+    return [pytest.param(*case, marks=pytest.mark.row(*rows)) for case in cases]
+
+
 @pytest.mark.row("CE-3.2.4.1-6")
 @pytest.mark.parametrize(
     ("value", "field", "words"),
-    [*NOT_JSON, *MEMBERS, *SINKS, *FILTERS, *SETTINGS, *CIRCLES, *LOGINS, *CONFIGS],
+    [
+        *_rows(TRAILING_COMMA, "CE-3.2.3.1-9"),
+        *NOT_JSON,
+        *MEMBERS,
+        *_rows(PROTOCOLS, "CE-3.2.1-3"),
+        *_rows(IDS, "CE-3.2.1-2"),
+        *_rows(SINKS, "CE-3.2.1-6"),
+        *FILTERS,
+        *_rows(UNKNOWN_SETTINGS, "CE-3.2.1-5"),
+        *SETTINGS,
+        *CIRCLES,
+        *LOGINS,
+        *CONFIGS,
+    ],
 )
 def test_a_mistake_is_told_with_its_place_and_the_way_out(value: Any, field: str, words: str) -> None:
     found = mistakes_of(value)
     assert found.keys() == {field}
     assert words in found[field]
+
+
+@pytest.mark.row("CE-3.2.1-4")
+@pytest.mark.parametrize("protocol", ["SMTP", "X-SMTP", "x-smtp", "WS", "MQTT"])
+def test_no_other_protocol_is_added(protocol: str) -> None:
+    assert mistakes_of({**HTTP, "protocol": protocol}).keys() == {"/protocol"}
+
+
+@pytest.mark.row("CE-3.2.2.2-1", "CE-3.2.2.4-1", "CE-3.2.2.5-1", "CE-3-4")
+@pytest.mark.parametrize(
+    ("base", "name"), [(MQTT3, "topicname"), (MQTT5, "topicname"), (KAFKA, "topicname"), (NATS, "subject")]
+)
+def test_a_target_is_required_and_supported(base: Any, name: str) -> None:
+    assert mistakes_of(base) == {}
+    assert mistakes_of(with_settings(base, **{name: None})) == {f"/protocolsettings/{name}": "required"}
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -59,6 +59,7 @@ def test_the_realized_object_is_what_was_submitted_with_its_defaults(
     assert parsed(submitted).document == {**submitted, "protocolsettings": settings}
 
 
+@pytest.mark.row("CE-3.2.2.1-1", part="accepted")
 def test_the_settings_of_http() -> None:
     value = with_settings(HTTP, headers={"X-A": "1"}, x_secretheaders={"X-Key": "k"}, method="PATCH", x_mode="batched")
     found = parsed(value)
@@ -181,6 +182,7 @@ def test_no_filter_wants_every_event(nothing: dict[str, Any]) -> None:
     assert found.document.items() >= nothing.items()
 
 
+@pytest.mark.row("CE-3.2.4.1-7")
 def test_an_id_is_assigned_or_that_of_the_url() -> None:
     without = {name: value for name, value in HTTP.items() if name != "id"}
     assert parsed(without, new_id="n-1").document["id"] == "n-1"
