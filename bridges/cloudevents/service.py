@@ -75,6 +75,7 @@ class RunningManager:
     def __init__(self, rules: ManagerRules, policy: CompiledPolicy, gateway: GatewayParts) -> None:
         self._gateway: Final = gateway
         self._rules = rules
+        self._made_of = _made_of(rules, policy)
         self._sinks: Final = SinkFactory(rules, self._sink_parts(policy))
         shared = FanShared(gateway.clusters, gateway.leases, gateway.termini, gateway.supervisor)
         self._fan: Final = Fan(fan_rules(rules), shared, cast(SinkMaker, self._sinks.open), self._event_of)
@@ -86,10 +87,13 @@ class RunningManager:
 
     async def configure(self, rules: ManagerRules, policy: CompiledPolicy) -> None:
         """Go on under another policy."""
-        self._rules = rules
-        self._sinks.change(rules, self._sink_parts(policy))
-        self._fan.change(fan_rules(rules))
-        await self.manager.configure(rules, self._parts(rules, policy))
+        made_of = _made_of(rules, policy)
+        same = made_of == self._made_of
+        self._rules, self._made_of = rules, made_of
+        if not same:
+            self._sinks.change(rules, self._sink_parts(policy))
+            self._fan.change(fan_rules(rules))
+        await self.manager.configure(rules, self._parts(rules, policy), same_rules=same)
 
     async def close(self) -> None:
         """Deliver no more; positions stay."""
@@ -193,6 +197,15 @@ def fan_rules(rules: ManagerRules) -> FanRules:
         retry_after=delivery.retry_after / 1000,
         hold=delivery.hold,
     )
+
+
+def _made_of(rules: ManagerRules, policy: CompiledPolicy) -> tuple[object, ...]:
+    """What makes a reload necessary for a manager when it changes: rules, keys, certificates, other secrets."""
+    certificates = [rule.tls for rule in rules.sinks if rule.tls is not None]
+    names = [name for tls in certificates for name in (tls.ca, tls.cert, tls.key) if name is not None]
+    clusters = [policy.client_settings(policy.model.kafka[rule.cluster]) for rule in rules.sinks if rule.cluster]
+    secrets = [policy.secret(entry.secret) for entry in rules.oauth if entry.secret is not None]
+    return rules, policy.signing, [policy.files.get(name) for name in names], clusters, secrets
 
 
 def _part(name: str) -> str:

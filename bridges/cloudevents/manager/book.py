@@ -26,6 +26,8 @@ from gateway.tasks import set_within
 LOG: Final = get_logger(__name__)
 _EVERY: Final = 60.0
 """Seconds after which the store is read anew, whatever it told."""
+_SLICE: Final = 50
+"""Subscriptions that a reload looks at in one turn of the loop."""
 _AGAIN: Final = 1.0
 """Seconds after which a store that was away is asked again."""
 
@@ -39,6 +41,8 @@ class KnownSubscription(NamedTuple):
     granted: float | None = None
     consent: PendingConsent | None = None
     """None: the sink has consented, or need not."""
+    hold: Reason | None = None
+    """Why delivery was told not to begin."""
     """Deliveries a second that its sink allows; None: any."""
 
 
@@ -96,7 +100,6 @@ class SubscriptionBook:
                 return
             entry = self._read(stored)
             if entry is not None:
-                self._known[stored.id] = entry
                 await self._put(entry)
 
     def _read(self, stored: StoredSubscription) -> KnownSubscription | None:
@@ -113,8 +116,9 @@ class SubscriptionBook:
         """Remember a revision that delivery made itself: it need not be told, and may be waiting for this."""
         async with self._lock(stored.id):
             entry = self._read(stored)
-            if entry is not None and stored.id in self._known:
-                self._known[stored.id] = entry
+            known = self._known.get(stored.id)
+            if entry is not None and known is not None:
+                self._known[stored.id] = entry._replace(hold=known.hold)
 
     async def forget(self, id: str) -> None:
         """Deliver it no more."""
@@ -124,17 +128,23 @@ class SubscriptionBook:
                 self._gone[id] = known.stored.revision
                 await self._delivery.remove(id)
 
-    async def configure(self, form: SubscriptionFormat) -> None:
-        """Go on under another policy: what it does not allow any more is suspended, and its position stays."""
+    async def configure(self, form: SubscriptionFormat, *, same_rules: bool) -> None:
+        """Go on under another policy: what it does not allow any more is suspended, and its position stays.
+
+        `same_rules`: for this manager only rights may have changed, so that most subscriptions need not be told.
+        """
         self._form = form
-        for id, known in list(self._known.items()):
+        for number, (id, known) in enumerate(list(self._known.items()), 1):
             async with self._lock(id):
-                if self._known.get(id) is not known:
-                    continue  # changed, and so applied under the new policy
-                entry = self._read(known.stored)
-                if entry is not None:
-                    self._known[id] = entry
-                    await self._put(entry)
+                if self._known.get(id) is known and not (same_rules and self._hold(known) is known.hold):
+                    await self._put_anew(known)
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+
+    async def _put_anew(self, known: KnownSubscription) -> None:
+        entry = self._read(known.stored)
+        if entry is not None:
+            await self._put(entry)
 
     async def run(self, each_round: Callable[[], Awaitable[None]]) -> None:
         """Follow the store until cancelled; `each_round` is awaited once a minute at least."""
@@ -155,10 +165,15 @@ class SubscriptionBook:
             LOG.warning("subscriptions cannot be read now", manager=self._name)
 
     async def _put(self, entry: KnownSubscription) -> None:
-        awaited = None if entry.consent is None else Reason.CONSENT
-        hold = self._form.objection(entry.subscription) or awaited
+        hold = self._hold(entry)
+        self._known[entry.stored.id] = entry._replace(hold=hold)
         subscription = within(entry.subscription, entry.granted)
         await self._delivery.put(subscription, entry.stored.revision, entry.starts, hold)
+
+    def _hold(self, entry: KnownSubscription) -> Reason | None:
+        """Why it may not be delivered now."""
+        awaited = None if entry.consent is None else Reason.CONSENT
+        return self._form.objection(entry.subscription) or awaited
 
     def _lock(self, id: str) -> asyncio.Lock:
         return self._locks.setdefault(id, asyncio.Lock())

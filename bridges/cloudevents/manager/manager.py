@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Container, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 from bridges.cloudevents.delivery.state import DeliveryState
@@ -87,11 +88,14 @@ class SubscriptionManager:
         self._proposals = Proposals(rules, parts.form, parts.check_sink, self.book)
         self._probe: Final = DeliveryProbe(rules.path, parts.delivery)
 
-    async def configure(self, rules: ManagerRules, parts: ManagerParts) -> None:
-        """Go on under another policy (reload); `parts` with the same store and delivery."""
+    async def configure(self, rules: ManagerRules, parts: ManagerParts, *, same_rules: bool) -> None:
+        """Go on under another policy (reload); `parts` with the same store and delivery.
+
+        `same_rules`: nothing has changed for this manager, except perhaps rights.
+        """
         self.rules, self._parts, self._sealed = rules, parts, False
         self._proposals = Proposals(rules, parts.form, parts.check_sink, self.book)
-        await self.book.configure(parts.form)
+        await self.book.configure(parts.form, same_rules=same_rules)
 
     async def run(self) -> None:
         """Follow the store, and forget what ended long ago, until cancelled."""
@@ -224,13 +228,11 @@ class SubscriptionManager:
         if self.book.loaded and not self._sealed:
             self._sealed = await reseal(self.rules.full_name, self.book, self._parts.store, self._parts.form)
         for known in list(self.book):
-            ended = await self._ended(known)
-            if ended is not None and ended + self.rules.keep_ended < self._now():
-                try:
+            with suppress(Changed, SubscriptionsUnavailable):  # the next round looks again
+                ended = await self._ended(known)
+                if ended is not None and ended + self.rules.keep_ended < self._now():
                     await self._parts.store.delete(self.rules.full_name, known.stored.id, known.stored.revision)
                     await self.book.forget(known.stored.id)
-                except (Changed, SubscriptionsUnavailable):
-                    continue  # the next round looks again
 
     # -- steps
 

@@ -1,0 +1,203 @@
+"""What a process knows of a manager's subscriptions, and what it tells delivery: changes here, elsewhere, by reload."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from bridges.cloudevents.delivery.answers import Answer
+from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.delivery.status import SubscriptionStatus
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.manager.book import SubscriptionBook
+from bridges.cloudevents.manager.consents import PendingConsent
+from bridges.cloudevents.manager.envelope import Envelope, open_envelope, seal_envelope
+from bridges.cloudevents.manager.format import SubscriptionFormat
+from bridges.cloudevents.manager.preconditions import expected_revisions
+from bridges.cloudevents.manager.routes import route_of
+from bridges.cloudevents.reading.starts import Starts
+from bridges.cloudevents.subscription.model import SinkProtocol
+from bridges.cloudevents.subscription.subscription import Subscription
+from gateway.state.subscriptions.memory_store import MemorySubscriptionStore
+from gateway.state.subscriptions.store import StoredSubscription, SubscriptionLimits
+from policies.subscriptions import ManagerRules, manager_rules
+from tests.support.gateway.policy import load_text
+
+POLICY = """
+gateway: {{id: gw, http: off}}
+kafka: {{main: {{bootstrap: "127.0.0.1:1"}}}}
+scopes:
+  edge:
+    addresses: [{{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}]
+    access: [{{who: {who}, may: subscribe, on: "events/**"}}]
+    subscriptions:
+      - name: orders
+        events: events/orders
+        sinks: [{{protocol: http, to: "https://{host}", handshake: off}}]
+"""
+NAME = "edge/orders"
+
+
+def rules(who: str = "billing", host: str = "hooks.example") -> ManagerRules:
+    """The rules of the manager of a policy."""
+    return manager_rules(load_text(POLICY.format(who=who, host=host)))[0]
+
+
+def form(given: ManagerRules | None = None) -> SubscriptionFormat:
+    return SubscriptionFormat(given or rules(), None, frozenset(SinkProtocol))
+
+
+class Told:
+    """Delivery that remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.puts: list[tuple[str, int, Reason | None]] = []
+        self.removed: list[str] = []
+
+    async def put(
+        self, subscription: Subscription, revision: int, starts: Starts, hold: Reason | None = None
+    ) -> None:
+        await asyncio.sleep(0)
+        self.puts.append((subscription.id, revision, hold))
+
+    async def remove(self, id: str) -> None:
+        self.removed.append(id)
+
+    async def status(self, id: str) -> SubscriptionStatus | None:
+        return None
+
+    async def resume(self, id: str) -> bool:
+        return False
+
+    async def send_test(self, id: str, event: CloudEvent) -> Answer | None:
+        return None
+
+
+def document(id: str, consent: PendingConsent | None = None) -> bytes:
+    body = json.dumps({"id": id, "protocol": "HTTP", "sink": "https://hooks.example/x"}).encode()
+    parsed = form().parse(body, id=None, owner="billing", now_ms=0)
+    return seal_envelope(Envelope(Starts("incarnation", {}), form().dump(parsed), None, consent))
+
+
+class Shared:
+    """A store, and the book of one process."""
+
+    def __init__(self) -> None:
+        self.store = MemorySubscriptionStore()
+        self.told = Told()
+        self.book = SubscriptionBook(NAME, self.store, form(), self.told)
+
+    async def made(self, id: str, consent: PendingConsent | None = None) -> StoredSubscription:
+        return await self.store.create(NAME, id, "billing", document(id, consent), SubscriptionLimits(100, 100))
+
+
+async def test_changes_of_other_processes_are_taken_over() -> None:
+    here = Shared()
+    one, two = await here.made("one"), await here.made("two")
+    await here.book.refresh()
+    assert sorted(here.told.puts) == [("one", one.revision, None), ("two", two.revision, None)]
+    await here.store.delete(NAME, "one", one.revision)
+    changed = await here.store.replace(NAME, "two", document("two"), two.revision)
+    await here.book.refresh()
+    assert here.told.puts[2:] == [("two", changed.revision, None)]
+    assert here.told.removed == ["one"]
+    await here.book.refresh()
+    assert len(here.told.puts) == 3  # nothing new, nothing told
+
+
+async def test_an_old_reading_brings_back_nothing_that_was_deleted_meanwhile() -> None:
+    here = Shared()
+    one = await here.made("one")
+    await here.book.apply(one)
+    await here.store.delete(NAME, "one", one.revision)
+    await here.book.forget("one")
+    await here.book.apply(one)  # as a reading does that began before
+    assert here.book.get("one") is None
+    again = await here.made("one")
+    await here.book.apply(again)
+    assert here.told.puts == [("one", one.revision, None), ("one", again.revision, None)]
+
+
+async def test_the_older_of_two_revisions_does_not_come_last() -> None:
+    here = Shared()
+    one = await here.made("one")
+    two = await here.store.replace(NAME, "one", document("one"), one.revision)
+    await asyncio.gather(here.book.apply(two), here.book.apply(one))
+    assert here.told.puts == [("one", two.revision, None)]
+
+
+async def test_what_cannot_be_read_keeps_nothing_else_back() -> None:
+    here = Shared()
+    await here.store.create(NAME, "broken", "billing", b"{}", SubscriptionLimits(100, 100))
+    await here.made("whole")
+    await here.book.refresh()
+    assert [each[0] for each in here.told.puts] == ["whole"]
+
+
+@pytest.mark.parametrize("changed", [rules(who="shipping"), rules(host="other.example")])
+async def test_a_reload_suspends_what_it_does_not_allow_and_lets_it_go_on(changed: ManagerRules) -> None:
+    here = Shared()
+    await here.book.apply(await here.made("one"))
+    await here.book.configure(form(changed), same_rules=changed == rules())
+    await here.book.configure(form(), same_rules=changed == rules())
+    assert [hold for _, _, hold in here.told.puts] == [None, Reason.POLICY, None]
+
+
+async def test_a_reload_that_changes_nothing_tells_nothing() -> None:
+    here = Shared()
+    await here.book.apply(await here.made("one"))
+    await here.book.configure(form(), same_rules=True)
+    assert len(here.told.puts) == 1
+    await here.book.configure(form(), same_rules=False)
+    assert len(here.told.puts) == 2
+
+
+async def test_a_consent_that_is_awaited_holds_delivery() -> None:
+    here = Shared()
+    await here.book.apply(await here.made("one", PendingConsent("0" * 64, 1)))
+    assert here.told.puts[0][2] is Reason.CONSENT
+
+
+def test_an_envelope_is_what_was_put_into_it() -> None:
+    envelope = open_envelope(document("ü", PendingConsent("a" * 64, 7)))
+    assert open_envelope(seal_envelope(envelope)) == envelope
+    for wrong in (b"", b"{}", b"[]", b'{"starts": {}, "granted": null, "consent": null, "object": {}}'):
+        with pytest.raises((ValueError, KeyError, TypeError)):
+            open_envelope(wrong)
+
+
+@pytest.mark.parametrize(
+    ("header", "allowed", "refused"),
+    [
+        (None, [], []),
+        ("*", [0, 7], []),
+        ('"7"', [7], [8]),
+        ('"7", "9"', [7, 9], [8]),
+        ('W/"7"', [], [7]),
+        ("7", [], [7]),
+    ],
+)
+def test_if_match(header: str | None, allowed: list[int], refused: list[int]) -> None:
+    expected = expected_revisions(header)
+    assert (expected is None) is (header is None)
+    assert all(each in (expected or ()) for each in allowed)
+    assert not any(each in (expected or ()) for each in refused)
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (b"/s", ("collection", "")),
+        (b"/s/", ("collection", "")),
+        (b"/s/a%20b", ("subscription", "a b")),
+        (b"/s/a%2Fb", ("subscription", "a/b")),
+        (b"/s/a/status", ("status", "a")),
+        (b"/s/a/b/c", ("b/c", "a")),
+        (b"/s/%ff", None),
+        (b"/s/a?x=1", ("subscription", "a")),
+    ],
+)
+def test_routes_are_found_in_the_undecoded_path(path: bytes, found: tuple[str, str] | None) -> None:
+    assert route_of(path, "/s") == found
