@@ -5,7 +5,7 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, Verdict
 
 UNAUTHORIZED: Final = 401
 _SPECIAL: Final = {
@@ -23,13 +23,14 @@ _SPECIAL: Final = {
     503: Verdict.WAIT,
 }
 _BY_CLASS: Final = {3: Verdict.SINK_FAILED, 4: Verdict.REFUSED, 5: Verdict.FAILED}
+_DONE: Final = {status: Answer(Verdict.DONE, status=status) for status in range(200, 300)}
 _DIGITS: Final = 9
 
 
 def answer_of(status: int, retry_after: str | None, now: float) -> Answer:
     """`retry_after`: the header as it came; `now`: seconds since 1970."""
-    if 200 <= status <= 299:
-        return DONE
+    if (done := _DONE.get(status)) is not None:
+        return done
     verdict = _SPECIAL.get(status) or _BY_CLASS.get(status // 100, Verdict.FAILED)
     pause = seconds_of(retry_after, now) if verdict is Verdict.WAIT else None
     return Answer(verdict, _reason(status), status, pause)
