@@ -1,4 +1,4 @@
-"""`protocolsettings` that are wrong: each mistake with its place and the way out, and nothing else is said (CE 3.2.2)."""
+"""Wrong `protocolsettings`: each mistake with its place and the way out, and nothing else is said (CE 3.2.2)."""
 
 from __future__ import annotations
 
