@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _LOOK: Final = 1.0
 _PATIENCE: Final = 3
-"""Seconds between two looks, and how many of them find too much before a connection has to go."""
+"""Checks, a second apart, that find too much before a connection is ended."""
 _TRIMS: Final = 5
-"""Looks between two trims of the heap."""
+"""Checks between two trims of the heap."""
 
 
 class MemoryReading(Protocol):
-    """A Kafka cluster."""
+    """What the memory budget uses of a Kafka cluster."""
 
     @property
     def held(self) -> int: ...
@@ -62,7 +62,7 @@ class Memory:
             self._report.log.warning("holds too much", how=how, **ids, **held)
 
     async def run(self) -> None:
-        """Look once a second, for ever."""
+        """Check once a second, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK)
             held = self._look()

@@ -1,6 +1,6 @@
 """The journal of one process: its table, and the task that writes it to the policy's topic.
 
-The rooms of a journal are imported where the policy has one: a gateway without a journal pays for none of them.
+The other modules are imported only if the policy has a journal.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from policies.model.journal import JournalSection
 
 _LAST: Final = 2.0
-"""Seconds that the end of the process waits for the last rows."""
+"""Seconds that shutdown waits for the last rows."""
 _LOOK: Final = 1.0
 """Seconds that rows wait for the ends of logs; without an answer they are written without them."""
 
 
 class JournalCluster(Protocol):
-    """A Kafka cluster, as far as the journal uses it."""
+    """What the journal uses of a Kafka cluster."""
 
     def appender(self, topic: str) -> RowAppender: ...
     async def ends(self, topic: str) -> dict[int, int]: ...
@@ -45,7 +45,7 @@ class Journaling:
         clusters: Mapping[str, JournalCluster],
         flush: Callable[[], None],
     ) -> None:
-        """`section`: what the policy wants; None: no journal. `flush` lets links hand over what they have counted."""
+        """`section`: the policy's settings; None: no journal. `flush` collects the counts of links."""
         self.journal: Journal | None = None
         self._clusters: Final = clusters
         self._writer: JournalWriter | None = None
@@ -63,7 +63,7 @@ class Journaling:
         self.journal = journal = Journal(heading, options, lambda: time.time_ns() // 1_000_000)
 
         def appender() -> RowAppender | None:
-            cluster = self._clusters.get(section.kafka)  # a reload may have made it anew
+            cluster = self._clusters.get(section.kafka)  # a reload may have replaced it
             return None if cluster is None else cluster.appender(section.topic)
 
         key, interval = heading.process.encode(), section.interval.seconds
@@ -71,21 +71,21 @@ class Journaling:
         self._writer = JournalWriter(journal, appender, flush, self._look, key=key, interval=interval)
 
     def start(self, metrics: Metrics, supervisor: Supervisor) -> None:
-        """Write from now on."""
+        """Start writing."""
         if self._writer is not None:
             metrics.count_source(self._writer.counts)
             supervisor.keep(self._writer.run, "journal")
 
     async def _look(self) -> None:
-        """Ask where the logs end that are read: once for each, all links on it share the answer."""
-        assert self._readings is not None  # the writer that asks came with it
+        """Query the ends of the logs that are read, once for each log."""
+        assert self._readings is not None  # set together with the writer
         found: dict[LogReading, dict[int, int]] = {}
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK):
                 for log in self._readings.logs():
                     cluster = self._clusters.get(log.cluster)
                     if cluster is not None:
-                        with suppress(AmqpError):  # its ends are not known this time
+                        with suppress(AmqpError):  # its ends stay unknown this time
                             found[log] = await cluster.ends(log.topic)
         self._readings.ends = found
 

@@ -1,7 +1,7 @@
-"""What links read of event logs, for the journal: how much they looked at and got, how late, how far behind (pure).
+"""Counts what links read of event logs: events scanned and delivered, latency and lag (pure).
 
-A link counts for itself, once for a lot of events and not for each; sums are made when rows are. Rows are made per
-kind of link, as all of the journal (docs/journal.md).
+Each link counts once per batch of events; sums are made together with rows. Rows are for kinds of links, as everywhere
+in the journal (docs/journal.md).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple, Protocol
 from gateway.journal.rows import LinkSeen
 
 BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000)
-"""Upper bounds of the classes of latency, in milliseconds; one more class is for what is above them all."""
+"""Upper bounds of the classes of latency in milliseconds; a further class is for greater values."""
 MOST_PARTITIONS: Final = 500
-"""Partitions in one row; of a larger log those that are furthest behind."""
+"""Maximum partitions in one row; of a larger log those with the greatest lag."""
 _LOT: Final = 100
-"""Links that are added up before others have their turn."""
+"""Links that are summed up in one turn of the loop."""
 
 
 class LogReading(NamedTuple):
@@ -33,7 +33,7 @@ class _Timed(Protocol):
 
 
 class Sums:
-    """What was read since the last row."""
+    """The counts since the last row."""
 
     __slots__ = ("latency", "matched", "older", "scanned", "slowest")
 
@@ -41,17 +41,17 @@ class Sums:
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset the counts."""
         self.scanned = self.matched = self.older = self.slowest = 0
         self.latency = [0] * (len(BOUNDS) + 1)
 
     @property
     def any(self) -> bool:
-        """Whether there is something to say."""
+        """Whether anything was counted."""
         return bool(self.scanned or self.matched)
 
     def take(self, other: Sums) -> None:
-        """Add what the other has, which begins anew."""
+        """Add the counts of `other`, and reset them."""
         if other.any:
             self.scanned += other.scanned
             self.matched += other.matched
@@ -62,7 +62,7 @@ class Sums:
 
 
 class LinkReading(Sums):
-    """What one link reads; made when it begins, told of every lot that it sends, ended with the link."""
+    """The counts of one link that reads an event log."""
 
     __slots__ = ("_clock", "_kind", "_since", "positions")
 
@@ -74,9 +74,9 @@ class LinkReading(Sums):
         self.positions: Final = positions
 
     def lot(self, scanned: int, matched: int, events: Sequence[_Timed]) -> None:
-        """The link has gone past `scanned` events, `matched` of which its filter wants, and sends these now.
+        """The link has read `scanned` events, `matched` of which match its filter, and sends `events` now.
 
-        All of them count with the age of the first, the oldest; what is older than the link counts apart.
+        All of them count with the age of the first, the oldest; events older than the link count separately.
         """
         self.scanned += scanned
         self.matched += matched
@@ -90,7 +90,7 @@ class LinkReading(Sums):
             self.slowest = max(self.slowest, age)
 
     def end(self) -> None:
-        """The link is over; what it counted, and where it was, is told with the next row."""
+        """The link has ended; its counts and positions go into the next row."""
         kind = self._kind
         if self in kind.live:
             kind.live.remove(self)
@@ -108,11 +108,12 @@ class _Kind:
         self.live: Final[set[LinkReading]] = set()
         self.sums: Final = Sums()
         self.positions: Final[dict[int, int]] = {}
-        """Where links read next, per partition: those that have ended since the last row, and those looked at now."""
+        """The next offsets of links, per partition: of those that ended since the last row, and of those summed up
+        now."""
 
 
 class Readings:
-    """The table; bounded by `most` kinds. `ends` are the ends of the logs as they were asked for last."""
+    """The table of readings, with at most `most` kinds. `ends` are the ends of the logs at the last query."""
 
     def __init__(self, clock: Callable[[], int], most: int) -> None:
         self._clock: Final = clock
@@ -121,7 +122,7 @@ class Readings:
         self.ends: Mapping[LogReading, Mapping[int, int]] = {}
 
     def begin(self, seen: LinkSeen, positions: Callable[[], Mapping[int, int]]) -> LinkReading | None:
-        """A link of this kind begins to read; None: there is no room for its kind."""
+        """The counter of a link that begins to read; None: there is no room for its kind."""
         kind = self._kinds.get(seen)
         if kind is None:
             if len(self._kinds) >= self._most:
@@ -132,17 +133,18 @@ class Readings:
         return reading
 
     def logs(self) -> set[LogReading]:
-        """What is read: the logs whose ends the next rows want to tell."""
+        """The logs whose ends the next rows need."""
         return {kind.log for kind in self._kinds.values()}
 
     def rows(self) -> Iterator[tuple[LinkSeen, dict[str, Any]] | None]:
-        """What is to be told of each kind that somebody reads, or has read; None: others may have their turn."""
+        """The fields of a row for each kind of link that reads or has read; None: a pause for other work."""
         for seen, kind in list(self._kinds.items()):
             found: dict[int, int] = {}
             for number, reading in enumerate(list(kind.live), 1):
                 kind.sums.take(reading)
                 for partition, position in reading.positions().items():
-                    found[partition] = min(position, found.get(partition, position))  # the furthest behind counts
+                    # The one with the greatest lag counts
+                    found[partition] = min(position, found.get(partition, position))
                 if not number % _LOT:
                     yield None
             kind.positions.update(found)

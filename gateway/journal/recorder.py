@@ -1,9 +1,9 @@
-"""The table behind the journal: what links, crossings and refusals count, and the rows that wait to be written.
+"""The table of the journal: counts of links, crossings and refusals, and the rows that wait to be written.
 
-The resolver reports each decision before a node has the link, `LinkEvents` reports refusals and ends, and
-`GatewayContext` reports crossings. What counts each message stands around the handler that a node gives its link, so
-that a gateway without a journal pays nothing. It is used from the event loop only and never waits. Everything is
-bounded: what finds no room is lost, counted, and reported by the next `lost` row.
+The resolver reports each decision before a node accepts the link, `LinkEvents` reports refusals and ends, and
+`GatewayContext` reports crossings. Messages are counted by a wrapper of the link's handler, so a gateway without a
+journal has no overhead. It is used from the event loop only and never waits. Everything is bounded: rows without room
+are lost, counted, and reported in the next `lost` row.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from policies.rules import Route
 
 MOST_FILTERS: Final = 8192
-"""Bytes of an encoded filter set that are written."""
+"""Maximum bytes of an encoded filter set in a row."""
 
 
 class JournalOptions(NamedTuple):
-    """Of the policy's `gateway.journal`: every so manieth message (0: none), filters in full, room for rows."""
+    """Settings of `gateway.journal`: sample every n-th message (0: none), filters in full, room for rows."""
 
     sample: int = 0
     filters: bool = False
@@ -55,16 +55,16 @@ class LinkCounts(LinkTotals):
     def __init__(self, journal: Journal, seen: LinkSeen) -> None:
         super().__init__()
         self.begun = ""
-        """How rows about single messages begin, as text, once there was one."""
+        """The common beginning of rows about single messages, as text, once there was one."""
         self._journal: Final = journal
         self.seen: Final = seen
 
     def left(self, link: CountedLink) -> None:
-        """The link counts no more."""
+        """The link has ended."""
         self._journal.ended(link)
 
     def instrument(self, handler: Any) -> Any:
-        """The handler of a link, with counting around it."""
+        """A wrapper of the link's handler that counts."""
         return (
             _IncomingProbe(self._journal, self, handler)
             if self.seen.action == "send"
@@ -72,7 +72,7 @@ class LinkCounts(LinkTotals):
         )
 
     def reading(self, positions: Callable[[], Mapping[int, int]]) -> LinkReading | None:
-        """For a link that begins to read an event log: what it tells; `positions` are asked when a row is made."""
+        """The counter of a link that begins to read an event log; `positions` is called when a row is made."""
         return self._journal.reading(self.seen, positions)
 
 
@@ -137,21 +137,20 @@ class _IncomingProbe(IncomingWrapper):
 
 
 class JournalRow(NamedTuple):
-    """A record value; `told` are the losses that it tells."""
+    """A record value; `told` are the losses that it reports."""
 
     value: bytes
     told: dict[str, int]
 
 
 class Journal:
-    """What one gateway process has to say; `rows` wait to be written."""
+    """The journal of one gateway process; `rows` wait to be written."""
 
     def __init__(self, heading: Heading, options: JournalOptions, clock: Callable[[], int]) -> None:
         self.options: Final = options
         self.rows: Final[deque[JournalRow]] = deque()
         self.lost: Final[dict[str, int]] = {"buffer": 0, "kinds": 0, "kafka": 0}
-        """Totals since start: rows that found no room, links and crossings that the table had no room for, and rows
-        that Kafka did not take."""
+        """Totals since start: rows without room, kinds of links and crossings without room, rows that Kafka refused."""
         self._told: Final[dict[str, int]] = dict.fromkeys(self.lost, 0)
         self._heading: Final = heading
         self._clock: Final = clock
@@ -167,13 +166,13 @@ class Journal:
         self, link: Link, scope: str, address: str | None, user: str | None, route: str = "",
         routes: tuple[Route, ...] = (), rule: str | None = None,
     ) -> None:  # fmt: skip
-        """The policy lets this link through to where the routes lead, or to a `route` that no rule is about."""
+        """The policy allows a link to its routes, or to a `route` without a rule."""
         end = LinkEnd(route) if route else end_of(scope, address or "", rule, routes)
         end = end._replace(to_address=redact(end.to_address))
         self._count(link, self._seen(link, scope, address, user, "allow", None, None, end))
 
     def refused(self, link: Link, scope: str, address: str | None, user: str | None, error: AmqpError) -> None:
-        """It gets an error: from the policy, or from a node that the policy let it through to."""
+        """A link is refused, by the policy or by the node that the policy allowed."""
         counts = link.counter
         by, end = "policy", LinkEnd()
         if address is None:
@@ -188,18 +187,18 @@ class Journal:
         denied.attached += 1
 
     def link_refused(self, link: PeerLink, error: AmqpError) -> None:
-        """The same, when the resolver has long handed it on: the node has thought about it."""
+        """The node has refused a link after a while."""
         if isinstance(counts := link.counter, LinkCounts):
             self.refused(link, counts.seen.scope, link.address, counts.seen.user, error)
 
     def ended(self, link: CountedLink) -> None:
-        """The link counts no more."""
+        """The link has ended."""
         if isinstance(counts := link.counter, LinkCounts):
             link.counter = None
             counts.links -= 1
 
     def counted(self, link: PeerLink) -> None:
-        """What a link has counted itself, just before `Report` takes it."""
+        """Add what a link has counted itself, just before `LinkEvents` resets it."""
         counts = link.counter
         if not isinstance(counts, LinkCounts):
             return
@@ -211,7 +210,7 @@ class Journal:
             counts.add(counts.outcomes, name, count)
 
     def message_refused(self, link: PeerLink, error: AmqpError) -> None:
-        """One message of it was refused."""
+        """A message of a link was refused."""
         if isinstance(counts := link.counter, LinkCounts):
             counts.add(counts.refused, error.condition)
 
@@ -246,7 +245,7 @@ class Journal:
         )  # fmt: skip
 
     def reading(self, seen: LinkSeen, positions: Callable[[], Mapping[int, int]]) -> LinkReading | None:
-        """A link of this kind begins to read an event log."""
+        """The counter of a link that begins to read an event log."""
         found = self.readings.begin(seen, positions)
         if found is None:
             self.lost["kinds"] += 1
@@ -254,7 +253,7 @@ class Journal:
 
     @staticmethod
     def _filters(wanted: Any) -> str | None:
-        """The whole set, encoded; None where it is too long to keep."""
+        """The encoded filter set; None if it is too long."""
         encoded = encode(dict(wanted))
         return base64.b64encode(encoded).decode() if len(encoded) <= MOST_FILTERS else None
 
@@ -263,7 +262,7 @@ class Journal:
     def crossing(
         self, origin: HasContext, target: MessageTarget, choice: CrossingDecision, crossing: Transform | None
     ) -> Transform | None:
-        """The crossing, with counting around it; what stays in its scope crosses nothing."""
+        """A wrapper of the transform that counts; the transform itself within one scope."""
         if choice is SAME_SCOPE:
             return crossing
         reply_to = target.context.reply_address
@@ -277,7 +276,7 @@ class Journal:
 
         def counting(data: bytes) -> bytes:
             nonlocal counts
-            if not counts.links:  # left the table while nothing crossed
+            if not counts.links:  # it left the table while it was unused
                 counts = self._crossing(crossed)
             counts.messages += 1
             counts.bytes += len(data)
@@ -303,7 +302,7 @@ class Journal:
         return counts
 
     def message(self, counts: LinkCounts, data: bytes, settled: bool) -> None:
-        """A row about one message: where it says it goes, how large it is; nothing else of it."""
+        """Write a row about one message: its addresses and its size, nothing else."""
         self._seq += 1
         if len(self.rows) >= self.options.buffer:
             self.lost["buffer"] += 1
@@ -316,7 +315,7 @@ class Journal:
     # -- rows
 
     def collect(self) -> Iterator[None]:
-        """Make rows of what was counted since the last time; stops after each, so that others have their turn."""
+        """Make rows of all counts; yields after each, so that other work gets its turn."""
         start, now = self._since, self._clock()
         self._since = now
         for seen, counts in list(self._links.items()):
@@ -340,7 +339,7 @@ class Journal:
         self._tell(start, now)
 
     def _tell(self, start: int, now: int) -> None:
-        """The losses that no row tells yet; they wait while there is no room for this one either."""
+        """Write a row about losses that no row has reported yet, if there is room."""
         untold = {cause: count - self._told[cause] for cause, count in self.lost.items() if count > self._told[cause]}
         if untold and len(self.rows) < self.options.buffer:
             for cause, count in untold.items():
@@ -357,14 +356,14 @@ class Journal:
             self.rows.append(JournalRow(self._heading.row(kind, self._seq, start, now, fields), told or {}))
 
     def lose(self, row: JournalRow) -> None:
-        """Kafka has not taken this row: what it told is untold again."""
+        """Kafka has refused a row: report its losses again."""
         self.lost["kafka"] += 1
         for cause, count in row.told.items():
             self._told[cause] -= count
 
 
 def _addresses(data: bytes) -> dict[str, str | None]:
-    """Where a message says that it and its response go, or why that cannot be read."""
+    """The `to` and reply-to of a message, or why they cannot be read."""
     found: dict[str, str | None] = {}
     try:
         layout = walk(data)
@@ -377,7 +376,7 @@ def _addresses(data: bytes) -> dict[str, str | None]:
 
 
 def _counted(counts: LinkTotals) -> dict[str, Any]:
-    """The counts, which begin anew."""
+    """Take the counts and reset them."""
     made = {
         "messages": counts.messages, "bytes": counts.bytes, "outcomes": counts.outcomes, "refused": counts.refused,
     }  # fmt: skip

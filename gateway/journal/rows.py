@@ -1,7 +1,7 @@
-"""What the journal says, as values: kinds of links and crossings with their counts, and the rows made of them (pure).
+"""The contents of the journal: kinds of links and crossings with their counts, and the rows made of them (pure).
 
-Nothing here holds a body, a cookie or a secret. Addresses that are as good as one, rewritten reply addresses and
-those of temporary nodes, are cut where their random part begins.
+Rows contain no body, cookie or secret. Addresses that work like secrets, rewritten reply addresses and those of
+temporary nodes, are cut where their random part begins.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from policies.rules import DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, R
 
 VERSION: Final = 1
 class LinkEnd(NamedTuple):
-    """Where a route ends; what does not apply is None."""
+    """The end of a route; fields that do not apply are None."""
 
     route: str = "none"
     """direct, relay (to a container), kafka, service, redirect; or temporary, replies, anonymous; none."""
@@ -28,9 +28,9 @@ class LinkEnd(NamedTuple):
 
 
 def end_of(scope: str, address: str, rule: str | None, routes: Iterable[Route]) -> LinkEnd:
-    """The end of the routes that an address of `scope` leads through; the first relay into a scope names the replies.
+    """The end of an address's routes; `replies` is that of the first relay into another scope.
 
-    A relay within one scope changes nothing, so it names none.
+    A relay within one scope does not change messages, so its `replies` does not count.
     """
     end = LinkEnd("none", rule, None, scope, address)
     for route in routes:
@@ -51,7 +51,7 @@ def end_of(scope: str, address: str, rule: str | None, routes: Iterable[Route]) 
 
 
 class LinkSeen(NamedTuple):
-    """One kind of link: who asked for what, and what was decided."""
+    """One kind of link: its user, address and action, and the decision."""
 
     scope: str
     user: str | None
@@ -61,22 +61,22 @@ class LinkSeen(NamedTuple):
     decision: str
     condition: str | None
     refused_by: str | None
-    """`policy`, or `node`: allowed by the policy, and refused by what is there."""
+    """`policy`; or `node`: allowed by the policy, and refused by the node."""
     end: LinkEnd
     filters: tuple[str, ...] = ()
     filter_set: str | None = None
     group: str | None = None
-    """The consumer group that a link to an event log asked for."""
+    """The consumer group of a link to an event log."""
 
     def fields(self) -> dict[str, Any]:
-        """As it stands in rows."""
+        """Its fields in rows."""
         own = self._asdict()
         del own["end"]
         return {**own, **self.end._asdict(), "filters": list(self.filters)}
 
 
 class Crossed(NamedTuple):
-    """One way from a scope into another, and what happens on it."""
+    """One kind of crossing from a scope into another, and its decision."""
 
     scope: str
     replies: str
@@ -84,52 +84,52 @@ class Crossed(NamedTuple):
     to_address: str | None
     to_connector: str | None
     announced: bool
-    """The receiver announced response-address-supported."""
+    """Whether the receiver announced response-address-supported."""
     believed: bool
-    """Whether what the receiver's container announces counts (RA 2.1)."""
+    """Whether the announcement of the receiver counts (RA 2.1)."""
     result: str
     why: str
     condition: str | None
 
 
 class LinkTotals:
-    """What happened to one kind of link or crossing since the last row."""
+    """The counts of one kind of link or crossing since the last row."""
 
     __slots__ = ("attached", "bytes", "links", "messages", "outcomes", "refused")
 
     def __init__(self) -> None:
         self.links = 0
-        """Links that may still count here."""
+        """Open links of this kind."""
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset the counts."""
         self.attached = self.messages = self.bytes = 0
         self.outcomes: dict[str, int] = {}
         self.refused: dict[str, int] = {}
 
     @property
     def any(self) -> bool:
-        """Whether there is something to say."""
+        """Whether anything was counted."""
         return bool(self.attached or self.messages or self.outcomes or self.refused)
 
     def add(self, to: dict[str, int], name: str, count: int = 1) -> None:
-        """Add to one of the tables."""
+        """Add to one of the tables of counts."""
         to[name] = to.get(name, 0) + count
 
 
 class Heading(NamedTuple):
-    """What every row of one gateway process begins with."""
+    """The common fields of all rows of one gateway process."""
 
     gateway: str
     process: str
 
     def row(self, kind: str, seq: int, start_ms: int, end_ms: int, fields: Mapping[str, Any]) -> bytes:
-        """A record value: JSON in UTF-8, fields that are None left out."""
+        """A record value: JSON in UTF-8, without fields that are None."""
         return finished(self.begun(kind, fields), seq, start_ms, end_ms)
 
     def begun(self, kind: str, fields: Mapping[str, Any]) -> str:
-        """How a record value begins, as text, without what differs from row to row; `finished` adds that."""
+        """The beginning of a record value, as text; `finished` adds the fields that differ from row to row."""
         row = {
             "v": VERSION,
             "kind": kind,
@@ -147,7 +147,7 @@ def finished(begun: str, seq: int, start_ms: int, end_ms: int, more: str = "") -
 
 
 def message_text(size: int, settled: bool, is_annotated: bool, texts: Mapping[str, str | None]) -> str:
-    """What a row says of one message, for `finished`."""
+    """The fields of a row about one message, for `finished`."""
     told = "".join([f',"{name}":{_json(text)}' for name, text in texts.items() if text is not None])
     flags = f'"settled":{"true" if settled else "false"},"annotated":{"true" if is_annotated else "false"}'
     return f',"size":{size},{flags}{told}'

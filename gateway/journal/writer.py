@@ -1,7 +1,7 @@
-"""Takes the journal's rows to Kafka: a task of its own, which waits for nobody and is waited for by nobody.
+"""Writes the journal's rows to Kafka, in a task of its own.
 
-While the topic cannot be written to, counts go on adding up, so that nothing of them is lost, and rows about single
-messages wait up to `buffer`.
+While the topic cannot be written, counts continue to add up, so that none is lost, and rows about single messages wait,
+up to `buffer` rows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gateway.journal.recorder import Journal, JournalRow
 from gateway.observability.logs import get_logger
 
 _BEAT: Final = 0.2
-"""Seconds between two looks at rows that wait."""
+"""Seconds between two checks for waiting rows."""
 _LOT: Final = 100
-"""Rows that are made or handed over before others have their turn."""
+"""Rows that are made or written in one turn of the loop."""
 log = get_logger("journal")
 
 
@@ -25,15 +25,15 @@ Done = Callable[[Sequence[JournalRow], str | None], None]
 
 
 class RowAppender(Protocol):
-    """The topic, as the Kafka bridge gives it."""
+    """The topic, as the Kafka bridge provides it."""
 
     async def reach(self) -> None:
-        """Returns when records can be handed over; raises AmqpError while they cannot."""
+        """Return when records can be written; raises AmqpError while they cannot."""
 
     def append(self, key: bytes, rows: Sequence[JournalRow], done: Done) -> int:
-        """Hand rows over as records of one key; the number of those that there was room for.
+        """Write rows as records of one key; returns the number of rows that there was room for.
 
-        `done` hears of each of these once, several at a time: with None, or what went wrong.
+        `done` is called once for each of these, with several at a time, and with None or the error.
         """
 
 
@@ -50,10 +50,10 @@ class JournalWriter:
         key: bytes,
         interval: float,
     ) -> None:
-        """`appender`: the topic of the cluster as it is now; `flush` lets links hand over what they counted.
+        """`appender`: returns the topic of the present cluster; `flush` collects the counts of links.
 
-        `look` finds out where logs end that are read, before rows are made. `interval` is in seconds; records with one
-        `key` keep their order.
+        `look` queries the ends of the logs that are read, before rows are made. `interval` is in seconds; records with
+        one `key` keep their order.
         """
         self._journal: Final = journal
         self._appender: Final = appender
@@ -66,7 +66,7 @@ class JournalWriter:
         self._trouble: str | None = None
 
     def counts(self) -> Iterator[tuple[str, Any, float]]:
-        """For metrics."""
+        """The counts, for metrics."""
         yield "journal_rows", (("result", "written"),), float(self._written)
         for cause, count in self._journal.lost.items():
             yield "journal_rows", (("result", f"lost: {cause}"),), float(count)
@@ -94,7 +94,7 @@ class JournalWriter:
             self._troubled(error.description)
             return
         await self._write(appender)
-        if collect and not self._journal.rows:  # else there is no room yet: counts can wait, rows cannot
+        if collect and not self._journal.rows:  # otherwise there may be no room: counts can wait, rows cannot
             await self._look()
             self._flush()
             for number, _ in enumerate(self._journal.collect(), 1):
@@ -107,7 +107,7 @@ class JournalWriter:
         await asyncio.sleep(0)
         while rows and self._under_way < most:
             lot = [rows.popleft() for _ in range(min(_LOT, len(rows), most - self._under_way))]
-            self._under_way += len(lot)  # what is handed over may be reported at once
+            self._under_way += len(lot)  # delivery may be reported at once
             taken = appender.append(self._key, lot, self._reported)
             if taken < len(lot):
                 self._under_way -= len(lot) - taken
@@ -136,7 +136,7 @@ class JournalWriter:
             log.info("journal written again", lost=sum(self._journal.lost.values()))
 
     async def close(self, limit: float) -> None:
-        """What is left, if it can be written within `limit` seconds."""
+        """Write the remaining rows, within `limit` seconds."""
         try:
             async with asyncio.timeout(limit):
                 await self.turn(collect=True)

@@ -1,6 +1,6 @@
-"""What gateways share: behind one protocol, in memory for one process or in Redis for several.
+"""The state that gateways share, behind one protocol: in memory for one process, or in Redis for several.
 
-The only room that uses the Redis client. Knows no links, nodes or messages: keys and values go in and out.
+The only package that uses the Redis client. It knows no links, nodes or messages, only keys and values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def open_state(where: str, user_termini: int = EACH) -> State:
     """
     if where == "memory":
         return MemoryState(user_termini)
-    # Here, because importing the client costs a twentieth of a second that most gateways do not need.
+    # Imported here, because the client takes 50 ms to import and most gateways do not need it.
     from gateway.state.redis import RedisState
 
     return RedisState(where, user_termini=user_termini)

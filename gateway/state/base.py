@@ -1,4 +1,4 @@
-"""What the rest of the gateway knows of shared state."""
+"""The protocol of shared state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.state.termini.store import Termini
 
 
 class State(Protocol):
-    """One place of shared state; `run` is a task of the supervisor for as long as the gateway serves."""
+    """Shared state; `run` is a task of the supervisor while the gateway serves."""
 
     @property
     def store(self) -> CounterStore:
@@ -25,10 +25,10 @@ class State(Protocol):
         """Subscriptions of all managers; its `run` is a task of its own."""
 
     def ready(self) -> tuple[bool, str]:
-        """Whether it can be used now, and a line for `/readyz`; does not block."""
+        """Whether it is available, and a line for `/readyz`; does not block."""
 
     async def run(self) -> None:
-        """Keep the connection and what `ready` says up to date, until cancelled."""
+        """Keep the connection and the result of `ready` up to date, until cancelled."""
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close it."""

@@ -1,4 +1,4 @@
-"""One look into shared state for `scopegate cookie inspect`: without a gateway, and without waiting long."""
+"""Reads one value of shared state for `scopegate cookie inspect`, without a gateway and with a short time limit."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from gateway.state.termini.store import EACH, MemoryTermini
 
 
 class MemoryState:
-    """Always there, and gone with the process."""
+    """State in memory: always available, lost with the process."""
 
     def __init__(self, user_termini: int = EACH) -> None:
         self.store: Final = MemoryCounterStore()
@@ -18,11 +18,11 @@ class MemoryState:
         self.subscriptions: Final = MemorySubscriptionStore()
 
     def ready(self) -> tuple[bool, str]:
-        """Always."""
+        """Always ready."""
         return True, "in memory, this process only"
 
     async def run(self) -> None:
-        """Nothing to keep up."""
+        """Nothing to do."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""

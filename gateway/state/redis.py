@@ -1,4 +1,4 @@
-"""State shared through Redis: connected, watched, and found again after it was away."""
+"""State in Redis: connects, checks the connection, and reconnects."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gateway.state.termini.store import EACH
 
 LOG: Final = get_logger(__name__)
 TIMEOUT: Final = 2.0
-"""Seconds one ping may take: longer than a busy Redis, shorter than anybody's patience with `/readyz`."""
+"""Time limit of a ping in seconds: enough for a busy Redis, and not too long for `/readyz`."""
 LISTEN: Final = 5.0
-"""The same where the answer may wait for a change."""
+"""Time limit in seconds of calls that wait for a change."""
 
 
 class RedisState:
-    """A Redis server by URL. The URL may hold a password, so only host and port are ever shown."""
+    """A Redis server by URL. The URL may contain a password, so only host and port are shown."""
 
     def __init__(self, url: str, *, every: float = 1.0, user_termini: int = EACH) -> None:
         self._client: Redis = Redis.from_url(
@@ -42,11 +42,11 @@ class RedisState:
         self.store: Final = RedisCounterStore(self._client, lambda: self._asked and not self._ready)
 
     def ready(self) -> tuple[bool, str]:
-        """What the last ping said."""
+        """The result of the last ping."""
         return self._ready, f"redis {self._where}: {self._detail}"
 
     async def run(self) -> None:
-        """Ping for as long as the gateway runs."""
+        """Ping until cancelled."""
         while True:
             self._note(await self._ping())
             await asyncio.sleep(self._every)
@@ -57,7 +57,7 @@ class RedisState:
         await self._listener.aclose()
 
     async def _ping(self) -> str | None:
-        """None when it answered, else what is wrong."""
+        """None if it answered, else the problem."""
         try:
             await self._client.ping()
         except (RedisError, OSError, TimeoutError) as error:

@@ -1,4 +1,4 @@
-"""Counts and values of a single process: within a budget of memory, and gone with the process."""
+"""Counts and values of a single process, within a memory budget; lost with the process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final
 from gateway.state.counters.store import AcquireCallback, GetCallback, PutCallback
 
 BUDGET: Final = 128 * 2**20
-"""Bytes for all entries, keys and what Python needs beside them: some 200,000 counts of one use."""
+"""Bytes for all entries with their overhead: enough for about 200,000 counts of one use."""
 _ENTRY: Final = 500
 _CLAIM: Final = 120
 
 
 class _StoredValue:
-    """A count (`claims`) or a value, and what it is charged."""
+    """A count (`claims`) or a value, and its charge in bytes."""
 
     __slots__ = ("charge", "claims", "value")
 
@@ -27,7 +27,7 @@ class _StoredValue:
 
 
 class MemoryCounterStore:
-    """A full store answers unknown until something has expired: nothing that is still valid is forgotten for it."""
+    """Counts and values in memory; a full store answers "unknown" until something has expired."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, budget: int = BUDGET) -> None:
         self._clock: Final = clock
@@ -53,7 +53,7 @@ class MemoryCounterStore:
             then(True)
 
     def release(self, key: str, claim: str) -> None:
-        """The entry itself stays until it expires."""
+        """Releases the claim; the entry stays until it expires."""
         entry = self._entries.get(key)
         if entry is not None and claim in entry.claims:
             entry.claims.remove(claim)
@@ -71,11 +71,11 @@ class MemoryCounterStore:
         then(b"" if entry is None else entry.value)
 
     def counts(self) -> Mapping[str, int]:
-        """How often it was full."""
+        """How often the store was full."""
         return {"full": self._full}
 
     async def run(self) -> None:
-        """Nothing to do: what has expired goes when something new comes."""
+        """Nothing to do: expired entries are removed when new ones come."""
 
     def _new(self, key: str, entry: _StoredValue, ttl_ms: int) -> _StoredValue | None:
         if not self._charge(entry, _ENTRY + len(key) + len(entry.value)):

@@ -1,8 +1,8 @@
-"""Counts and values in Redis, the same for every gateway that uses it.
+"""Counts and values in Redis, shared by all gateways that use it.
 
-What is asked within one turn of the loop goes in one pipeline. Every command may be sent twice without another
-effect, so one that a lost connection left in doubt is asked again; and a claim whose answer never came is given back
-when Redis is there again. So a use may be lost when Redis breaks, but never given twice.
+The commands of one turn of the loop go into one pipeline. Every command is idempotent, so one that a lost connection
+left in doubt is sent again; and a claim whose answer never came is released when Redis is available again. So a failure
+of Redis may lose a use, but never grants one twice.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from redis.exceptions import RedisError
 from gateway.state.counters.store import PATIENCE, AcquireCallback, GetCallback, PutCallback
 
 MOST: Final = 10_000
-"""Questions, and claims to give back, that may wait; a question beyond is answered unknown, a claim stays taken."""
+"""Maximum number of waiting commands, and of claims to release; more get "unknown", and claims stay."""
 _BATCH: Final = 500
 _PAUSE: Final = 0.2
-"""Seconds between two attempts at a Redis that is not there."""
+"""Seconds between two attempts while Redis is unavailable."""
 PREFIX: Final = "scopegate:"
-"""What all keys of this project begin with."""
+"""The prefix of all keys of this project."""
 
 _COUNT: Final = """
 if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 then return 1 end
@@ -37,14 +37,14 @@ return 1
 
 
 class _Ask(NamedTuple):
-    """One command; `then` hears its answer, or the exception that came instead."""
+    """One command; `then` is called with the answer or the exception."""
 
     command: tuple[str | bytes | int, ...]
     then: Callable[[object], None]
 
 
 class RedisCounterStore:
-    """`away` says that asking is useless at the moment: the answer is unknown at once then."""
+    """Counts and values in Redis; while `away()`, the answer is "unknown" at once."""
 
     def __init__(self, client: Redis, away: Callable[[], bool]) -> None:
         self._client: Final = client
@@ -55,7 +55,7 @@ class RedisCounterStore:
         self._events: Counter[str] = Counter(unknown=0, lost=0)
 
     def acquire(self, key: str, claim: str, limit: int, ttl_ms: int, then: AcquireCallback) -> None:
-        """A set of claims, so that the same one counts once however often it is sent."""
+        """Uses a set of claims, so that a claim counts once however often it is sent."""
 
         def answered(result: object) -> None:
             if isinstance(result, Exception):
@@ -69,7 +69,7 @@ class RedisCounterStore:
             then(None)
 
     def release(self, key: str, claim: str) -> None:
-        """Sent before any other question, and again until Redis has taken it."""
+        """Sent before other commands, and again until Redis has executed it."""
         command = ("SREM", PREFIX + key, claim)
 
         def answered(result: object) -> None:
@@ -86,7 +86,7 @@ class RedisCounterStore:
         owe()
 
     def put(self, key: str, value: bytes, ttl_ms: int, then: PutCallback) -> None:
-        """Kept once Redis has said so."""
+        """Stored once Redis has confirmed it."""
         command = ("SET", PREFIX + key, value, "PX", max(ttl_ms, 1))
         if not self._ask(_Ask(command, lambda result: then(not isinstance(result, Exception)))):
             then(False)
@@ -101,15 +101,15 @@ class RedisCounterStore:
             then(None)
 
     def counts(self) -> Mapping[str, int]:
-        """Questions without an answer, and claims that could not be given back."""
+        """Commands without an answer, and claims that could not be released."""
         return self._events
 
     async def run(self) -> None:
-        """Ask in batches; what a silent Redis left unanswered takes all that waits behind it along."""
+        """Send commands in batches; if Redis does not answer, all waiting commands fail."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self._asks or not self._away():  # what is owed waits for Redis
+            if self._asks or not self._away():  # claims to release wait for Redis
                 batch = [*self._take(self._owed), *self._take(self._asks)]
                 failed = self._answer(batch, await self._execute(batch))
                 if failed is not None:
@@ -122,7 +122,7 @@ class RedisCounterStore:
                 self._wake.set()
 
     def _answer(self, batch: list[_Ask], results: list[object] | Exception) -> Exception | None:
-        """Tell everybody; the exception that all of them got, if they did."""
+        """Answer all commands; returns the exception if all of them got it."""
         turn = asyncio.get_running_loop().call_soon
         failed = results if isinstance(results, Exception) else None
         each = results if isinstance(results, list) else [results] * len(batch)
@@ -152,7 +152,7 @@ class RedisCounterStore:
             async with asyncio.timeout(PATIENCE / 2):
                 try:
                     return await self._sent(batch)
-                except NotConnected:  # the pool's connection is from before Redis was restarted
+                except NotConnected:  # the pool's connection is older than Redis' restart
                     return await self._sent(batch)
         except (RedisError, OSError, TimeoutError) as error:
             return error

@@ -1,7 +1,7 @@
-"""What is counted or kept in shared state until it expires: uses of cookies, and cookies too long to travel.
+"""Counters and values in shared state until they expire: uses of cookies, and cookies that are too long to send.
 
-Asked on the loop, answered by a call: at once in memory, one round trip later from Redis, and within `PATIENCE`
-whatever happens. "Unknown" (None) means that nothing may be done in its favour: the state is away, or full.
+Calls are made on the event loop and answered by a callback: at once in memory, after a round trip with Redis, and in
+any case within `PATIENCE`. "Unknown" (None) means that the state is unavailable or full.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 PATIENCE: Final = 4.0
-"""Seconds after which an answer has come at the latest: two batches of one round trip each."""
+"""Maximum seconds until the answer: two batches of one round trip each."""
 AcquireCallback = Callable[[bool | None], None]
 PutCallback = Callable[[bool], None]
 GetCallback = Callable[[bytes | None], None]
 
 
 class CounterStore(Protocol):
-    """Counters and values by key; keys say what they are for (`uses:…`, `cookie:…`) and hold no secret."""
+    """Counters and values by key; keys begin with their purpose (`uses:…`, `cookie:…`) and contain no secret."""
 
     def acquire(self, key: str, claim: str, limit: int, ttl_ms: int, then: AcquireCallback) -> None:
-        """Take one of `limit` uses: True, it is `claim`'s (again, if it was before); False, they are all taken.
+        """Acquire one of `limit` uses for `claim`: True: acquired, now or before; False: all are used.
 
-        The count ends `ttl_ms` from now. Unknown leaves no use taken: a claim that may have been made is given back.
+        The count expires after `ttl_ms`. After "unknown", a claim that may have been made is released.
         """
 
     def release(self, key: str, claim: str) -> None:
-        """Free what `claim` took; without effect where it took nothing."""
+        """Release the use of `claim`, if it has one."""
 
     def put(self, key: str, value: bytes, ttl_ms: int, then: PutCallback) -> None:
-        """Keep a value that is not empty, under a key that nobody else uses; False: it is not kept for sure."""
+        """Store a value that is not empty under a unique key; False: it may not be stored."""
 
     def get(self, key: str, then: GetCallback) -> None:
-        """A value; empty: there is none (any more)."""
+        """Get a value; empty: there is none."""
 
     def counts(self) -> Mapping[str, int]:
-        """What happened, for metrics: event and how often."""
+        """Events and their counts, for metrics."""
 
     async def run(self) -> None:
         """Work until cancelled; a task of the supervisor."""

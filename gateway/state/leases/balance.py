@@ -1,8 +1,8 @@
-"""Groups whose links share the partitions among them: who gets which, and what moves when links come and go (ES 4.5.1).
+"""Distributes partitions over the links of a group that share them, and moves some when links come and go (ES 4.5.1).
 
-A link that shares is in the record's `sharing`; each of its partitions is owned by a *part* of it, under a name of its
-own. So a partition still has one owner, with a fence, and moves as it does when it is taken over: the heir is noted as
-successor, and the owner ends in good order. Pure, like the record.
+A sharing link is in the record's `sharing`; each of its partitions is owned by a *part* of it with a name of its own.
+So a partition has one owner, with a fence, and moves as in a takeover: the record has the new owner as successor, and
+the present owner ends in order. Pure, like the record.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gateway.state.leases.claim import Claim, GroupLink, Now, Ownership, part, w
 
 
 class SharedGroup(Protocol):
-    """What is balanced of a record (`group.Group`)."""
+    """What `balance` uses of a record (`group.Group`)."""
 
     @property
     def sharing(self) -> list[Claim]: ...
@@ -25,7 +25,7 @@ class SharedGroup(Protocol):
 
 
 def balance(group: SharedGroup, now: Now) -> None:
-    """Give what is free to who has least, and move partitions until nobody has two more than another."""
+    """Assign free partitions to the links with the fewest, and move partitions until all differ by at most one."""
     if not group.sharing:
         return
     parts: dict[GroupLink, list[int]] = {claim.who: [] for claim in group.sharing}
@@ -48,7 +48,7 @@ def balance(group: SharedGroup, now: Now) -> None:
 
 
 def _move(group: SharedGroup, parts: dict[GroupLink, list[int]]) -> tuple[int, Claim] | None:
-    """One partition that goes from who has most to who has least; one that moves already is left alone."""
+    """A partition to move from the link with the most to the one with the fewest; none that is moving already."""
     richest = sorted(parts, key=lambda who: -len(parts[who]))
     for heir in sorted(group.sharing, key=lambda claim: len(parts[claim.who])):
         for rich in richest:

@@ -1,4 +1,4 @@
-"""The words of a group's record: who claims a partition, who owns one, and when (pure)."""
+"""The parts of a group's record: claims, owners and times (pure)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import NamedTuple
 
 
 class GroupLink(NamedTuple):
-    """One link: the member whose process it is in, and its name there."""
+    """One link: its member (process), and its name there."""
 
     member: str
     link: str
 
 
 def part(who: GroupLink, partition: int) -> GroupLink:
-    """The name under which a link that shares owns this partition."""
+    """The owner of one partition of a sharing link."""
     return GroupLink(who.member, f"{who.link}/{partition}")
 
 
 def whole(who: GroupLink) -> GroupLink:
-    """The link that a part is of; any other link is itself."""
+    """The link of a part; any other link itself."""
     return GroupLink(who.member, who.link.partition("/")[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a link asks for. `partition` None: any free one of `among`.
+    """The request of a link. `partition` None: any free one of `among`.
 
     `epoch` None: none given. `pend`: how many links may wait for a partition; 0: surplus links are refused.
     `retain_ms`: how long the epoch is remembered after this owner is lost.
@@ -42,7 +42,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Ownership:
-    """A partition's owner, and the link with a greater epoch that waits for its end."""
+    """The owner of a partition, and the link with a greater epoch that waits for its end."""
 
     who: GroupLink
     epoch: int
@@ -55,7 +55,7 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What a transition is told: the time, a fence greater than any before, and the members that are alive."""
+    """The arguments of a transition: the time, a fence greater than any before, and the members that are alive."""
 
     ms: int
     fence: int

@@ -1,8 +1,8 @@
 """Which link may read a partition for a consumer group: one record per group and its transitions (ES 4.5, KM-10).
 
-Pure: a record, the members that are alive and the time go in; the record changes in place, and the caller stores it
+Pure: a transition gets the members that are alive and the time, and changes the record in place; the caller stores it
 whole or not at all (compare and set). Nothing is sent from here: every process with links in a group reads the record
-after each change, and finds there what it must do. So a lost notification costs time and nothing else.
+after each change and acts on it. So a lost notification only causes a delay.
 
 A *member* is one process while its session lasts; a session that has expired never comes back. Members that are not
 alive own nothing. A *fence* is a number that only grows: a later owner of a partition has a greater one.
@@ -24,7 +24,7 @@ FORGET: Final = 100
 
 
 class ClaimDenied(Enum):
-    """Why a claim is refused for good."""
+    """Reasons for refusing a claim."""
 
     LOCKED = "locked"
     SURPLUS = "surplus"
@@ -34,7 +34,7 @@ class ClaimDenied(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The epoch of an owner that was lost: until then no smaller one is granted."""
+    """The epoch of a lost owner; until it is forgotten, no smaller one is granted."""
 
     epoch: int
     until_ms: int
@@ -50,12 +50,12 @@ class Group:
     epochs: dict[int, Remembered] = field(default_factory=dict)
     waiting: list[Claim] = field(default_factory=list)
     sharing: list[Claim] = field(default_factory=list)
-    """Links that have any number of partitions, as level as can be; each by parts (`balance`)."""
+    """Links that share the partitions evenly, each by parts (`balance`)."""
 
     # -- claims
 
     def claim(self, claim: Claim, now: Now) -> ClaimDenied | None:
-        """Grant, queue, or say why not; None: look into the record."""
+        """Grant or queue a claim; returns the reason if it is denied, else None."""
         self.sweep(now)
         if self.sharing:
             return ClaimDenied.MIXED
@@ -83,11 +83,11 @@ class Group:
         bar = held.epoch if held.successor is None else held.successor.epoch or 0
         if claim.epoch is None or claim.epoch <= bar:
             return ClaimDenied.LOCKED
-        held.successor = claim  # one that waited before is gone from the record: its process refuses it
+        held.successor = claim  # replaces an earlier successor, which its process then refuses
         return None
 
     def share(self, claim: Claim, now: Now) -> ClaimDenied | None:
-        """A link that takes its share of `among`; more links than partitions are surplus, or stand by (`pend`)."""
+        """Add a sharing link; if there are more links than partitions, it is denied or waits (`pend`)."""
         self.sweep(now)
         if self.waiting or any(whole(held.who) == held.who for held in self.held.values()):
             return ClaimDenied.MIXED
@@ -102,7 +102,7 @@ class Group:
         return None
 
     def release(self, who: GroupLink, now: Now, *, orderly: bool) -> None:
-        """A link or a part has ended, or waits no more. `orderly`: its receiver closed it, so the epoch starts anew."""
+        """A link or a part has ended or stopped waiting. `orderly`: its receiver closed it, which resets the epoch."""
         self.sweep(now)
         self.waiting = [claim for claim in self.waiting if claim.who != who]
         self.sharing = [claim for claim in self.sharing if claim.who != who]
@@ -114,7 +114,7 @@ class Group:
         self._fill(now)
 
     def grow(self, partitions: int, links: Collection[GroupLink], among: tuple[int, ...], now: Now) -> None:
-        """The log has more partitions: these links may have `among`, and the rest is distributed anew (KM-9)."""
+        """The log has more partitions: these links may have `among`, and partitions are balanced again (KM-9)."""
         self.sweep(now)
         for claims in (self.waiting, self.sharing):
             claims[:] = [replace(claim, among=among) if claim.who in links else claim for claim in claims]
@@ -143,7 +143,7 @@ class Group:
                 self._freed(partition, held, now, forget=False)
         self._fill(now)
 
-    # -- what is in the record
+    # -- queries
 
     def owned_by(self, who: GroupLink) -> tuple[int, Ownership] | None:
         """The partition that a link owns."""
@@ -155,7 +155,7 @@ class Group:
         return any(claim.who == who for claim in (*self.waiting, *successors))
 
     def links(self, member: str) -> set[str]:
-        """Every link of a member that the record knows."""
+        """All links of a member in the record."""
         successors = (held.successor.who for held in self.held.values() if held.successor is not None)
         claims = (claim.who for claim in (*self.waiting, *self.sharing))
         everyone = [*(held.who for held in self.held.values()), *claims, *successors]
@@ -167,7 +167,7 @@ class Group:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody has anything here."""
+        """Whether the record has no links and epochs."""
         return not (self.held or self.waiting or self.sharing)
 
     def grant(self, partition: int, claim: Claim, now: Now) -> None:
@@ -219,7 +219,7 @@ StoredObject: TypeAlias = dict[str, Any]
 
 
 def parse(text: str | bytes | None) -> Group:
-    """The record that `dump` made; a group nobody has heard of is an empty one."""
+    """Parse a record of `dump`; None is an empty group."""
     if not text:
         return Group()
     stored = json.loads(text)

@@ -1,4 +1,4 @@
-"""What an attach asks for and what it gets: a request, a lease with its listener, and the errors (KM-10)."""
+"""Requests and leases of links in a group, their listeners, and the errors (KM-10)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gateway.state.leases.group import ClaimDenied, Group
 
 
 def steady() -> float:
-    """Seconds of a clock that never goes back, and that counts while the machine sleeps where there is such a one."""
+    """A monotonic clock in seconds that also counts while the machine sleeps, where the system has one."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class RevocationReason(Enum):
-    """Why an owner has to end."""
+    """Reasons for which an owner has to end."""
 
     DISPLACED = "a link with a greater epoch has taken the partition"
     LOST = "the gateway could not renew its lease of the partition; attach again"
@@ -29,24 +29,24 @@ class LeaseListener(Protocol):
     """The user of a lease; called on the loop."""
 
     def stop(self, lease: Lease, why: RevocationReason) -> None:
-        """DISPLACED, LOST: send nothing more and end now. REBALANCED: end in good order, soon."""
+        """DISPLACED, LOST: send nothing more and end now. REBALANCED: end in order, soon."""
 
 
 class ShareListener(LeaseListener, Protocol):
     """A link that shares a group's partitions with others; called on the loop.
 
-    `stop` speaks of one of its partitions. DISPLACED: another link gets it, so end it in good order and release it.
+    `stop` is about one of its partitions. DISPLACED: another link gets it, so end it in order and release it.
     """
 
     def gained(self, lease: Lease) -> None:
-        """One more partition."""
+        """The link has got a partition."""
 
     def over(self) -> None:
         """The share is lost with the session: end the link."""
 
 
 class LeaseRequest(NamedTuple):
-    """What an attach asks for; see `claim.Claim`. Times in milliseconds."""
+    """The request of an attach; see `claim.Claim`. Times are in milliseconds."""
 
     partition: int | None
     epoch: int | None
@@ -90,12 +90,12 @@ class Lease:
 
     @property
     def valid(self) -> bool:
-        """Whether its link may send now; asked before each batch, for a process may have slept in between."""
+        """Whether its link may send now; checked before each batch, because the process may have been suspended."""
         return not self.ended and self._leases.in_time
 
 
 class Share:
-    """A link's place among those that share a group's partitions."""
+    """The share of one link in the partitions of a group."""
 
     __slots__ = ("_leases", "ended", "holder", "key", "who")
 
@@ -169,7 +169,7 @@ class GroupSession:
         return {name for name in found if name in self.leaving or name.partition("/")[0] not in known}
 
     def wake(self) -> None:
-        """Everybody who waits shall look."""
+        """Wake all waiting claims."""
         for changed in self.waiting.values():
             changed.set()
 

@@ -1,12 +1,12 @@
-"""The leases of this process: which of its links owns which partition for a group, and until when (KM-10).
+"""The leases of this process: the partitions of groups that its links own (KM-10).
 
 The record of a group (`group.Group`) is in a store, in memory or in Redis (`store`, `redis_store`). A process is a
 member while its session lasts; it renews the session at a third of the time to live. All its leases end with the
-session, and they end here first: by a clock of this machine that never goes back, counted from before the renewal was
-sent. Whatever happens to the process or the network, `Lease.valid` is False before anybody else owns the partition.
+session, and they end here first: by a monotonic clock of this machine, counted from before the renewal was sent.
+Whatever happens to the process or the network, `Lease.valid` is False before another link owns the partition.
 
-Every decision is made by reading the record: after each change that is notified, after each renewal, and while a link
-waits. So a lost notification costs time and nothing else.
+All decisions are made by reading the record: after each notified change, after each renewal, and while a link waits. So
+a lost notification only causes a delay.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from gateway.tasks import Supervisor, run_together, set_within
 LOG: Final = get_logger(__name__)
 T = TypeVar("T")
 _MARGIN: Final = 0.1
-"""The part of the time to live that the clocks of two machines may differ in, and bytes may take to the socket."""
+"""The fraction of the time to live that is reserved for clock drift and for bytes on the way to the socket."""
 _POLL, _PAUSE, _ATTEMPTS = 0.25, 0.2, 100
 
 
 class Leases:
-    """One process's part in all groups. `run` is a task for as long as the gateway serves."""
+    """The leases of this process in all groups. `run` is a task while the gateway serves."""
 
     def __init__(self, store: LeaseStore, supervisor: Supervisor, clock: Callable[[], float] = steady) -> None:
         self._store: Final = store
@@ -58,7 +58,7 @@ class Leases:
         self._closing = False
         self.member = ""
         self.about = ""
-        """What other members may know of this one; sent with the next heartbeat."""
+        """A description of this member for the others; sent with the next heartbeat."""
         self.deadline = 0.0
         store.listen(self._on_change)
 
@@ -77,9 +77,9 @@ class Leases:
     # -- for attaches
 
     async def claim(self, key: str, request: LeaseRequest, gone: Callable[[], bool] = lambda: False) -> Lease:
-        """A lease on a partition, perhaps after a while; AmqpError when there is none to be had.
+        """Claim a partition; may wait, and raises AmqpError if there is none.
 
-        `gone` says that the link has left while it waited: then the claim is withdrawn.
+        `gone()`: the link has left while it waited: then the claim is withdrawn.
         """
         await self._begin()
         who = GroupLink(self.member, str(next(self._names)))
@@ -125,12 +125,12 @@ class Leases:
         raise AmqpError(DETACH_FORCED, "the link was closed")
 
     def hold(self, lease: Lease, holder: LeaseListener) -> None:
-        """From here on `holder` is told when the lease ends; what was missed so far is told soon."""
+        """Notify `holder` when the lease ends; missed events follow soon."""
         lease.holder = holder
         self._on_change(lease.key)
 
     def release(self, lease: Lease, *, orderly: bool) -> None:
-        """The link of a lease has ended; `orderly`: its receiver closed it. Anybody who waits may go on."""
+        """The link of a lease has ended; `orderly`: its receiver closed it. Waiting claims are checked."""
         if lease.ended:
             return
         lease.ended = True
@@ -142,7 +142,7 @@ class Leases:
     # -- for links that share
 
     async def share(self, key: str, request: LeaseRequest) -> tuple[Share, list[Lease]]:
-        """A share of a group's partitions, and those that are free for it at once; AmqpError when there is none."""
+        """Join the sharing links of a group; returns the share and its first partitions, or raises AmqpError."""
         await self._begin()
         who = GroupLink(self.member, str(next(self._names)))
         session = self._session_of(key)
@@ -161,7 +161,7 @@ class Leases:
             raise
 
     def hold_share(self, share: Share, holder: ShareListener) -> None:
-        """From here on `holder` hears what the share gains and loses; what was missed so far is told soon."""
+        """Notify `holder` of partitions that the share gains and loses; missed events follow soon."""
         share.holder = holder
         for lease in self._session_of(share.key).parts(share):
             lease.holder = holder
@@ -188,17 +188,17 @@ class Leases:
             await self._asked(self._change(key, lambda group, now: group.grow(partitions, mine, among, now)))
 
     async def rebalance(self, key: str) -> Group:
-        """End every link whose partition was assigned, in all processes, in good order (ES-4.5.1-5)."""
+        """End every link whose partition was assigned, in all processes, in order (ES-4.5.1-5)."""
         await self._begin()
         _, group = await self._asked(self._change(key, lambda group, now: group.rebalance(now)))
         return group
 
     async def view(self, key: str) -> Group:
-        """The record as it is now."""
+        """The present record."""
         return await self._asked(self._group(key))
 
     async def members(self) -> Mapping[str, str]:
-        """Every process that is alive, and what it says about itself."""
+        """The processes that are alive, and their descriptions."""
         await self._begin()
         return await self._asked(self._store.members())
 
@@ -215,7 +215,7 @@ class Leases:
         return read_group(key, (await self._store.load(key)).text)
 
     async def _change(self, key: str, change: Callable[[Group, Now], object]) -> tuple[object, Group]:
-        """Apply a transition to the record, again whenever somebody else was faster; may raise `StoreUnavailable`."""
+        """Apply a transition to the record, again after a concurrent change; may raise `StoreUnavailable`."""
         async with self._session_of(key).lock:
             for attempt in range(_ATTEMPTS):
                 seen = await self._store.load(key)
@@ -240,7 +240,7 @@ class Leases:
         return swapped is CasResult.DONE
 
     def _withdraw(self, key: str, who: GroupLink, *, orderly: bool = False) -> None:
-        """Release whatever a link has or may have; the next reading of the record tries again where this fails."""
+        """Release what a link has or may have; if this fails, the next reading of the record tries again."""
         if who.member == self.member:
             self._session_of(key).unsure = True
             self._supervisor.start(self._withdrawn(key, who, orderly), f"lease-release:{key}")
@@ -249,10 +249,10 @@ class Leases:
         try:
             await self._change(key, lambda group, now: group.release(who, now, orderly=orderly))
         except StoreUnavailable:
-            return  # `unsure` stays: a look finds what is ours and nobody here knows
+            return  # `unsure` stays set: a later reading finds what is ours and unknown here
         self._on_change(key)
 
-    # -- looking
+    # -- reading the record
 
     def _session_of(self, key: str) -> GroupSession:
         if (session := self._sessions.get(key)) is None:
@@ -264,7 +264,7 @@ class Leases:
             del self._sessions[key]
 
     def _on_change(self, key: str) -> None:
-        """A record has changed, or may have: read it."""
+        """Read a record that may have changed."""
         for each in list(self._sessions) if key == EVERYTHING else [key]:
             if (session := self._sessions.get(each)) is not None:
                 session.wake()
@@ -287,13 +287,13 @@ class Leases:
             self._tidy(key)
 
     def _compare(self, key: str, session: GroupSession, group: Group) -> None:
-        """Tell owners what the record says; release what is ours and nobody here knows."""
+        """Notify owners of changes in the record; release what is ours and unknown here."""
         for lease in list(session.leases.values()):
             owned = group.owned_by(lease.who)
             if owned is None or owned[1].fence != lease.fence:
                 self._end(lease)
             elif lease.holder is None:
-                continue  # told when it is there
+                continue  # notified once there is a holder
             elif owned[1].successor is not None:
                 self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.DISPLACED), "lease-stop")
             elif not lease.chosen and group.round > lease.round and not lease.asked_to_end:
@@ -317,13 +317,13 @@ class Leases:
         self._session_of(lease.key).leases.pop(lease.who.link, None)
         lease.ended = True
         if lease.holder is not None:
-            # A link that fails to end must not keep others from ending: they would go on without a lease.
+            # If a link fails to end, the others must still end: they have no lease any more.
             self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.LOST), "lease-stop")
 
     # -- the session
 
     async def _begin(self) -> None:
-        """Make sure that there is a session; AmqpError when there cannot be one."""
+        """Begin a session if there is none; raises AmqpError if that fails."""
         if not (self.in_time or self.member or self._closing):
             await self._asked(self.heartbeat())
         if not self.in_time or self._closing:
@@ -335,7 +335,7 @@ class Leases:
             lasts = float("inf") if self._store.ttl is None else self._store.ttl * (1 - _MARGIN)
             member, asked = self.member, self._clock()
             if member and await self._store.heartbeat(member, self.about, list(self._sessions)):
-                if member == self.member:  # else the deadline came first, and everybody has been told
+                if member == self.member:  # otherwise the deadline came first, and all were notified
                     self.deadline = asked + lasts
                 return
             self._lost()
@@ -344,7 +344,7 @@ class Leases:
             self.member, self.deadline = member, asked + lasts
 
     def _lost(self) -> None:
-        """The session is over, or must be taken for over: nothing here is owned any more."""
+        """The session has ended, or may have: end all leases."""
         self.member, self.deadline = "", 0.0
         leases = [lease for session in self._sessions.values() for lease in session.leases.values()]
         if leases:
@@ -359,7 +359,7 @@ class Leases:
             self._tidy(key)
 
     async def run(self) -> None:
-        """Renew, watch the deadline, hear of changes, look at everything now and then; until cancelled."""
+        """Renew the session, watch the deadline, receive notifications and read all records at intervals."""
         await run_together(self._beats(), self._watch(), self._store.run(), self._looks())
 
     @property
@@ -376,7 +376,7 @@ class Leases:
             await asyncio.sleep(pause)
 
     async def _watch(self) -> None:
-        """End the leases when their time is over, even while a renewal is still awaited."""
+        """End the leases at the deadline, even while a renewal is still in progress."""
         while True:
             if self.member and not self.in_time:
                 self._lost()
@@ -389,7 +389,7 @@ class Leases:
             self._on_change(EVERYTHING)
 
     async def close(self) -> None:
-        """End the session: others need not wait until it expires."""
+        """End the session, so that others need not wait until it expires."""
         self._closing = True
         member, self.member, self.deadline = self.member, "", 0.0
         try:

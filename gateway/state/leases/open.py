@@ -1,4 +1,4 @@
-"""Which leases a policy means."""
+"""Opens the leases in the state that a policy names."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gateway.tasks import Supervisor
 
 
 def open_leases(where: str, ttl: float, supervisor: Supervisor) -> Leases:
-    """Leases at the state the policy names: in memory, or in Redis with sessions of `ttl` seconds."""
+    """Leases in memory, or in Redis with sessions of `ttl` seconds."""
     if where == "memory":
         return Leases(MemoryLeaseStore(), supervisor)
-    # Here, because importing the client costs a twentieth of a second that most gateways do not need.
+    # Imported here, because the client takes 50 ms to import and most gateways do not need it.
     from gateway.state.leases.redis_store import RedisLeaseStore
 
     return Leases(RedisLeaseStore(where, ttl), supervisor)

@@ -1,7 +1,7 @@
-"""Group records in Redis: compare and set in Lua, sessions that expire, changes told by publish (KM-10).
+"""Group records in Redis: compare and set in Lua, sessions that expire, notifications by publish (KM-10).
 
-One Redis server decides alone, and by its own clock: a script sees time, records and members of one moment. What it
-must not do is forget: with `appendfsync everysec` a machine that loses power can forget a second of grants.
+A single Redis server decides, by its own clock: a script sees time, records and members at one moment. It must not lose
+writes: with `appendfsync everysec` a machine that loses power can lose a second of grants.
 
 Keys: `scopegate:members` (who is alive until when), `scopegate:about`, `scopegate:fence`, `scopegate:group:<key>`.
 """
@@ -22,7 +22,7 @@ from gateway.state.leases.store import EVERYTHING, CasResult, ChangeListener, St
 
 T = TypeVar("T")
 ScriptAnswer: TypeAlias = Any
-"""What a script returns: its Lua says the type."""
+"""The result of a script; its type is in the Lua code."""
 LOG: Final = get_logger(__name__)
 _MEMBERS: Final = "scopegate:members"
 _ABOUT: Final = "scopegate:about"
@@ -30,7 +30,7 @@ _FENCE: Final = "scopegate:fence"
 _GROUP: Final = "scopegate:group:"
 _CHANNEL: Final = "scopegate:groups"
 _KEEP_MS: Final = 7 * 86_400_000
-"""How long a record lasts that nobody keeps: longer than any epoch is remembered."""
+"""How long an unused record lasts: longer than any epoch is remembered."""
 _AGAIN: Final = 0.2
 _LISTEN: Final = 5.0
 
@@ -89,8 +89,8 @@ return found
 class RedisLeaseStore:
     """The records of several processes in a Redis server, by URL.
 
-    `patience`: seconds that a question may take; short beside the time to live, or a renewal comes too late. `now_ms`
-    replaces the server's clock in tests.
+    `patience`: time limit of a call in seconds; short compared with the time to live, so that renewals are in time.
+    `now_ms` replaces the server's clock in tests.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class RedisLeaseStore:
         return VersionedRecord(int(version), text, Now(now, fence, frozenset(alive)))
 
     async def swap(self, member: str, key: str, seen: VersionedRecord, text: str) -> CasResult:
-        # An empty record stays as its version: a writer that has read an older one must not pass (fences only grow).
+        # Of an empty record the version stays, so that a writer that has read an older one fails (fences only grow).
         values: list[str | int] = [self._now_ms(), member, seen.version, seen.now.fence, text, _KEEP_MS, _CHANNEL, key]
         return CasResult(await self._ask(self._swap(keys=[_GROUP + key, _MEMBERS], args=values)))
 
@@ -160,7 +160,7 @@ class RedisLeaseStore:
             raise StoreUnavailable(str(error) or type(error).__name__) from error
 
     async def run(self) -> None:
-        """Hear of changes; after a break everything may have changed."""
+        """Receive notifications; after an interruption, everything may have changed."""
         while True:
             try:
                 async with self._listener.pubsub(ignore_subscribe_messages=True) as channel:

@@ -1,4 +1,4 @@
-"""Where group records are kept: the protocol of both stores, and the one in memory (KM-10).
+"""Stores of group records: the protocol, and the store in memory (KM-10).
 
 A store compares and sets whole records, knows which members are alive, and notifies every member of changed records.
 """
@@ -17,16 +17,16 @@ from gateway.state.leases.group import Group, parse
 
 LOG: Final = get_logger(__name__)
 EVERYTHING: Final = "*"
-"""Notified instead of a key: changes may have been missed, read every record."""
+"""Notified instead of a key if changes may have been missed: read every record."""
 ChangeListener = Callable[[str], None]
 
 
 class StoreUnavailable(Exception):
-    """The store cannot be reached, or does not answer in time; what was asked may have happened."""
+    """The store cannot be reached, or does not answer in time; the call may have had its effect."""
 
 
 class VersionedRecord(NamedTuple):
-    """A record as it was read: `version` is what a swap compares; `now` is as of the reading."""
+    """A record as read: a swap compares `version`; `now` is the time of the reading."""
 
     version: int
     text: str
@@ -34,7 +34,7 @@ class VersionedRecord(NamedTuple):
 
 
 class CasResult(Enum):
-    """What became of a swap."""
+    """The result of a swap."""
 
     DONE = 1
     AGAIN = 0
@@ -42,7 +42,7 @@ class CasResult(Enum):
 
 
 class LeaseStore(Protocol):
-    """One place of records; every method but `listen` and `run` may raise `StoreUnavailable`."""
+    """A store of records; every method except `listen` and `run` may raise `StoreUnavailable`."""
 
     @property
     def ttl(self) -> float | None:
@@ -52,32 +52,32 @@ class LeaseStore(Protocol):
         """Call `changed` with the key of each record that changes, ours included."""
 
     async def join(self, member: str, about: str) -> None:
-        """Begin the session of a new member; `about` is what others may know of it."""
+        """Begin the session of a new member; `about` describes it to others."""
 
     async def heartbeat(self, member: str, about: str, keys: Collection[str]) -> bool:
-        """Go on with a session and keep these records; False: it has expired, and never comes back."""
+        """Renew a session and the lifetime of these records; False: it has expired, for good."""
 
     async def leave(self, member: str) -> None:
         """End a session: its member owns nothing from now on."""
 
     async def members(self) -> Mapping[str, str]:
-        """The members that are alive, and what is known about each."""
+        """The members that are alive, and their descriptions."""
 
     async def load(self, key: str) -> VersionedRecord:
-        """A record with the time, a new fence and who is alive."""
+        """A record with the time, a new fence and the members that are alive."""
 
     async def swap(self, member: str, key: str, seen: VersionedRecord, text: str) -> CasResult:
-        """Store `text` if nobody stored since `seen` and the member is alive; empty text: nothing worth keeping."""
+        """Store `text` if the record is still as `seen` and the member is alive; empty text removes the record."""
 
     async def run(self) -> None:
-        """Hear of changes elsewhere, until cancelled."""
+        """Receive notifications of other processes, until cancelled."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
 
 
 class LeaseTable:
-    """What the stores in one process share; `now_ms` is any clock that does not go back."""
+    """The shared table of several stores in one process; `now_ms` is any monotonic clock."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms: Final = now_ms
@@ -149,16 +149,16 @@ class MemoryLeaseStore:
         return CasResult.DONE
 
     async def run(self) -> None:
-        """Nothing happens elsewhere."""
+        """Nothing to do: there are no other processes."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
 def read_group(key: str, text: str) -> Group:
     """Parse the record of a group.
 
     Raises:
-        StoreUnavailable: something else has written there.
+        StoreUnavailable: the record was not written by this project.
     """
     try:
         return parse(text)

@@ -1,7 +1,7 @@
 """Durable termini in Redis: one hash for each, the same for every gateway (KM-11).
 
-Every script may run twice without another effect on the positions; what fences is the token in the record, compared and
-written in one step. Records that have expired are taken out of their owner's set when it is full.
+Every script is idempotent for positions; the token in the record fences writers, and is compared in the same step as
+the write. Expired records are removed from their owner's set when it is full.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from redis.exceptions import RedisError
 from gateway.state.termini.store import EACH, Fenced, Full, Save, Saved, TerminiUnavailable, TerminusRecord
 
 ScriptAnswer: TypeAlias = Any
-"""What a script returns: its Lua says the type."""
+"""The result of a script; its type is in the Lua code."""
 _PREFIX: Final = "scopegate:terminus:"
 _OWNED: Final = "scopegate:termini-of:"
 _MARK: Final = b"@"
-"""Before the names of marks, lest one be taken for a partition of ours, or for `token`."""
+"""The prefix of the names of marks, which separates them from partitions and `token`."""
 
 _LIVES: Final = """
 if tonumber(ARGV[2]) < 0 then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
@@ -58,7 +58,7 @@ return 1
 
 
 class RedisTermini:
-    """Uses the client of the state; how long a question may take is its business."""
+    """Durable termini in Redis, with the client of the state and its time limits."""
 
     lasting: Final = True
 
@@ -81,7 +81,7 @@ class RedisTermini:
             fields = dict(zip(found[::2], found[1::2], strict=True))
             positions = {int(name): int(at) for name, at in fields.items() if name.isdigit()}
             marks = {name[1:].decode(): at.decode() for name, at in fields.items() if name.startswith(_MARK)}
-        except ValueError as error:  # somebody else has written there
+        except ValueError as error:  # not written by this project
             raise TerminiUnavailable(f"the record {_PREFIX}{key} cannot be read; delete it in Redis") from error
         return TerminusRecord(token, positions or None, marks)
 

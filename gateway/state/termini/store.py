@@ -1,11 +1,10 @@
-"""Termini that outlive their links, and how far groups have read (AMQP 3.5.6, ES-3.2-7; KM-11).
+"""Durable termini, which outlive their links, and positions of groups (AMQP 3.5.6, ES-3.2-7; KM-11).
 
-A record holds a position for each partition, and the token of the link that has it now. A link that takes a record
-gets a new token, and with that the older one can write no more: the fence, whichever processes the two are on. `about`
-says what the terminus was made for; asked for with another one it begins anew. A record ends `ttl_ms` after it was
-written last, or when it is dropped. `owner` is whose record it is, who may have so many; "" is the gateway itself.
-Positions in a log of ours are numbers; `marks` are those in a log of somebody else's, text that only that log
-understands (ES-5.1.1-2).
+A record has a position for each partition, and the token of its present link. A link that acquires a record gets a new
+token; the older token cannot write any more, in whichever process it is (a fence). `about` describes the terminus; if
+it differs, the record is reset. A record expires `ttl_ms` after its last write, or is dropped. `owner` is the user
+whose limit it counts for; "" is the gateway itself. Positions in a log of this gateway are numbers; `marks` are
+positions in a log of another container: text that only that log understands (ES-5.1.1-2).
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 MOST: Final = 100_000
-"""Records that one process keeps in memory."""
+"""Maximum number of records in memory."""
 
 
 EACH: Final = 10_000
-"""Records that one owner may have, unless the policy says otherwise."""
+"""Default maximum number of records of one owner."""
 _FEW: Final = 64
 _FOR_EVER: Final = float("inf")
 
 
 class TerminiUnavailable(Exception):
-    """The state cannot be asked now, or has no room."""
+    """The state is unavailable or full."""
 
 
 class Full(Exception):
-    """This owner has as many records as are allowed."""
+    """The owner has reached its limit of records."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
@@ -45,20 +44,20 @@ class Fenced(Exception):
 
 
 class Saved(IntEnum):
-    """What became of a write; true where it was done."""
+    """The result of a write; true if it was done."""
 
     TAKEN = 0
     """Another link has the record."""
     DONE = 1
     GONE = 2
-    """There is no such record any more: it has expired or was dropped, or the state was emptied."""
+    """The record does not exist any more: it expired or was dropped, or the state was emptied."""
 
     def __bool__(self) -> bool:
         return self is Saved.DONE
 
 
 class TerminusRecord(NamedTuple):
-    """A record taken: `positions` None says that there was none."""
+    """An acquired record; `positions` None: it is new."""
 
     token: str
     positions: dict[int, int] | None
@@ -66,7 +65,7 @@ class TerminusRecord(NamedTuple):
 
 
 class Save(NamedTuple):
-    """What to write; `ttl_ms` None: it stays until it is dropped. `positions` and `marks` may be some of them.
+    """A write; `ttl_ms` None: the record stays until it is dropped. `positions` and `marks` are the changed ones.
 
     `removed` are marks to remove.
     """
@@ -89,17 +88,16 @@ class Termini(Protocol):
     async def acquire(
         self, key: str, about: str, ttl_ms: int | None, fence: int = 0, owner: str = ""
     ) -> TerminusRecord:
-        """Have the record from here on; raises `TerminiUnavailable`, or `Full` where `owner` may have no new one.
+        """Acquire the record; raises `TerminiUnavailable`, or `Full` if `owner` may have no new one.
 
-        `fence` grows with every link that has it by some other rule, a lease: with a smaller one than the record has
-        seen, `Fenced` is raised.
+        `fence` is that of a lease, which grows with every owner: raises `Fenced` if the record has a greater one.
         """
 
     async def save(self, saves: Sequence[Save]) -> list[Saved]:
-        """Write positions; false: nothing was written. Raises `TerminiUnavailable`."""
+        """Write positions; a false result: not written. Raises `TerminiUnavailable`."""
 
     async def drop(self, key: str, token: str) -> None:
-        """Forget the record, if `token` still has it; raises `TerminiUnavailable`."""
+        """Remove the record if its token is still `token`; raises `TerminiUnavailable`."""
 
 
 class _Record:
@@ -113,11 +111,11 @@ class _Record:
         self.fence = 0
         self.ends = _FOR_EVER
         self.queued = _FOR_EVER
-        """When its end is looked at next: when it comes, or before."""
+        """When its expiry is checked next: at the expiry or before."""
 
 
 class MemoryTermini:
-    """Of a single process, and gone with it."""
+    """Durable termini of a single process; lost with it."""
 
     lasting: Final = False
 
@@ -187,7 +185,7 @@ class MemoryTermini:
         if record.ends < record.queued:
             record.queued = record.ends
             heappush(self._ends, (record.ends, key))
-            if len(self._ends) > 2 * len(self._records) + _FEW:  # many were dropped long before their time
+            if len(self._ends) > 2 * len(self._records) + _FEW:  # many were dropped before they expired
                 self._ends = [(each.queued, key) for key, each in self._records.items() if each.queued < _FOR_EVER]
                 heapify(self._ends)
 
