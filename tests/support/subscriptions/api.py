@@ -145,4 +145,10 @@ class EventWriter:
         )
         assert self._producer.flush(PATIENCE) == 0
 
+    def plain(self, topic: str, value: bytes, **headers: str) -> None:
+        """A record that is no event."""
+        named = [(name, text.encode()) for name, text in headers.items()]
+        self._producer.produce(topic, value, headers=named)
+        assert self._producer.flush(PATIENCE) == 0
+
 
