@@ -1,0 +1,222 @@
+"""An outlet under any answers, crashes and credits: nothing lost, keys in order, windows kept, positions monotone."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.delivery.breaker import Breaker, RetryPauses
+from bridges.cloudevents.delivery.counts import DeliveryCounts
+from bridges.cloudevents.delivery.entry import Letter
+from bridges.cloudevents.delivery.gate import SinkGate
+from bridges.cloudevents.delivery.outlet import Outlet, OutletRules
+from bridges.cloudevents.delivery.positions import Position, dump_positions, load_positions
+from bridges.cloudevents.delivery.rates import AttemptRate
+from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.port import SendAttempt
+from bridges.cloudevents.subscription.model import Batching, DeliverySettings, Order, RetryLimits
+from tests.support.plugins.examples import examples
+
+ANSWERS = (
+    DONE,
+    DONE,
+    DONE,
+    Answer(Verdict.FAILED, "500", 500),
+    Answer(Verdict.FAILED, "reset", reached=False),
+    Answer(Verdict.SINK_FAILED, "302", 302),
+    Answer(Verdict.CREDENTIAL, "401", 401),
+    Answer(Verdict.REFUSED, "400", 400),
+    Answer(Verdict.TOO_LARGE, "413", 413),
+    Answer(Verdict.WAIT, "429", 429, 3.0),
+    Answer(Verdict.WAIT, "503", 503),
+    Answer(Verdict.GONE, "410", 410),
+)
+LOG = st.lists(st.tuples(st.integers(0, 1), st.sampled_from((None, b"a", b"b", b"c"))), max_size=30)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("answer"), st.integers(0, 20), st.sampled_from(ANSWERS)),
+        st.tuples(st.just("answer"), st.integers(0, 20), st.just(DONE)),
+        st.tuples(st.just("send"), st.integers(0, 5), st.just(DONE)),
+        st.tuples(st.just("wait"), st.integers(0, 9), st.just(DONE)),
+        st.tuples(st.just("crash"), st.just(0), st.just(DONE)),
+        st.tuples(st.just("save"), st.just(0), st.just(DONE)),
+        st.tuples(st.just("forget"), st.just(0), st.just(DONE)),
+    ),
+    max_size=60,
+)
+BATCHES = st.none() | st.builds(Batching, st.integers(1, 6), st.integers(100, 1000), st.sampled_from((0.0, 2.0)))
+
+
+class World:
+    """A log, a sink and a stored position; the outlet between them may crash at any time."""
+
+    def __init__(self, log: list[tuple[int, bytes | None]], delivery: DeliverySettings) -> None:
+        self.partitions: dict[int, list[CloudEvent]] = {0: [], 1: []}
+        for number, key in log:
+            at = len(self.partitions[number])
+            self.partitions[number].append(CloudEvent({"id": f"{number}/{at}"}, None, b"", key, "s", number, at, at))
+        self.delivery = delivery
+        self.stored = dump_positions({0: Position(0), 1: Position(0)})
+        self.now = 100.0
+        self.done: dict[tuple[int, int], None] = {}
+        self.firsts: list[CloudEvent] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """A new process, from the stored position on."""
+        self.flying: dict[int, SendAttempt] = {}
+        rate = None if self.delivery.rate is None else AttemptRate(self.delivery.rate)
+        pauses = RetryPauses(self.delivery.retry.min, self.delivery.retry.max, lambda: 1.0)
+        gate = SinkGate(Breaker(), Breaker(), rate, pauses, 3600)
+        self.outlet = Outlet(OutletRules(self.delivery, 4, 1000.0), self, gate, pauses, DeliveryCounts())
+        self.next, self.todo = {}, {}
+        for number, position in load_positions(self.stored).items():
+            self.next[number] = position.next
+            self.todo[number] = list(position.undone)
+
+    def bury(self, letter: Letter) -> None:
+        """See `OutletOwner`: it has its copy at once."""
+        self.settle(letter.event)
+        self.outlet.buried(letter.place)
+
+    def stopped(self, reason: Reason) -> None:
+        """See `OutletOwner`."""
+
+    def settle(self, event: CloudEvent) -> None:
+        """The sink has it, or its copy is written."""
+        place = event.partition, event.offset
+        if place not in self.done:
+            self.firsts.append(event)
+        self.done[place] = None
+
+    def read(self) -> None:
+        """Offer what is wanted; what was under way in an earlier process comes before anything newer."""
+        for place in self.outlet.missing(self.now):
+            self.outlet.found(place, self.partitions[place.partition][place.offset], 100)
+        for number, events in self.partitions.items():
+            while self.todo[number]:
+                self.outlet.offer(events[self.todo[number].pop(0)], 100, self.now)
+            while self.outlet.wants and self.next[number] < len(events):
+                self.outlet.offer(events[self.next[number]], 100, self.now)
+                self.next[number] += 1
+
+    def send(self, room: int) -> None:
+        """Give the outlet room for so many attempts."""
+        self.read()
+        for attempt in self.outlet.attempts(self.now, room):
+            self.flying[attempt.number] = attempt
+        self.check()
+
+    def answer(self, index: int, answer: Answer) -> None:
+        """Answer one of the attempts under way."""
+        if self.flying:
+            number = list(self.flying)[index % len(self.flying)]
+            attempt = self.flying.pop(number)
+            if answer.verdict is Verdict.DONE:
+                for event in attempt.events:
+                    self.settle(event)
+            self.outlet.answered(attempt, answer, self.now)
+        self.check()
+
+    def positions(self) -> dict[int, Position]:
+        """How far it has got."""
+        return {
+            number: Position(at, tuple(sorted({*self.todo[number], *self.outlet.undone("s", number)})))
+            for number, at in self.next.items()
+        }
+
+    def save(self) -> None:
+        """Write the position."""
+        before = load_positions(self.stored)
+        self.stored = dump_positions(self.positions())
+        after = load_positions(self.stored)
+        assert after == self.positions()
+        for number, position in after.items():
+            assert position.committed >= before[number].committed
+            undone = set(position.undone)
+            for offset in range(position.next):  # all before it is done with, but for what is said not to be
+                assert offset in undone or (number, offset) in self.done
+
+    def check(self) -> None:
+        """What holds at any time."""
+        delivery, flying = self.delivery, [event for each in self.flying.values() for event in each.events]
+        assert len(flying) <= delivery.window
+        assert self.outlet.bytes <= 100 * delivery.window
+        places = [(event.partition, event.offset) for event in flying]
+        assert len(set(places)) == len(places)
+        if delivery.batch is None:
+            lines = [line for event in flying if (line := self.line(event)) is not None]
+            assert len(set(lines)) == len(lines)
+        if self.outlet.rests:
+            assert self.outlet.bytes <= 100 * (len(flying) + 1)
+
+    def line(self, event: CloudEvent) -> object:
+        """What the event follows others of; None: nothing."""
+        if self.delivery.order == "partition":
+            return event.partition
+        key = event.key if self.delivery.order == "key" else None
+        return None if key is None else (event.partition, key)
+
+    def finish(self) -> None:
+        """Let everything succeed from now on."""
+        for _ in range(400):
+            if self.outlet.reason is not None:
+                self.outlet.resume(self.now)
+            self.send(4)
+            while self.flying:
+                self.answer(0, DONE)
+            if all(position == Position(len(self.partitions[at])) for at, position in self.positions().items()):
+                break
+            due = self.outlet.next_time(self.now)
+            self.now = self.now + 0.1 if due is None else max(due, self.now + 1e-6)
+        assert len(self.done) == sum(map(len, self.partitions.values()))
+        self.save()
+        assert {number: len(events) for number, events in self.partitions.items()} == self.next
+        assert [position.undone for position in load_positions(self.stored).values()] == [(), ()]
+
+    def in_order(self) -> bool:
+        """Whether the first arrivals of each line are in the order of the log."""
+        lines: dict[object, list[int]] = {}
+        for event in self.firsts:
+            if (line := self.line(event)) is not None:
+                lines.setdefault(line, []).append(event.offset)
+        return all(offsets == sorted(offsets) for offsets in lines.values())
+
+
+@given(
+    LOG,
+    STEPS,
+    st.sampled_from(("key", "partition", "none")),
+    st.integers(1, 6),
+    st.sampled_from((None, 2.0)),
+    BATCHES,
+)
+@settings(max_examples=examples(200), deadline=None)
+def test_nothing_is_lost_and_order_is_kept(
+    log: list[tuple[int, bytes | None]],
+    steps: list[tuple[str, int, Answer]],
+    order: Order,
+    window: int,
+    rate: float | None,
+    batch: Batching | None,
+) -> None:
+    retry = RetryLimits(0.5, 4.0, 3, 60.0)
+    world = World(log, DeliverySettings(order, 4, window, 100 * window, 5.0, rate, retry, batch))
+    for step, number, answer in steps:
+        match step:
+            case "send":
+                world.send(number)
+            case "answer":
+                world.answer(number, answer)
+            case "wait":
+                world.now += number / 2
+            case "crash":
+                world.begin()
+            case "save":
+                world.save()
+            case "forget":
+                world.outlet.forget()
+    world.finish()
+    assert world.in_order()
