@@ -92,6 +92,7 @@ class ScriptedSink:
         self._room = room
         self.waiting: dict[int, SendAttempt] = {}
         self.closed = False
+        self.subscription = ""
 
     @property
     def room(self) -> int:
@@ -132,13 +133,15 @@ class Topic:
         self.sinks: list[ScriptedSink] = []
         self.room = 8
         self.fans: list[Fan] = []
+        self.beats: list[asyncio.Task[None]] = []
+        """What renews the leases of each."""
         self._producer: Producer | None = None
 
     def fan(self, leases: Leases | None = None, **rules: Any) -> Fan:
         """Another gateway's part, or the only one's."""
         if leases is None:
-            leases = Leases(MemoryLeaseStore(self.table, 2.0), self.supervisor)
-            self.supervisor.start(leases.run(), "leases")
+            leases = Leases(MemoryLeaseStore(self.table, 0.6), self.supervisor)
+            self.beats.append(self.supervisor.start(leases.run(), "leases"))
         shared = FanShared({"main": self.bridge}, leases, self.termini, self.supervisor)
         made = Fan(FanRules("core", "m", {ADDRESS: self.route}, **rules), shared, self._sink, _event_of)
         made.start()
@@ -148,6 +151,7 @@ class Topic:
     def _sink(self, subscription: PushedSubscription, listener: SinkListener) -> ScriptedSink:
         heard = self.heard.setdefault(subscription.id, [])
         sink = ScriptedSink(listener, heard, lambda attempt: self.script(attempt), self.room)
+        sink.subscription = subscription.id
         self.sinks.append(sink)
         return sink
 
