@@ -18,9 +18,10 @@ from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, out_
 
 if TYPE_CHECKING:
     from policies.model.scopes.api import ApiSection
-    from policies.model.scopes.connect import ConnectorSection
+    from policies.model.scopes.connect import ConnectorSection, ConnectorTls
     from policies.model.scopes.listen import ListenerSection
     from policies.model.scopes.scope import ScopeSection
+    from policies.model.scopes.sinks import SinkTls
     from policies.rules import CompiledPolicy
 
 _NOBODY: Final = UserStore({})
@@ -65,6 +66,8 @@ def load_credential_files(policy: CompiledPolicy, check_cluster: CheckCluster) -
             problems += _listener(policy, listener, credentials, f"scopes.{name}.{kind} {listener.bind}")
         for connector in scope.connect:
             problems += _connector(policy, connector, credentials, f"scopes.{name}.connect {connector.name}")
+        for where, tls in _sinks(scope):
+            problems += _sink(policy, tls, f"scopes.{name}.subscriptions {where}")
     if problems:
         raise CredentialFilesError(problems)
     credentials.warnings += [*_exposed(policy), *_out_of_date(policy, datetime.now(UTC))]
@@ -77,10 +80,19 @@ def _listeners(scope: ScopeSection) -> Iterator[tuple[str, ListenerSection | Api
     yield from (("api", each) for each in scope.api)
 
 
+def _sinks(scope: ScopeSection) -> Iterator[tuple[str, SinkTls]]:
+    """The certificates for sinks and token endpoints, each with its place in `subscriptions`."""
+    for manager in scope.subscriptions:
+        entries = [(f"sinks[{at}]", entry.tls) for at, entry in enumerate(manager.sinks)]
+        entries += [(f"oauth[{at}]", entry.tls) for at, entry in enumerate(manager.oauth)]
+        yield from ((f"{manager.name}.{place}", tls) for place, tls in entries if tls is not None)
+
+
 def _exposed(policy: CompiledPolicy) -> Iterator[str]:
     """Warnings about files with secrets or users that every user of this machine may read or change."""
     listeners = [listener for scope in policy.model.scopes.values() for _, listener in _listeners(scope)]
     private = [secret.file for secret in policy.secrets] + [each.tls.key for each in listeners if each.tls is not None]
+    private += [tls.key for scope in policy.model.scopes.values() for _, tls in _sinks(scope)]
     for name in dict.fromkeys(filter(None, private)):
         if (mode := policy.path(name).stat().st_mode) & (stat.S_IWOTH | stat.S_IROTH):
             done = "written" if mode & stat.S_IWOTH else "read"
@@ -98,6 +110,8 @@ def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
             names += [] if listener.tls is None else [listener.tls.cert, listener.tls.client_ca]
         for connector in scope.connect:
             names += [connector.tls.cert, connector.tls.ca]
+        for _, tls in _sinks(scope):
+            names += [tls.cert, tls.ca]
     for name in dict.fromkeys(filter(None, names)):
         yield from out_of_date(policy.path(name), now)
 
@@ -154,12 +168,24 @@ def _listener(
 def _connector(policy: CompiledPolicy, model: ConnectorSection, credentials: CredentialFiles, where: str) -> list[str]:
     if not any(endpoint.tls for endpoint in model.to):
         return []
-    files: dict[str, str | None] = {"ca": model.tls.ca, "cert": model.tls.cert, "key": model.tls.key}
-    paths: dict[str, Path | None] = {name: policy.path(path) if path else None for name, path in files.items()}
+    ca, cert, key = _paths(policy, model.tls)
     try:
-        credentials.clients[model] = client_context(
-            ca=paths["ca"], cert=paths["cert"], key=paths["key"], verify=model.tls.verify
-        )
+        credentials.clients[model] = client_context(ca=ca, cert=cert, key=key, verify=model.tls.verify)
     except TlsError as error:
         return [f"{where}: tls: {error}"]
     return []
+
+
+def _sink(policy: CompiledPolicy, tls: SinkTls, where: str) -> list[str]:
+    """Whether the files can be used; each sink reads them when it is opened."""
+    ca, cert, key = _paths(policy, tls)
+    try:
+        client_context(ca=ca, cert=cert, key=key)
+    except TlsError as error:
+        return [f"{where}: tls: {error}"]
+    return []
+
+
+def _paths(policy: CompiledPolicy, tls: ConnectorTls | SinkTls) -> tuple[Path | None, Path | None, Path | None]:
+    ca, cert, key = (policy.path(name) if name else None for name in (tls.ca, tls.cert, tls.key))
+    return ca, cert, key

@@ -10,6 +10,7 @@ from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
 from policies.model.policy import Policy
 from policies.model.units import Bind, Endpoint
+from policies.subscriptions import manager_rules
 from tests.support.gateway.policy import KEY, load_text, mistakes
 from tests.support.project.parts import ROOT
 
@@ -219,6 +220,22 @@ def test_the_boundary_example_loads_with_its_files_and_environment() -> None:
     assert policy.signing is not None
     assert policy.signing.keys["2026-10"].until_ms == 1_796_083_200_000
     assert policy.warnings == ()
+
+
+def test_the_subscriptions_example_loads_with_its_files_and_environment() -> None:
+    path = EXAMPLES / "subscriptions.yaml"
+    names = ("users.yaml", *(f"tls/{name}" for name in ("gateway.crt", "gateway.key", "pay.crt", "us.crt", "us.key")))
+    beside = {EXAMPLES / name: b"x" for name in names}
+    beside |= {EXAMPLES / "keys/broker-password": b"pw\n", path: path.read_bytes()}
+    environ = {"SCOPEGATE_KEY_2026_11": KEY, "OAUTH_PARTNER": "o"}
+    policy = load_policy(path, environ=environ, read_bytes=beside.__getitem__)
+    assert policy.warnings == ()
+    (rules,) = manager_rules(policy)
+    assert len(rules.sinks) == 10
+    assert policy.secret(rules.oauth[0].secret or pytest.fail("no secret")) == b"o"
+    del beside[EXAMPLES / "tls/pay.crt"]
+    with pytest.raises(KeyError):
+        load_policy(path, environ=environ, read_bytes=beside.__getitem__)
 
 
 def test_the_example_of_the_design_loads_without_its_seal() -> None:

@@ -213,6 +213,35 @@ def test_check_warns_of_certificates_that_nobody_accepts_and_of_a_file_without_u
     assert result.stderr.splitlines()[-1].startswith(f"{users}:1:1: the users file is empty; {{}} says")
 
 
+def test_check_reads_the_certificates_of_sinks(tmp_path: Path) -> None:
+    Authority(tmp_path).expired(file="old")
+    (tmp_path / "old.key").chmod(0o644)
+    policy = tmp_path / "policy.yaml"
+    text = """
+        gateway: {http: off, state: "redis://127.0.0.1:1/0"}
+        kafka: {k: {bootstrap: "127.0.0.1:1"}}
+        scopes:
+          edge:
+            addresses: [{match: e, kafka: k, topic: t, dead_letter: d}, {match: s, service: subscriptions, manager: m}]
+            access: [{may: subscribe}]
+            subscriptions:
+              - name: m
+                events: e
+                sinks:
+                  - {protocol: amqp, to: "amqps://a", tls: {ca: old.pem, cert: old.pem, key: old.key}}
+    """
+    policy.write_text(text)
+    result = call("check", str(policy))
+    assert result.exit_code == 0
+    exposed, expired = result.stderr.splitlines()[-2:]
+    assert exposed == f"warning: {tmp_path / 'old.key'}: can be read by every user of this machine; use chmod 600"
+    assert expired.startswith(f"warning: {tmp_path / 'old.pem'}: the certificate of 'CN=localhost' expired on 20")
+    (tmp_path / "old.pem").write_text("no certificate")
+    result = call("check", str(policy))
+    assert result.exit_code == 1
+    assert "scopes.edge.subscriptions m.sinks[0]: tls: " in result.stderr
+
+
 def test_users_are_not_added_to_what_is_no_users_file(tmp_path: Path) -> None:
     file = tmp_path / "users.yaml"
     file.write_text("- not users\n")
