@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import queue
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.enums import MQTTProtocolVersion
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt5_binary
@@ -21,7 +19,8 @@ from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import MqttSink
 from bridges.cloudevents.subscription.model import Plain
 from tests.support.cloudevents.heard import Heard, attempt, event, local_dialer, strict_supervisor
-from tests.support.gateway.process import PATIENCE, free_port
+from tests.support.cloudevents.mqtt_reader import MqttReader
+from tests.support.gateway.process import free_port
 from tests.support.servers.certs import Authority
 from tests.support.servers.sink_servers import Mosquitto
 
@@ -50,28 +49,6 @@ async def sink(
         await supervisor.close()
 
 
-class Subscriber:
-    """An ordinary client in its own thread."""
-
-    def __init__(self, port: int, topic: str = "out/#") -> None:
-        self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
-        ready: queue.Queue[None] = queue.Queue()
-        self._client = paho.Client(CallbackAPIVersion.VERSION2, protocol=FIVE)
-        self._client.on_message = lambda client, data, message: self.messages.put(message)
-        self._client.on_connect = lambda client, *rest: client.subscribe(topic, 2)
-        self._client.on_subscribe = lambda *rest: ready.put(None)
-        self._client.connect("127.0.0.1", port)
-        self._client.loop_start()
-        ready.get(timeout=PATIENCE)
-
-    def next(self) -> paho.MQTTMessage:
-        return self.messages.get(timeout=PATIENCE)
-
-    def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
-
-
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Mosquitto]:
     server = Mosquitto("max_packet_size 20000", "max_queued_messages 0")
@@ -80,8 +57,8 @@ def broker() -> Iterator[Mosquitto]:
 
 
 @pytest.fixture
-def subscriber(broker: Mosquitto) -> Iterator[Subscriber]:
-    made = Subscriber(broker.port)
+def subscriber(broker: Mosquitto) -> Iterator[MqttReader]:
+    made = MqttReader(broker.port)
     yield made
     made.close()
 
@@ -90,7 +67,7 @@ def subscriber(broker: Mosquitto) -> Iterator[Subscriber]:
 @pytest.mark.parametrize("version", [FIVE, THREE])
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_an_event_arrives_with_its_quality_of_service(
-    broker: Mosquitto, subscriber: Subscriber, version: MQTTProtocolVersion, qos: int
+    broker: Mosquitto, subscriber: MqttReader, version: MQTTProtocolVersion, qos: int
 ) -> None:
     async with sink(broker.port, version=version, qos=qos) as (made, heard):
         made.send(attempt())
@@ -100,7 +77,7 @@ async def test_an_event_arrives_with_its_quality_of_service(
 
 
 @pytest.mark.row("CE-3.2.2.2-5", "CE-3.2.2.2-6", part="the packet")
-async def test_version_5_carries_properties_and_expiry(broker: Mosquitto, subscriber: Subscriber) -> None:
+async def test_version_5_carries_properties_and_expiry(broker: Mosquitto, subscriber: MqttReader) -> None:
     async with sink(broker.port, expiry=77) as (made, heard):
         made.send(attempt())
         assert (await heard.next()).verdict is Verdict.DONE
@@ -115,14 +92,14 @@ async def test_a_retained_event_waits_for_later_subscribers(broker: Mosquitto) -
     async with sink(broker.port, retain=True, topic="kept/1") as (made, heard):
         made.send(attempt())
         assert (await heard.next()).verdict is Verdict.DONE
-    later = Subscriber(broker.port, "kept/#")
+    later = MqttReader(broker.port, "kept/#")
     message = await asyncio.to_thread(later.next)
     later.close()
     assert message.retain
     assert message.payload == b"data"
 
 
-async def test_many_events_share_a_connection_and_keep_their_order(broker: Mosquitto, subscriber: Subscriber) -> None:
+async def test_many_events_share_a_connection_and_keep_their_order(broker: Mosquitto, subscriber: MqttReader) -> None:
     async with sink(broker.port) as (made, heard):
         sent = 0
         for _ in range(200):
