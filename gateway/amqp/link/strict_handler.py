@@ -10,23 +10,31 @@ from typing import Final
 from gateway.amqp.link.handlers import Delivery, Incoming
 from gateway.amqp.link.outcomes import Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf
+from gateway.amqp.link.wrappers import HandlerWrapper
 from gateway.amqp.message.hop import may_be_annotated, only
 from gateway.amqp.message.unknown_annotations import unknown_annotation
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 
 
-class StrictHandler:
+class StrictHandler(HandlerWrapper):
     """The handler around the node's own."""
 
     def __init__(self, link: ReceiverHalf, handler: Incoming, understands: frozenset[bytes], *, detaches: bool) -> None:
         """`detaches`: such a message ends the link, as it has to; False: it is rejected, and would else come again."""
+        super().__init__(handler)
         self._link: Final = link
         self._handler: Final = handler
         self._understands: Final = understands
         self._detaches: Final = detaches
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._handler, name)
+    @property
+    def attended(self) -> bool:
+        """Whether the node's handler has somebody to take it."""
+        return self._handler.attended
+
+    def give_back(self) -> None:
+        """The node's handler releases what it has."""
+        self._handler.give_back()
 
     def takes_batches(self) -> bool:
         """Each message is looked at by itself."""

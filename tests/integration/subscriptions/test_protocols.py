@@ -136,7 +136,7 @@ def read(bootstrap: str, topic: str, kind: str) -> Message:
     consumer.assign([TopicPartition(topic, each, 0) for each in range(3)])
     try:
         while True:
-            for record in consumer.consume(10, PATIENCE):
+            for record in consumer.consume(1, PATIENCE):
                 if dict(record.headers() or [])["ce_type"] == kind.encode():
                     return record
     finally:
