@@ -20,7 +20,7 @@ from bridges.spark.report.html import POLICY
 from bridges.spark.report.job import ReportRequest, make
 from tests.support.gateway.chromium import Proxy, chromium, measured
 from tests.support.spark import archives
-from tests.support.spark.pipeline import here, pipeline
+from tests.support.spark.pipeline import here, lent
 from tests.support.spark.report import HOSTILE, START, events, journal
 
 if TYPE_CHECKING:
@@ -216,10 +216,10 @@ def test_dark_and_light(phone: Any, report: Made) -> None:
 # -- the command
 
 
-def test_the_command(report: Made, tmp_path: Path) -> None:
+def test_the_command(spark: SparkSession, report: Made, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = ("--master", "local[2]", "--conf", "spark.driver.memory=512m")
-    done = pipeline("report", report.archive.path, "--out", out, "--show-keys", *options)
+    with lent(spark):
+        done = here("report", report.archive.path, "--out", out, "--show-keys")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(out / "report.html")
     assert "orders: k0" in (out / "report.html").read_text()

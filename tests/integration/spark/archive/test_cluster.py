@@ -22,7 +22,7 @@ from tests.support.gateway.process import Process, fresh_folder, ports
 from tests.support.project.parts import PARTS, ROOT, folder
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import SMALL, consumed, produce
-from tests.support.spark.spark_classes import QUICK, sharing
+from tests.support.spark.spark_classes import options
 
 
 class Cluster(NamedTuple):
@@ -38,12 +38,12 @@ class Cluster(NamedTuple):
         return {path.parents[2].name for path in self.work.glob("*/app-*/*/stderr")}
 
 
-SHARED = sharing(PARTS / "spark-classes")
+FAST = options(PARTS / "spark-classes")
 EXECUTORS = [
     *("--conf", "spark.executor.memory=512m", "--conf", "spark.cores.max=2"),
-    *("--conf", f"spark.executor.extraJavaOptions={QUICK} {SHARED}"),
+    *("--conf", f"spark.executor.extraJavaOptions={FAST}"),
 ]
-HERE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": SHARED}
+HERE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": FAST}
 
 
 @pytest.fixture(scope="module")
