@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Workers share Kafka, Artemis and Redis, and one of them runs the tests with Spark. Three keep two cores busy while tests wait.
-WORKERS ?= 3
+# Workers share Kafka, Artemis and Redis, and one of them runs the tests with Spark. Tests on servers wait for half of their
+# time, so four keep two cores busy.
+WORKERS ?= 4
 WORKED := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 SUITE := $(WORKED) --dist loadfile --no-loadscope-reorder --durations 20
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation
@@ -14,7 +15,7 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-pipeline java check test soak sanitize fuzz bench races mutants conformance lint parts lock clean
+.PHONY: help run run-pipeline java check test soak sanitize fuzz bench races busy mutants conformance lint parts lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,10 +30,10 @@ java:
 	@command -v java >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >/dev/null; }
 
-check: lint ## everything that needs no server: lint, types, import contracts, unit, protocol and property tests (WORKERS=3)
+check: lint ## everything that needs no server: lint, types, import contracts, unit, protocol and property tests (WORKERS=4)
 	$(WORKED) --quiet --dist worksteal --tier check tests/property tests/protocol tests/unit $(ARGS)
 
-test: parts lint ## everything in check, and all tests on real servers; conformance, coverage, durations (WORKERS=3)
+test: parts lint ## everything in check, and all tests on real servers; conformance, coverage, durations (WORKERS=4)
 	$(BIN)/python -m tests.coverage build/coverage
 	SCOPEGATE_COVERAGE=build/coverage $(SUITE) $(ARGS)
 
@@ -50,6 +51,9 @@ fuzz: $(VENV)/.fuzz ## run coverage-guided fuzzing, MINUTES=10 for each target (
 
 races: $(VENV)/.tests parts ## run the thirty tests that depend most on timing, twenty times beside a busy loop (ARGS="--rounds 5 --only drain")
 	$(BIN)/python -m tests.races $(ARGS)
+
+busy: $(VENV)/.tests parts ## run the whole suite once beside a busy loop on one core
+	$(BIN)/python -m tests.races --suite --workers $(WORKERS) $(ARGS)
 
 mutants: $(VENV)/.tests parts ## break the product at random places; print the changes that no test notices (COUNT=150)
 	$(BIN)/python -m tests.mutation --count $(or $(COUNT),150) $(ARGS)

@@ -1,5 +1,6 @@
 """`python -m tests.races`: the suspects, twenty times in a row, with a busy loop on one of the cores.
 
+With `--suite` it runs the whole suite once beside the loop instead.
 The loop is pinned (Linux) and ends with this program. Exit code: that of pytest, 0 when no round failed.
 """
 
@@ -35,10 +36,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="", help="suspects that contain this text")
+    parser.add_argument("--suite", action="store_true", help="run all tests once instead")
     options, more = parser.parse_known_args()
-    chosen = [each for each in SUSPECTS if options.only in each]
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.plugins.rounds", "--rounds", str(options.rounds)]
-    command += ["--numprocesses", str(options.workers), "--dist", "loadfile", "--maxfail", "0", "-q", *chosen, *more]
+    command = [sys.executable, "-m", "pytest", "--numprocesses", str(options.workers), "--dist", "loadfile"]
+    if options.suite:
+        command += ["--no-loadscope-reorder"]
+    else:
+        chosen = [each for each in SUSPECTS if options.only in each]
+        command += ["-p", "tests.support.plugins.rounds", "--rounds", str(options.rounds), *chosen]
+    command += ["--maxfail", "0", "-q", *more]
     with busy(min(os.sched_getaffinity(0))):
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
