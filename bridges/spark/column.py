@@ -1,9 +1,9 @@
 """Predicates as Spark Columns over the layout of `bridges.spark.columns.schema` (docs/columns.md), without Python.
 
-`column(predicate)` refuses what columns cannot answer and gives a boolean Column that is never null; `verdict` the same
-with null for unknown. Sums that overflow, divisions by zero and entries that are not there are null whatever
-`spark.sql.ansi.enabled` says: every operation here is one that cannot fail. No operand is written twice where terms
-nest, or a query's plan would double with every level.
+`column(predicate)` refuses predicates that columns cannot answer and returns a boolean Column that is never null;
+`verdict` returns one that is null for unknown. Overflows, divisions by zero and missing entries are null whatever
+`spark.sql.ansi.enabled` is: only operations that cannot fail are used. An operand of a nested term is written once,
+otherwise the plan of the query would double with every level.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from gateway.filters.values import folded
 def column(predicate: Predicate, *, strict: bool = True) -> Column:
     """Whether a row matches, for `where`: true or false.
 
-    Raises `AmqpError` (amqp:not-implemented) for what columns cannot answer. With `strict` a row that does not show
-    what the predicate asks for fails the query with that sentence; without, it does not match.
+    Raises `AmqpError` (amqp:not-implemented) for a predicate that columns cannot answer. With `strict`, a row whose
+    columns lack a value that the predicate reads fails the query; without, such a row does not match.
     """
     needs = check.check(predicate)
     answer = F.coalesce(verdict(predicate), F.lit(False))
@@ -43,7 +43,7 @@ def column(predicate: Predicate, *, strict: bool = True) -> Column:
 
 
 def verdict(predicate: Predicate) -> Column:
-    """The predicate's three values, null for unknown; marks of rows are not looked at."""
+    """The three values of the predicate, null for unknown; marks in `not_shown` are ignored."""
     check.check(predicate)
     return ColumnCompiler(_SparkOperations()).truth(predicate)
 
@@ -102,7 +102,7 @@ class _FoundField:
 
 
 class _Plain:
-    """A field of the header or the properties that is of one kind."""
+    """A field of the header or the properties, whose values have one type."""
 
     def __init__(self, value: Column, parts: tuple[ColumnPart, ...]) -> None:
         self._value, self._parts = value, parts
@@ -186,9 +186,9 @@ _DOUBLES: Final[dict[Operator, Callable[[Column, Column], Column]]] = {
 
 
 def _quotient(one: Column, other: Column) -> Column:
-    """Whole decimals divided towards zero, exactly: what is left after the remainder is taken off divides evenly.
+    """The exact quotient of whole decimals, rounded towards zero: the dividend less the remainder, divided.
 
-    An array of one struct names both sides, so that nested divisions do not double with every level.
+    An array of one struct names both operands, so that nested divisions do not double with every level.
     """
     sides = F.array(F.struct(one.alias("one"), other.alias("other")))
 
@@ -277,7 +277,7 @@ _AFFIXES: Final[dict[Affix, Callable[[Column, Column], Column]]] = {
 
 @cache
 def _folding() -> tuple[str, str]:
-    """Every character that folding changes, and what into: Spark's own lower-casing looks around a sigma."""
+    """All characters that folding changes, and their results; Spark's `lower` depends on the context of a sigma."""
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     changed = [character for character in characters if folded(character) != character]
     return "".join(changed), "".join(map(folded, changed))

@@ -1,7 +1,7 @@
 """Arrow arrays of messages that were decoded together (`batch_decoder`).
 
-Arrow itself cuts texts and binaries out of the messages' buffer: the positions of all values, and of the bytes between
-them, make one array, of which every second item is taken.
+Arrow itself slices texts and binaries from the buffer of the messages: the positions of all values, and of the bytes
+between them, make one array, and every second item of it is a value.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ BODY_KINDS: Final = {
 
 
 class NotText(Exception):
-    """A string is no UTF-8, or a symbol no ASCII: decode these messages one by one."""
+    """A string is not UTF-8, or a symbol not ASCII: decode these messages one by one."""
 
 
 def arrays(messages: MessageBuffer, shape: MessageShape, found: DecodedBatch) -> dict[str, pa.Array]:
-    """The columns of `schema.COLUMNS` that a message itself fills. Raises `NotText`."""
+    """The columns of `schema.COLUMNS` that are from the message itself. Raises `NotText`."""
     try:
         return _Arrays(messages, found).all(shape)
     except pa.ArrowInvalid:
@@ -77,7 +77,7 @@ class _Arrays:
         return {"body": self._cut(found.body, found.body_end), "body_value": self._values([found.value])}
 
     def _cut(self, starts: Int64s, ends: Int64s, places: pa.Array | None = None) -> pa.Array:
-        """The bytes between these positions of the buffer; `places` selects among them, null where it is masked."""
+        """The bytes between these positions of the buffer; `places` selects among them, null if masked."""
         count = len(starts)
         edges = np.empty(2 * count + 1, np.int32)
         edges[0 : 2 * count : 2], edges[1 : 2 * count : 2] = starts, ends
@@ -134,9 +134,9 @@ class _Arrays:
 
     def _types(self, found: Sequence[Column]) -> pa.Array:
         names = tuple(each.kind.name for each in found)
-        usual = _repeated(names, self._count)
+        without_nulls = _repeated(names, self._count)
         if all(each.missing is None for each in found):
-            return usual
+            return without_nulls
         kinds = np.tile(np.arange(len(names), dtype=np.int8), (self._count, 1))
         for index, each in enumerate(found):
             if each.missing is not None:
@@ -154,7 +154,7 @@ class _Arrays:
         return pa.array(values.reshape(-1), kind, mask=absent.reshape(-1))
 
     def _spread(self, found: Sequence[Column], group: Sequence[Column], kind: pa.DataType) -> pa.Array:
-        """Texts or binaries of some columns at their places among all."""
+        """Texts or binaries of some columns, at their places among all columns."""
         if len(found) == 1 and found[0].missing is None:
             return self._texts(group, kind, group[0].kind.name == "symbol")
         places = np.zeros((self._count, len(found)), np.int64)
@@ -179,7 +179,7 @@ class _Arrays:
         return self._cut(starts, ends, picked)
 
     def _checked(self, pieces: pa.Array, kind: pa.DataType, group: Sequence[Column]) -> pa.Array:
-        """Cast to `kind`; Arrow checks that text is UTF-8, and this that symbols are ASCII."""
+        """Cast to `kind`, which checks that text is UTF-8, and check that symbols are ASCII."""
         found = pieces.cast(kind)
         content = pieces.buffers()[2]
         if kind == pa.string() and content is not None and np.frombuffer(content, np.uint8).max(initial=0) > 0x7F:

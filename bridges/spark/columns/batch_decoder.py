@@ -1,8 +1,8 @@
 """Decodes many messages of one shape at once, with one numpy step per field for all of them.
 
-The messages lie one after the other in one buffer, and a cursor has a position in each of them. A message that differs
-from the shape, or whose sizes do not fit together, is no longer `ok`; the caller decodes it by itself. Of the messages
-that are `ok` at the end, every byte was checked, except the characters of texts.
+The messages are in one buffer, one after the other, and a cursor has a position in each of them. A message that differs
+from the shape, or whose sizes are inconsistent, is no longer `ok`; the caller decodes it by itself. In messages that
+are `ok` at the end, every byte was checked, except the characters of texts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Octets: TypeAlias = NDArray[np.uint8]
 Numbers: TypeAlias = Int64s | NDArray[np.float64] | Bools
 RowSelection: TypeAlias = Bools | slice
 Constructor: TypeAlias = tuple[int, int, Bools | None]
-"""The code of a constructor, the width behind it, and the messages that have it: `None` for all."""
+"""The code of a constructor, the width of its value, and the messages that have it; `None`: all."""
 _NULL: Final = 0x40
 _SECTION: Final = b"\x00\x53"
 _TRUE, _BOOLEAN = 0x41, 0x56
 _ARRAYS: Final[dict[str, type[np.generic]]] = {"boolean": np.bool_, "double": np.float64}
 PADDING: Final = 4096
-"""Bytes after the last message: a cursor that has left a message that is not `ok` still reads."""
+"""Bytes after the last message, because the cursor of a message that is not `ok` may be beyond its end."""
 
 
 class Column(NamedTuple):
@@ -84,12 +84,12 @@ class MessageBuffer:
         self.buffer: Final = b"".join([*messages, bytes(PADDING)])
         self.octets: Final = np.frombuffer(self.buffer, dtype=np.uint8)
         self.words: Final = np.ndarray((len(self.buffer) - 7,), ">u8", self.buffer, strides=(1,))
-        """The eight bytes from each place on."""
+        """The eight bytes from each position on."""
         self.ends: Final = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
         self.starts: Final = self.ends - np.fromiter(map(len, messages), np.int64, len(messages))
 
     def read(self, shape: MessageShape, rows: Int64s) -> DecodedBatch:
-        """Decode those of the messages `rows` that have this shape."""
+        """Decode the messages with numbers `rows` that have this shape."""
         return _BatchDecoder(self, shape, rows).found()
 
 
@@ -162,7 +162,7 @@ class _BatchDecoder:
         return [content]
 
     def _opened(self, code: int, form: int, count: int) -> Int64s:
-        """Enter a list or map of so many items; returns the position of its end."""
+        """Enter a list or map of `count` items; returns the position of its end."""
         self._expect(_SECTION + bytes((code,)))
         at = self._at
         head = self._words[at]
@@ -179,11 +179,11 @@ class _BatchDecoder:
         return at + np.where(small, 2, 5) + size
 
     def _bounded(self, places: Int64s) -> Int64s:
-        """Keep cursors within their message and one byte."""
+        """Limit cursors to one byte after the end of their message."""
         return np.minimum(places, self._limit)
 
     def _expect(self, raw: bytes) -> None:
-        """Every message goes on with these bytes."""
+        """Check that every message continues with these bytes, and skip them."""
         at, size = self._at, len(raw)
         for first in range(0, size, 8):
             part = raw[first : first + 8]
@@ -267,7 +267,7 @@ class _BatchDecoder:
         return Column(kind, numbers, missing=missing)
 
     def _number(self, kind: ShapeKind, code: int, width: int, at: Int64s, rows: RowSelection) -> Numbers:
-        """The numbers of these messages; a message with a number that no column can hold is no longer `ok`."""
+        """The numbers of these messages; a message with a number that does not fit the column is no longer `ok`."""
         if kind.member == "boolean":
             return self._booleans(code, at, rows)
         if not width:

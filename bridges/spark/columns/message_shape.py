@@ -60,9 +60,9 @@ _FIELDS: Final = {
         ("timestamp",), ("timestamp",), ("string",), ("uint",), ("string",),
     ),
 }  # fmt: skip
-"""The types of the fixed sections' fields."""
+"""The types of the fields of sections with fixed fields."""
 ENTRIES: Final = 64
-"""Entries of a section beyond which a message is unusual."""
+"""The most entries of a section of a message with a shape."""
 
 
 class ShapeEntry(NamedTuple):
@@ -122,7 +122,7 @@ def _body(data: bytes, layout: SectionOffsets) -> tuple[int, ShapeKind | None]:
 
 
 def _plain(data: bytes, start: int) -> int:
-    """The code of a section whose descriptor has the usual form."""
+    """The code of a section whose descriptor is a smallulong."""
     if data[start : start + 2] != b"\x00\x53":
         raise _Unusual
     return descriptor(data, start)[0]

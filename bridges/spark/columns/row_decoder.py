@@ -1,7 +1,8 @@
 """Decodes messages to columns one by one, for messages that `batch_decoder` does not decode (docs/columns.md).
 
-It accepts every message: `not_shown` names what columns cannot show, and `head` and `bare_message` always contain every
-byte. Values are gathered per column and become arrays at the end, so that little is added to the decoding itself.
+It accepts every message: `not_shown` names the sections whose values columns cannot show, and `head` and `bare_message`
+always contain every byte. Values are collected per column and become arrays at the end, which adds little to the cost
+of decoding.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from gateway.filters.predicate import MessageSection
 
 AmqpMap: TypeAlias = dict[Value, Value]
 Fields: TypeAlias = Sequence[Value]
-"""Fields of the header or the properties, in the specification's order; shorter where the last are absent."""
+"""Fields of the header or the properties in the order of the specification; trailing ones may be left out."""
 FixedSection: TypeAlias = Callable[[bytes, SectionOffsets], tuple[Fields | None, bool]]
-"""Reads a section with fixed fields: those of the right types, and whether all are."""
+"""Reads a section with fixed fields; returns the fields of the right types, and whether all types are right."""
 MapSection: TypeAlias = Callable[[bytes, SectionOffsets], AmqpMap]
 _MAPS: Final = (
     (MessageSection.DELIVERY_ANNOTATIONS, sections.delivery_annotations),
@@ -54,7 +55,7 @@ _PLAIN: Final = {
 
 
 class _TooMuch(Exception):
-    """More nested values than are shown."""
+    """There are more nested values than columns show."""
 
 
 def _text_entries(value: AmqpMap) -> tuple[dict[str, Value], bool]:
@@ -100,14 +101,14 @@ class _Nested:
 _COMPOSITE: Final = frozenset((list, dict, Array))
 _TEXT_KEYS: Final = frozenset((str, Symbol))
 _simple_name: Final = lru_cache(maxsize=1024)(schema.step)
-"""There are few names of annotations, and they are in every message."""
+"""Cached: there are few names of annotations, which are in every message."""
 
 
 # -- messages
 
 
 class RowDecoder:
-    """Gathers messages, and makes their columns at the end."""
+    """Collects messages, and makes their columns at the end."""
 
     def __init__(self) -> None:
         self._plain: dict[str, list[Value]] = {name: [] for name in _PLAIN}
@@ -255,7 +256,7 @@ def _structs(rows: list[Fields | None], kind: pa.StructType) -> pa.Array:
 
 
 def _optional_values(rows: list[tuple[bool, Value]]) -> pa.Array:
-    """Values, null where there is none; a composite body has only its type here, since its bytes are in `body`."""
+    """Values, null if absent; a composite value has only its type, since its bytes are in `body`."""
     values = Values()
     for _, value in rows:
         if type(value) in COMPOSITES:

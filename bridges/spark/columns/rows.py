@@ -20,13 +20,13 @@ from bridges.spark.columns.row_decoder import RowDecoder
 from bridges.spark.columns.value_arrays import TYPES
 
 MessageColumns: TypeAlias = dict[str, pa.Array]
-"""The columns that a message itself fills, by name."""
-_FEW: Final = 8
+"""The columns that are from the message itself, by name."""
+_MIN_TOGETHER: Final = 8
 """Fewer messages than this are decoded one by one."""
 _SHAPES: Final = 8
-"""Shapes that are tried on one batch."""
-_MUCH: Final = 1 << 30
-"""More bytes of messages than this do not fit into one buffer, whose offsets have 32 bits."""
+"""The most shapes that are tried on one batch."""
+_MAX_BYTES: Final = 1 << 30
+"""The most bytes of messages in one buffer, whose offsets have 32 bits."""
 _FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
 """Milliseconds since 1970 of the years 1 to 9999, the range of a Spark timestamp."""
 
@@ -66,18 +66,18 @@ def placed(
     """A record batch of `message_columns` and the messages' positions; times in milliseconds since 1970."""
     shown = (times_ms >= _FIRST_TIME) & (times_ms <= _LAST_TIME)
     micros = np.where(shown, times_ms, 0) * 1000
-    all_of_them = found | {
+    columns_of = found | {
         "partition": partitions,
         "offset": offsets,
         "timestamp": pa.array(micros, mask=~shown).cast(TYPES["timestamp"]),
         "key": keys,
     }
-    return pa.RecordBatch.from_arrays([all_of_them[name] for name in schema.COLUMNS], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays([columns_of[name] for name in schema.COLUMNS], schema=SCHEMA)
 
 
 def message_columns(messages: Sequence[bytes]) -> MessageColumns:
-    """Every column that the message itself fills, in the order of the messages."""
-    if len(messages) < _FEW or sum(map(len, messages)) > _MUCH:
+    """The columns that are from the messages themselves, in the order of the messages."""
+    if len(messages) < _MIN_TOGETHER or sum(map(len, messages)) > _MAX_BYTES:
         return _one_by_one(messages)
     parts, left = _by_shape(messages)
     if len(left):
@@ -102,11 +102,11 @@ Part: TypeAlias = tuple[Int64s, MessageColumns]
 
 
 def _by_shape(messages: Sequence[bytes]) -> tuple[list[Part], Int64s]:
-    """The messages that could be decoded together, and the numbers of those that are left."""
+    """The columns of messages that could be decoded together, and the numbers of the other messages."""
     together, parts = MessageBuffer(messages), []
     left, unlike = np.arange(len(messages)), []
     for _ in range(_SHAPES):
-        if len(left) < _FEW:
+        if len(left) < _MIN_TOGETHER:
             break
         part = _of_first_shape(messages, together, left)
         if part is None:

@@ -20,7 +20,7 @@ MEMBERS: Final = {
     "uuid": "string",
     "binary": "binary",
 }
-"""A value: its AMQP type's name, and the member that holds it; the others are null. Spark's names of the types."""
+"""The members of a value: the name of its AMQP type, and one for each Spark type, of which one is not null."""
 
 VALUE: Final = f"struct<{','.join(f'{name}:{kind}' for name, kind in MEMBERS.items())}>"
 ENTRIES: Final = f"map<string,{VALUE}>"
@@ -51,7 +51,7 @@ PROPERTIES: Final = {
 TIMES: Final = ("absolute_expiry_time", "creation_time")
 """Properties that are timestamps."""
 DEFAULTS: Final = {"durable": False, "priority": 4, "first_acquirer": False, "delivery_count": 0}
-"""What absent fields of the header stand for (FX-4-4): the column has null there, filters see these."""
+"""The defaults of absent header fields (FX-4-4): the column has null, filters use these values."""
 
 
 def _struct(fields: dict[str, str]) -> str:
@@ -77,7 +77,7 @@ COLUMNS: Final = {
     "bare_message": "binary",
     "not_shown": "array<string>",
 }
-"""Every column and its type, in Spark's words."""
+"""Every column and its Spark type."""
 
 DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 """The schema as Spark reads it."""
@@ -91,7 +91,7 @@ SECTIONS: Final = {
     MessageSection.AMQP_VALUE: "body_fields",
     MessageSection.FOOTER: "footer",
 }
-"""The column a section is in; amqp-sequence has none, for nothing in it has a name (FX-5-24)."""
+"""The column of each section; amqp-sequence has none, because nothing in it has a name (FX-5-24)."""
 
 TYPES: Final = {
     "null": None,
@@ -103,28 +103,28 @@ TYPES: Final = {
     "uuid": "uuid",
     **dict.fromkeys(("binary", "char", "list", "map", "array", "described"), "binary"),
 }
-"""The member that holds each AMQP type. An ulong beyond a long is in `decimal`; a decimal beyond 38 digits, 18 of them
-after the point, is in `binary`, which holds the AMQP encoding of everything but a binary's content."""
+"""The member for each AMQP type. An ulong that is not a long is in `decimal`; a decimal that does not fit 38 digits, 18
+of them after the point, is in `binary`, which has the AMQP encoding of all values except binaries."""
 
 DEPTH: Final = 8
 ENTRIES_LIMIT: Final = 256
 NAME_LIMIT: Final = 1024
-"""Bounds of what is shown of nested values: steps below an entry, nested entries of a section, characters of a name."""
+"""Limits of nested values: steps below an entry, nested entries of a section, characters of a name."""
 
 _DELIMITED: Final = frozenset(".[]")
 
 
 def step(key: str) -> str:
-    """A key as it is written in the name of an entry: in brackets where it would be read as something else."""
+    """A key as part of the name of an entry: in brackets if it has a dot or bracket, or is empty."""
     if key and _DELIMITED.isdisjoint(key):
         return key
     return f"[{key.replace('[', '[[').replace(']', ']]')}]"
 
 
 def entry(section: MessageSection, name: str, path: tuple[str | int, ...] = ()) -> str:
-    """The key in its section's column: `sku`, `order.id`, `items[0].sku`, `order.[a.b]`.
+    """The key in the column of its section: `sku`, `order.id`, `items[0].sku`, `order.[a.b]`.
 
-    Application properties are scalars (AMQP 3.2.5), so their names stand as they are, dots and brackets included.
+    Application properties are scalars (AMQP 3.2.5), so their names are unchanged, including dots and brackets.
     """
     if not path:
         return name if section is MessageSection.APPLICATION_PROPERTIES else step(name)
@@ -133,13 +133,13 @@ def entry(section: MessageSection, name: str, path: tuple[str | int, ...] = ()) 
 
 
 def member(name: str, fields: dict[str, str]) -> str:
-    """The member for a field of a section with fixed fields, empty for a name that is none of them."""
+    """The member for a field of a section with fixed fields; empty for any other name."""
     found = name.replace("-", "_")
     return found if found in fields and "_" not in name else ""
 
 
 def promoted(field: FieldReference) -> str:
-    """The name of a column that holds just this field: `application_properties.color`; empty where none can."""
+    """The name of a column with just this field, such as `application_properties.color`; empty if there can be none."""
     path = steps(field)
     if path is None or field.section not in SECTIONS:
         return ""
@@ -147,7 +147,7 @@ def promoted(field: FieldReference) -> str:
 
 
 def steps(field: FieldReference) -> tuple[str | int, ...] | None:
-    """The path of a field as keys and indexes; `None` where an index is not an integer, and so selects nothing."""
+    """The path of a field as keys and indexes; `None`: an index is not an integer, so the path selects nothing."""
     found: list[str | int] = []
     for item in field.path:
         if isinstance(item, str):

@@ -1,6 +1,6 @@
 """Values of any AMQP type as Arrow arrays: the value structs and maps of `schema` (docs/columns.md).
 
-Values are gathered in lists and become one array per member at the end, so that a value costs two appends.
+Values are collected in lists and become one array per member at the end, so that a value costs two appends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PLAIN: Final = {
     for kind, name in _BY_TYPE.items()
     if schema.TYPES[name] in (None, "boolean", "long", "double", "text") and kind is not t.Ulong
 } | {bytes: _CODES["binary"]}
-"""Types whose values are stored as they are."""
+"""Types whose values are stored unchanged."""
 _LONG_MAX: Final = (1 << 63) - 1
 
 
@@ -75,7 +75,7 @@ _TYPE_NAMES: Final = pa.array(_NAMES)
 
 
 class Values:
-    """Gathers values of any type for one array of `VALUE`."""
+    """Collects values of any type for one array of `VALUE`."""
 
     __slots__ = ("codes", "values")
 
@@ -105,7 +105,7 @@ class Values:
 
 
 def _scattered(values: list[Value], places: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    """An array as long as `values` with those at `places`, null elsewhere."""
+    """An array as long as `values`, with the values at `places` and null elsewhere."""
     total = len(values)
     if not len(places):
         return pa.nulls(total, kind)

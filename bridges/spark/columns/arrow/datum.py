@@ -1,4 +1,4 @@
-"""What Arrow's functions take and give. pyarrow has no stubs, so mypy checks the names of its types, not their use."""
+"""The arguments and results of Arrow's functions. pyarrow has no stubs, so mypy checks only the names of its types."""
 
 from __future__ import annotations
 

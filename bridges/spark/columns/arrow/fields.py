@@ -1,8 +1,8 @@
 """The fields of a record batch in parts: maps, structs and promoted columns (docs/columns.md).
 
-Arrow's own `map_lookup` reads 1.5 million rows a second. Here a batch whose rows all have the same names is recognised
-once, and then every name has its place; otherwise the entries of a name are found by comparing all keys of the batch at
-once, and placed by the offsets of the maps. A member is taken only when somebody asks for it.
+Arrow's own `map_lookup` reads 1.5 million rows a second. Here a batch whose rows all have the same names is recognized
+once, and each name has a fixed place; in other batches the entries of a name are found by comparing all keys at once,
+and their rows by the offsets of the maps. A member is read only when it is used.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class AbsentColumn:
 
 
 class FoundColumn:
-    """Values of any type: an array of `VALUE` structs, or entries of one, at places that may be -1 (absent)."""
+    """Values of any type: an array of `VALUE` structs, or its entries at `places`, which are null if absent."""
 
     def __init__(self, members: dict[str, pa.Array], places: pa.Array | None = None) -> None:
         self._members, self._places = members, places
         self._taken: dict[str, pa.Array | None] = {}
         self._decided = False
-        """Whether one member holds the values of all rows, and so no other holds any."""
+        """Whether one member has the values of all rows, so that all others are null."""
         self._parts: dict[ColumnPart, pa.Array | None] = {}
 
     def member(self, name: str) -> pa.Array | None:
-        """A member of every row, `None` where all are null."""
+        """A member of every row; `None`: all are null."""
         if name not in self._taken:
             self._taken[name] = None if self._decided and name != "type" else self._take(name)
         return self._taken[name]
@@ -71,12 +71,12 @@ class FoundColumn:
         if array is None or part not in OF_TYPE:
             return array
         kind, wanted = OF_TYPE[part]
-        theirs = self.is_a(kind)
+        selected = self.is_a(kind)
         if not wanted:
-            if not pc.any(theirs).as_py():
+            if not pc.any(selected).as_py():
                 return array
-            theirs = pc.invert(theirs)
-        return pc.if_else(theirs, array, pa.scalar(None, array.type))
+            selected = pc.invert(selected)
+        return pc.if_else(selected, array, pa.scalar(None, array.type))
 
     def exists(self) -> Datum:
         types = self.member("type")
@@ -92,7 +92,7 @@ class FoundColumn:
 
 
 class PlainColumn:
-    """Values of one kind: a promoted column, or a field of the header or the properties."""
+    """Values of one type: a promoted column, or a field of the header or the properties."""
 
     def __init__(self, array: pa.Array, *parts: ColumnPart) -> None:
         self._array, self._parts = array, parts
@@ -126,7 +126,7 @@ class Maps:
 
     @cached_property
     def _starts(self) -> NDArray[np.int64] | None:
-        """Where each row's entries begin, if every row has as many; else nothing."""
+        """Where the entries of each row begin, if every row has the same number of them."""
         width = len(self._keys) // self._rows if self._rows else 0
         starts = np.arange(0, self._rows * width + 1, width or 1)
         return starts[:-1] if width and np.array_equal(self._offsets, starts) else None
@@ -137,7 +137,7 @@ class Maps:
 
     @cached_property
     def _columns(self) -> dict[str, int] | None:
-        """The place of each name if every row has the same names in the same order, as most producers send them."""
+        """The place of each name, if every row has the same names in the same order, as most producers send them."""
         if self._starts is None or not pa.types.is_string(self._keys.type):
             return None
         width, (_, offsets, data) = len(self._keys) // self._rows, self._keys.buffers()
@@ -148,7 +148,7 @@ class Maps:
         return {name: place for place, name in enumerate(self._keys.slice(0, width).to_pylist())}
 
     def found(self, name: str) -> FoundColumn | AbsentColumn:
-        """The values under a key, which a map has once at most."""
+        """The values of a key, which a map has at most once."""
         starts, columns = self._starts, self._columns
         if starts is not None and columns is not None:
             place = columns.get(name)
@@ -215,7 +215,7 @@ class Fields:
 
 
 def promoted_field(array: pa.Array) -> ArrowField:
-    """A promoted column: `VALUE` structs as they are, or a plain array whose type says what its values are."""
+    """A promoted column: `VALUE` structs, or a plain array with values of one type."""
     kind = array.type
     if pa.types.is_struct(kind):
         return FoundColumn(dict(zip(schema.MEMBERS, array.flatten(), strict=True)))
@@ -241,5 +241,5 @@ def _parts_of(kind: pa.DataType, time: bool) -> tuple[ColumnPart, ...]:
 
 
 def char(text: str) -> bytes:
-    """How a char is in the member `binary`."""
+    """A char as the member `binary` has it."""
     return encode(Char(text))

@@ -1,7 +1,7 @@
-"""Division of integers in Arrow arrays, longs and ulongs beyond them, exact and towards zero (docs/filters.md).
+"""Exact division of integers in Arrow arrays, rounded towards zero; longs and larger ulongs (docs/filters.md).
 
-By magnitude and sign in numpy's unsigned integers: Arrow has no remainder, and its division of wide decimals loses
-digits (26.0: 18446744073709551615 / 2).
+Computed with magnitude and sign in numpy's unsigned integers, because Arrow has no remainder, and its division of wide
+decimals loses digits (26.0: 18446744073709551615 / 2).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ULONG: Final = 1 << 64
 
 
 def digits(decimals: Datum) -> Datum:
-    """Whole decimals as text without places: Arrow writes 7 with 18 places as 7.000000000000000000, and 0 as 0E-18."""
+    """Whole decimals as text without decimal places: Arrow writes 7 as 7.000000000000000000, and 0 as 0E-18."""
     return pc.replace_substring_regex(pc.cast(decimals, pa.string()), "(\\.0*|E-[0-9]+)$", "")
 
 
 def divided(operator: Operator, left: Datum, right: Datum) -> pa.Array:
-    """Quotient or remainder as longs, null for what fits none and for a division by zero."""
+    """Quotient or remainder as longs; null if it is not a long, and for a division by zero."""
     if any(
         isinstance(side, pa.Scalar) and side.is_valid and abs(int(side.as_py())) >= _ULONG for side in (left, right)
     ):
@@ -44,7 +44,7 @@ def divided(operator: Operator, left: Datum, right: Datum) -> pa.Array:
 
 
 class _Magnitudes:
-    """Integers as what numpy divides; one value for a scalar."""
+    """Magnitudes and signs of integers, for numpy; one value for a scalar."""
 
     def __init__(self, item: Datum) -> None:
         array = pa.array([item.as_py()], item.type) if isinstance(item, pa.Scalar) else item
@@ -62,7 +62,7 @@ class _Magnitudes:
 
 
 def _by_row(operator: Operator, left: Datum, right: Datum) -> pa.Array:
-    """For a constant beyond every integer of AMQP."""
+    """Row by row in Python, for a constant that no AMQP integer can hold."""
     rows = next(len(side) for side in (left, right) if not isinstance(side, pa.Scalar))
     sides = [[side.as_py()] * rows if isinstance(side, pa.Scalar) else side.to_pylist() for side in (left, right)]
     calculate = calculator(operator)

@@ -1,8 +1,8 @@
 """Predicates over Arrow record batches: a mask per batch, without Python per row (FX-2-1, docs/columns.md).
 
 `compile_filter` checks that columns can answer a predicate (`filters.check`) and returns a function from a batch in the
-layout of `schema` to booleans; `compile_verdict` the same with null for unknown. Fields may also be promoted to columns
-of their own, named by `schema.promoted`, plain or dictionary-encoded, as `promote` makes them.
+layout of `schema` to booleans; the one of `compile_verdict` returns null for unknown. Fields may also be promoted to
+columns of their own by `promote`, with names of `schema.promoted`, plain or dictionary-encoded.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ BatchMask: TypeAlias = Callable[[pa.RecordBatch], Datum]
 def compile_filter(predicate: Predicate, *, strict: bool = True) -> Mask:
     """Whether each row matches: true or false, never null.
 
-    Raises `AmqpError` (amqp:not-implemented) for what columns cannot answer. With `strict` the function raises the
-    same error for a batch with a row that does not show what the predicate asks for; without, such rows do not match.
+    Raises `AmqpError` (amqp:not-implemented) for a predicate that columns cannot answer. With `strict`, the function
+    raises the same error if columns lack a value that the predicate reads; without, such rows do not match.
     """
     needs, verdict = check.check(predicate), compile_verdict(predicate)
 
@@ -50,7 +50,7 @@ def compile_filter(predicate: Predicate, *, strict: bool = True) -> Mask:
 
 
 def compile_verdict(predicate: Predicate) -> Mask:
-    """The predicate's three values for each row: true, false, null for unknown; marks of rows are not looked at."""
+    """The value of the predicate for each row: true, false, null for unknown; marks in `not_shown` are ignored."""
     check.check(predicate)
 
     def verdict(batch: pa.RecordBatch) -> pa.Array:
@@ -61,9 +61,9 @@ def compile_verdict(predicate: Predicate) -> Mask:
 
 
 def promote(batch: pa.RecordBatch, fields: Sequence[FieldReference]) -> pa.RecordBatch:
-    """The batch with a column for each of these fields: filters that name them then look up no map.
+    """The batch with a column for each of these fields, so that filters need no lookup in a map.
 
-    Where all values of a field are of one kind its column is plain (text: dictionary-encoded), else it holds values.
+    If all values of a field have one type, its column is plain (text: dictionary-encoded), else it has value structs.
     """
     found = Fields(batch)
     for field in fields:
@@ -112,7 +112,7 @@ def _array(item: Datum, rows: int, kind: pa.DataType) -> pa.Array:
 
 
 def _answerable(batch: pa.RecordBatch, needs: Needs, strict: bool) -> Datum:
-    """False for rows marked as lacking what a predicate needs."""
+    """False for rows whose marks say that they lack what a predicate needs."""
     marks = batch.column("not_shown") if "not_shown" in batch.schema.names else None
     if marks is None or marks.null_count == len(marks):
         return pa.scalar(True)
@@ -196,7 +196,7 @@ class _ArrowOperations:
     def to_double(self, part: ColumnPart, item: Datum) -> Datum:
         if part is ColumnPart.INTEGER:
             return pc.cast(item, pa.float64(), safe=False)
-        return pc.cast(pc.cast(item, pa.string()), pa.float64())  # Arrow's own cast of decimals does not round rightly
+        return pc.cast(pc.cast(item, pa.string()), pa.float64())  # Arrow's own cast of decimals rounds incorrectly
 
     def to_decimal(self, item: Datum) -> Datum:
         return pc.cast(item, _DECIMAL)
@@ -243,7 +243,7 @@ _DOUBLES: Final = {**_ARITHMETIC, Operator.DIV: pc.divide}
 
 
 def _extent(item: Datum) -> tuple[int, int] | None:
-    """The least and the greatest long of an array; `None` where there is none."""
+    """The least and the greatest long of an array; `None`: it has none."""
     if isinstance(item, pa.Scalar):
         value = item.as_py()
         return None if value is None else (value, value)
@@ -252,23 +252,23 @@ def _extent(item: Datum) -> tuple[int, int] | None:
 
 
 def _fits(operator: Operator, one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Whether no result of these operands can leave a long, nor anything on the way there."""
-    how = {Operator.ADD: int.__add__, Operator.SUB: int.__sub__, Operator.MUL: int.__mul__}[operator]
-    return all(LONG_MIN <= how(left, right) <= LONG_MAX for left in one for right in other)
+    """Whether every result of operands within these bounds is a long."""
+    compute = {Operator.ADD: int.__add__, Operator.SUB: int.__sub__, Operator.MUL: int.__mul__}[operator]
+    return all(LONG_MIN <= compute(left, right) <= LONG_MAX for left in one for right in other)
 
 
 def _integral(item: Datum) -> Datum:
-    """Longs, or decimals without places, with as few digits as hold them."""
+    """Longs, or decimals without decimal places, as decimals with as few digits as possible."""
     if pa.types.is_decimal256(item.type):
         return item
     if pa.types.is_integer(item.type):
         return pc.cast(item, pa.decimal256(19, 0))
-    # by way of text: Arrow 26 says of 18446744073709551615 with 18 places that losing them would lose digits
+    # as text first: Arrow 26 refuses to cast 18446744073709551615 with 18 decimal places
     return pc.cast(integers.digits(item), pa.decimal256(20, 0))
 
 
 def _remainder(left: Datum, right: Datum) -> Datum:
-    """Arrow has none; numpy's has the sign of its left operand, as C's and SQL's."""
+    """The remainder, which Arrow lacks; numpy's has the sign of its left operand, as in C and SQL."""
     rows = next((len(item) for item in (left, right) if not isinstance(item, pa.Scalar)), None)
     sides = [_array(item, rows or 1, pa.float64()) for item in (left, right)]
     missing = pc.or_(pc.is_null(sides[0]), pc.is_null(sides[1]))

@@ -1,4 +1,4 @@
-"""Texts in Arrow: LIKE in linear time, affixes and folding; each distinct text of a dictionary is tested once."""
+"""Tests of texts in Arrow: LIKE in linear time, affixes, case folding; each text of a dictionary is tested once."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from gateway.filters.like import LikePart
 from gateway.filters.predicate import Affix
 from gateway.filters.values import folded
 
-_MANY: Final = 32
-"""Most parts of a pattern, and most `_` in it, for RE2: it is linear, but its automata grow with both."""
+_MAX_PARTS: Final = 32
+"""The most parts of a pattern, and the most `_` in it, for RE2, whose automata grow with both."""
 
-Question = Callable[[Datum], Datum]
+TextTest = Callable[[Datum], Datum]
 
 
 def dense(item: Datum) -> Datum:
-    """The same texts without a dictionary."""
+    """The texts without dictionary encoding."""
     return item.dictionary_decode() if isinstance(item, pa.DictionaryArray) else item
 
 
-def on_distinct(question: Question, item: Datum) -> Datum:
-    """The answers to a question about single values."""
+def on_distinct(test: TextTest, item: Datum) -> Datum:
+    """The results of a test of single values; each value of a dictionary is tested once."""
     if isinstance(item, pa.DictionaryArray):
-        return question(item.dictionary).take(item.indices)
-    return question(item)
+        return test(item.dictionary).take(item.indices)
+    return test(item)
 
 
 def like(text: Datum, pattern: LikePattern) -> Datum:
     """Whether texts are like a pattern (FX-5-7)."""
-    return on_distinct(_asked(pattern), text)
+    return on_distinct(_like_test(pattern), text)
 
 
-def _asked(pattern: LikePattern) -> Question:
+def _like_test(pattern: LikePattern) -> TextTest:
     if any(blanks(part) for part in pattern.parts):
         return _general(pattern)
     texts = ["".join(chunk for _, chunk in part.chunks) for part in pattern.parts]
@@ -56,7 +56,7 @@ def _asked(pattern: LikePattern) -> Question:
 
 
 def blanks(part: LikePart) -> int:
-    """How many `_` a part has."""
+    """The number of `_` in a part."""
     return part.length - sum(len(chunk) for _, chunk in part.chunks)
 
 
@@ -69,8 +69,8 @@ def _between(array: Datum, first: str, last: str, size: int) -> Datum:
     return pc.and_(pc.and_(pc.starts_with(array, first), pc.ends_with(array, last)), long_enough)
 
 
-def _general(pattern: LikePattern) -> Question:
-    if len(pattern.parts) > _MANY or sum(map(blanks, pattern.parts)) > _MANY:
+def _general(pattern: LikePattern) -> TextTest:
+    if len(pattern.parts) > _MAX_PARTS or sum(map(blanks, pattern.parts)) > _MAX_PARTS:
         return _by_row(pattern.matches)
     expression = "(?s)\\A" + ".*".join(map(_expression, pattern.parts)) + "\\z"
     return lambda array: pc.match_substring_regex(array, expression)
@@ -84,21 +84,21 @@ def _expression(part: LikePart) -> str:
     return "".join([*found, "." * (part.length - position)])
 
 
-def _by_row(matches: Callable[[str], bool]) -> Question:
-    """For patterns that nobody writes by hand: the gateway's matcher, which is linear for every pattern."""
+def _by_row(matches: Callable[[str], bool]) -> TextTest:
+    """The gateway's own matcher, which is linear for every pattern, for patterns that are too long for RE2."""
 
-    def ask(array: Datum) -> Datum:
+    def test(array: Datum) -> Datum:
         if isinstance(array, pa.Scalar):
             return pa.scalar(None if array.as_py() is None else matches(array.as_py()), pa.bool_())
         return pa.array([None if text is None else matches(text) for text in array.to_pylist()], pa.bool_())
 
-    return ask
+    return test
 
 
 def affix(text: Datum, kind: Affix, operand: str, fold: bool) -> Datum:
-    """Whether texts start with, end with or are `operand`, which is folded already (FX-4-11 to -16)."""
-    ask = _AFFIXES[kind]
-    return on_distinct(lambda array: ask(_folded(array) if fold else array, operand), text)
+    """Whether texts start with, end with or equal `operand`, which is folded already (FX-4-11 to -16)."""
+    test = _AFFIXES[kind]
+    return on_distinct(lambda array: test(_folded(array) if fold else array, operand), text)
 
 
 _AFFIXES: Final[dict[Affix, Callable[[Datum, str], Datum]]] = {
@@ -112,7 +112,7 @@ def _folded(array: pa.Array) -> pa.Array:
     if pc.all(pc.string_is_ascii(array)).as_py() is not False:
         return pc.ascii_lower(array)
     lower = pc.utf8_lower(array)
-    differing = np.asarray(pc.fill_null(pc.match_substring_regex(array, _differing()), False))
+    differing = np.asarray(pc.fill_null(pc.match_substring_regex(array, _other_in_arrow()), False))
     if not differing.any():
         return lower
     texts = [folded(text) for text in array.filter(pa.array(differing)).to_pylist()]
@@ -120,8 +120,8 @@ def _folded(array: pa.Array) -> pa.Array:
 
 
 @cache
-def _differing() -> str:
-    """Characters that Arrow lowers by a younger Unicode than Python's, as a class."""
+def _other_in_arrow() -> str:
+    """A character class of those that Arrow lower-cases by a newer version of Unicode than Python."""
     characters = [chr(code) for code in range(128, 0x110000) if not 0xD800 <= code < 0xE000]
     lower = pc.utf8_lower(pa.array(characters)).to_pylist()
     found = [f"\\x{{{ord(one):x}}}" for one, other in zip(characters, lower, strict=True) if folded(one) != other]

@@ -1,4 +1,4 @@
-"""Predicates over columns for any columnar engine: check what columns can answer, compile, evaluate.
+"""Evaluates predicates over columns with any columnar engine, after a check that columns can answer them.
 
 Uses gateway.filters and bridges.spark.columns.schema; `bridges.spark.columns.arrow` and `bridges.spark.column` are the
 engines.

@@ -1,6 +1,6 @@
-"""Checks when a predicate is compiled whether columns can answer it, and what they have to show (docs/columns.md).
+"""Checks whether columns can answer a predicate, when it is compiled (docs/columns.md).
 
-An engine would have to guess the answer later, so an error says what to do instead.
+If they cannot, an error says what to do instead: an engine would have to guess.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FIXED: Final = (MessageSection.HEADER, MessageSection.PROPERTIES)
 class Needs(NamedTuple):
     """Marks of the column `not_shown` that concern a predicate.
 
-    Where one of `sections` is marked the gateway could not read it either, and the message does not match. Where one
-    of `entries` is marked columns do not have what the gateway sees, so there is no answer.
+    If one of `sections` is marked, the gateway could not read it either, and the message does not match. If one of
+    `entries` is marked, columns lack values that the gateway reads, so there is no answer.
     """
 
     sections: tuple[str, ...]
@@ -38,7 +38,7 @@ class Needs(NamedTuple):
 
 
 def check(predicate: Predicate) -> Needs:
-    """What a predicate needs. Raises `AmqpError` (amqp:not-implemented) for what columns cannot answer."""
+    """The marks that concern a predicate. Raises `AmqpError` (amqp:not-implemented) if columns cannot answer it."""
     sections: dict[str, None] = {}
     entries: dict[str, None] = {}
     for node in walk(predicate):
@@ -55,7 +55,7 @@ def check(predicate: Predicate) -> Needs:
 
 
 def unanswerable(marks: object) -> AmqpError:
-    """The error for a row that does not show what a predicate reads."""
+    """The error for a row that lacks a value which a predicate reads."""
     return AmqpError(
         NOT_IMPLEMENTED,
         f"a message has values that columns do not show ({marks}): nested deeper than {DEPTH}, more than "

@@ -1,7 +1,7 @@
 """Evaluates a predicate over whole columns with the operations of a columnar engine (`engine.ColumnOperations`).
 
-Two values are compared by their parts: each pair of parts that can be compared by one rule of docs/filters.md. The
-result is the one that is not null; if all are null, the result is unknown.
+Two values are compared part by part: one pair of parts for each rule of docs/filters.md. At most one of these results
+is not null; if all are null, the result is unknown.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from gateway.filters.values import (
 )
 
 _SAME, _DOUBLE, _DECIMAL = "same", "double", "decimal"
-"""What the two parts of a pair are made before they are compared."""
+"""The type to which both parts of a pair are converted before they are compared."""
 
 
 def _integral(operand: Operand[E], item: E) -> E:
@@ -105,11 +105,11 @@ _BEYOND: Final = {
     1: {Comparison.LT: Comparison.LE, Comparison.LE: Comparison.LE, Comparison.NE: Comparison.LE},
     -1: {Comparison.GT: Comparison.GE, Comparison.GE: Comparison.GE, Comparison.NE: Comparison.GE},
 }
-"""What to ask of the greatest (least) decimal where the constant is greater (less) than that; else the contrary."""
+"""The comparison with the greatest (least) decimal for a constant greater (less) than that, if it may be true."""
 _NEVER: Final = {1: Comparison.GT, -1: Comparison.LT}
 
 
-def _asked(comparison: Comparison, beyond: int) -> Comparison:
+def _applied(comparison: Comparison, beyond: int) -> Comparison:
     return _BEYOND[beyond].get(comparison, _NEVER[beyond]) if beyond else comparison
 
 
@@ -171,14 +171,14 @@ class ColumnCompiler(Generic[E]):
     # -- values
 
     def _as(self, kind: str, operand: Operand[E], part: ColumnPart, item: E) -> E:
-        """A part as it is compared: both sides of a pair doubles, or both decimals."""
+        """A part converted for the comparison of a pair: both sides doubles, or both decimals."""
         if kind is _SAME:
             return item
         if isinstance(operand, Constants):
             constant: E = operand.as_double() if kind is _DOUBLE else operand.as_decimal()
             return constant
         if kind is _DECIMAL:
-            return self.engine.to_decimal(item)  # nothing to do for what is one
+            return self.engine.to_decimal(item)  # decimals stay as they are
         return self.engine.without_nan(item) if part is ColumnPart.DOUBLE else self.engine.to_double(part, item)
 
     def _operand(self, node: ValueExpression) -> Operand[E]:
@@ -209,7 +209,7 @@ class ColumnCompiler(Generic[E]):
         )
 
     def _positive(self, operand: Operand[E]) -> Operand[E]:
-        """The parts that are numbers: a timestamp is none (docs/filters.md, rule 2)."""
+        """The parts that are numbers, which timestamps are not (docs/filters.md, rule 2)."""
         whole = operand.part(ColumnPart.INTEGER)
         others = (ColumnPart.WIDE, ColumnPart.DECIMAL, ColumnPart.DEC, ColumnPart.DOUBLE)
         parts = {ColumnPart.INTEGER: whole, ColumnPart.LONG: whole, **{part: operand.part(part) for part in others}}
@@ -223,9 +223,9 @@ class ColumnCompiler(Generic[E]):
         )
 
     def _whole(self, operator: Operator, left: Operand[E], right: Operand[E]) -> E | None:
-        """Integers with integers: as longs, or as decimals where one is wide.
+        """Integers with integers: as longs, or as decimals if one is wide.
 
-        What was computed is named once only, or an expression would double with every level it nests.
+        A computed operand is used once, otherwise an expression would double with every level of nesting.
         """
         if isinstance(left, Computed) or isinstance(right, Computed):
             return self._exactly(operator, left, right)
@@ -251,14 +251,14 @@ class ColumnCompiler(Generic[E]):
         return self.engine.wide(operator, first, second) if wide else self.engine.whole(operator, first, second)
 
     def _exact(self, operand: Operand[E]) -> E | None:
-        """Any integer as decimal."""
+        """Any integer, as a decimal."""
         whole, wide = operand.part(ColumnPart.INTEGER), operand.part(ColumnPart.WIDE)
         if isinstance(operand, Constants):
             return None if whole is None and wide is None else operand.as_whole()
         return self._first([None if whole is None else self.engine.to_decimal(whole), wide])
 
     def _approximate(self, operator: Operator, left: Operand[E], right: Operand[E]) -> E | None:
-        """Numbers of which one is no integer, as doubles."""
+        """Numbers of which at least one is not an integer, as doubles."""
         fractions = [
             operand.part(part) for operand in (left, right) for part in (ColumnPart.DOUBLE, ColumnPart.DECIMAL)
         ]
@@ -275,7 +275,7 @@ class ColumnCompiler(Generic[E]):
         return self.engine.where(self.engine.negation(both), result)
 
     def _number(self, operand: Operand[E]) -> E | None:
-        """Any number, as double."""
+        """Any number, as a double."""
         parts = ((part, operand.part(part)) for part in (ColumnPart.DOUBLE, ColumnPart.INTEGER, ColumnPart.DEC))
         return self._first([self._as(_DOUBLE, operand, part, item) for part, item in parts if item is not None])
 
@@ -291,12 +291,12 @@ class ColumnCompiler(Generic[E]):
         pairs = _EQUAL_PAIRS if comparison in _EQUALITY else _PAIRS
         found: list[E | None] = []
         for first, second, kind in pairs:
-            against = other.part(second)  # first: a constant has few parts, and a field's cost
+            against = other.part(second)  # first, because a constant has few parts, and those of a field cost time
             item = None if against is None else one.part(first)
             if against is not None and item is not None:
-                asked = _asked(comparison, beyond) if kind is _DECIMAL else comparison
+                applied = _applied(comparison, beyond) if kind is _DECIMAL else comparison
                 sides = self._as(kind, one, first, item), self._as(kind, other, second, against)
-                found.append(self.engine.compare(asked, *sides))
+                found.append(self.engine.compare(applied, *sides))
         return self._or_unknown(self._first(found))
 
     def _like(self, node: Like) -> E:
@@ -333,7 +333,7 @@ class ColumnCompiler(Generic[E]):
         return self._known(self.engine.compare(Comparison.EQ, item, self.engine.literal(part, value)))
 
     def _composite(self, field: FieldReference, reference: Frozen) -> E:
-        """FX-4-19, FX-4-20: each entry of the reference, at its place below the field."""
+        """FX-4-19, FX-4-20: compare each entry of the reference with the entry of the same path below the field."""
         if field.section in (MessageSection.HEADER, MessageSection.PROPERTIES):
             return self.truth(FALSE)
         pairs = reference.items if reference.family is Family.MAP else enumerate(reference.items)
@@ -354,7 +354,7 @@ _WIDE_PAIRS: Final = (
 
 
 def _strict(reference: Value) -> tuple[ColumnPart | None, Value]:
-    """The part that may hold this value, and the value as it is there; `None` where nothing equals it."""
+    """The part that may have this value, and the value in that part; `None`: no value equals it."""
     kind = family(reference)
     if kind is Family.INTEGER:
         if LONG_MIN <= reference <= LONG_MAX:

@@ -23,7 +23,7 @@ E_co = TypeVar("E_co", covariant=True)
 
 
 class ColumnPart(Enum):
-    """Kinds of values. `LONG` is `INTEGER` and `TIME` in one, `DEC` is `DECIMAL` and `WIDE`."""
+    """Kinds of values. `LONG` is `INTEGER` and `TIME` together, `DEC` is `DECIMAL` and `WIDE`."""
 
     LONG = auto()
     INTEGER = auto()
@@ -31,7 +31,7 @@ class ColumnPart(Enum):
     DEC = auto()
     DECIMAL = auto()
     WIDE = auto()
-    """Integers that only a decimal holds: ulongs beyond a long."""
+    """Integers that need a decimal: ulongs greater than any long."""
     DOUBLE = auto()
     BOOLEAN = auto()
     TEXT = auto()
@@ -39,7 +39,7 @@ class ColumnPart(Enum):
     UUID = auto()
     CHAR = auto()
     WHOLE = auto()
-    """A constant of arithmetic that no long holds, as exact as it was written."""
+    """A constant that is not a long, exactly as it was written."""
 
 
 MEMBERS: Final = {
@@ -58,7 +58,7 @@ OF_TYPE: Final = {
 
 
 class LikePattern(NamedTuple):
-    """A pattern of LIKE: cut at its `%`, and as the gateway's own matcher."""
+    """A pattern of LIKE: its parts between `%`, and the gateway's own matcher."""
 
     parts: list[like.LikePart]
     matches: Callable[[str], bool]
@@ -68,7 +68,7 @@ class Operand(Protocol[E_co]):
     """A value in parts."""
 
     def part(self, part: ColumnPart) -> E_co | None:
-        """The values of this kind, null elsewhere; `None` where there are none."""
+        """The values of this kind, null in other rows; `None`: there are none."""
 
     def present(self) -> E_co:
         """Whether it is neither absent nor null: never null."""
@@ -78,14 +78,14 @@ class FieldOperand(Operand[E_co], Protocol[E_co]):
     """A field in parts."""
 
     def exists(self) -> E_co:
-        """Whether it is there, even with a null."""
+        """Whether it exists, even with the value null."""
 
     def is_a(self, kind: str) -> E_co:
         """Whether it is of the AMQP type of this name: never null."""
 
 
 class ColumnOperations(Protocol[E]):
-    """The operations of a columnar engine. Nulls go through all of them, except where it says otherwise."""
+    """The operations of a columnar engine. The result is null if an operand is, unless documented otherwise."""
 
     def field(self, field: FieldReference) -> FieldOperand[E]: ...
 
@@ -94,21 +94,21 @@ class ColumnOperations(Protocol[E]):
     def constant(self, value: bool | None) -> E: ...
 
     def compare(self, comparison: Comparison, left: E, right: E) -> E:
-        """Two parts of one kind, NaN taken out before."""
+        """Compare two parts of one kind without NaN."""
 
     def every(self, items: Sequence[E]) -> E:
-        """Three-valued AND; there is one item at least."""
+        """Three-valued AND of at least one item."""
 
     def some(self, items: Sequence[E]) -> E:
-        """Three-valued OR; there is one item at least."""
+        """Three-valued OR of at least one item."""
 
     def negation(self, item: E) -> E: ...
 
     def first(self, items: Sequence[E]) -> E:
-        """The first that is not null."""
+        """The first item that is not null."""
 
     def where(self, condition: E, item: E) -> E:
-        """`item` where the condition is true, null elsewhere."""
+        """`item` in rows where the condition is true, else null."""
 
     def valid(self, item: E) -> E:
         """Whether it is not null: never null itself."""
@@ -117,35 +117,35 @@ class ColumnOperations(Protocol[E]):
         """A number as the nearest double."""
 
     def to_decimal(self, item: E) -> E:
-        """A long as decimal; a decimal as it is."""
+        """A long or a decimal as a decimal."""
 
     def without_nan(self, item: E) -> E:
         """Doubles, null for NaN."""
 
     def whole(self, operator: Operator, left: E, right: E) -> E:
-        """Longs; null where the result is none."""
+        """Arithmetic of longs; null if the result is not a long."""
 
     def wide(self, operator: Operator, left: E, right: E) -> E:
-        """Longs and whole decimals, one of them a decimal; a long, null where the result is none."""
+        """Arithmetic of longs and whole decimals, at least one a decimal; null if the result is not a long."""
 
     def approximate(self, operator: Operator, left: E, right: E) -> E:
-        """Doubles; null for a division by zero and for NaN."""
+        """Arithmetic of doubles; null for a division by zero and for NaN."""
 
     def minus(self, item: E) -> E:
         """A double or a decimal, negated."""
 
     def like(self, text: E, pattern: LikePattern) -> E:
-        """Whether the parts are found in turn, the first at the start and the last at the end."""
+        """Whether a text has the parts in this order, the first at its start and the last at its end."""
 
     def shorter(self, text: E, longest: int) -> E:
-        """Whether a text has no more characters."""
+        """Whether a text has at most `longest` characters."""
 
     def affix(self, text: E, affix: Affix, operand: str, fold: bool) -> E:
-        """Whether a text, folded if asked, starts with, ends with or is `operand`."""
+        """Whether a text, folded with `fold`, starts with, ends with or equals `operand`."""
 
 
 class Computed(Generic[E]):
-    """A value that was made of others."""
+    """A value that was computed from others."""
 
     def __init__(self, engine: ColumnOperations[E], parts: Mapping[ColumnPart, E | None]) -> None:
         self._engine = engine
@@ -171,7 +171,7 @@ _LITERAL: Final[dict[type, tuple[ColumnPart, ...]]] = {
 
 
 class Constants(Generic[E]):
-    """A constant in parts. `beyond` is 1 or -1 for an integer that is greater or less than every column's."""
+    """A constant in parts. `beyond`: 1 or -1 for an integer that is greater or less than any in a column, else 0."""
 
     def __init__(self, engine: ColumnOperations[E], value: Value) -> None:
         self._engine, self._value = engine, value
@@ -196,7 +196,7 @@ class Constants(Generic[E]):
 
 
 def _stored(value: Value) -> tuple[Value, tuple[ColumnPart, ...]]:
-    """A constant as a column would hold it, and in which parts."""
+    """A constant as a column would store it, and the parts that have it."""
     if type(value) in INTEGERS:
         if LONG_MIN <= value <= LONG_MAX:
             return int(value), (ColumnPart.INTEGER, ColumnPart.LONG)
