@@ -48,9 +48,9 @@ def sentence(error: BaseException) -> str:
     text = str(error)
     if (found := _OURS.search(text)) is not None:
         return found[1].strip()
-    for pattern, said in _KNOWN:
+    for pattern, message in _KNOWN:
         if (found := re.search(pattern, text)) is not None:
-            return said.format(*(found.groups() or (found[0],))).strip()
+            return message.format(*(found.groups() or (found[0],))).strip()
     if (found := _CAUSE.search(text)) is not None and text.startswith("An error occurred while calling"):
         return found[1].strip()
     if isinstance(error, EOFError):  # raised by pyspark without a text when the socket to its Java ends

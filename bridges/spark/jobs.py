@@ -99,14 +99,14 @@ def _stopping() -> Iterator[tuple[threading.Event, Callable[[], None]]]:
     """
     stop = threading.Event()
 
-    def heard(*_: object) -> None:
+    def on_signal(*_: object) -> None:
         if stop.is_set():
             os._exit(1)  # unfinished work is in no commit and in no committed transaction
         stop.set()
 
     def listen() -> None:
         for each in before:
-            signal.signal(each, heard)
+            signal.signal(each, on_signal)
 
     main = threading.current_thread() is threading.main_thread()
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)} if main else {}
@@ -255,7 +255,7 @@ def _replay(
     target = connect() if connect else None  # errors there are reported before Spark starts
     try:
         with _running("replay", engine) as (spark, stop):
-            pace = replaying.Pace(rate, time.monotonic, lambda seconds: _nap(stop, seconds), stop.is_set)
+            pace = replaying.Pace(rate, time.monotonic, lambda seconds: _pause(stop, seconds), stop.is_set)
             sent = replaying.replay(spark, Archive(path), selection, target, pace, on_progress)
         if stop.is_set() and target is not None:
             raise Stopped(f"stopped after {sent} events: the same command continues")
@@ -273,11 +273,11 @@ def _topic_target(settings: Mapping[str, str], topic: str, name: str) -> replayi
         raise PipelineError(error.description) from None
 
 
-def _nap(stop: threading.Event, seconds: float) -> None:
+def _pause(stop: threading.Event, seconds: float) -> None:
     stop.wait(min(seconds, _NEVER))
 
 
 def replay_name(path: Path, selection: ArchiveSelection, target: str) -> str:
     """The default name of a replay: the same for the same archive, selection and target."""
-    said = [str(path.resolve()), repr(selection), target]
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:12]
+    identity = [str(path.resolve()), repr(selection), target]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]

@@ -80,6 +80,6 @@ def check_java() -> None:
 
 @cache
 def _version(program: str) -> int | None:
-    said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    output = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', output.stderr + output.stdout)
     return None if found is None else int(found[1])

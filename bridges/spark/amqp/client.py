@@ -78,7 +78,7 @@ class BlockingClient:
         self._changed: Final = asyncio.Event()
         self._host: Final = _ClientDelegate(endpoint, credentials, self._changed.set)
         self._links = 0
-        self._worked = self._loop.time()
+        self._last_work = self._loop.time()
 
     @property
     def silent(self) -> bool:
@@ -86,8 +86,8 @@ class BlockingClient:
 
         It works only within calls, and Spark may compute for minutes between two calls.
         """
-        bears = self._host.engine.remote_idle / 2
-        return bool(bears) and self._loop.time() - self._worked > bears
+        idle_timeout = self._host.engine.remote_idle / 2
+        return bool(idle_timeout) and self._loop.time() - self._last_work > idle_timeout
 
     def __enter__(self) -> BlockingClient:
         try:
@@ -111,7 +111,7 @@ class BlockingClient:
                     server_hostname=endpoint.host if endpoint.tls else None,
                 )
         except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: a host name that DNS cannot hold
-            raise AmqpError(INTERNAL_ERROR, f"{endpoint} is not reached: {_why(error)}") from None
+            raise AmqpError(INTERNAL_ERROR, f"{endpoint} is not reached: {_reason(error)}") from None
 
     def _connection(self) -> Connection:
         hub = FlushScheduler(self._loop)
@@ -123,7 +123,7 @@ class BlockingClient:
         Raises `AmqpError` if the connection ends, and, if `what` names what is awaited, when the time is up.
         """
         deadline = self._loop.time() + seconds
-        self._changed.clear()  # not within the loop: what was ready there comes before `_news` and is news
+        self._changed.clear()  # not within the loop: changes before `_wait_for_change` must end it
         while not condition():
             if self._host.error is not None:
                 raise self._host.error
@@ -132,8 +132,8 @@ class BlockingClient:
                 if what:
                     raise AmqpError(INTERNAL_ERROR, f"{self._endpoint} gave no answer: {what}")
                 return False
-            self._loop.run_until_complete(self._news(left))
-            self._worked = self._loop.time()
+            self._loop.run_until_complete(self._wait_for_change(left))
+            self._last_work = self._loop.time()
             self._changed.clear()
         return True
 
@@ -141,7 +141,7 @@ class BlockingClient:
         """Let the connection write its output and read what has arrived, without waiting."""
         self._loop.run_until_complete(asyncio.sleep(0))
 
-    async def _news(self, seconds: float) -> None:
+    async def _wait_for_change(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -199,13 +199,13 @@ class _ClientConnection(Connection):
         super().connection_lost(exc)
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Why a socket ended or was not opened."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not believed: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:
-        said = error.reason.replace("_", " ").lower()
-        return f"{said} (options cert and key)" if "certificate required" in said else said
+        reason = error.reason.replace("_", " ").lower()
+        return f"{reason} (options cert and key)" if "certificate required" in reason else reason
     return str(error) or "timed out"
 
 
@@ -279,12 +279,12 @@ class _ClientDelegate:
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         broken = connection.reason if isinstance(connection, _ClientConnection) else None
         if error is not None:
-            said = f"{error.condition}: {error.description}"
+            reason = f"{error.condition}: {error.description}"
         elif broken is not None:
-            said = _why(broken)
+            reason = _reason(broken)
         elif self.open or not self._endpoint.tls:
-            said = "without a reason"
+            reason = "without a reason"
         else:  # some servers leave out the alert
             wants = "does not believe our" if self._credentials.cert else "wants a"
-            said = f"without a reason; it may be that it {wants} certificate (options cert and key)"
-        self._over(INTERNAL_ERROR, f"{self._endpoint} closed the connection: {said}")
+            reason = f"without a reason; it may be that it {wants} certificate (options cert and key)"
+        self._over(INTERNAL_ERROR, f"{self._endpoint} closed the connection: {reason}")

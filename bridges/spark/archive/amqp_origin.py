@@ -64,8 +64,8 @@ class AmqpOrigin:
     def logs(self) -> Iterator[Log]:
         """The node's offsets; without partitions that are empty and whose next offset the node does not tell."""
         found = fetch_current_info(self._options)
-        held = {each: (at.low, at.high) for each, at in found.held.items() if at.known}
-        yield Log(self._name, found.log, held, first_offsets(self._options, found.held))
+        bounds = {each: (at.low, at.high) for each, at in found.bounds.items() if at.known}
+        yield Log(self._name, found.log, bounds, first_offsets(self._options, found.bounds))
 
     def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
         """Those of these ranges in which the node has an event; the driver reads them on its own link."""
@@ -85,10 +85,10 @@ class AmqpOrigin:
         from pyspark.sql import functions as F
 
         spark.dataSource.register(_monitored(monitor, self._name))
-        held = fetch_info(self._options).held
+        bounds = fetch_info(self._options).bounds
         # a partition without a range gets an empty one
-        starts = {each: at.low for each, at in held.items()} | {each.partition: each.start for each in ranges}
-        ends = {each: at.low for each, at in held.items()} | {each.partition: each.end for each in ranges}
+        starts = {each: at.low for each, at in bounds.items()} | {each.partition: each.start for each in ranges}
+        ends = {each: at.low for each, at in bounds.items()} | {each.partition: each.end for each in ranges}
         reader = spark.read.format(_MONITORED).options(**self._given)
         reader = reader.option("startingOffsets", offsets_json(starts)).option("endingOffsets", offsets_json(ends))
         frame = reader.load()

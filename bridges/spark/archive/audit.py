@@ -34,9 +34,9 @@ Counts = Mapping[tuple[str, int], Count]
 """By address and partition."""
 
 
-def place_name(place: tuple[str, int]) -> str:
+def partition_name(key: tuple[str, int]) -> str:
     """An address and partition as errors name them."""
-    return f"{place[0]}, partition {place[1]}"
+    return f"{key[0]}, partition {key[1]}"
 
 
 def count_files(files: Iterable[tuple[str, Path]]) -> Counts:
@@ -51,17 +51,17 @@ def count_files(files: Iterable[tuple[str, Path]]) -> Counts:
         order = np.lexsort((offsets, partitions))
         partitions, offsets = partitions[order], offsets[order]
         numbers, starts = np.unique(partitions, return_index=True)
-        for number, own in zip(numbers, np.split(offsets, starts[1:]), strict=True):
-            found[address, int(number)] = _count(own)
+        for number, of_partition in zip(numbers, np.split(offsets, starts[1:]), strict=True):
+            found[address, int(number)] = _count(of_partition)
     return found
 
 
 def _count(offsets: NDArray[np.int64]) -> Count:
     """Count sorted offsets."""
     steps = np.diff(offsets)
-    (places,) = np.nonzero(steps > 1)
-    longest = np.sort(places[np.argsort(-steps[places], kind="stable")[:_GAPS]])
-    gaps = tuple((int(offsets[place]) + 1, int(offsets[place + 1])) for place in longest)
+    (positions,) = np.nonzero(steps > 1)
+    longest = np.sort(positions[np.argsort(-steps[positions], kind="stable")[:_GAPS]])
+    gaps = tuple((int(offsets[index]) + 1, int(offsets[index + 1])) for index in longest)
     return Count(len(offsets), int(np.count_nonzero(steps)) + 1, int(offsets[0]), int(offsets[-1]), gaps)
 
 
@@ -79,8 +79,8 @@ def with_row_counts(ranges: Sequence[Range], counts: Counts) -> list[Range]:
     """The ranges with the number of their rows."""
 
     def rows(each: Range) -> int:
-        held = counts.get((each.address, each.partition))
-        return 0 if each.gap_reason or held is None else held.rows
+        count = counts.get((each.address, each.partition))
+        return 0 if each.gap_reason or count is None else count.rows
 
     return [replace(each, rows=rows(each)) for each in ranges]
 
@@ -91,31 +91,31 @@ def gaps(ranges: Sequence[Range], counts: Counts) -> list[Range]:
     for each in ranges:
         if each.gap_reason or each.start == each.end:
             continue
-        held = counts.get((each.address, each.partition))
-        if held is None:
+        count = counts.get((each.address, each.partition))
+        if count is None:
             found.append(each)
             continue
-        spans = [(each.start, held.first), *held.gaps, (held.last + 1, each.end)]
+        spans = [(each.start, count.first), *count.gaps, (count.last + 1, each.end)]
         found += [replace(each, start=start, end=end, rows=0) for start, end in spans if start < end]
     return found
 
 
-def row_mistakes(ranges: Sequence[Range], counts: Counts) -> list[str]:
+def row_differences(ranges: Sequence[Range], counts: Counts) -> list[str]:
     """How the rows differ from the ranges of one commit: duplicates, rows outside of them, too many, too few."""
     expected = {(each.address, each.partition): each for each in ranges if not each.gap_reason}
     found = []
-    for place in sorted({*expected, *counts}):
-        held = counts.get(place, Count(0, 0, -1, -1))
-        wanted = expected.get(place)
-        name = place_name(place)
+    for key in sorted({*expected, *counts}):
+        count = counts.get(key, Count(0, 0, -1, -1))
+        wanted = expected.get(key)
+        name = partition_name(key)
         if wanted is None:
-            found.append(f"{name}: {held.rows} rows that no range of the commit speaks of")
+            found.append(f"{name}: {count.rows} rows that no range of the commit speaks of")
             continue
-        if held.rows != wanted.rows:
-            found.append(f"{name}: {held.rows} rows in the files, {wanted.rows} in the manifest")
-        if held.rows != held.distinct:
-            found.append(f"{name}: {held.rows - held.distinct} offsets are there more than once")
-        if held.rows and (held.first < wanted.start or held.last >= wanted.end):
+        if count.rows != wanted.rows:
+            found.append(f"{name}: {count.rows} rows in the files, {wanted.rows} in the manifest")
+        if count.rows != count.distinct:
+            found.append(f"{name}: {count.rows - count.distinct} offsets are there more than once")
+        if count.rows and (count.first < wanted.start or count.last >= wanted.end):
             span = f"{wanted.start} to {wanted.end - 1}"
-            found.append(f"{name}: offsets {held.first} to {held.last} are outside of {span}")
+            found.append(f"{name}: offsets {count.first} to {count.last} are outside of {span}")
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from bridges.spark.archive.audit import Counts, count_files, gaps, place_name, row_mistakes, with_row_counts
+from bridges.spark.archive.audit import Counts, count_files, gaps, partition_name, row_differences, with_row_counts
 from bridges.spark.archive.decode import count_unknown
 from bridges.spark.archive.delta import table_problems
 from bridges.spark.archive.ranges import Log, Range, Refused, next_ranges, problems
@@ -110,14 +110,14 @@ def _compare(
     from bridges.spark.archive.written import check_apart, differences
 
     check_apart(report, archive.path)
-    if wrong := differences(report, counts):
+    if different := differences(report, counts):
         raise PipelineError(
-            f"{archive.path.absolute()} lacks some of what was written, nothing is committed: {'; '.join(wrong)}"
+            f"{archive.path.absolute()} lacks some of what was written, nothing is committed: {'; '.join(different)}"
         )
-    if wrong := row_mistakes(ranges, counts):
-        raise PipelineError(f"Spark did not write what was requested: {'; '.join(wrong)}")
+    if different := row_differences(ranges, counts):
+        raise PipelineError(f"Spark did not write what was requested: {'; '.join(different)}")
     if missed := list(origin.holding(gaps(ranges, counts))):
-        text = "; ".join(f"{place_name((each.address, each.partition))}: offset {each.start}" for each in missed)
+        text = "; ".join(f"{partition_name((each.address, each.partition))}: offset {each.start}" for each in missed)
         raise PipelineError(f"Spark skipped events that the log has, nothing is committed: {text}")
 
 
@@ -174,8 +174,8 @@ def verify(archive: Archive) -> VerifyVerdict:
     commits = archive.placed()
     found = problems(each for commit in commits for each in commit.ranges)
     for commit in commits:
-        found += [f"commit {commit.number}: {text}" for text in _wrong_with(archive, commit)]
-    found += [f"{path}: in no commit" for path in _strangers(archive, commits)]
+        found += [f"commit {commit.number}: {text}" for text in _file_problems(archive, commit)]
+    found += [f"{path}: in no commit" for path in _unknown_files(archive, commits)]
     found += table_problems(archive, commits)
     merged: dict[tuple[str, int], Range] = {}
     for each in (each for commit in commits for each in commit.ranges):
@@ -188,7 +188,7 @@ def verify(archive: Archive) -> VerifyVerdict:
     return VerifyVerdict(len(commits), files, rows, tuple(merged[key] for key in sorted(merged)), tuple(found), unknown)
 
 
-def _wrong_with(archive: Archive, commit: Commit) -> list[str]:
+def _file_problems(archive: Archive, commit: Commit) -> list[str]:
     found = []
     for file in commit.files:
         path = archive.path / file.path
@@ -200,12 +200,12 @@ def _wrong_with(archive: Archive, commit: Commit) -> list[str]:
         return found
     try:
         counts = count_files((file.address, archive.path / file.path) for file in commit.files)
-        return row_mistakes(commit.ranges, counts)
+        return row_differences(commit.ranges, counts)
     except PipelineError as error:
         return [str(error)]
 
 
-def _strangers(archive: Archive, commits: Sequence[Commit]) -> list[Path]:
+def _unknown_files(archive: Archive, commits: Sequence[Commit]) -> list[Path]:
     known = {archive.path / file.path for commit in commits for file in commit.files}
     latest = {archive.path / file.path for commit in archive.commits()[len(commits) :] for file in commit.files}
     return sorted(set(archive.path.glob("address=*/date=*/*.parquet")) - known - latest)

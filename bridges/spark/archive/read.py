@@ -42,7 +42,7 @@ def read_commits(
     spark: SparkSession, archive: Archive, commits: Sequence[Commit], selection: ArchiveSelection
 ) -> DataFrame:
     """The rows of these commits."""
-    files = [file for commit in commits for file in commit.files if _wanted(file, selection)]
+    files = [file for commit in commits for file in commit.files if _is_selected(file, selection)]
     if not files:
         return spark.createDataFrame([], DDL)
     for file in files:
@@ -60,18 +60,19 @@ def read_commits(
 def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int, tuple[int, int]]) -> None:
     """Raise `PipelineError` for selected offsets that the archive does not have."""
     for partition, (start, end) in offsets.items():
-        place = f"{address}, partition {partition}"
-        held = [each for commit in commits for each in commit.ranges if each.address == address]
-        own = [each for each in held if each.partition == partition]
-        if not own:
-            known = ", ".join(map(str, sorted({each.partition for each in held})))
-            raise PipelineError(f"{place}: the archive does not have it (it has: {known})")
-        if not own[0].start <= start < end <= own[-1].end:
-            what = f"{start} to {end} are asked for (the second exclusive)"
-            raise PipelineError(f"{place}: offsets {what}, the archive goes from {own[0].start} to {own[-1].end}")
+        name = f"{address}, partition {partition}"
+        ranges = [each for commit in commits for each in commit.ranges if each.address == address]
+        of_partition = [each for each in ranges if each.partition == partition]
+        if not of_partition:
+            known = ", ".join(map(str, sorted({each.partition for each in ranges})))
+            raise PipelineError(f"{name}: the archive does not have it (it has: {known})")
+        if not of_partition[0].start <= start < end <= of_partition[-1].end:
+            asked = f"{start} to {end} are asked for (the second exclusive)"
+            archived = f"the archive goes from {of_partition[0].start} to {of_partition[-1].end}"
+            raise PipelineError(f"{name}: offsets {asked}, {archived}")
 
 
-def _wanted(file: File, selection: ArchiveSelection) -> bool:
+def _is_selected(file: File, selection: ArchiveSelection) -> bool:
     return not selection.addresses or file.address in selection.addresses
 
 
@@ -88,8 +89,8 @@ def selected(frame: DataFrame, selection: ArchiveSelection) -> DataFrame:
     if selection.offsets:
         inside = F.lit(False)
         for partition, (start, end) in selection.offsets.items():
-            place = F.col("partition") == partition
-            inside = inside | (place & (F.col("offset") >= start) & (F.col("offset") < end))
+            same_partition = F.col("partition") == partition
+            inside = inside | (same_partition & (F.col("offset") >= start) & (F.col("offset") < end))
         frame = frame.where(inside)
     if selection.filter is not None:
         try:

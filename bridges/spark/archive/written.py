@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam
 
-from bridges.spark.archive.audit import Counts, place_name
+from bridges.spark.archive.audit import Counts, partition_name
 from bridges.spark.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ class _Sum(AccumulatorParam[WriteReport]):
         found = dict(value1.written)
         for place, more in value2.written.items():
             before = found.get(place)
-            found[place] = more if before is None else _both(before, more)
+            found[place] = more if before is None else _sum_counts(before, more)
         return WriteReport(found, value1.apart | value2.apart)
 
 
-def _both(one: WrittenCount, other: WrittenCount) -> WrittenCount:
+def _sum_counts(one: WrittenCount, other: WrittenCount) -> WrittenCount:
     return WrittenCount(one.rows + other.rows, min(one.first, other.first), max(one.last, other.last))
 
 
@@ -149,12 +149,15 @@ def differences(report: WriteReport, counts: Counts) -> list[str]:
     found = []
     for place in sorted({*report.written, *counts}):
         wrote = report.written.get(place, WrittenCount(0, -1, -1))
-        there = counts.get(place)
-        held = WrittenCount(0, -1, -1) if there is None else WrittenCount(there.rows, there.first, there.last)
-        if wrote != held:
-            found.append(f"{place_name(place)}: the tasks wrote {_said(wrote)}, the files have {_said(held)}")
+        counted = counts.get(place)
+        in_files = WrittenCount(0, -1, -1)
+        if counted is not None:
+            in_files = WrittenCount(counted.rows, counted.first, counted.last)
+        if wrote != in_files:
+            counts_text = f"the tasks wrote {_describe(wrote)}, the files have {_describe(in_files)}"
+            found.append(f"{partition_name(place)}: {counts_text}")
     return found
 
 
-def _said(some: WrittenCount) -> str:
+def _describe(some: WrittenCount) -> str:
     return f"{some.rows} events (offsets {some.first} to {some.last})" if some.rows else "no event"

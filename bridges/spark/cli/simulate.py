@@ -226,8 +226,8 @@ def _summary(outcome: SimulationOutcome, changed: list[CaseCount]) -> str:
     if outcome.span is not None:
         first, last = (datetime.fromtimestamp(each / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") for each in outcome.span)
         span = f" from {first} to {last} UTC"
-    what = f"{len(changed)} of {len(outcome.findings)} kinds differ" if changed else "nothing differs"
-    return f"{_weight(outcome.findings)}{span}: {what}"
+    summary = f"{len(changed)} of {len(outcome.findings)} kinds differ" if changed else "nothing differs"
+    return f"{_weight(outcome.findings)}{span}: {summary}"
 
 
 def _weight(some: list[CaseCount]) -> str:
@@ -242,8 +242,8 @@ def _sample(each: CaseCount, policies: tuple[CompiledPolicy, CompiledPolicy]) ->
     who = "the gateway" if case.user is None else case.user
     place = case.address if case.address is not None else f"({case.route})"
     reply = f", reply-to {case.reply_to}" if case.reply_to else ""
-    deed = "sends to" if case.action == "send" else "receives from"
-    yield f"  {who} {deed} {place} in scope {case.scope}{reply}  ({_weight([each])})"
+    action = "sends to" if case.action == "send" else "receives from"
+    yield f"  {who} {action} {place} in scope {case.scope}{reply}  ({_weight([each])})"
     yield f"      now        {finding.before}{_where(policies[0], finding)}"
     yield f"      candidate  {finding.after}{_where(policies[1], finding)}"
 
@@ -255,8 +255,8 @@ def _where(policy: CompiledPolicy, finding: PolicyDifference) -> str:
     case = finding.case
     if case.user is None or case.address is None or case.route or case.scope not in policy.scopes:
         return ""
-    told = explain(policy, case.scope, case.user, case.address, case.action)  # type: ignore[arg-type]
-    places = [place for place in (told.route_where, told.access_where) if place]
+    explained = explain(policy, case.scope, case.user, case.address, case.action)  # type: ignore[arg-type]
+    places = [place for place in (explained.route_where, explained.access_where) if place]
     return f"  [{', '.join(places)}]" if places else ""
 
 

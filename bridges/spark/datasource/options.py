@@ -25,7 +25,7 @@ NAMES: Final = (
 WRITING: Final = (*_PEER, "progressLocation")
 _OF_SPARK: Final = ("checkpointLocation", "queryName")
 """Options that Spark adds to those of a sink."""
-Places = dict[int, int]
+OffsetOption = dict[int, int]
 
 
 class _PeerFields(TypedDict):
@@ -76,11 +76,11 @@ class PeerOptions:
 class ReadOptions(PeerOptions):
     """The options of a source."""
 
-    starting: str | Places
+    starting: str | OffsetOption
     """earliest, latest, or the first offset by partition."""
     starting_time: int | None
     """Milliseconds since 1970; instead of `starting`."""
-    ending: str | Places
+    ending: str | OffsetOption
     """latest, or the offset after the last one by partition."""
     ending_time: int | None
     filter: str | None
@@ -105,9 +105,9 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
             raise PipelineError(f"format scopegate: {offsets} and {time} are mutually exclusive")
     return ReadOptions(
         **_peer(found),
-        starting=_places(found, "startingOffsets", ("earliest", "latest")),
+        starting=_offsets(found, "startingOffsets", ("earliest", "latest")),
         starting_time=_time(found, "startingTimestamp"),
-        ending=_places(found, "endingOffsets", ("latest",)),
+        ending=_offsets(found, "endingOffsets", ("latest",)),
         ending_time=_time(found, "endingTimestamp"),
         filter=_filter(found.get("filter")),
         max_events=_number(found, "maxEventsPerTrigger"),
@@ -206,21 +206,21 @@ def _time(found: Mapping[str, str], name: str) -> int | None:
     return round((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _places(found: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | Places:
+def _offsets(found: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | OffsetOption:
     text = found.get(name, words[0])
     if text in words:
         return text
     try:
         given = json.loads(text)
-        places = {int(partition): int(offset) for partition, offset in given.items()}
-        if min(places.values(), default=-1) < 0:
+        offsets = {int(partition): int(offset) for partition, offset in given.items()}
+        if min(offsets.values(), default=-1) < 0:
             raise ValueError
     except (ValueError, TypeError, AttributeError):
         allowed = ", ".join(words)
         raise PipelineError(
             f'format scopegate: option {name} is {allowed} or JSON like {{"0": 100}}, not {text!r}'
         ) from None
-    return places
+    return offsets
 
 
 def _filter(text: str | None) -> str | None:

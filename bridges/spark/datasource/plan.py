@@ -46,7 +46,7 @@ class OffsetBounds(NamedTuple):
 class NodeInfo(NamedTuple):
     """The `$info` of an event-stream node; `log` is the identity of its log, if it has one."""
 
-    held: dict[int, OffsetBounds]
+    bounds: dict[int, OffsetBounds]
     log: str | None = None
     current: bool = True
     """False: the node cannot reach its log now, and the offsets are the last that it knew."""
@@ -113,40 +113,40 @@ def parse_info(options: ReadOptions, data: bytes) -> NodeInfo:
     try:
         (body,) = sections.body_values(data, sections.walk(data))
         log = body.get(LOG_ID)
-        held = {int(each["partition"]): _held(each) for each in body["partitions"]}
-        return NodeInfo(held, None if log is None else str(log), body.get(CURRENT) is not False)
+        bounds = {int(each["partition"]): _bounds_of(each) for each in body["partitions"]}
+        return NodeInfo(bounds, None if log is None else str(log), body.get(CURRENT) is not False)
     except (AmqpError, ValueError, TypeError, KeyError, AttributeError):
         text = f"{node_name(options)} is no event stream with offsets that are numbers"
         raise PipelineError(text) from None
 
 
-def _held(entry: Mapping[str, Value]) -> OffsetBounds:
+def _bounds_of(entry: Mapping[str, Value]) -> OffsetBounds:
     earliest, latest, following = entry["earliest-offset"], entry["latest-offset"], entry.get(NEXT)
     if latest is not None:
         return OffsetBounds(int(earliest), int(latest) + 1)
     return OffsetBounds(0, 0, False) if following is None else OffsetBounds(int(following), int(following))
 
 
-def since(options: ReadOptions, held: Mapping[int, OffsetBounds], time_ms: int) -> dict[int, int]:
+def since(options: ReadOptions, bounds: Mapping[int, OffsetBounds], time_ms: int) -> dict[int, int]:
     """The offset of the first event of each partition at or after a time; its end if there is none."""
     try:
         with BlockingClient(options.endpoint, options.credentials()) as client:
-            return {partition: _since(client, options, partition, at, time_ms) for partition, at in held.items()}
+            return {partition: _since(client, options, partition, at, time_ms) for partition, at in bounds.items()}
     except AmqpError as error:
         raise PipelineError(error_text(options, error)) from None
 
 
-def _since(client: BlockingClient, options: ReadOptions, partition: int, held: OffsetBounds, time_ms: int) -> int:
-    if held.low == held.high:
-        return held.high
-    place = {Symbol(OFFSET): Symbol(EARLIEST), Symbol(TIMESTAMP): Timestamp(time_ms - 1)}
-    receiver = _attached(client, options, partition, place, window=1)
+def _since(client: BlockingClient, options: ReadOptions, partition: int, bounds: OffsetBounds, time_ms: int) -> int:
+    if bounds.low == bounds.high:
+        return bounds.high
+    position = {Symbol(OFFSET): Symbol(EARLIEST), Symbol(TIMESTAMP): Timestamp(time_ms - 1)}
+    receiver = _attached(client, options, partition, position, window=1)
     found = receiver.take(1, 0.0) or receiver.rest()
     if not found:  # a node that cannot reach its log returns the credit, too
         read_current_info(client, options)
         found = receiver.rest()
     receiver.close()
-    return min(offset_of(options, found[0]), held.high) if found else held.high
+    return min(offset_of(options, found[0]), bounds.high) if found else bounds.high
 
 
 def offset_of(options: ReadOptions, data: bytes) -> int:
@@ -167,12 +167,12 @@ def _attached(
     client: BlockingClient,
     options: ReadOptions,
     partition: int,
-    place: Mapping[Symbol, Value],
+    position: Mapping[Symbol, Value],
     *,
     sql: str | None = None,
     window: int = WINDOW,
 ) -> BlockingReceiver:
-    wanted = {Symbol("position"): Described(Symbol(FILTER_NAME), dict(place))}
+    wanted = {Symbol("position"): Described(Symbol(FILTER_NAME), dict(position))}
     if sql is not None:
         wanted[Symbol("sql")] = Described(Symbol(SQL), sql)
     bound = {Symbol(PARTITION): Symbol(partition)}
@@ -201,27 +201,27 @@ def not_an_event(options: ReadOptions) -> str:
 # -- deciding
 
 
-def first_offsets(options: ReadOptions, held: Mapping[int, OffsetBounds]) -> dict[int, int]:
+def first_offsets(options: ReadOptions, bounds: Mapping[int, OffsetBounds]) -> dict[int, int]:
     """The first offsets to read; partitions that `startingOffsets` does not name start at the start of their log."""
     if options.starting_time is not None:
-        return since(options, held, options.starting_time)
+        return since(options, bounds, options.starting_time)
     if options.starting == "earliest":
-        return {partition: at.low for partition, at in held.items()}
+        return {partition: at.low for partition, at in bounds.items()}
     if options.starting == "latest":
-        return {partition: _latest(options, partition, at) for partition, at in held.items()}
+        return {partition: _latest(options, partition, at) for partition, at in bounds.items()}
     assert not isinstance(options.starting, str)
-    _inside(options, "startingOffsets", options.starting, held)
-    return {partition: options.starting.get(partition, at.low) for partition, at in held.items()}
+    _inside(options, "startingOffsets", options.starting, bounds)
+    return {partition: options.starting.get(partition, at.low) for partition, at in bounds.items()}
 
 
-def last_offsets(options: ReadOptions, held: Mapping[int, OffsetBounds]) -> dict[int, int]:
+def last_offsets(options: ReadOptions, bounds: Mapping[int, OffsetBounds]) -> dict[int, int]:
     """The offsets at which a batch ends, from `endingOffsets` or `endingTimestamp`."""
     if options.ending_time is not None:
-        return since(options, held, options.ending_time)
+        return since(options, bounds, options.ending_time)
     if isinstance(options.ending, str):
-        return {partition: at.high for partition, at in held.items()}
-    _inside(options, "endingOffsets", options.ending, held)
-    return {partition: options.ending.get(partition, at.high) for partition, at in held.items()}
+        return {partition: at.high for partition, at in bounds.items()}
+    _inside(options, "endingOffsets", options.ending, bounds)
+    return {partition: options.ending.get(partition, at.high) for partition, at in bounds.items()}
 
 
 def _latest(options: ReadOptions, partition: int, at: OffsetBounds) -> int:
@@ -231,16 +231,16 @@ def _latest(options: ReadOptions, partition: int, at: OffsetBounds) -> int:
     return at.high
 
 
-def _inside(options: ReadOptions, name: str, places: Mapping[int, int], held: Mapping[int, OffsetBounds]) -> None:
+def _inside(options: ReadOptions, name: str, offsets: Mapping[int, int], bounds: Mapping[int, OffsetBounds]) -> None:
     """Raise `PipelineError` for offsets of an option that the log has not reached; deleted ones are a data loss."""
-    strange = sorted(set(places) - set(held))
-    if strange:
-        raise PipelineError(f"{name}: {options.address} has no partition {strange[0]} (it has {len(held)})")
-    for partition, offset in places.items():
-        at = held[partition]
+    unknown = sorted(set(offsets) - set(bounds))
+    if unknown:
+        raise PipelineError(f"{name}: {options.address} has no partition {unknown[0]} (it has {len(bounds)})")
+    for partition, offset in offsets.items():
+        at = bounds[partition]
         if at.known and offset > at.high:
-            place = f"partition {partition} of {options.address}"
-            raise PipelineError(f"{name}: {place} ends at offset {at.high}, not {offset}")
+            log = f"partition {partition} of {options.address}"
+            raise PipelineError(f"{name}: {log} ends at offset {at.high}, not {offset}")
 
 
 def same_log(options: ReadOptions, before: str | None, now: str | None) -> bool:
@@ -253,20 +253,20 @@ def same_log(options: ReadOptions, before: str | None, now: str | None) -> bool:
 
 
 def available_ranges(
-    options: ReadOptions, starts: Mapping[int, int], ends: Mapping[int, int], held: Mapping[int, OffsetBounds]
+    options: ReadOptions, starts: Mapping[int, int], ends: Mapping[int, int], bounds: Mapping[int, OffsetBounds]
 ) -> list[OffsetRange]:
     """The ranges that the log still has. Raises `PipelineError` for lost offsets, unless failOnDataLoss is false."""
     found = []
     for partition, end in sorted(ends.items()):
-        at = held.get(partition, OffsetBounds(0, 0, False))
+        at = bounds.get(partition, OffsetBounds(0, 0, False))
         start = starts.get(partition, at.low)
-        place = f"{options.address}, partition {partition}"
+        log = f"{options.address}, partition {partition}"
         if at.known and at.high < max(start, end):
-            text = f"{place}: the log ends at offset {at.high}, not {max(start, end)}: it was cut off or made anew"
+            text = f"{log}: the log ends at offset {at.high}, not {max(start, end)}: it was cut off or made anew"
             report_loss(options, text, "failOnDataLoss=false goes on where it ends")
             start, end = min(start, at.high), min(end, at.high)
         if start < min(at.low, end):
-            gone = f"{place}: offsets {start} to {min(at.low, end) - 1} are gone from the log"
+            gone = f"{log}: offsets {start} to {min(at.low, end) - 1} are gone from the log"
             report_loss(options, gone, "failOnDataLoss=false skips them")
             start = min(at.low, end)
         if start < end:
@@ -298,6 +298,6 @@ def limit_offsets(before: Mapping[int, int], ends: Mapping[int, int], limit: int
     return found
 
 
-def offsets_json(places: Mapping[int, int]) -> str:
+def offsets_json(offsets: Mapping[int, int]) -> str:
     """Offsets in the form of the options."""
-    return json.dumps({str(partition): offset for partition, offset in places.items()})
+    return json.dumps({str(partition): offset for partition, offset in offsets.items()})

@@ -51,7 +51,7 @@ def read(options: ReadOptions, span: ReadTask) -> Iterator[pa.RecordBatch]:
                     count += len(batch)
                     yield batch
             if count < sum(each.end - each.start for each in span.ranges):
-                _still_there(connection.client(), options, span)
+                _check_retained(connection.client(), options, span)
     except AmqpError as error:
         raise PipelineError(error_text(options, error)) from None
 
@@ -60,40 +60,40 @@ def events(connection: ReconnectingClient, options: ReadOptions, wanted: OffsetR
     """The events of a range as record batches. Raises `PipelineError` and `AmqpError`."""
     known: BlockingClient | None = None
     receiver: BlockingReceiver | None = None
-    place, draining, sure = wanted.start, False, False
-    while place < wanted.end:
+    next_offset, draining, confirmed = wanted.start, False, False
+    while next_offset < wanted.end:
         if (client := connection.client()) is not known or receiver is None:
-            known, receiver = client, attach_at_offset(client, options, wanted.partition, place)
-            draining = sure = False
-        messages = receiver.rest() if draining else receiver.take(min(_BATCH, wanted.end - place), _IDLE)
+            known, receiver = client, attach_at_offset(client, options, wanted.partition, next_offset)
+            draining = confirmed = False
+        messages = receiver.rest() if draining else receiver.take(min(_BATCH, wanted.end - next_offset), _IDLE)
         if messages:
-            batch, place = _batch(options, wanted, messages)
-            sure = False
+            batch, next_offset = _batch(options, wanted, messages)
+            confirmed = False
             if len(batch):
                 yield batch
-        elif sure:
+        elif confirmed:
             break
         elif draining:  # a node that cannot reach its log returns the credit, too: that is not the end
             read_current_info(client, options)
-            sure = True
+            confirmed = True
         draining = draining or not messages
     if receiver is not None:
         receiver.close()
 
 
-def _still_there(client: BlockingClient, options: ReadOptions, span: ReadTask) -> None:
+def _check_retained(client: BlockingClient, options: ReadOptions, span: ReadTask) -> None:
     """Raise `PipelineError` if the log lost offsets while it was read; other missing offsets are no events."""
     now = read_current_info(client, options)
     if same_log(options, span.log, now.log):
         starts = {each.partition: each.start for each in span.ranges}
-        available_ranges(options, starts, {each.partition: each.end for each in span.ranges}, now.held)
+        available_ranges(options, starts, {each.partition: each.end for each in span.ranges}, now.bounds)
 
 
 def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, int]:
     """The events within the range, and the offset after the last one."""
     found = message_columns(messages)
     try:
-        offsets, times = _places(found["delivery_annotations"])
+        offsets, times = _offsets_and_times(found["delivery_annotations"])
     except (pa.ArrowInvalid, ValueError):
         raise PipelineError(not_an_event(options)) from None
     partitions = pa.repeat(pa.scalar(wanted.partition, pa.int32()), len(offsets))
@@ -102,7 +102,7 @@ def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes])
     return batch if inside.all() else batch.filter(pa.array(inside)), int(offsets[-1]) + 1
 
 
-def _places(annotations: pa.MapArray) -> tuple[Int64s, Int64s]:
+def _offsets_and_times(annotations: pa.MapArray) -> tuple[Int64s, Int64s]:
     """Offset and time of each event. Raises `ValueError` if one has no offset, `ArrowInvalid` if it is not a number.
 
     The time of an event without one is 1970, as at the gateway.

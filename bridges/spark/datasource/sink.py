@@ -111,8 +111,8 @@ class _Sink:
             if outcome is not ACCEPTED:
                 raise PipelineError(self._refused(_row_name(row, task, number), outcome))
 
-    def _refused(self, place: str, outcome: Outcome) -> str:
-        return f"{self._options.address} at {self._options.endpoint} {answer_to(place, outcome)}"
+    def _refused(self, row_name: str, outcome: Outcome) -> str:
+        return f"{self._options.address} at {self._options.endpoint} {answer_to(row_name, outcome)}"
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):

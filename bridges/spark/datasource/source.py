@@ -86,8 +86,8 @@ class BatchReader(_BaseReader, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         node = plan.fetch_current_info(options)
-        starts, ends = first_offsets(options, node.held), last_offsets(options, node.held)
-        ranges = available_ranges(options, starts, ends, node.held)
+        starts, ends = first_offsets(options, node.bounds), last_offsets(options, node.bounds)
+        ranges = available_ranges(options, starts, ends, node.bounds)
         return plan_tasks(options, ranges, node.log) or [ReadTask(())]
 
 
@@ -110,7 +110,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
     def initialOffset(self) -> StreamOffset:
         if self._initial is None:  # resolved once: `latest` must not move
             node = plan.fetch_current_info(self._options)
-            self._initial = {**_written(first_offsets(self._options, node.held), node.log), _NEW: True}
+            self._initial = {**_written(first_offsets(self._options, node.bounds), node.log), _NEW: True}
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -122,7 +122,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def reportLatestOffset(self) -> StreamOffset:
         node = self._now()
-        return _written({partition: at.high for partition, at in node.held.items()}, node.log)
+        return _written({partition: at.high for partition, at in node.bounds.items()}, node.log)
 
     def _now(self) -> NodeInfo:
         if self._node is None or time.monotonic() - self._asked > _FRESH:
@@ -132,39 +132,39 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         node = self._target or self._now()
         same = same_log(self._options, start.get(_LOG), node.log)
-        places = _places(start) if same else {}
-        before = {partition: places.get(partition, at.low) for partition, at in node.held.items()}
-        available_ranges(self._options, before, before, node.held)  # reports a log that was cut off before reading it
-        ends = {partition: _end(at, before[partition]) for partition, at in node.held.items()}
+        offsets = _offsets_in(start) if same else {}
+        before = {partition: offsets.get(partition, at.low) for partition, at in node.bounds.items()}
+        available_ranges(self._options, before, before, node.bounds)  # reports a log that was cut off before reading it
+        ends = {partition: _end(at, before[partition]) for partition, at in node.bounds.items()}
         if isinstance(limit, ReadMaxRows):
             ends = limit_offsets(before, ends, limit.max_rows)
         log = node.log or start.get(_LOG)
-        if same and log == start.get(_LOG) and {**places, **ends} == places:
+        if same and log == start.get(_LOG) and {**offsets, **ends} == offsets:
             return start
-        found = _written({**places, **ends}, log)
-        return {**found, _FIRST: _written(_places(start), start.get(_LOG))} if start.get(_NEW) else found
+        found = _written({**offsets, **ends}, log)
+        return {**found, _FIRST: _written(_offsets_in(start), start.get(_LOG))} if start.get(_NEW) else found
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         options, node, log = self._options, plan.fetch_info(self._options), end.get(_LOG)
         if not same_log(options, log, node.log):
             return []
         begin = end.get(_FIRST, start)
-        starts = _places(begin) if begin.get(_LOG) in (None, log) else {}
-        return plan_tasks(options, available_ranges(options, starts, _places(end), node.held), log)
+        starts = _offsets_in(begin) if begin.get(_LOG) in (None, log) else {}
+        return plan_tasks(options, available_ranges(options, starts, _offsets_in(end), node.bounds), log)
 
     def commit(self, end: StreamOffset) -> None:
         """Nothing to do: Spark's checkpoint has the offsets."""
 
 
-def _written(places: Mapping[int, int], log: str | None = None) -> StreamOffset:
-    found: StreamOffset = {str(partition): offset for partition, offset in sorted(places.items())}
+def _written(offsets: Mapping[int, int], log: str | None = None) -> StreamOffset:
+    found: StreamOffset = {str(partition): offset for partition, offset in sorted(offsets.items())}
     return found if log is None else {**found, _LOG: log}
 
 
-def _end(at: OffsetBounds, place: int) -> int:
+def _end(at: OffsetBounds, offset_before: int) -> int:
     """The end of a partition; one that is empty and whose next offset is unknown ends where it was."""
-    return at.high if at.known else max(at.high, place)
+    return at.high if at.known else max(at.high, offset_before)
 
 
-def _places(offset: StreamOffset) -> dict[int, int]:
-    return {int(name): place for name, place in offset.items() if name.isdigit()}
+def _offsets_in(offset: StreamOffset) -> dict[int, int]:
+    return {int(name): next_offset for name, next_offset in offset.items() if name.isdigit()}
