@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 from confluent_kafka import KafkaException
@@ -24,6 +24,7 @@ from bridges.kafka.admin.offset_mirror import Mirror
 from bridges.kafka.admin.offset_queries import OffsetQueryCoalescer, mark_retrieved
 from bridges.kafka.consume.fetch_scheduler import FetchScheduler
 from bridges.kafka.consume.reader import PartitionReader, join_all
+from bridges.kafka.librdkafka import ClientSettings
 from bridges.kafka.topics import TopicTable, TopicWatcher
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.logs import LogDemand, LogShare, TurnBudget, unlimited, whole
@@ -136,7 +137,7 @@ class Cluster:
             gone=self._topics.gone,
         )
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> ClientSettings:
         """The settings of every client of this cluster."""
         return {
             "bootstrap.servers": self.bootstrap,

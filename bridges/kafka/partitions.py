@@ -37,6 +37,6 @@ def refuse_group(properties: Mapping[Value, Value]) -> None:
         raise AmqpError(NOT_IMPLEMENTED, "$info has no consumer groups", info={"field": GROUP})
 
 
-def properties_of(partition: int | None) -> dict[Value, Value] | None:
+def properties_of(partition: int | None) -> dict[Symbol, Symbol] | None:
     """ES-4.1-4, ES-4.3-4: the partition in force; an agnostic answer has no such key."""
     return None if partition is None else {Symbol(PARTITION): Symbol(str(partition))}

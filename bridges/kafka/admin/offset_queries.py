@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from bridges.kafka.admin.client import Bounds
 from gateway.errors import AmqpError
 from gateway.tasks import Supervisor
 
+T = TypeVar("T")
 Ask = Callable[[str, tuple[int, ...], str], Awaitable[dict[int, Bounds]]]
 """Topic, partitions, isolation; raises AmqpError."""
 
@@ -62,7 +63,7 @@ class OffsetQueryCoalescer:
             self._running.discard(key)
 
 
-def mark_retrieved(answer: asyncio.Future[Any]) -> None:
+def mark_retrieved(answer: asyncio.Future[T]) -> None:
     """Mark the error of a future as retrieved: asyncio would log it if nobody waits for the future any more."""
     if not answer.cancelled():
         answer.exception()

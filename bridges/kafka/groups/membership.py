@@ -63,7 +63,7 @@ def group_key(cluster: str, topic: str, group: str) -> str:
     return f"{cluster}/{topic}/{group}"
 
 
-def answer(group: str, lease: Lease) -> dict[Value, Value]:
+def answer(group: str, lease: Lease) -> dict[Symbol, str | Long]:
     """The link properties in force (ES-4.6.1-2, ES-4.6.2-3, ES-4.5.2-3)."""
     return {
         Symbol(partitions.PARTITION): Symbol(str(lease.partition)),

@@ -15,13 +15,14 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.admin.client import Topic
 from bridges.kafka.cluster import Cluster
+from bridges.kafka.librdkafka import ClientSettings
 from bridges.kafka.produce.client import Header, ProduceClient, ProduceOwner, ReportContext, Reports, make_client
 from gateway.amqp.link.handlers import Transfer
 from gateway.errors import AmqpError
@@ -30,7 +31,7 @@ _BUSY: Final = 0.001
 """Seconds between two polls while records are in flight."""
 _IDLE: Final = 0.1
 _METADATA_TIMEOUT: Final = 5.0
-_SETTINGS: Final[dict[str, Any]] = {
+_SETTINGS: Final[ClientSettings] = {
     "acks": "all",
     "enable.idempotence": True,
     # As Java clients, so that a key has the same partition whoever produces it (ES-4.6.7-5).

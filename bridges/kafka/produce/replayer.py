@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from bridges.kafka import errors
+from bridges.kafka.librdkafka import ClientSettings
 from gateway.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 _TIMEOUT: Final = 30.0
@@ -36,13 +38,21 @@ class Replayed(NamedTuple):
 class Replayer:
     """One named replay into one topic; a second process of the same name fences the first. Raises `AmqpError`."""
 
-    def __init__(self, settings: Mapping[str, Any], topic: str, name: str) -> None:
+    def __init__(self, settings: ClientSettings, topic: str, name: str) -> None:
         self._topic: Final = topic
         group = f"scopegate-replay-{name}"
         own = {"log_level": 0, **settings}
-        consumer: dict[str, Any] = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
-        producer = {"transactional.id": group, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
-        self._failed: Any = None
+        consumer: ClientSettings = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+        producer: ClientSettings = {
+            "transactional.id": group,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+        self._failed: KafkaError | None = None
         try:
             self._consumer = Consumer({**own, **consumer})
             self._producer = Producer({**own, **producer})
@@ -86,7 +96,7 @@ class Replayer:
             except BufferError:
                 self._producer.poll(0.05)
 
-    def _report(self, error: Any, message: Any) -> None:
+    def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and self._failed is None:
             self._failed = error
 
@@ -101,6 +111,6 @@ class Replayer:
         self._consumer.close()
 
 
-def _write_error(topic: str, error: KafkaException, first: Any = None) -> AmqpError:
-    cause: Any = first or error.args[0]
+def _write_error(topic: str, error: KafkaException, first: KafkaError | None = None) -> AmqpError:
+    cause = first or errors.cause_of(error)
     return AmqpError(INTERNAL_ERROR, f"topic {topic} could not be written: {cause.str()}")

@@ -9,13 +9,16 @@ same on both sides.
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from bridges.kafka.records.envelope import Header
-from gateway.amqp.codec.codec import Symbol, Timestamp, Value
+from gateway.amqp.codec.codec import Symbol, Timestamp
 from gateway.amqp.message.sections import SectionOffsets, application_properties, properties
 
+EventValue = str | bytes | Timestamp | None
+"""An application property from a header."""
 PREFIXES: Final = ("cloudEvents:", "cloudEvents_")
 HEADER_PREFIX: Final = "ce_"
 STRUCTURED: Final = "application/cloudevents"
@@ -56,7 +59,7 @@ def attribute_headers(data: bytes, layout: SectionOffsets, headers: list[Header]
     return written
 
 
-def event_properties(headers: list[Header], others: dict[str, Value]) -> dict[str, Value]:
+def event_properties(headers: list[Header], others: Mapping[str, EventValue]) -> Mapping[str, EventValue]:
     """Application properties of a record; those of a CloudEvent get the names and types of the AMQP binding."""
     if VERSION not in dict(headers):
         return others
@@ -70,7 +73,7 @@ def event_header(name: str) -> str | None:
     return None if name.startswith(HEADER_PREFIX) else name
 
 
-def event_value(name: str, value: Value) -> Value:
+def event_value(name: str, value: EventValue) -> EventValue:
     """The value of the application property `name` of a CloudEvent, from that of an ordinary record."""
     return _timestamp(value) if name == _TIME else value
 
@@ -82,7 +85,7 @@ def _attribute(name: object) -> str | None:
     return None
 
 
-def _canonical(value: Value, content: bytes | None) -> bytes | None:
+def _canonical(value: object, content: bytes | None) -> bytes | None:
     """The text of an attribute (CloudEvents 1.0, Type System); most types have that of any header."""
     if type(value) is Timestamp:
         return _time(value).encode()
@@ -99,14 +102,14 @@ def _time(value: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _property(name: str, value: Value) -> tuple[str, Value]:
+def _property(name: str, value: EventValue) -> tuple[str, EventValue]:
     if not name.startswith(HEADER_PREFIX):
         return name, value
     attribute = PREFIXES[0] + name[len(HEADER_PREFIX) :]
     return attribute, event_value(attribute, value)
 
 
-def _timestamp(value: Value) -> Value:
+def _timestamp(value: EventValue) -> EventValue:
     """The AMQP timestamp of a time with a zone and at most milliseconds; otherwise its text."""
     if not isinstance(value, str) or isinstance(value, Symbol):
         return value

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from bridges.kafka.records.cloudevents import attribute_headers, is_binary, is_structured
 from bridges.kafka.records.envelope import BARE, DATA_VALUE, SECTIONS_VALUE, Header, only_data, wrap
 from bridges.kafka.records.headers import BODY, RESERVED, readable_headers
-from gateway.amqp.codec.codec import Symbol, Value, decode_all
+from gateway.amqp.codec.codec import Symbol, decode_all
 from gateway.amqp.message._sections import items
 from gateway.amqp.message.bounds import ITEMS
 from gateway.amqp.message.sections import DATA, SectionOffsets, body_kind, body_values, map_entry, properties
@@ -94,8 +94,8 @@ def _refuse_many(data: bytes, layout: SectionOffsets) -> None:
 def target_partition(data: bytes, layout: SectionOffsets) -> str | None:
     """The target partition that the sender named (Event Stream Extensions 4.6.6)."""
     value = _annotation(data[layout.da : layout.ma], TARGET_PARTITION)
-    if value is None or type(value) in (str, Symbol):
-        return value  # type: ignore[no-any-return]
+    if value is None or type(value) is str or type(value) is Symbol:
+        return value
     raise _wrong_type(TARGET_PARTITION, "symbol")
 
 
@@ -128,7 +128,7 @@ def record_key(data: bytes, layout: SectionOffsets) -> bytes | None:
     return key
 
 
-def _annotation(annotations: bytes, name: str) -> Value:
+def _annotation(annotations: bytes, name: str) -> object:
     encoded = map_entry(annotations, name)
     return None if encoded is None else decode_all(encoded)
 

@@ -160,7 +160,7 @@ def _header_name(name: str) -> str | None:
     return None if "\0" in name or name.startswith(RESERVED) else name
 
 
-def _listed(value: Value) -> list[Header]:
+def _listed(value: object) -> list[Header]:
     """The headers in the annotation; empty unless every item is a list of a string, and a binary or null."""
     if not isinstance(value, list) or not all(_is_pair(item) for item in value):
         return []
