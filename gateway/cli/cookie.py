@@ -1,4 +1,5 @@
-"""`scopegate cookie inspect`: what a cookie, a rewritten address or a rewritten id says, for who has the keys."""
+"""`scopegate cookie inspect`: the contents of a cookie, a rewritten address or a rewritten id, with the policy's
+keys."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from gateway.response.keys import KeyRing, Purpose
     from policies.rules import CompiledPolicy
 
-_MOST: Final = 10_000
-"""Characters read; the longest token has under 6000 in base64 and 8192 in hex."""
+_MAX_INPUT: Final = 10_000
+"""Maximum characters of the input; the longest token has under 6000 in base64 and 8192 in hex."""
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})+", re.ASCII)
 _REPLIES: Final = re.compile(r"\$replies\.([^/]*)/(.*)", re.DOTALL)
 _ID: Final = "ID:sg-"
@@ -51,7 +52,7 @@ def inspect(file: Path, text: str) -> None:
     if policy.signing is None:
         click.echo(f"{file}: there are no keys, so nothing can be verified", err=True)
         sys.exit(1)
-    given = (sys.stdin.read(_MOST) if text == "-" else text).strip()
+    given = (sys.stdin.read(_MAX_INPUT) if text == "-" else text).strip()
     lines = list(_inspected(policy, make_ring(policy.signing), given, time.time_ns() // 1_000_000))
     for line in lines:
         click.echo(line)
@@ -59,7 +60,7 @@ def inspect(file: Path, text: str) -> None:
 
 
 def _inspected(policy: CompiledPolicy, ring: KeyRing, given: str, now_ms: int) -> Iterator[str]:
-    """Lines for people; the last is the result."""
+    """The lines of the output; the last is the result."""
     from gateway.response import keys
     from gateway.response.cookie import from_url
     from gateway.response.keys import BadToken
@@ -93,7 +94,7 @@ def _token(
         yield from _form(data, 2)
     said = describe(token)
     if found is not None:
-        whole, place = _kept(policy, ring, found, now_ms)
+        whole, place = _resolve(policy, ring, found, now_ms)
         yield _line("kept", place)
         said = describe(whole) if whole is not None else {name: said[name] for name in _OF_A_REFERENCE}
     for name, value in said.items():
@@ -106,8 +107,8 @@ def _token(
     yield _line("result", _VALID)
 
 
-def _kept(policy: CompiledPolicy, ring: KeyRing, found: CookieReference, now_ms: int) -> tuple[Cookie | None, str]:
-    """What a reference stands for, None if it cannot be read from here, and where it is."""
+def _resolve(policy: CompiledPolicy, ring: KeyRing, found: CookieReference, now_ms: int) -> tuple[Cookie | None, str]:
+    """The whole cookie of a reference, None if it cannot be read from here; and where it is stored."""
     from gateway.response.cookie import refusal
     from gateway.response.cookie_store import CookieNotLoaded, CookieStore
     from gateway.state.inspect import read_value
@@ -131,9 +132,9 @@ def _id(policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int) -> Iter
     from gateway.response.message_id import open_id
 
     try:
-        (scope, encoded), home = open_id(ring, data, now_ms), b""
+        (scope, encoded), cookie_token = open_id(ring, data, now_ms), b""
     except BadToken:
-        home, encoded = open_return_id(ring, data, now_ms)
+        cookie_token, encoded = open_return_id(ring, data, now_ms)
         yield _line("kind", "rewritten message-id that brings its response home")
     else:
         yield _line("kind", "rewritten message-id")
@@ -141,17 +142,17 @@ def _id(policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int) -> Iter
     yield from _form(data, 1)
     try:
         original = repr(decode_all(encoded))
-    except AmqpError:  # it travels as it came
+    except AmqpError:  # not decodable: show the bytes
         original = encoded.hex()
     yield _line("original id", original)
-    if home:
-        yield from _token(policy, ring, home, now_ms, RETURN, None)
+    if cookie_token:
+        yield from _token(policy, ring, cookie_token, now_ms, RETURN, None)
     else:
         yield _line("result", _VALID)
 
 
 def _form(data: bytes, key_at: int) -> Iterator[str]:
-    """How it is protected, and by which key; a signed one names that at `key_at`. Only for what has verified."""
+    """The protection and the key of a verified token; a signed one has the key id at `key_at`."""
     sealed = data[0] != _SIGNED
     at = 1 if sealed else key_at
     yield _line("form", "sealed" if sealed else "signed")

@@ -1,9 +1,9 @@
-"""Requests that carry a cookie to targets that announced `response-address-supported` (RA 2.3).
+"""Annotates requests with a cookie, for targets that announced `response-address-supported` (RA 2.3).
 
 One `Annotator` serves one crossing, from scope `origin`; responses come back to `link_target`, or to the address
-`announced`, which stands for it. The bare message passes byte-equal. With `uses`, a
-request may have that many responses, and has a cookie of its own. The cookies that a `store` has pending after a
-request was annotated have to be stored before it may go.
+`announced` instead of it. The bare message stays byte-equal. With `uses`, a request may have that many responses, and
+has a cookie of its own. Cookies that the `store` has pending after a request was annotated must be stored before the
+request is sent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EXPIRY_KEY: Final = encode(Symbol(REQUEST_EXPIRY))
 
 
 class Annotator:
-    """Annotates requests from one scope and takes their responses."""
+    """Annotates requests of one scope, and restores their responses."""
 
     __slots__ = (
         "_announced",
@@ -86,7 +86,7 @@ class Annotator:
         """The request with the three annotations of RA 2.3; raises AmqpError where `permit` does.
 
         If it asks for its response over the paired link, the cookie names the encoded address that `own` returns;
-        the message itself goes on as it came (RA-2.3-8). Only an `answer` keeps the cookie that it answers with.
+        the message itself does not change (RA-2.3-8). Only an `answer` keeps the cookie of its own request.
         """
         found = _sections.put_on(data, self._recent.at(now_ms))  # most: it has none, and its reply-to came before
         return self._annotate(data, now_ms, own, permit, answer) if found is ... else found
@@ -94,7 +94,7 @@ class Annotator:
     def _annotate(
         self, data: bytes, now_ms: int, own: Callable[[], bytes] | None, permit: Permit, answer: bool
     ) -> bytes:
-        """The general form: any request; its annotations are remembered for others with its reply-to."""
+        """The general form, for any request; caches its annotations for others with the same reply-to."""
         layout = walk(data)
         reply_to = property_field(data, layout, REPLY_TO) or NULL
         if own is not None and is_me(reply_to):
@@ -113,14 +113,13 @@ class Annotator:
         return b"".join((data[:at], section, data[at:])) if at else section + data
 
     def _shared(self, reply_to: bytes) -> bool:
-        """Whether others with it have the same cookie: not where uses are counted, and `$me` is many addresses."""
+        """Whether requests with this reply-to share a cookie: not if uses are counted, nor for `$me`."""
         return self._uses is None and not is_me(reply_to)
 
     def restore(self, data: bytes, now_ms: int, *, scope: str | None = None) -> Restored:
-        """A response that came to the link target: verified, and as it goes on in its own scope.
+        """Verify a response that came to the link target, and restore it for its own scope.
 
-        `scope` is whose cookies count, by default this crossing's origin; a link target that several
-        origins share is a `LinkTarget`.
+        Cookies of `scope` count, by default of this crossing's origin; several origins share a `LinkTarget`.
         """
         if scope is None or scope == self._origin:
             return self._responses.restore(data, now_ms)
@@ -129,7 +128,7 @@ class Annotator:
     def _annotate_further(
         self, data: bytes, layout: SectionOffsets, reply_to: bytes, now_ms: int, permit: Permit, answer: bool
     ) -> bytes:
-        """The message has delivery annotations: a previous gateway's travel inside our cookie (A31)."""
+        """Annotate a message with delivery annotations: our cookie contains those of a previous gateway (A31)."""
         section = data[layout.da : layout.ma]
         cookie, target, until = previous_annotations(section)
         address = address_text(reply_to, "reply-to")
@@ -140,7 +139,7 @@ class Annotator:
             REQUEST_TARGET: encode(self._announced),
             REQUEST_EXPIRY: encode(Timestamp(expiry)),
         }
-        if (answered := target or address) is not None:  # there the response will go (RA-2.3-17)
+        if (answered := target or address) is not None:  # the address of the response (RA-2.3-17)
             permit(answered)
         return splice(data, layout, da=edit_map(section, put=entries, drop=() if answer else (RESPONSE_COOKIE,)))
 

@@ -43,7 +43,7 @@ def previous_annotations(section: bytes) -> Previous:
 
 
 def typed_entry(section: bytes, name: str, kind: type[T]) -> T | None:
-    """One annotation's value, None where it is absent; null is a wrong type like any other."""
+    """The value of one annotation, or None; null is a wrong type like any other."""
     encoded = map_entry(section, name)
     if encoded is None:
         return None

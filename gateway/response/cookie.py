@@ -1,4 +1,4 @@
-"""The response-address cookie as bytes: its fields, sealed and opened (KM-23, A31).
+"""The response-address cookie as bytes: encoding, signing or sealing, and opening (KM-23, A31).
 
 One format serves the cookie of an annotated request and the token in a rewritten reply-to; they
 differ by the purpose in the key. Field by field, with test vectors: docs/cookies.md.
@@ -30,7 +30,7 @@ NONCE_BYTES: Final = 12
 NAME_BYTES: Final = 16
 _REFERENCE_BYTES: Final = NAME_BYTES + 16
 MIN_LIMIT: Final = 384
-"""Below this a reference itself might be too long: names of 64 bytes and a seal."""
+"""The minimum limit: a reference with names of 64 bytes and a seal must fit."""
 MAX_USES: Final = 65_535
 _EXPIRY_BYTES: Final = 6
 _PLAIN_BYTES: Final = _EXPIRY_BYTES + 2
@@ -46,14 +46,14 @@ _number: Final = int.from_bytes
 
 
 class Expired(BadToken):
-    """Genuine, but past its time: the one reason that the peer learns (conformance 0.3)."""
+    """Genuine, but expired: the only reason that the peer is told (conformance 0.3)."""
 
     def __init__(self) -> None:
         super().__init__("expired")
 
 
 class CookieReference(Exception):
-    """Genuine, but only a reference to a cookie in the store: `cookie` has scope, link target and expiry alone."""
+    """Genuine, but only a reference to a stored cookie: `cookie` has only scope, link target and expiry."""
 
     def __init__(self, cookie: Cookie, reference: bytes) -> None:
         super().__init__("in the cookie store")
@@ -62,7 +62,7 @@ class CookieReference(Exception):
 
 
 class Uses(NamedTuple):
-    """How many responses a cookie may bring; the nonce tells it from every other."""
+    """The limit of responses of a cookie; the nonce identifies the cookie."""
 
     limit: int
     nonce: bytes
@@ -71,9 +71,9 @@ class Uses(NamedTuple):
 class Cookie(NamedTuple):
     """The fields of a cookie.
 
-    `scope` is where the request came from, `link_target` the address it may be used at (T, or the
-    prefix of a rewritten reply-to), `address` the reply-to; `inner_*` are the annotations of a
-    previous gateway. Without `uses` it brings any number of responses until it expires.
+    `scope` is that of the requester, `link_target` the address that the cookie is for (T, or the prefix of a rewritten
+    reply-to), `address` the reply-to; `inner_*` are the annotations of a previous gateway. Without `uses`, the number
+    of responses is not limited until the cookie expires.
     """
 
     scope: str
@@ -94,7 +94,7 @@ class CookieOverflow(Protocol):
 
 
 class CookieMaker:
-    """Makes the cookies, or reply-to tokens, of one crossing; signed or sealed as the ring determines."""
+    """Makes the cookies or reply-to tokens of one crossing, signed or sealed according to the ring."""
 
     __slots__ = (
         "_begin", "_crossing", "_mac", "_most", "_overflow", "_plain", "_purpose", "_room", "_seal", "_shared",
@@ -113,10 +113,9 @@ class CookieMaker:
         most: int = MAX_TOKEN,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """`uses`: the responses that each cookie of `issue` may bring; None: any number.
+        """`uses`: the limit of responses of each cookie of `issue`; None: no limit.
 
-        Tokens of more than `most` bytes are refused; those over the limit of an `overflow` that has one are stored
-        there.
+        Tokens of more than `most` bytes are refused; those above the limit of `overflow`, if it has one, are stored.
         """
         signer = ring.signer(purpose)
         self._crossing = scope, link_target
@@ -140,7 +139,7 @@ class CookieMaker:
         return self.make(Cookie(scope, link_target, address, expiry_ms, inner_cookie, inner_target, uses))
 
     def make(self, cookie: Cookie) -> bytes:
-        """The token; the cookie's scope and target are the maker's, and its expiry one that `expiry_of` gave."""
+        """The token of a cookie with the maker's scope and target, and an expiry of `expiry_of`."""
         _, _, address, expiry_ms, inner_cookie, inner_target, uses = cookie
         if address is None or inner_cookie is not None or inner_target is not None or uses is not None:
             return self._make(cookie)
@@ -154,7 +153,7 @@ class CookieMaker:
         return data + state.finalize()[:MAC_BYTES]
 
     def _make(self, cookie: Cookie) -> bytes:
-        """Sealed, or of more than an expiry and an address, or too long."""
+        """The general form: sealed tokens, those with further fields, and long ones."""
         token = self._token(*_own_part(cookie))
         if len(token) <= self._most:
             return token
@@ -179,7 +178,7 @@ def template(ring: KeyRing, scope: str, link_target: str) -> bytes:
 
 
 def _own_part(cookie: Cookie) -> tuple[int, bytes]:
-    """Flags, and the fields after scope and link target."""
+    """The flags, and the fields after scope and link target."""
     _, _, address, expiry_ms, inner_cookie, inner_target, uses = cookie
     flags = 0
     rest = expiry_ms.to_bytes(_EXPIRY_BYTES, "big")
@@ -199,7 +198,7 @@ def _own_part(cookie: Cookie) -> tuple[int, bytes]:
 
 
 def seal(ring: KeyRing, cookie: Cookie, purpose: Purpose = COOKIE) -> bytes:
-    """One token alone; a `CookieMaker` makes many for one crossing."""
+    """Make a single token; a `CookieMaker` makes many for one crossing."""
     within = cookie._replace(expiry_ms=expiry_of(cookie.expiry_ms, None))
     return CookieMaker(ring, cookie.scope, cookie.link_target, purpose).make(within)
 
@@ -207,20 +206,20 @@ def seal(ring: KeyRing, cookie: Cookie, purpose: Purpose = COOKIE) -> bytes:
 class CookieReader:
     """Opens the tokens of one purpose.
 
-    Most have the key, scope and link target of the one before: those are then compared in one piece and not read.
+    Most tokens have the same key, scope and link target as the previous one: these are compared in one piece.
     """
 
     __slots__ = ("_begin", "_head", "_key_id", "_names", "_purpose", "_ring")
 
     def __init__(self, ring: KeyRing, purpose: Purpose = COOKIE) -> None:
         self._ring, self._purpose = ring, purpose
-        self._head: bytes | tuple[bytes, ...] = ()  # no token begins with one of none
+        self._head: bytes | tuple[bytes, ...] = ()  # an empty tuple matches no token
         self._key_id = b""
         self._names = ("", "")
         self._begin = ring.signer(purpose).begin
 
     def open(self, data: bytes, now_ms: int) -> Cookie:
-        """As `open_token`: nothing is believed before MAC or seal; the expiry is left to the caller."""
+        """As `open_token`: verifies MAC or seal first; the caller checks the expiry."""
         head = self._head
         if not data.startswith(head) or len(data) > MAX_TOKEN:
             return self._open(data, now_ms)
@@ -268,7 +267,7 @@ def refusal(fault: BadToken) -> AmqpError:
 
 
 def open_token(ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose, *, most: int = MAX_TOKEN) -> Cookie:
-    """Verifies MAC or seal before reading any field, but leaves the expiry to the caller, who first
+    """Verifies MAC or seal before reading any field, but leaves the expiry to the caller, which first
     compares the scope; raises `BadToken`, or `CookieReference` for a reference."""
     if not _MIN_TOKEN <= len(data) <= most:
         raise BadToken("wrong length")
@@ -295,7 +294,10 @@ def check_expiry(cookie: Cookie, now_ms: int) -> None:
 
 
 def _fields(flags: int, data: bytes, start: int, end: int) -> Cookie:
-    """The fields from `start` to `end`; one that reaches too far leaves a position past the end, checked once."""
+    """The fields from `start` to `end`.
+
+    A field that is too long moves the position past the end, which is checked once.
+    """
     if flags & ~_KNOWN_FLAGS:
         raise _reference(data, start, end) if flags == _REFERENCE else BadToken("unknown flags")
     stop = start + 2 + (data[start] << 8 | data[start + 1])
@@ -357,7 +359,7 @@ def too_long() -> AmqpError:
 
 
 def expiry_of(own_ms: int, previous_ms: int | None) -> int:
-    """The earlier of our expiry and that of a previous gateway, as a cookie can hold it (RA-2.3-17)."""
+    """The earlier of our expiry and that of a previous gateway, limited to what a cookie can represent (RA-2.3-17)."""
     earlier = own_ms if previous_ms is None else min(own_ms, previous_ms)
     return min(max(earlier, 0), _MAX_EXPIRY)
 
@@ -368,9 +370,9 @@ def to_url(token: bytes) -> bytes:
 
 
 def from_url(text: bytes) -> bytes:
-    """The one accepted spelling only: other padding, alphabet or spare bits are a different text."""
+    """Decode base64url; accepts only one spelling: no padding, no other alphabet, no spare bits."""
     try:
-        token = a2b_base64(text.translate(_FROM_URL) + b"==")  # more padding than needed does no harm
+        token = a2b_base64(text.translate(_FROM_URL) + b"==")  # extra padding is harmless
     except ValueError:
         raise BadToken("not base64url") from None
     if to_url(token) != text:
@@ -379,7 +381,7 @@ def from_url(text: bytes) -> bytes:
 
 
 def describe(cookie: Cookie) -> dict[str, str]:
-    """A cookie in words; an inner cookie is another gateway's secret and shown by its size."""
+    """The fields of a cookie as text; of an inner cookie, a secret of another gateway, only the size."""
     inner = cookie.inner_cookie
     return {
         "scope": cookie.scope,

@@ -1,9 +1,9 @@
-"""Cookies too long to travel (KM-23): their content is stored in shared state, and a signed reference travels.
+"""Cookies that are too long (KM-23): their content is stored in shared state, and a signed reference is sent.
 
-Pure: a message whose cookie has to be stored first leaves it in `pending`; a response whose cookie is still to be
-fetched raises `CookieNotLoaded`. The caller talks to the shared state and tries again. The stored value is a token
-itself, signed or sealed under a purpose of its own, and the reference names its digest: somebody who can write to the
-store cannot make one, exchange it for another, or use what is read there as a cookie. Layout: docs/cookies.md.
+Pure: a cookie that must be stored before its message is sent is added to `pending`; a response whose cookie must be
+fetched first raises `CookieNotLoaded`. The caller uses the shared state and tries again. The stored value is a token,
+signed or sealed for a purpose of its own, and the reference contains its digest: write access to the store does not
+allow to forge or exchange one, and a stored value cannot be used as a cookie. Layout: docs/cookies.md.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from gateway.response.epoch_cache import EpochCache
 from gateway.response.keys import STORED, BadToken, KeyRing, Purpose
 
 MAX_STORED: Final = 16_384
-"""Bytes that are stored for one cookie at most."""
+"""Maximum bytes of a stored cookie."""
 _DIGEST_BYTES: Final = 16
 _REMEMBERED: Final = 2048
 Refusal = Callable[[BadToken], AmqpError]
 
 
 class PendingCookie(NamedTuple):
-    """An entry that has to be in shared state until `until_ms` before the message goes; then call `stored`."""
+    """An entry to store in shared state until `until_ms` before the message is sent; then call `stored`."""
 
     key: str
     value: bytes
@@ -35,7 +35,7 @@ class PendingCookie(NamedTuple):
 
 
 class CookieNotLoaded(Exception):
-    """The value at `key` is needed: pass it to `load`, empty if there is none, and try again.
+    """The value at `key` is needed: pass it to `load` (empty if there is none), and try again.
 
     `load` raises `BadToken`, which `refuse` turns into the error for the peer.
     """
@@ -48,21 +48,21 @@ class CookieNotLoaded(Exception):
 
 
 class CookieStore:
-    """Stores cookies of more than `limit` bytes for the makers of one ring, and finds those that references name."""
+    """Stores cookies of more than `limit` bytes for the makers of one ring, and resolves references."""
 
     def __init__(
         self, ring: KeyRing, limit: int | None = None, token_bytes: Callable[[int], bytes] = secrets.token_bytes
     ) -> None:
         self._ring, self.limit, self._token_bytes = ring, limit, token_bytes
         self.pending: list[PendingCookie] = []
-        """The cookies that have to be stored before the message just made may go; its sender empties the list."""
+        """The cookies to store before the present message is sent; the caller empties the list."""
         self._known: dict[tuple[Purpose, Cookie], bytes] = {}
         self._fetched: EpochCache[bytes, Cookie] = EpochCache()
 
     def reference_for(self, cookie: Cookie, purpose: Purpose, token: Callable[[bytes], bytes]) -> bytes:
-        """The token that travels instead of a long cookie; `token` makes one of a reference.
+        """The token of a reference to a long cookie; `token` makes it.
 
-        Equal cookies share one reference once it is stored; those with a limit of uses never are.
+        Equal cookies share one reference once it is stored, except those with a limit of uses.
         """
         known = self._known.get((purpose, cookie))
         if known is not None:
@@ -81,7 +81,7 @@ class CookieStore:
         return made
 
     def resolve(self, found: CookieReference, now_ms: int, refuse: Refusal) -> Cookie:
-        """The whole cookie that a reference stands for; raises `CookieNotLoaded` where it has to be fetched first."""
+        """The whole cookie of a reference; raises `CookieNotLoaded` if it must be fetched first."""
         cookie = self._fetched.at(self._ring.epoch(now_ms)).get(found.reference)
         if cookie is None:
             raise CookieNotLoaded(

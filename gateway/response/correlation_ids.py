@@ -1,4 +1,4 @@
-"""Requests whose responses come to one plain address: their ids carry the response address (RA 2.5).
+"""Rewrites requests whose responses come to one fixed address: their ids contain the response address (RA 2.5).
 
 An address at another container, such as a queue of a broker, cannot contain a token. So the rewritten request has
 that address as its reply-to, and its message-id, and correlation-id if it has one, become ids with the token that a
@@ -52,7 +52,7 @@ _MIN: Final = 2 + 2 + UNIQUE_BYTES + 1 + MAC_BYTES
 
 
 class CorrelationRewriter:
-    """Rewrites requests from scope `origin` into `destination`; their responses are taken at `link_target`."""
+    """Rewrites requests from scope `origin` into `destination`; their responses come to `link_target`."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class CorrelationRewriter:
         key_id = ring.active.encode()
         self._head = bytes([VERSION, len(key_id)]) + key_id
         self._ids = ScopeIds(ring, origin, token_bytes)
-        self._far_ids = ScopeIds(ring, destination, token_bytes)
-        # Below 2**63, so that the counter cannot leave its eight bytes.
+        self._destination_ids = ScopeIds(ring, destination, token_bytes)
+        # Below 2**63, so that the counter cannot exceed eight bytes.
         self._unique = count(int.from_bytes(token_bytes(UNIQUE_BYTES), "big") >> 1)
 
     def rewrite(
@@ -86,8 +86,8 @@ class CorrelationRewriter:
     ) -> bytes:
         """The request as a new message that is answered at `reply_to` (encoded); raises AmqpError where `permit` does.
 
-        `answer` says that it is a response too, whose correlation-id the other side knows. Without a reply-to
-        only what quotes an id of the destination changes, as in `Rewriter`.
+        `answer`: it is also a response, whose correlation-id the other side knows. Without a reply-to, only quoted ids
+        of the destination change, as in `Rewriter`.
         """
         layout = walk(data)
         annotations, previous = data[layout.da : layout.ma], NO_PREVIOUS
@@ -97,27 +97,27 @@ class CorrelationRewriter:
         fields = leading_fields(data, layout)
         leading = fields[0]
         correlation = check_id(leading[CORRELATION_ID], "correlation-id")
-        quoted = self._far_ids.original(correlation, now_ms)
+        quoted = self._destination_ids.original(correlation, now_ms)
         if leading[REPLY_TO] == NULL:
             if quoted is None:
                 return splice(data, layout, da=annotations or None) if layout.da != layout.ma else data
             leading[MESSAGE_ID] = self._ids.mint(check_id(leading[MESSAGE_ID], "message-id"))
         else:
-            home = self._tokens.token(leading[REPLY_TO], previous, now_ms, permit)
+            cookie_token = self._tokens.token(leading[REPLY_TO], previous, now_ms, permit)
             leading[REPLY_TO] = reply_to
-            leading[MESSAGE_ID] = self._mint(home, self._own(leading[MESSAGE_ID], now_ms))
+            leading[MESSAGE_ID] = self._mint(cookie_token, self._own(leading[MESSAGE_ID], now_ms))
             if self._correlation and quoted is None and correlation != NULL and not answer:
-                leading[CORRELATION_ID] = self._mint(home, correlation)
+                leading[CORRELATION_ID] = self._mint(cookie_token, correlation)
         if quoted is not None:
             leading[CORRELATION_ID] = quoted
         return assemble(data, layout, annotations, fields)
 
     def _own(self, field: bytes, now_ms: int) -> bytes:
-        """The id as its own scope knows it: a response that goes on as a request may have a new one already."""
+        """The original id: a response that is also a request may have a new one already."""
         return self._ids.original(field, now_ms) or check_id(field, "message-id")
 
-    def _mint(self, home: bytes, original: bytes) -> bytes:
-        content = b"".join((len(home).to_bytes(2, "big"), home, original))
+    def _mint(self, cookie_token: bytes, original: bytes) -> bytes:
+        content = b"".join((len(cookie_token).to_bytes(2, "big"), cookie_token, original))
         if self._seal is None:
             data = b"".join((self._head, next(self._unique).to_bytes(UNIQUE_BYTES, "big"), content))
             token = data + self._mac(data)
@@ -129,7 +129,7 @@ class CorrelationRewriter:
 
 
 class CorrelationRestorer:
-    """Takes the responses to requests that `CorrelationRewriter`s from `scopes` sent into `destination`."""
+    """Restores responses to requests that `CorrelationRewriter`s of `scopes` sent into `destination`."""
 
     def __init__(
         self,
@@ -143,12 +143,12 @@ class CorrelationRestorer:
     ) -> None:
         self._ring, self._target, self._scopes = ring, link_target, frozenset(scopes)
         self._reader = CookieReader(ring, keys.RETURN)
-        self._far_ids = ScopeIds(ring, destination, token_bytes)
+        self._destination_ids = ScopeIds(ring, destination, token_bytes)
         self._store = store or CookieStore(ring)
         self._recent: EpochCache[bytes, Cookie] = EpochCache()
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
-        """The response as it goes on in its own scope, by its correlation-id; raises the refusals of RA-2.5-9.
+        """Restore a response for its own scope, by its correlation-id; raises the refusals of RA-2.5-9.
 
         Raises `CookieNotLoaded` as `LinkTarget.restore` does.
         """
@@ -160,33 +160,33 @@ class CorrelationRestorer:
         leading[TO] = encode(cookie.address)
         leading[CORRELATION_ID] = original
         leading[MESSAGE_ID] = self._response_id(leading[MESSAGE_ID])
-        home = assemble(data, layout, annotations, fields)
+        restored = assemble(data, layout, annotations, fields)
         onward = leading[REPLY_TO] != NULL
-        return Restored(cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, no_request)
+        return Restored(cookie.scope, cookie.address, restored, cookie.inner_target, onward, cookie, no_request)
 
     def _response_id(self, field: bytes) -> bytes:
-        """A response is a new message (RA-2.5-8); one without an id stays without."""
-        return field if check_id(field, "message-id") == NULL else self._far_ids.mint(field)
+        """A response is a new message (RA-2.5-8); one without an id gets none."""
+        return field if check_id(field, "message-id") == NULL else self._destination_ids.mint(field)
 
     def _opened(self, field: bytes, now_ms: int) -> tuple[Cookie, bytes]:
         try:
-            home, original = open_return_id(self._ring, id_token(field), now_ms)
-            cookie = self._cookie(home, now_ms)
+            cookie_token, original = open_return_id(self._ring, id_token(field), now_ms)
+            cookie = self._cookie(cookie_token, now_ms)
         except BadToken as fault:
             raise no_request(fault) from fault
         return cookie, original
 
-    def _cookie(self, home: bytes, now_ms: int) -> Cookie:
+    def _cookie(self, cookie_token: bytes, now_ms: int) -> Cookie:
         recent = self._recent.at(self._ring.epoch(now_ms))
-        cookie = recent.get(home)
+        cookie = recent.get(cookie_token)
         if cookie is None:
-            cookie, elsewhere = open_or_reference(self._reader, home, now_ms)
+            cookie, elsewhere = open_or_reference(self._reader, cookie_token, now_ms)
             if cookie.scope not in self._scopes or cookie.link_target != self._target:
                 raise BadToken("wrong scope or link target")
             if elsewhere is not None:
                 check_expiry(cookie, now_ms - self._ring.skew_ms)
                 cookie = self._store.resolve(elsewhere, now_ms, no_request)
-            recent[home] = cookie
+            recent[cookie_token] = cookie
         check_expiry(cookie, now_ms - self._ring.skew_ms)
         return cookie
 
@@ -199,7 +199,7 @@ def no_request(fault: BadToken) -> AmqpError:
 
 
 def open_return_id(ring: KeyRing, data: bytes, now_ms: int) -> tuple[bytes, bytes]:
-    """The sealed cookie and the original id; verifies the MAC before anything else is believed."""
+    """The sealed cookie and the original id; verifies the MAC first."""
     if not _MIN <= len(data) <= MAX_TOKEN:
         raise BadToken("wrong length")
     if data[0] == encryption.VERSION:

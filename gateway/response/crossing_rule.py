@@ -1,6 +1,6 @@
-"""How a request crosses from one scope into another: the decision alone, as a pure function (RA 2.1 to 2.5).
+"""Decides how a request crosses from one scope into another, as a pure function (RA 2.1 to 2.5).
 
-`routing/transforms` acts on the decision, the journal records it, and a simulation asks for it about a policy that is
+`routing/transforms` acts on the decision, the journal records it, and a simulation makes it for a policy that is
 not served yet (docs/journal.md).
 """
 
@@ -14,7 +14,7 @@ UNCHANGED: Final = "unchanged"
 ANNOTATED: Final = "annotated"
 REWRITTEN: Final = "rewritten"
 IN_CORRELATION_ID: Final = "carried"
-"""Rewritten for a container that answers at an address of its own: the request's ids carry where responses go."""
+"""Rewritten for a container that answers at its own address: the request's ids contain the response address."""
 REFUSED: Final = "refused"
 RESPONSE: Final = "homeward"
 """The `replies` value of a response that asks for no response: it crosses unchanged."""
@@ -35,7 +35,7 @@ _KEYLESS: Final = CrossingDecision(REFUSED, "no key is configured to route respo
 _INCAPABLE: Final = CrossingDecision(REFUSED, "the receiver does not support response annotations", NOT_IMPLEMENTED)
 _ANNOTATED: Final = CrossingDecision(ANNOTATED, "the receiver supports response annotations")
 _RESULTS: Final = {False: REWRITTEN, True: IN_CORRELATION_ID}
-"""By whether responses come to an address of the container there."""
+"""The result, by whether responses come to an address at the container."""
 _REQUESTED: Final = {carries: CrossingDecision(result, "replies: rewrite") for carries, result in _RESULTS.items()}
 _NEEDED: Final = {
     carries: CrossingDecision(result, "the receiver does not support response annotations")
@@ -46,9 +46,9 @@ _NEEDED: Final = {
 def choose(replies: str, *, keys: bool, capable: bool, carries: bool) -> CrossingDecision:
     """The decision on requests that enter another scope.
 
-    `replies` is the value of the route (auto, cookie, rewrite, none, or `RESPONSE`), `keys` whether something can be
-    signed, `capable` whether the receiver is believed to follow annotations (RA-2.1-4), `carries` whether responses
-    come to an address of the container there (`connect.replies`).
+    `replies` is the value of the route (auto, cookie, rewrite, none, or `RESPONSE`), `keys`: there are signing keys;
+    `capable`: the receiver supports annotations (RA-2.1-4); `carries`: responses come to an address at the container
+    (`connect.replies`).
     """
     if replies == "none":
         return _NONE

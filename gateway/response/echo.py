@@ -1,4 +1,4 @@
-"""A responder's part: the address of the response and the cookie that it carries (RA 2.3, 2.4)."""
+"""The part of a responder: the address of the response, and its cookie (RA 2.3, 2.4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JSON: Final = Symbol("application/json")
 
 
 class Request(NamedTuple):
-    """A request as its responder sees it."""
+    """The fields of a request that its responder needs."""
 
     data: bytes
     layout: SectionOffsets
@@ -36,7 +36,7 @@ class Request(NamedTuple):
 
 
 def read_request(data: bytes, *, honoured: bool = True) -> Request:
-    """Where the response goes; raises INVALID_FIELD for wrong types. Not `honoured`: annotations are ignored."""
+    """Read a request; raises INVALID_FIELD for wrong types. Not `honoured`: annotations are ignored."""
     layout = walk(data)
     reply_to = field_value(property_field(data, layout, REPLY_TO))
     if not (reply_to is None or isinstance(reply_to, str)):

@@ -65,7 +65,7 @@ class TokenDecrypter:
             content = cipher.decrypt(_PAD + data[at:end], data[end:], data[:end] + bound)
         except InvalidTag:
             return None
-        if known is None:  # only after it has opened a token, so that invented salts cannot fill the memory
+        if known is None:  # only after it has opened a token, so that invented salts cannot fill the cache
             if len(self._ciphers) >= _REMEMBERED:
                 self._ciphers.clear()
             self._ciphers[salt] = cipher

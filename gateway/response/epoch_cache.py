@@ -1,8 +1,8 @@
 """Caches of tokens and cookies: under load, thousands of messages share one cookie.
 
-A cookie is made of the reply-to and an expiry alone, and expiries come in steps (`lifetime`), so the
-requests of one client carry the same cookie for a while, and their responses repeat it. Signing and verifying
-it once for all of them saves half of the path. The expiry is checked anew at each use.
+A cookie depends only on the reply-to and an expiry, and expiries come in steps (`lifetime`), so the requests of one
+client have the same cookie for a while, and so have their responses. It is signed and verified once for all of them,
+which saves half of the time. The expiry is checked at each use.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ V = TypeVar("V")
 def lifetime(now_ms: int, ttl_ms: int) -> int:
     """The expiry of a token made now: at least `ttl_ms` away, rounded up to a step of a 64th of it.
 
-    Requests of one client then carry one cookie or reply address for a while, which makes them
-    cheap and lets a responder keep its link to the address.
+    Requests of one client then have the same cookie or reply address for a while, which makes them cheap and lets a
+    responder keep its link to the address.
     """
     step = max(ttl_ms >> 6, 1)
     return -(-(now_ms + ttl_ms) // step) * step
 
 
 class EpochCache(Generic[K, V]):
-    """Results of one epoch; `at(epoch)` is empty when the epoch is a new one or the results grew too many.
+    """The results of one epoch; `at(epoch)` is empty for a new epoch, or after too many results.
 
-    An epoch is whatever the results depend on beside their key: the expiry that is being written, or how many
-    keys have retired (`KeyRing.epoch`).
+    An epoch is what results depend on beside their key: the present expiry, or the number of retired keys
+    (`KeyRing.epoch`).
     """
 
     __slots__ = ("_epoch", "_memory")
@@ -44,7 +44,7 @@ class EpochCache(Generic[K, V]):
 
 
 class ExpiryStepCache(Generic[K, V]):
-    """Results made with an expiry of our own; it begins anew when that expiry takes its next step."""
+    """The results of the present expiry step; empty again after the next step."""
 
     __slots__ = ("_after", "_memory", "_ttl_ms", "_until", "expiry_ms")
 

@@ -1,4 +1,4 @@
-"""The properties that mean something only within a scope, read and replaced in one pass over the bytes.
+"""Reads and replaces the properties that are meaningful only within a scope, in one pass over the bytes.
 
 message-id, to, reply-to and correlation-id are among the first six fields (AMQP 1.0 part 3, 3.2.4); the
 others are copied as one piece. `replace_properties` is the general form; this one takes half of its
@@ -31,7 +31,7 @@ Fields = tuple[list[bytes], bytes, int]
 
 
 def leading_fields(data: bytes, layout: SectionOffsets) -> Fields:
-    """Raises DECODE_ERROR where the fields do not fit the section."""
+    """The first six fields and the rest; raises DECODE_ERROR if the fields do not fit the section."""
     if layout.properties == layout.app:
         return [NULL] * LEADING, b"", 0
     found = _sections.fields(data, layout.properties)
@@ -74,7 +74,7 @@ def _assemble(data: bytes, layout: SectionOffsets, annotations: bytes, fields: F
     else:
         head = b"\x00\x53\x73\xd0%b%b" % ((size + 4).to_bytes(4, "big"), count.to_bytes(4, "big"))
     start = layout.properties
-    if not start:  # nothing comes before them, as in most messages
+    if not start:  # no section comes before them, as in most messages
         return b"".join((annotations, head, payload, rest, data[layout.app :]))
     before = data[layout.ma : start]
     return b"".join((data[: layout.da], annotations, before, head, payload, rest, data[layout.app :]))

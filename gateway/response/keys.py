@@ -1,4 +1,4 @@
-"""Keys that sign the tokens ScopeGate passes to another scope: the ring, its rotation, the MAC.
+"""Keys that sign the tokens for other scopes: the ring, its rotation, the MAC.
 
 HMAC-SHA-256 cut to 16 bytes. Each use of a secret has its own derived key, so that a token made for
 one use never verifies for another: K(use) = HMAC-SHA-256(secret, "scopegate/" + use). The active key
@@ -42,7 +42,7 @@ _PURPOSES: Final[tuple[Purpose, ...]] = (COOKIE, REPLY_TO, MESSAGE_ID, RETURN, R
 
 
 class BadToken(Exception):
-    """The reason why a token was refused, for the log and the counter only: never sent to the peer."""
+    """A token was refused; its reason is only for log and counters, never for the peer."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -50,7 +50,7 @@ class BadToken(Exception):
 
 
 class SigningSecret(NamedTuple):
-    """A secret, and until when (ms since the epoch, inclusive) it verifies; None: no end."""
+    """A secret, and the last time (ms since the epoch) at which it verifies; None: no end."""
 
     secret: bytes
     until_ms: int | None = None
@@ -80,8 +80,8 @@ class Signer:
 class KeyRing:
     """The keys by id. `active` signs; all verify until their date. A new policy makes a new ring.
 
-    `sealing`: new tokens are sealed; those of either form verify. `skew_ms` is how long after its expiry
-    a token still counts, for clocks that differ.
+    `sealing`: new tokens are sealed; both forms verify. `skew_ms`: how long a token is accepted after its expiry, for
+    clocks that differ.
     """
 
     __slots__ = ("_dates", "_openers", "_sealers", "_signers", "_until", "active", "dated", "sealing", "skew_ms")
@@ -160,7 +160,7 @@ class KeyRing:
         return content
 
     def check_date(self, key_id: bytes, now_ms: int) -> None:
-        """Raises `BadToken` where a key of the ring has retired; needless unless `dated`."""
+        """Raises `BadToken` if a key of the ring has retired; needed only if `dated`."""
         until = self._until[key_id]
         if until is not None and now_ms > until:
             raise BadToken("retired key")

@@ -1,8 +1,8 @@
 """Message-ids that contain the original id, so that any process can restore it where it is quoted (RA 2.5).
 
-A rewritten message needs a distinct id, and any message that quotes it later, in either direction, means
-the original. The new id therefore carries the original and its scope under a MAC: no table, any
-process with the keys can translate it, after any restart. Layout: docs/cookies.md.
+A rewritten message needs a new id, and any message that quotes it later, in either direction, means the original. The
+new id therefore contains the original and its scope with a MAC: there is no table, and any process with the keys can
+translate it, after any restart. Layout: docs/cookies.md.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class IdOrigin(NamedTuple):
 
 
 _REMEMBERED: Final = 4096
-"""Ids in each of two generations, so that recent ids are not forgotten all at once."""
+"""Maximum number of ids in each of two generations, so that not all are forgotten at once."""
 
 
 class ScopeIds:
-    """Ids that stand for those of one scope: made, all different, and translated back.
+    """Makes new ids for those of one scope, and translates them back.
 
-    The latest are remembered, because most are quoted soon and a lookup is cheaper than a MAC; all others, and those
-    of other processes, are verified with the keys.
+    The latest ids are cached, because most are quoted soon and a lookup is cheaper than a MAC; all others, and those of
+    other processes, are verified with the keys.
 
-    A counter with a random start makes them different. An id has no expiry: it gives no access, and a dialogue
-    may quote it late.
+    A counter with a random start makes ids unique. An id does not expire: it gives no access, and a dialogue may quote
+    it late.
     """
 
     __slots__ = ("_begin", "_earlier", "_mac", "_minted", "_named", "_prefix", "_ring", "_scope", "_seal", "_unique")
@@ -56,7 +56,7 @@ class ScopeIds:
         self._named = _named(scope)
         self._minted: dict[bytes, bytes] = {}
         self._earlier: dict[bytes, bytes] = {}
-        # Below 2**63, so that the counter cannot leave its eight bytes.
+        # Below 2**63, so that the counter cannot exceed eight bytes.
         self._unique = count(int.from_bytes(token_bytes(UNIQUE_BYTES), "big") >> 1)
 
     def mint(self, original: bytes) -> bytes:
@@ -66,7 +66,7 @@ class ScopeIds:
             state = self._begin()
             state.update(payload)
             mac, size = state.finalize(), MAC_BYTES
-        else:  # no two sealed tokens are alike: they are numbered
+        else:  # sealed tokens are unique: they are numbered
             payload, mac, size = self._seal(self._named + original), b"", 0
         if len(payload) + size > MAX_TOKEN:
             raise too_long()
@@ -78,9 +78,9 @@ class ScopeIds:
         return field
 
     def original(self, field: bytes, now_ms: int) -> bytes | None:
-        """The original of an encoded id; None unless it is one of ours for this scope.
+        """The original of an encoded id; None unless this gateway made it for this scope.
 
-        A forged one cannot be told from a peer's own id and passes like any other.
+        A forged id looks like one of a peer, and stays unchanged.
         """
         if MARK not in field:
             return None
@@ -98,13 +98,13 @@ class ScopeIds:
 
 
 def seal_id(ring: KeyRing, scope: str, original: bytes, unique: bytes) -> bytes:
-    """The bytes below the text of a signed id, for one id alone."""
+    """The bytes of a single id, before their text encoding."""
     payload = _prefix(ring, scope) + unique + original
     return payload + ring.signer(MESSAGE_ID).mac(payload)
 
 
 def open_id(ring: KeyRing, data: bytes, now_ms: int) -> IdOrigin:
-    """Verifies MAC or seal before anything else is believed; raises `BadToken`."""
+    """Open an id; verifies MAC or seal first, and raises `BadToken`."""
     if not MAC_BYTES + UNIQUE_BYTES + 5 <= len(data) <= MAX_TOKEN:
         raise BadToken("wrong length")
     if data[0] == encryption.VERSION:
@@ -121,7 +121,7 @@ def open_id(ring: KeyRing, data: bytes, now_ms: int) -> IdOrigin:
 
 
 def id_token(field: bytes) -> bytes:
-    """The bytes below the text of an encoded id; raises `BadToken` where it is none of ours."""
+    """The decoded bytes of an id's text; raises `BadToken` if this gateway did not make it."""
     start = 2 if field[0] == _STR8 else 5
     whole = int.from_bytes(field[1:start]) == len(field) - start
     if field[0] not in (_STR8, _STR32) or not whole or not field.startswith(MARK, start):

@@ -1,16 +1,16 @@
-"""The right of a requester to be answered at an address, checked before the address becomes a cookie or a token."""
+"""The right of a requester to a reply-to, checked before a cookie or token is made of the address."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Permit = Callable[[str], bool]
-"""Raises AmqpError where the requester has no right to be answered at an address.
+"""Raises AmqpError if the requester has no right to a reply-to.
 
-True: the answer is the same for all requesters of one `Annotator`, `Rewriter` or `CorrelationRewriter`.
+True: the result is the same for all requesters of one `Annotator`, `Rewriter` or `CorrelationRewriter`.
 """
 
 
 def anywhere(_: str) -> bool:
-    """No limit: for one requester that may do everything."""
+    """Allows every address."""
     return True

@@ -1,17 +1,17 @@
-"""How many responses one responder may send in a time (`response_rate`): a token bucket, with time as argument."""
+"""The rate limit of responses (`response_rate`): a token bucket for each responder; the time is an argument."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MOST: Final = 10_000
-"""Responders remembered; beyond, those that have not sent for longest start with a full bucket again."""
+"""Maximum number of buckets; the least recently used one is dropped, and is full when it is created again."""
 
 
 class Bucket:
     """Holds up to `burst` tokens and gains one every `interval` seconds; a response takes one.
 
-    Its whole state is one number: the time at which it will be full again.
+    Its state is one number: the time at which it will be full again.
     """
 
     __slots__ = ("_full", "_interval", "_slack")
@@ -39,7 +39,7 @@ class Bucket:
 
 
 class Buckets:
-    """A bucket for each responder: `count` in `per_ms`, and at once what one second brings (one at least)."""
+    """A bucket for each responder: `count` in `per_ms`, with a burst of one second's tokens (at least one)."""
 
     def __init__(self, count: int, per_ms: int) -> None:
         self._interval: Final = per_ms / count / 1000
@@ -47,7 +47,7 @@ class Buckets:
         self._buckets: dict[str, Bucket] = {}
 
     def of(self, responder: str) -> Bucket:
-        """Its bucket, now the last one to be forgotten."""
+        """The bucket of a responder, which is now the most recently used one."""
         bucket = self._buckets.pop(responder, None) or Bucket(self._interval, self.burst)
         self._buckets[responder] = bucket
         if len(self._buckets) > MOST:

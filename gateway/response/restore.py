@@ -1,4 +1,4 @@
-"""Responses that carry a cookie (RA 2.4): the cookie is verified and taken off, the response sent on in its scope."""
+"""Restores responses with a cookie (RA 2.4): the cookie is verified and removed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ONE_KEY: Final = b"\x02\xa3\x0eaddress-cookie\xa0"  # two items: symbol, then a
 
 
 class Restored(NamedTuple):
-    """A response as it goes on in the scope of its request.
+    """A response, restored for the scope of its request.
 
-    It goes to `address` in `scope`; if the request had come through a previous gateway that set a
-    link target, to `target` instead (`data` then carries that gateway's cookie). `onward`: the
-    response asks for a response itself, or quotes an id of ours, so that it has to cross as requests do.
-    `cookie` is the one it came with, for counting its uses; `refuse` makes the error when they are used up.
+    It goes to `address` in `scope`; if the request had come through a previous gateway that set a link target, to
+    `target` instead (`data` then has that gateway's cookie). `onward`: the response asks for a response itself, or
+    quotes an id of ours, so that it is transformed as a request. `cookie` is its cookie, for counting uses; `refuse`
+    makes the error when they are used up.
     """
 
     scope: str
@@ -42,7 +42,7 @@ class Restored(NamedTuple):
 
 
 class LinkTarget:
-    """An address T that takes responses to requests from `scopes`."""
+    """An address T for responses to requests from `scopes`."""
 
     __slots__ = ("_address", "_reader", "_recent", "_ring", "_scopes", "_store", "_usual")
 
@@ -53,21 +53,21 @@ class LinkTarget:
         self._reader = CookieReader(ring, COOKIE)
         self._recent: EpochCache[bytes, Cookie] = EpochCache()
         self._usual: EpochCache[bytes, Cookie] = EpochCache()
-        """By annotations sections that hold nothing but a cookie, which leaves nothing behind."""
+        """Cookies by annotations sections that contain nothing else."""
         self._store = store or CookieStore(ring)
 
     def restore(self, data: bytes, now_ms: int) -> Restored:
-        """The response as it goes on in its own scope; raises the refusals of conformance 0.3.
+        """Restore a response for its own scope; raises the refusals of conformance 0.3.
 
         Raises `CookieNotLoaded` if the cookie is a reference whose content has not been fetched yet.
         """
         ring = self._ring
         epoch = ring.epoch(now_ms) if ring.dated else 0
         found = _sections.take_off(data, self._usual.at(epoch), MARK)
-        cookie, home, onward = self._taken_off(data, epoch, now_ms) if found is ... else found
+        cookie, restored, onward = self._without_cookie(data, epoch, now_ms) if found is ... else found
         if now_ms - ring.skew_ms > cookie.expiry_ms:
             raise refusal(Expired())
-        return _new(Restored, (cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, refusal))
+        return _new(Restored, (cookie.scope, cookie.address, restored, cookie.inner_target, onward, cookie, refusal))
 
     def issued(self, token: bytes, now_ms: int) -> bool:
         """Whether a cookie is one of ours for this address, even if it has expired or is in shared state."""
@@ -82,16 +82,16 @@ class LinkTarget:
                 return True
         return True
 
-    def _taken_off(self, data: bytes, epoch: int, now_ms: int) -> tuple[Cookie, bytes, bool]:
-        """Any response: its cookie, itself without it, and whether it goes on as a request does."""
+    def _without_cookie(self, data: bytes, epoch: int, now_ms: int) -> tuple[Cookie, bytes, bool]:
+        """The general form: the cookie of a response, the response without it, and whether it is also a request."""
         layout = walk(data)
         cookie, annotations = self._read(data[layout.da : layout.ma], epoch, now_ms)
-        home = b"".join((data[: layout.da], annotations, data[layout.ma :]))
+        restored = b"".join((data[: layout.da], annotations, data[layout.ma :]))
         quotes = data.find(MARK, layout.properties, layout.app) >= 0
-        return cookie, home, quotes or property_field(data, layout, REPLY_TO) is not None
+        return cookie, restored, quotes or property_field(data, layout, REPLY_TO) is not None
 
     def _read(self, section: bytes, epoch: int, now_ms: int) -> tuple[Cookie, bytes]:
-        """The cookie among these annotations, and the others; usual sections are remembered as a whole."""
+        """The cookie among these annotations, and the other annotations; caches sections with only a cookie."""
         alone = _sole_cookie(section)
         token = _find_cookie(section) if alone is None else alone
         recent = self._recent.at(epoch)
@@ -116,25 +116,25 @@ class LinkTarget:
         if elsewhere is not None:
             cookie = self._store.resolve(elsewhere, now_ms, refusal)
         if cookie.address is None and cookie.inner_target is None:
-            # Annotated all the same (A28), but nothing can answer it.
+            # The request was annotated without a reply-to (A28): it has no response address.
             raise AmqpError(NOT_FOUND, "the request had no response address")
         return cookie
 
 
 def restore_response(ring: KeyRing, data: bytes, now_ms: int, *, link_target: str, scopes: Collection[str]) -> Restored:
-    """One response alone; a `LinkTarget` takes many at one address."""
+    """Restore a single response; a `LinkTarget` restores many at one address."""
     return LinkTarget(ring, link_target, scopes).restore(data, now_ms)
 
 
 def restored_annotations(section: bytes, cookie: Cookie) -> bytes:
-    """The annotations of a response without our cookie, with the previous gateway's where there was one."""
+    """The annotations of a response with the previous gateway's cookie, if any, instead of ours."""
     if cookie.inner_cookie is not None:
         return edit_map(section, put={RESPONSE_COOKIE: encode_binary(cookie.inner_cookie)}) or b""
     return edit_map(section, drop=(RESPONSE_COOKIE,)) or b"" if section else b""
 
 
 def _sole_cookie(section: bytes) -> bytes | None:
-    """The cookie where it is the only annotation, as in nearly every response; else None."""
+    """The cookie if it is the only annotation, as in nearly every response; else None."""
     if section.startswith(_ONE_KEY, 5) and section.startswith(_MAP8):
         start = 5 + len(_ONE_KEY) + 1
     elif section.startswith(_ONE_KEY, 11) and section.startswith(_MAP32) and section[8:11] == b"\0\0\0":

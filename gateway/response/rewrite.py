@@ -1,8 +1,8 @@
-"""Requests to targets that do not understand annotations, as new messages (RA 2.5), without a table.
+"""Rewrites requests to targets without support of annotations as new messages (RA 2.5), without a table.
 
-The reply-to becomes `<prefix>/<token>`, where the token is what a cookie would have been; the message-id
-becomes one that carries the original (`message_id`). Any process with the keys can undo both,
-after any restart. All properties that mean the same in every scope stay byte-equal.
+The reply-to becomes `<prefix>/<token>`, where the token has the contents of a cookie; the message-id becomes one that
+contains the original (`message_id`). Any process with the keys can undo both, after any restart. All properties that
+mean the same in every scope stay byte-equal.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ _new: Final = tuple.__new__
 
 
 class ReplyTokens:
-    """Tokens that stand for the reply-to of requests, each made once for all requests that may have the same.
+    """Tokens for the reply-to of requests, each made once for all requests with the same reply-to.
 
-    `encoded` makes the form of a token that goes into a message. Not `shared`: each request has a token of its own,
-    because its uses are counted.
+    `encoded` encodes a token for a message. Not `shared`: each request has a token of its own, because its uses are
+    counted.
     """
 
     __slots__ = ("_encoded", "_maker", "_recent", "_shared", "_store")
@@ -79,7 +79,7 @@ class ReplyTokens:
         made = recent.get(key)
         if made is None:
             reply_to, expiry = address_text(field, "reply-to"), expiry_of(self._recent.expiry_ms, previous.expiry_ms)
-            answered = previous.target or reply_to  # there the response will go (RA-2.3-17)
+            answered = previous.target or reply_to  # the address of the response (RA-2.3-17)
             made = self._encoded(self._maker.issue(reply_to, expiry, previous.cookie, previous.target))
             lasting = answered is None or permit(answered)
             if lasting and not self._store.pending and self._shared:
@@ -88,13 +88,12 @@ class ReplyTokens:
 
 
 class Rewriter:
-    """Rewrites requests from scope `origin` and undoes it on their responses (one per crossing).
+    """Rewrites requests from scope `origin` and restores their responses (one per crossing).
 
-    `prefix` is the address in the destination scope under which this gateway takes responses.
-    `destination` names that scope: with it, responses get ids that can be translated back (RA-2.5-8) and
-    requests that quote one get the original back; without it, ids of responses stay as they are. `uses` is how
-    many responses each request may have; addresses then differ from request to request. The cookies that the
-    `store` has pending after a request was rewritten have to be stored before it may go.
+    `prefix` is this gateway's response address in the destination scope. `destination` names that scope: with it,
+    responses get ids that can be translated back (RA-2.5-8), and requests that quote one get the original; without it,
+    ids of responses do not change. `uses` limits the responses of each request; each then has its own address. Cookies
+    that the `store` has pending after a request was rewritten must be stored before the request is sent.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Rewriter:
         ids_of: Rewriter | None = None,
         token_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """`ids_of` is another one for the same two scopes; the two then share the ids that they make."""
+        """`ids_of`: another rewriter of the same two scopes, to share its ids."""
         self._ring, self._origin, self._prefix = ring, origin, prefix
         self._store = store or CookieStore(ring)
         maker = CookieMaker(
@@ -120,9 +119,9 @@ class Rewriter:
         self._reader = CookieReader(ring, keys.REPLY_TO)
         if ids_of is None:
             self._ids = ScopeIds(ring, origin, token_bytes)
-            self._far_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
+            self._destination_ids = None if destination is None else ScopeIds(ring, destination, token_bytes)
         else:
-            self._ids, self._far_ids = ids_of._ids, ids_of._far_ids
+            self._ids, self._destination_ids = ids_of._ids, ids_of._destination_ids
         self._recent_tokens: EpochCache[str, tuple[Cookie, bytes]] = EpochCache()
 
     def rewrite(
@@ -136,11 +135,10 @@ class Rewriter:
     ) -> bytes:
         """The request as a new message; without a reply-to as it is, less the RA annotations.
 
-        Only an `answer` keeps the cookie that it answers with. Raises AmqpError where `permit` does.
+        Only an `answer` keeps the cookie of its own request. Raises AmqpError where `permit` does.
 
-        `own` returns the encoded address of the paired link, for a request that asks for its response there. An id
-        that stands for one of the destination scope is translated back where it is quoted: that alone makes a new
-        message too.
+        `own` returns the encoded address of the paired link, for a request that asks for its response there. A quoted
+        id that was made for one of the destination scope is translated back, which alone makes a new message, too.
         """
         layout = walk(data)
         annotations, previous = b"", NO_PREVIOUS
@@ -165,7 +163,7 @@ class Rewriter:
     def resolve(self, token: str, now_ms: int) -> Cookie:
         """The cookie of a rewritten address, for an attach to it; raises the refusal of RA-2.5-9.
 
-        Of a reference only scope and expiry are known; the rest is fetched when there is a response.
+        Of a reference, only scope and expiry are known; the rest is fetched with a response.
         """
         try:
             return self._resolved(token, now_ms)[0]
@@ -173,10 +171,10 @@ class Rewriter:
             return self._verified(token, now_ms)[0]
 
     def undo(self, token: str, data: bytes, now_ms: int, layout: SectionOffsets | None = None) -> Restored:
-        """A response that came to `<prefix>/<token>`, as it goes on in its own scope; `layout` if it is known.
+        """Restore a response that came to `<prefix>/<token>`; `layout` if it is known.
 
-        Its own reply-to is still one of the destination scope: the caller takes the result through the
-        crossing of the other direction. Raises `CookieNotLoaded` as `LinkTarget.restore` does.
+        Its own reply-to is still one of the destination scope: the caller applies the transform of the other direction.
+        Raises `CookieNotLoaded` as `LinkTarget.restore` does.
         """
         cookie, to = self._resolved(token, now_ms)
         layout = layout or walk(data)
@@ -188,12 +186,12 @@ class Rewriter:
         correlation = check_id(leading[CORRELATION_ID], "correlation-id")
         leading[CORRELATION_ID] = self._ids.original(correlation, now_ms) or correlation
         leading[MESSAGE_ID] = self._response_id(leading[MESSAGE_ID], now_ms)
-        home = assemble(data, layout, annotations, fields)
+        restored = assemble(data, layout, annotations, fields)
         onward = leading[REPLY_TO] != NULL
-        return _new(Restored, (cookie.scope, cookie.address, home, cookie.inner_target, onward, cookie, no_address))
+        return _new(Restored, (cookie.scope, cookie.address, restored, cookie.inner_target, onward, cookie, no_address))
 
     def _resolved(self, token: str, now_ms: int) -> tuple[Cookie, bytes]:
-        """The cookie, and its reply address encoded."""
+        """The cookie, and its encoded reply address."""
         ring = self._ring
         recent = self._recent_tokens.at(ring.epoch(now_ms) if ring.dated else 0)
         found = recent.get(token)
@@ -222,25 +220,25 @@ class Rewriter:
         return encode(f"{self._prefix}/{to_url(token).decode()}")
 
     def _new_id(self, field: bytes, now_ms: int) -> bytes:
-        """An id of our own, but not twice: a response that goes on as a request has had its new one."""
+        """A new id, unless the message has one already: a response that is also a request."""
         if MARK in field and self._ids.original(field, now_ms) is not None:
             return field
         return self._ids.mint(check_id(field, "message-id"))
 
     def _response_id(self, field: bytes, now_ms: int) -> bytes:
-        """A response is a new message (RA-2.5-8), unless it is the request sent back under its own id."""
+        """The new id of a response (RA-2.5-8), or the original id of a request that was sent back."""
         if field == NULL:
             return field
         check_id(field, "message-id")
-        home = self._ids.original(field, now_ms)
-        if home is not None or self._far_ids is None:
-            return home or field
-        return self._far_ids.mint(field)
+        original = self._ids.original(field, now_ms)
+        if original is not None or self._destination_ids is None:
+            return original or field
+        return self._destination_ids.mint(field)
 
     def _quoted(self, field: bytes, now_ms: int) -> bytes | None:
-        """The id that the destination scope knows for `field`, if we made `field` from it."""
+        """The id of the destination scope that `field` was made of, if any."""
         check_id(field, "correlation-id")
-        return None if self._far_ids is None else self._far_ids.original(field, now_ms)
+        return None if self._destination_ids is None else self._destination_ids.original(field, now_ms)
 
 
 def no_address(fault: BadToken) -> AmqpError:

@@ -1,7 +1,7 @@
-"""Delivery annotations, which are for the next hop alone (AMQP 1.0 part 3, 3.2.2): those that links here understand.
+"""Delivery annotations, which are for the next hop only (AMQP 1.0 part 3, 3.2.2), and those that links support.
 
-Every link removes all others from a message that comes in. Most messages have no delivery annotations at all, which
-their first bytes show (`may_be_annotated`, in C).
+Every link removes the others from received messages. Most messages have no delivery annotations, as their first bytes
+show (`may_be_annotated`, in C).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["EVENTS", "ROUTING", "TARGETED", "may_be_annotated", "only", "too_man
 ROUTING: Final = frozenset(
     (b"response-address-cookie", b"response-link-target-address", b"response-address-cookie-expiry", b"address-cookie")
 )
-"""Of response routing (RA 2.3, 2.4): on every link; the crossing decides whether they may go on."""
+"""Those of response routing (RA 2.3, 2.4), on every link; the transform decides whether they are passed on."""
 TARGETED: Final = ROUTING | {b"event-streams-target-partition"}
 """On links where a sender may name the partition of its message (ES 4.6.6)."""
 EVENTS: Final = ROUTING | {
@@ -34,10 +34,10 @@ EVENTS: Final = ROUTING | {
 
 
 def only(data: bytes, names: frozenset[bytes]) -> bytes:
-    """The message with the delivery annotations of these names alone; malformed bytes stay as they are.
+    """The message with only the delivery annotations of these names; malformed bytes are returned unchanged.
 
-    The reader of malformed bytes reports the error. A message with too many annotations stays, too (`too_many`): its
-    link rejects it.
+    Whoever decodes malformed bytes reports the error. A message with too many annotations is also returned unchanged
+    (`too_many`): its link rejects it.
     """
     try:
         layout = walk(data)
@@ -50,7 +50,7 @@ def only(data: bytes, names: frozenset[bytes]) -> bytes:
 
 
 def too_many(data: bytes) -> bool:
-    """Whether a message has more than `ANNOTATIONS` bytes of delivery annotations; they are not read for it."""
+    """Whether a message has more than `ANNOTATIONS` bytes of delivery annotations; without decoding them."""
     if len(data) <= ANNOTATIONS or not may_be_annotated(data):
         return False
     try:
@@ -61,7 +61,7 @@ def too_many(data: bytes) -> bool:
 
 
 def without(data: bytes, names: Collection[str]) -> bytes:
-    """The message without the delivery annotations of these names; raises DECODE_ERROR where it is none."""
+    """The message without the delivery annotations of these names; raises DECODE_ERROR if it is malformed."""
     if not may_be_annotated(data):
         return data
     layout = walk(data)

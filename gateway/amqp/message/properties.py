@@ -39,7 +39,7 @@ MessageId = Ulong | uuid.UUID | bytes | str
 def field_value(field: bytes | None) -> Value:
     """The value of an encoded field; None for None.
 
-    `...` for a list, map, array or described value, which no property may be: it is not decoded, for it may be very
+    `...` for a list, map, array or described value, which no property may be: it is not decoded, because it may be very
     long.
     """
     if field is None:
@@ -48,7 +48,7 @@ def field_value(field: bytes | None) -> Value:
 
 
 class _Field(Generic[T]):
-    """One field: decoded when asked, of one of `types` or an error that names it."""
+    """A descriptor of one field: decodes it, and raises an error with its name if its type is not one of `types`."""
 
     def __init__(self, index: int, *types: type) -> None:
         self._index, self._types = index, types
@@ -66,7 +66,7 @@ class _Field(Generic[T]):
 
 
 class Properties:
-    """A view of the section that decodes only the fields that are asked for."""
+    """A view of the section that decodes fields when they are read."""
 
     __slots__ = ("_data", "_starts")
 
@@ -89,7 +89,7 @@ class Properties:
         self._starts = _field_starts(data, layout)
 
     def simple(self, index: int) -> Value:
-        """`value`, or `...` as `field_value` gives it."""
+        """`value`, or `...` as in `field_value`."""
         starts = self._starts
         return ... if index < len(starts) - 1 and self._data[starts[index]] in _COMPOUND else self.value(index)
 

@@ -1,8 +1,8 @@
-"""Where the sections of an encoded message lie (AMQP 1.0 part 3, 3.2), found without decoding them.
+"""Finds the sections of an encoded message without decoding them (AMQP 1.0 part 3, 3.2).
 
-Called for every message: it looks at descriptors, constructors and sizes only. It checks order and number of
-the sections; the readers of sections check their contents. A message without a body is accepted: some clients
-send it, and a relay must not change it.
+It is called for every message, and reads only descriptors, constructors and sizes. It checks the order and number of
+the sections; readers of sections check their contents. A message without a body is accepted: some clients send it, and
+a relay must not change it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FOOTER: Final = 0x78
 
 
 class SectionOffsets(NamedTuple):
-    """Offsets: each section's start, or its successor's where it is absent.
+    """Offsets: each section's start, or that of its successor if it is absent.
 
-    So `data[layout.da:layout.ma]` is the delivery annotations section or nothing, and `data[layout.bare:]`
-    everything from the bare message on. `bare` and `properties` are the same place.
+    So `data[layout.da:layout.ma]` is the delivery annotations section or empty, and `data[layout.bare:]` everything
+    from the bare message on. `bare` and `properties` are equal.
     """
 
     header: int
@@ -75,7 +75,7 @@ _new: Final = tuple.__new__
 
 
 def walk(data: bytes) -> SectionOffsets:
-    """The layout of the message `data`; C finds it where every section begins as they usually do."""
+    """The layout of the message `data`; C finds it if every section begins in the usual form."""
     found = _sections.layout(data)
     return _walk(data) if found is ... else found
 

@@ -1,7 +1,7 @@
 """Messages as bytes (AMQP 1.0 part 3, 3.2): read a section, edit the annotations, leave the rest alone.
 
 The bare message is immutable in transit (3.2), so everything here except `replace_properties` copies it
-untouched. It re-exports `section_index` and `properties`, so that other packages import from one place.
+unchanged. It re-exports `section_index` and `properties`, so that other packages import from one place.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 KEEP: Final = b""
-"""Leaves a section as it is: no encoded section is empty."""
+"""Keeps a section unchanged: no encoded section is empty."""
 
 _SHORT: Final = (0xA3, 0xA1)
 """Symbols and strings of up to 255 bytes."""
@@ -166,7 +166,7 @@ def edit_map(
 
 
 def keep_entries(annotations: bytes, names: frozenset[bytes]) -> bytes | None:
-    """An annotations section with the entries of these names alone; the same object if there are no others.
+    """An annotations section with only the entries of these names; the same object if there are no others.
 
     None: no entry is left. A string key counts as the symbol of the same text.
     """
@@ -193,7 +193,7 @@ def keep_entries(annotations: bytes, names: frozenset[bytes]) -> bytes | None:
 def map_entry(annotations: bytes, name: str) -> bytes | None:
     """The encoded value under a symbol (or string) key of an encoded map section; `None` where absent."""
     key = name.encode()
-    if key not in annotations:  # most messages: found out at the speed of C
+    if key not in annotations:  # most messages: a fast check
         return None
     position, end, _ = opened(annotations, 0)
     while position < end:
@@ -224,7 +224,7 @@ def annotation_keys(annotations: bytes) -> Iterator[bytes | None]:
     """The keys of an annotations section that are symbols, or strings; None for each other key.
 
     Raises:
-        AmqpError: DECODE_ERROR, where the keys before it have been given.
+        AmqpError: DECODE_ERROR, after the keys before the error.
     """
     position, end, count = opened(annotations, 0)
     for _ in range(count >> 1):

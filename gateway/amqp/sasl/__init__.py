@@ -1,4 +1,4 @@
 """SASL on both sides: frames, mechanisms, SCRAM verifiers and the users file (part 5, 5.3).
 
-Machines that take and give bytes; only `password_checks` knows the loop, for checks that take long. Uses the codec.
+The state machines are sans-IO; only `password_checks` uses the event loop, for slow checks. Uses the codec.
 """

@@ -12,15 +12,15 @@ from gateway.amqp.codec.types import ValueList
 from gateway.amqp.sasl.frames import MAX_FRAME, SASL_HEADER, Code, Kind, SaslMachine, field, frame
 from gateway.amqp.sasl.mechanisms import ANONYMOUS, EXTERNAL, PLAIN, STRONGEST_FIRST
 
-# A server may ask for any number of rounds and we hash on the event loop: this many take about 0.1 s.
+# A server may ask for any number of iterations, and we hash on the event loop: this many take about 0.1 s.
 MAX_ROUNDS: Final = 200_000
 
 
 class SaslClient(SaslMachine):
-    """Picks the strongest mechanism that is both configured and offered, and goes through with it.
+    """Authenticates with the strongest mechanism that is both configured and offered.
 
-    PLAIN is never used without TLS unless `allow_plain_without_tls`. With SCRAM the server has to prove
-    that it knows the password too; one that says "ok" without proof is not believed.
+    PLAIN is never used without TLS unless `allow_plain_without_tls`. With SCRAM the server must prove that it knows the
+    password, too: an outcome "ok" without proof is a failure.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class SaslClient(SaslMachine):
 
 
 class _Scram:
-    """RFC 5802 as a client; None stands for a message of the server that does not fit."""
+    """The client side of RFC 5802; None means an invalid message of the server."""
 
     def __init__(self, mechanism: str, user: str, password: str) -> None:
         self._client = ScramClient([mechanism], user, password)
@@ -141,7 +141,7 @@ class _Scram:
             return None
 
     def proven_by(self, data: bytes | None) -> bool:
-        """Whether the server has shown, now or before, that it holds the verifier."""
+        """Whether the server has proved, now or before, that it has the verifier."""
         if self._asked and not self._proven and data:
             try:
                 self._client.set_server_final(data.decode())

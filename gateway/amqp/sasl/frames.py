@@ -80,10 +80,10 @@ def field(fields: ValueList, index: int, kind: type[T], *, mandatory: bool = Fal
 
 
 class SaslMachine(ABC):
-    """Cuts frames off the byte stream and hands each to `_on_frame` until the exchange is over.
+    """Splits the byte stream into frames and passes each to `_on_frame` until the exchange is over.
 
-    Whatever arrives either moves the exchange on or ends it as `failed`; nothing is raised. After `done`,
-    `rest` holds what followed the exchange: the AMQP header and, from hasty peers, more.
+    Every input either continues the exchange or ends it as `failed`; nothing is raised. After `done`, `rest` has the
+    bytes after the exchange: the AMQP header, and sometimes more.
     """
 
     def __init__(self, max_frame: int) -> None:
@@ -94,9 +94,9 @@ class SaslMachine(ABC):
         self.done = False
         self.failed = False
         self.reason = ""
-        """Why it failed, one of a few words: fit for a metric's label."""
+        """Why it failed: one of a few words, for a metric's label."""
         self.claimed: str | None = None
-        """The name that a client gave whose login failed, as it gave it: for the log, never for a label."""
+        """The user name of a failed login, as the client gave it: for the log, never for a label."""
         self.user = ""
         self.mechanism = ""
 
@@ -117,22 +117,22 @@ class SaslMachine(ABC):
 
     @property
     def check(self) -> Callable[[], bool] | None:
-        """A password check that has to be made off the event loop before the exchange goes on; then `checked`."""
+        """A password check to run outside the event loop before the exchange continues; then call `checked`."""
         return None
 
     def checked(self, passes: bool) -> None:
-        """What `check` said."""
+        """The result of `check`."""
         raise AssertionError("nothing was to be checked")
 
     def take(self) -> bytes:
-        """Bytes to send now; what is left when the exchange has failed is sent before closing."""
+        """Bytes to send now; after a failure, the last ones before closing."""
         out = bytes(self._out)
         self._out.clear()
         return out
 
     @property
     def rest(self) -> bytes:
-        """What the peer sent after the exchange; handed out once."""
+        """The bytes after the exchange; returned once."""
         rest, self._rest = self._rest, b""
         return rest
 

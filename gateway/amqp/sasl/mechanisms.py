@@ -1,7 +1,7 @@
-"""The server's half of each SASL mechanism: one object per attempt, fed with the client's messages.
+"""The server side of each SASL mechanism: one object per attempt.
 
-`step` takes what the client sent and returns a challenge, a `Check` to be made elsewhere or, at the end, `Success`; it
-raises `Denied` for everything else, and says no more than that.
+`step` takes a message of the client and returns a challenge, a `Check` to run elsewhere or, at the end, `Success`; it
+raises `LoginDenied` for everything else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Success(NamedTuple):
 
 
 class Check(NamedTuple):
-    """The client is `user` if `passes()` says so; that takes processor time, so it is not called here."""
+    """The client is `user` if `passes()`; that takes processor time, so it is not called here."""
 
     user: str
     claimed: str
@@ -49,14 +49,14 @@ class Attempt(Protocol):
     """One authentication attempt."""
 
     wants_initial: bool
-    """Whether an absent initial response is asked for with an empty challenge (RFC 4422, 3.3)."""
+    """Whether an absent initial response is requested with an empty challenge (RFC 4422, 3.3)."""
 
     def step(self, data: bytes) -> bytes | Check | Success:
-        """The client's message in, a challenge, a check or the end out."""
+        """Process a message of the client; returns a challenge, a check or the end."""
 
 
 class Anonymous:
-    """RFC 4505: whatever trace information comes along is nobody's identity."""
+    """RFC 4505: trace information is ignored."""
 
     wants_initial = False
 
@@ -65,7 +65,7 @@ class Anonymous:
 
 
 class External:
-    """RFC 4422, appendix A: the identity is the client certificate's."""
+    """RFC 4422, appendix A: the user is that of the client certificate."""
 
     wants_initial = False
 
@@ -106,12 +106,12 @@ _AUTHORIZED: Final = re.compile(r"([ny],)a=([^,]*)(,.*)", re.DOTALL)
 
 
 class _Header(NamedTuple):
-    """A gs2-header with what scramp does not take: the client repeats it in its last message."""
+    """A gs2-header with an authorization identity, which scramp does not support."""
 
     said: bytes
 
     def make_cbind_input(self, binding: object) -> bytes:
-        """What the client's last message has to repeat."""
+        """The data that the client's last message has to repeat."""
         return self.said
 
 
@@ -121,7 +121,7 @@ class Scram:
     wants_initial = True
 
     def __init__(self, mechanism: str, users: UserStore) -> None:
-        from scramp import ScramMechanism  # a gateway without users has no use for it
+        from scramp import ScramMechanism  # imported only by a gateway with users
 
         self._users = users
         self._hash = mechanism.lower()
@@ -138,7 +138,7 @@ class Scram:
         except UnicodeDecodeError:
             raise LoginDenied("malformed-credentials", self._user) from None
         except ScramException:
-            # RFC 5802, 7 lets a server name the error; "unknown-user" is the one we must not tell apart.
+            # RFC 5802, 7 lets a server name the error, but "unknown-user" must not be distinguishable.
             raise LoginDenied("credentials", self._user) from None
 
     def _first(self, message: str) -> bytes:

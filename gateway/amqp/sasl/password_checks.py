@@ -1,8 +1,8 @@
 """Password hashing off the event loop, in turn by listener and peer address.
 
-A PLAIN login hashes for 1 to 30 ms. A pool of threads does that, and takes the next login from the listener and then
-from the address whose turn it is: one address that floods the gateway with logins delays nobody but itself. What waits
-is bounded by the listeners' limits of connections and by the time they give a handshake.
+A PLAIN login hashes for 1 to 30 ms, in a pool of threads. The next login is taken in turn by listener and then by
+address, so an address that floods the gateway with logins delays only itself. The number of waiting logins is bounded
+by the listeners' limits of connections, and by their time limit of handshakes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 _WORKERS: Final = max((os.cpu_count() or 1) // 2, 1)
-"""Threads: at most half of the processors, so that the loop keeps its own."""
+"""Threads: at most half of the processors, so that the event loop has one."""
 
 
 class Ticket:
-    """A check that waits or runs; `cancel` makes its answer nobody's."""
+    """A check that waits or runs; after `cancel`, its result is dropped."""
 
     __slots__ = ("passes", "then")
 
@@ -28,22 +28,22 @@ class Ticket:
         self.then: Callable[[bool], None] | None = then
 
     def cancel(self) -> None:
-        """The connection has gone: do not begin, or do not tell."""
+        """The connection was closed: do not start the check, or drop its result."""
         self.then = None
 
 
 class Turns:
-    """Tickets in the order of taking turns: first by listener, then by address, then by arrival; each O(1)."""
+    """Tickets in turn: by listener, then by address, then by arrival; each operation is O(1)."""
 
     def __init__(self) -> None:
         self._listeners: OrderedDict[str, OrderedDict[str, deque[Ticket]]] = OrderedDict()
 
     def add(self, listener: str, address: str, ticket: Ticket) -> None:
-        """Put a ticket at the end of its address's line."""
+        """Add a ticket to the queue of its address."""
         self._listeners.setdefault(listener, OrderedDict()).setdefault(address, deque()).append(ticket)
 
     def pop(self) -> Ticket | None:
-        """Take the ticket whose turn it is; None when nobody waits."""
+        """Remove the next ticket; None if there is none."""
         while self._listeners:
             listener, addresses = self._listeners.popitem(last=False)
             address, tickets = addresses.popitem(last=False)
@@ -70,14 +70,14 @@ class PasswordChecks:
     def submit(
         self, listener: str, address: str, passes: Callable[[], bool], then: Callable[[bool], None]
     ) -> Ticket:
-        """Call `passes` in a thread when it is the address's turn, and `then` on the loop with its answer."""
+        """Call `passes` in a thread when it is the address's turn, and `then` on the event loop with its result."""
         ticket = Ticket(passes, then)
         self._turns.add(listener, address, ticket)
         self._fill()
         return ticket
 
     def close(self) -> None:
-        """Begin no more checks."""
+        """Start no more checks."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _fill(self) -> None:
@@ -91,7 +91,8 @@ class PasswordChecks:
         if future.cancelled():
             return
         self._fill()
-        if (error := future.exception()) is not None:  # a bug: it costs this login, and is logged and counted
+        # Unexpected: this login fails, and the error is logged and counted
+        if (error := future.exception()) is not None:
             self._loop.call_exception_handler({"message": "password check", "exception": error})
         if ticket.then is not None:
             ticket.then(error is None and future.result())

@@ -27,8 +27,10 @@ _NO_USERS: Final = UserStore({})
 
 
 def offered(mechanisms: Sequence[str], *, tls: bool, certificate: bool, plain: bool) -> list[str]:
-    """Which of a listener's mechanisms a connection is offered: `tls`: it is encrypted; `certificate`: the client has
-    shown one that names it; `plain`: passwords may be sent without TLS.
+    """The mechanisms of a listener that are offered on a connection.
+
+    `tls`: it is encrypted; `certificate`: the client has one that names its user; `plain`: passwords may be sent
+    without TLS.
     """
     absent = {PLAIN} if not (tls or plain) else set()
     absent |= {EXTERNAL} if not certificate else set()
@@ -38,7 +40,7 @@ def offered(mechanisms: Sequence[str], *, tls: bool, certificate: bool, plain: b
 class SaslServer(SaslMachine):
     """One exchange with one client: one attempt, then `done` (with `user`) or `failed`.
 
-    PLAIN is offered only on TLS unless `allow_plain_without_tls`; EXTERNAL only to a client that showed a
+    PLAIN is offered only on TLS unless `allow_plain_without_tls`; EXTERNAL only to a client with a
     certificate (`client_subject`).
     """
 
@@ -65,7 +67,7 @@ class SaslServer(SaslMachine):
     def _greet(self) -> None:
         self._out += SASL_HEADER
         if self._offered:
-            # An array even for one: clients that index the field cope with nothing else.
+            # An array even for one mechanism: some clients index the field.
             self._out += frame(Kind.MECHANISMS, Array("symbol", tuple(map(Symbol, self._offered))))
         else:
             self._end(Code.SYS_PERM, "nothing-to-offer")
@@ -79,7 +81,7 @@ class SaslServer(SaslMachine):
             self._end(Code.SYS_PERM, "out-of-order")
 
     def _on_init(self, fields: ValueList) -> None:
-        # The mechanism must be asked for as it was offered (5.3.3.2).
+        # The client must choose one that was offered (5.3.3.2).
         name = field(fields, 0, Symbol, mandatory=True)
         initial = field(fields, 1, bytes)
         field(fields, 2, str)
@@ -118,11 +120,11 @@ class SaslServer(SaslMachine):
 
     @property
     def check(self) -> Callable[[], bool] | None:
-        """A password check that has to be made off the event loop before the exchange goes on; then `checked`."""
+        """A password check to run outside the event loop before the exchange continues; then call `checked`."""
         return None if self._check is None else self._check.passes
 
     def checked(self, passes: bool) -> None:
-        """What `check` said; frames that came meanwhile are taken now."""
+        """The result of `check`; processes the frames that came meanwhile."""
         check, self._check = self._check, None
         assert check is not None
         if passes:

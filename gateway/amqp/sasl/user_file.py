@@ -1,7 +1,7 @@
 """The users file: YAML, SCRAM verifiers per user, never a password.
 
 `user: {scram-sha-256: {salt, iterations, stored_key, server_key}, scram-sha-512: …}`, the binary fields
-in base64 (RFC 5803 keeps the same four). `$secret` is the key of the verifiers that are invented for unknown users.
+in base64 (the same four as in RFC 5803). `$secret` is the key of the verifiers that are invented for unknown users.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Entry = dict[str, dict[str, str | int]]
 
 FIELDS: Final = ("salt", "iterations", "stored_key", "server_key")
 # RFC 7677, 4 asks for at least 4096. The upper bound is ours: PLAIN hashes on the event loop, and
-# 100,000 rounds already hold it for tens of milliseconds.
+# 100,000 iterations already take tens of milliseconds.
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 100_000
 MIN_SALT: Final = 12
@@ -45,7 +45,7 @@ FORBIDDEN: Final = (
     f"is empty, has more than {MAX_CHARACTERS} characters or holds some that SASLprep (RFC 4013) forbids"
 )
 SECRET: Final = "$secret"  # noqa: S105  the name of a key
-"""The key of the users file that is no user."""
+"""The key of the users file that is not a user."""
 MIN_SECRET: Final = 16
 _TAKEN: Final = {**RESERVED, SECRET: "is the key of invented verifiers"}
 
@@ -83,7 +83,7 @@ def put_user(
 ) -> str:
     """The users file `text` with `user` added or replaced; comments and other entries stay.
 
-    `secret` becomes the file's `$secret` where it has none.
+    `secret` becomes the file's `$secret` if it has none.
     """
     name = prepare(user)
     if name is None:
@@ -148,17 +148,17 @@ def _parse(text: str) -> object:
 
 
 class _UsersReader:
-    """Walks the parsed file and notes every mistake instead of stopping at the first."""
+    """Checks the parsed file, and collects every mistake."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems: Final = problems
 
     def problem(self, text: str) -> None:
-        """Note a mistake: `line:column: text`."""
+        """Add a mistake: `line:column: text`."""
         self.problems.append(text)
 
     def secret(self, root: quick.YamlMap) -> bytes | None:
-        """The key of invented verifiers, where the file has one."""
+        """The key of invented verifiers, if the file has one."""
         return self._binary(root, SECRET, SECRET, MIN_SECRET, 255) or None if SECRET in root else None
 
     def users(self, root: quick.YamlMap) -> Iterator[tuple[str, Verifiers]]:
@@ -237,7 +237,7 @@ class _UsersReader:
 
 
 class _Doubting(_UsersReader):
-    """Reads what the quick parser made, which knows no positions and takes every scalar for text."""
+    """Reads the result of the quick parser, which has no positions and treats every scalar as text."""
 
     def problem(self, text: str) -> None:
         raise quick.Unsure

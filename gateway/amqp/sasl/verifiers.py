@@ -1,4 +1,4 @@
-"""SCRAM verifiers (RFC 5802, 3) per user: what is kept of a password, and how one is checked.
+"""SCRAM verifiers (RFC 5802, 3) per user: what is stored of a password, and how one is checked.
 
 PLAIN is checked against the same verifiers, so one users file serves every mechanism. A user that is not in the
 store gets an invented verifier, always the same one, so that a peer cannot tell "no such user" from "wrong password"
@@ -21,13 +21,13 @@ RESERVED: Final = {
     "anonymous": "is the user of every connection without a login",
     "*": "means everybody in access rules",
 }
-"""Names that no user may have, and why."""
+"""Forbidden user names, and why."""
 MAX_CHARACTERS: Final = 255
-"""Characters of a name or a password, before and after SASLprep: preparing takes time for each of them."""
+"""Maximum characters of a name or a password, before and after SASLprep, which takes time per character."""
 
 
 class Verifier(NamedTuple):
-    """What the server keeps of a password for one hash (RFC 5802, 3)."""
+    """What the server stores of a password for one hash (RFC 5802, 3)."""
 
     salt: bytes
     iterations: int
@@ -44,7 +44,7 @@ def prepare(text: str) -> str | None:
         return None
     if text.isascii():
         return text if text and text.isprintable() else None
-    # One character can stand for many: U+FDFA becomes 18.
+    # One character can become many: U+FDFA becomes 18.
     if len(unicodedata.ucd_3_2_0.normalize("NFKC", text)) > MAX_CHARACTERS:
         return None
     from scramp.utils import ScramException, saslprep
@@ -65,7 +65,7 @@ def derive(password: str, mechanism: str, salt: bytes, iterations: int) -> Verif
 
 
 class _Shape(NamedTuple):
-    """What a peer can see of a user's verifiers."""
+    """The properties of a user's verifiers that a peer can see."""
 
     mechanism: str
     iterations: int
@@ -76,7 +76,7 @@ _USUAL: Final = _Shape("scram-sha-256", ITERATIONS, 16)
 
 
 class UserStore:
-    """Verifiers by user; answers alike for users it knows and users it does not."""
+    """Verifiers by user; known and unknown users get indistinguishable answers."""
 
     def __init__(self, users: Mapping[str, Verifiers], secret: bytes | None = None) -> None:
         """`secret`: the key of invented verifiers, the same for the life of the users file.
@@ -87,7 +87,7 @@ class UserStore:
         known = [verifier for user in self._users.values() for verifier in user.values()]
         self._key: Final = secret or hashlib.sha256(b"".join(v.stored_key for v in known)).digest()
         self.changes: Final = secret is None and bool(known)
-        """Whether what unknown users are answered depends on the rest of the file."""
+        """Whether the answers to unknown users depend on the rest of the file."""
         shapes = Counter(_shape(verifiers) for verifiers in self._users.values())
         self._shapes: Final = sorted(shapes.items()) or [(_USUAL, 1)]
 
@@ -103,16 +103,16 @@ class UserStore:
         return bool(verifiers) if mechanism == "PLAIN" else mechanism.lower() in verifiers
 
     def verifier(self, user: str, mechanism: str) -> Verifier:
-        """The verifier of a prepared user name for `scram-sha-…`; one that nothing fits when there is none."""
+        """The verifier of a prepared user name for `scram-sha-…`; for an unknown user one that no password fits."""
         verifiers = self._users.get(user)
         if verifiers is None:
             return self._invented(user, mechanism)
         return verifiers.get(mechanism) or self._unusable(user, mechanism, next(iter(verifiers.values())))
 
     def password_check(self, name: str, password: str) -> Callable[[], bool]:
-        """What tells whether `password` is that of `name`, both prepared.
+        """A function that checks whether `password` is that of `name`, both prepared.
 
-        The call hashes (RFC 5802, 3), which takes from a millisecond to tens of them: not on the event loop.
+        It hashes (RFC 5802, 3), which takes 1 to 30 ms: do not call it on the event loop.
         """
         mechanism = next(iter(self._users.get(name) or (self._drawn(name).mechanism,)))
         return partial(_fits, password, mechanism, self.verifier(name, mechanism), name in self._users)
@@ -128,7 +128,7 @@ class UserStore:
         return hmac.digest(self._key, f"{purpose}\0{user}".encode(), "sha512")
 
     def _drawn(self, user: str) -> _Shape:
-        """One of the shapes that the file's users have, as often as they have it; by name, so always the same."""
+        """A shape of one of the file's users, chosen by the name, with the same frequencies as in the file."""
         left = int.from_bytes(self._bits("shape", user)[:8], "big") * sum(count for _, count in self._shapes) >> 64
         for shape, count in self._shapes:
             if left < count:
@@ -137,7 +137,7 @@ class UserStore:
         raise AssertionError("the draw is below the sum")
 
     def _invented(self, user: str, mechanism: str) -> Verifier:
-        # One salt for every mechanism: real users have one, too, for `scopegate users add` makes them so.
+        # One salt for every mechanism, as `scopegate users add` makes for real users.
         shape = self._drawn(user)
         blocks = (self._bits(f"salt-{block}", user) for block in range(shape.salt_size // 64 + 1))
         salt = b"".join(blocks)[: shape.salt_size]

@@ -26,11 +26,11 @@ from gateway.held.account import Account
 _HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting in one socket above which its links stop sending."""
 _CLOSE_GRACE: Final = 5.0
-"""Seconds a peer has to answer our close before the socket goes."""
+"""Seconds that a peer has to answer our close before the socket is closed."""
 
 
 class ConnectionDelegate(Protocol):
-    """A listener or connector: makes the decisions of the connections it owns."""
+    """A listener or connector: decides about the connections that it owns."""
 
     def secure(self, connection: Connection) -> Handshake: ...
     def engine_config(self, connection: Connection) -> EngineConfig: ...
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol):
             self.hub.failed(self, error)
 
     def _receive(self, data: bytes) -> None:
-        """Much at once is worked on in pieces: who waits for outcomes, and all others, have theirs in between."""
+        """Process input; large input is processed in slices, so that other connections get their turns."""
         if self._unread:
             self._unread = self._unread[self._taken :] + data
             self._taken = 0
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
             (transport.pause_reading if deaf else transport.resume_reading)()
 
     def _go_on(self) -> None:
-        """Work on a piece of what was read; the next has its turn after those of others."""
+        """Process the next slice of the input, in turn with other connections."""
         self._work()
         if self._unread:
             self.hub.soon(self._go_on)
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
         self.transport = None
         if self.engine is None:
             self._host.closed(self, None)
-        elif self._unread:  # what it sent before it went counts
+        elif self._unread:  # process what the peer sent before it left
             self._lost = True
         else:
             self.hub.run(self._let_go)
@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
         self._secured(security)
 
     def _secured(self, security: Handshake) -> None:
-        """Go on as far as greeting and SASL have come."""
+        """Continue after protocol header and SASL."""
         self._write(security.take())
         if security.failed:
             self._host.unauthenticated(self, security)
@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
             self._security = None
             self._start_engine(security.rest)
         elif (passes := security.check) is not None and self._ticket is None and self.transport is not None:
-            self.transport.pause_reading()  # what else comes waits in the socket
+            self.transport.pause_reading()  # further input waits in the socket
             self._ticket = self._host.check_password(self, passes, self._checked)
 
     def _checked(self, passes: bool) -> None:
@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
         self.hub.slowed(self, how)
 
     def _over(self) -> None:
-        """Nothing but its end gives back what it holds, and others need it."""
+        """End the connection: nothing else frees the memory that it holds and others need."""
         self._slowed("closed")
         self.close(AmqpError(RESOURCE_LIMIT_EXCEEDED, "out of memory, and this connection holds the most of it"))
 
@@ -249,7 +249,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def account(self) -> Account | None:
-        """What it holds, once its peer is known."""
+        """The account of its memory, once its peer is known."""
         return None if self._pressure is None else self._pressure.account
 
     def _too_slow(self) -> None:
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
     # -- output and time
 
     def write_out(self) -> None:
-        """Write what the engine has; called by the hub once per loop turn, which hears where it fails."""
+        """Write the engine's output; called by the flush scheduler once per turn of the loop."""
         engine, transport = self.engine, self.transport
         if engine is None or transport is None:
             return
@@ -277,7 +277,7 @@ class Connection(asyncio.Protocol):
     flush = guarded(write_out)
 
     def _end(self, transport: asyncio.Transport) -> None:
-        """End our half only: a socket closed with input unread is reset, and our close frame lost on its way."""
+        """End our half only: a socket that is closed with unread input is reset, and our close frame could be lost."""
         self._ending = True
         if transport.can_write_eof():
             transport.write_eof()
@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
             self._timer = None
 
     def close(self, error: AmqpError | None = None) -> None:
-        """Close in good order; the socket goes when the peer answers or the grace is over."""
+        """Close in order; the socket is closed when the peer answers, or after the grace period."""
         if self.engine is None or not self.engine.opened:
             self.abort(gently=True)
             return
@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
         self.hub.loop.call_later(_CLOSE_GRACE, self.abort)
 
     def broken(self) -> None:
-        """A step of ours has failed, a bug: its peer is told if that can be done, and the socket goes."""
+        """An unexpected error of ours: notify the peer if possible, and close the socket."""
         engine, again, self._failed = self.engine, self._failed, True
         if again or engine is None or not engine.opened:
             self.abort()
@@ -322,7 +322,7 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def abort(self, gently: bool = False) -> None:
-        """Drop the socket; `gently` lets what is written already go out."""
+        """Close the socket at once; `gently`: after pending output was sent."""
         if self.transport is not None:
             (self.transport.close if gently else self.transport.abort)()
 
@@ -330,7 +330,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def soon(self) -> CallSoon | None:
-        """How many links end in turns; what a connector's links are for asks for them anew at once."""
+        """Schedules the ends of many links; None for a connector, whose links are attached again at once."""
         return (lambda step: self.hub.soon(lambda: self._take(step))) if self._server else None
 
     @guarded
@@ -347,7 +347,7 @@ class Connection(asyncio.Protocol):
 
     def engine_closed(self, engine: Engine, error: AmqpError | None) -> None:
         self._stop_timer()
-        if self.transport is not None:  # a peer that does not read our last frame shall not keep the socket
+        if self.transport is not None:  # a peer that does not read our last frame must not keep the socket open
             self._timer = self.hub.loop.call_later(_CLOSE_GRACE, self.abort)
         self._host.closed(self, error)
 

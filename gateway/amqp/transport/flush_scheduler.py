@@ -1,7 +1,7 @@
-"""What all connections of a loop share: its turns, when output is written, and the account of what they hold.
+"""Schedules the work of all connections of an event loop: slices of input, output, and memory accounts.
 
-A turn of the loop is short however many connections there are: their input, and all other long work, is handled in
-pieces that take turns (round robin), for a few milliseconds together.
+A turn of the loop is short however many connections there are: input, and all other long work, is processed in slices
+(round robin), for a few milliseconds in total.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 ConnectionT = TypeVar("ConnectionT", bound="FlushedConnection")
 _TURN: Final = 0.002
-"""Seconds of a turn of the loop for what has just been read of sockets, and as much for steps of long work."""
+"""Seconds in a turn of the loop for new input, and as many for steps of long work."""
 
 
 class FlushedConnection(Protocol):
-    """A connection as its scheduler sees it (`connection.Connection`)."""
+    """What the scheduler uses of a connection (`connection.Connection`)."""
 
     @property
     def hub(self) -> FlushScheduler: ...
@@ -42,7 +42,7 @@ class FlushedConnection(Protocol):
 
 
 def guarded(step: Callable[Concatenate[ConnectionT, P], None]) -> Callable[Concatenate[ConnectionT, P], None]:
-    """A step of a connection that fails ends this connection; neither others nor the caller notice."""
+    """Decorates a step of a connection: an error ends the connection, and does not affect others or the caller."""
 
     @wraps(step)
     def run(connection: ConnectionT, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -55,7 +55,7 @@ def guarded(step: Callable[Concatenate[ConnectionT, P], None]) -> Callable[Conca
 
 
 class FlushScheduler:
-    """Flushes, once per loop turn, every connection that has output."""
+    """Flushes every connection that has output, once per turn of the loop."""
 
     def __init__(
         self,
@@ -63,7 +63,10 @@ class FlushScheduler:
         budget: Budget | None = None,
         slowed: Callable[[FlushedConnection, str], None] = lambda connection, how: None,
     ) -> None:
-        """`budget`: where what connections hold is charged; `slowed` hears who has to wait, and how."""
+        """`budget`: the accounts of connections.
+
+        `slowed` is called with each connection that is slowed down, and how.
+        """
         self.loop: Final = loop
         self.budget: Final = budget or Budget(DEFAULT)
         self.slowed: Final = slowed
@@ -73,12 +76,12 @@ class FlushScheduler:
         self._until = 0.0
 
     def soon(self, step: Callable[[], None]) -> None:
-        """Take a short step in a later turn: all such steps together take a few milliseconds of one."""
+        """Schedule a short call for a later turn: all of them together take a few milliseconds of one turn."""
         self._steps.append(step)
         self._ask()
 
     def run(self, step: Callable[[], None]) -> None:
-        """`soon`, or at once where nobody has to wait and this turn has time left."""
+        """Call at once if this turn has time left and no call waits; else as `soon`."""
         self._steps.append(step)
         if len(self._steps) == 1 and self.free():
             self._take_steps(self._until)
@@ -86,7 +89,7 @@ class FlushScheduler:
             self._ask()
 
     def free(self) -> bool:
-        """Whether this turn has time left for what is read of sockets in it."""
+        """Whether this turn has time left for new input."""
         if (until := self._until) != 0:
             return time.monotonic() < until
         self._until = time.monotonic() + _TURN
@@ -118,7 +121,7 @@ class FlushScheduler:
         self._dirty.append(connection)
 
     def flush(self) -> None:
-        """Write what there is now, and charge it."""
+        """Write and charge all output now."""
         dirty, self._dirty, self._until = self._dirty, [], 0.0
         for connection in dirty:
             try:

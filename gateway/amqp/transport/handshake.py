@@ -1,4 +1,4 @@
-"""What stands before the engine in either role: the protocol header and SASL, sans-IO (part 2, 2.2; part 5, 5.3)."""
+"""The handshake before the engine, in either role: protocol header and SASL, sans-IO (part 2, 2.2; part 5, 5.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Handshake(Protocol):
     def reason(self) -> str: ...
     @property
     def claimed(self) -> str | None:
-        """The name that a peer gave whose login failed, as it gave it; None: it has not begun to log in."""
+        """The user name of a failed login, as the peer gave it; None: SASL has not begun."""
 
     @property
     def user(self) -> str | None: ...

@@ -1,7 +1,7 @@
-"""The first eight bytes of an accepted connection: what does the peer speak? (AMQP 1.0 part 2, 2.2)
+"""The protocol header, the first eight bytes of an accepted connection (AMQP 1.0 part 2, 2.2).
 
-Sans-IO. 2.2 wants every header we do not take answered with one that we do, then a close. Browsers and
-health checks that speak HTTP to the AMQP port get a sentence instead: they can do nothing with a header.
+Sans-IO. An unsupported header is answered with a supported one, then the connection is closed (2.2). Browsers and
+health checks that send HTTP to the AMQP port get a sentence instead, because they do not know the header.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SIZE: Final = 8
 
 
 class Protocol(Enum):
-    """What the connection goes on with."""
+    """The protocol after the header."""
 
     SASL = "sasl"
     AMQP = "amqp"
 
 
 class ProtocolHeader:
-    """Waits for the protocol header, however it is cut; then `speaks` or `failed`.
+    """Reads the protocol header, in pieces of any size; then `speaks` or `failed`.
 
     `rest` goes to `SaslServer` after a SASL header (without it) or to the engine after a plain one (with it).
     """
@@ -44,7 +44,7 @@ class ProtocolHeader:
         self.speaks: Protocol | None = None
         self.failed = False
         self.reason = ""
-        """Why it failed, one of a few words: fit for a metric's label."""
+        """Why it failed: one of a few words, for a metric's label."""
 
     def receive(self, data: bytes) -> None:
         """Take bytes of the peer, in pieces of any size."""
@@ -55,13 +55,13 @@ class ProtocolHeader:
             self._look(self._buffer)
 
     def take(self) -> bytes:
-        """Bytes to send now; when it failed, the last before closing."""
+        """Bytes to send now; after a failure, the last ones before closing."""
         out, self._out = self._out, b""
         return out
 
     @property
     def rest(self) -> bytes:
-        """What comes after the greeting; handed out once."""
+        """The bytes after the header; returned once."""
         rest, self._buffer = self._buffer, b""
         return rest
 
@@ -87,7 +87,7 @@ class ProtocolHeader:
 
 
 def _mismatch(data: bytes) -> str | None:
-    """Why `data` can no longer become a header we know; None while it still can."""
+    """Why `data` cannot be the beginning of a supported header; None if it can."""
     if data.startswith(_TLS_RECORD):
         return "tls"
     if any(whole.startswith(data) for whole in (SASL_HEADER, AMQP_HEADER, _TLS_RECORD, *_HTTP)):

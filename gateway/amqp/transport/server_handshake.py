@@ -1,4 +1,4 @@
-"""What stands between a socket and the engine: the greeting, then SASL, as one machine per role."""
+"""The handshake of an accepted connection before the engine: protocol header, then SASL."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class ServerHandshake:
 
     @property
     def check(self) -> Callable[[], bool] | None:
-        """A password check that has to be made off the event loop before anything goes on; then `checked`."""
+        """A password check to run outside the event loop; then call `checked`."""
         return None if self._sasl is None else self._sasl.check
 
     def checked(self, passes: bool) -> None:
-        """What the check said."""
+        """The result of the check."""
         assert self._sasl is not None
         self._sasl.checked(passes)
 
@@ -61,7 +61,7 @@ class ServerHandshake:
 
     @property
     def claimed(self) -> str | None:
-        """The name a client gave that failed to authenticate, as it gave it; None when SASL had not begun."""
+        """The user name of a failed login, as the client gave it; None: SASL has not begun."""
         return None if self._sasl is None else self._sasl.claimed
 
     @property

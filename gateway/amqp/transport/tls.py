@@ -1,7 +1,6 @@
 """TLS contexts (stdlib `ssl`): one per listener or connector, made once, certificates replaced in place.
 
-`ssl` alone decides who is trusted; this module says which files it reads, and turns a client certificate
-into a user name.
+`ssl` alone decides about trust; this module configures its files, and gets a user name from a client certificate.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 PeerCertificate: TypeAlias = Mapping[str, Any]
-"""As `getpeercert` gives it: names are tuples of tuples of text, nested by the kind of name."""
-_ENCODING_DER: Final = 2  # OpenSSL's number, which `_ssl` keeps to itself
+"""The result of `getpeercert`: names are nested tuples of text."""
+_ENCODING_DER: Final = 2  # OpenSSL's constant, which `_ssl` does not export
 _NAME_TYPES: Final = ("URI", "email", "DNS")
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _KEPT: Final = 65_536
-"""Client certificates of which the authority is remembered."""
+"""Maximum number of client certificates whose authority is remembered."""
 
 
 class TlsError(Exception):
-    """Certificate files that cannot be used; the text names the file and what is wrong."""
+    """Certificate files cannot be used; the text has the file and the problem."""
 
 
 class ServerTls:
     """A listener's TLS: at least 1.2, and client certificates when `client_ca` is given.
 
-    A reload makes another one: OpenSSL can take no authority out of a context in use.
+    A reload creates a new one, because OpenSSL cannot remove an authority from a context.
     """
 
     def __init__(
@@ -51,9 +50,9 @@ class ServerTls:
         self._anchors: Final = {each: each for each in (*self.context.get_ca_certs(binary_form=True), *listed)}
 
     def anchor(self, ssl_object: ssl.SSLObject) -> bytes:
-        """The authority (DER) that vouches for a client's certificate; empty: it has shown none.
+        """The authority (DER) of a client's certificate; empty: there is no certificate.
 
-        A resumed session shows no chain (RFC 8446, 2.2): then it is the authority of the handshake before. Sessions are
+        A resumed session has no chain (RFC 8446, 2.2), so the authority of the earlier handshake is used. Sessions are
         resumed only with the context that began them.
         """
         leaf = ssl_object.getpeercert(binary_form=True)
@@ -69,11 +68,11 @@ class ServerTls:
         return anchor
 
     def trusts(self, anchor: bytes) -> bool:
-        """Whether client certificates that this authority (DER) vouches for are accepted."""
+        """Whether client certificates of this authority (DER) are accepted."""
         return anchor in self._anchors
 
     def admits(self, anchor: bytes) -> bool:
-        """Whether a handshake succeeds with a certificate that this authority (DER) vouches for; empty: with none."""
+        """Whether a handshake succeeds with a certificate of this authority (DER); empty: without a certificate."""
         mode = self.context.verify_mode
         return mode is ssl.CERT_NONE or (self.trusts(anchor) if anchor else mode is not ssl.CERT_REQUIRED)
 
@@ -89,7 +88,7 @@ def trust_anchor(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> bytes:
 
 
 class ClientTls(ssl.SSLContext):
-    """A connector's TLS, and what is known of the certificate that it shows."""
+    """The TLS context of a connector, and the expiry of its certificate."""
 
     certificate: Path | None = None
     expires: datetime | None = None
@@ -119,12 +118,12 @@ def client_context(
 
 
 def out_of_date(path: Path, now: datetime) -> Iterator[str]:
-    """Which certificates of a PEM file nobody accepts at `now`, and why; none where the file cannot be read."""
-    from cryptography import x509  # not before there is a certificate: it takes 20 ms
+    """The certificates of a PEM file that are not valid at `now`, and why; none if the file cannot be read."""
+    from cryptography import x509  # imported here, because it takes 20 ms
 
     try:
         certificates = x509.load_pem_x509_certificates(path.read_bytes())
-    except (OSError, ValueError):  # what is wrong with it says whoever uses it
+    except (OSError, ValueError):  # its user reports the error
         return
     for certificate in certificates:
         name, until = certificate.subject.rfc4514_string(), certificate.not_valid_after_utc
@@ -136,7 +135,7 @@ def out_of_date(path: Path, now: datetime) -> Iterator[str]:
 
 
 def _expires(cert: Path) -> datetime | None:
-    """When the first certificate of a file ends; the file has been loaded, and may hold a key, too."""
+    """The expiry of the first certificate of a loaded file, which may also contain a key."""
     from cryptography import x509
 
     try:
@@ -146,9 +145,9 @@ def _expires(cert: Path) -> datetime | None:
 
 
 def peer_subject(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> str | None:
-    """The user a verified client certificate stands for: its common name, else its first alternative name.
+    """The user of a verified client certificate: its common name, else its first alternative name.
 
-    None when there is no verified certificate, or none of its names is one clear name.
+    None if there is no verified certificate, or no unambiguous name.
     """
     certificate = ssl_object.getpeercert() if ssl_object is not None else None
     if not certificate:
@@ -174,7 +173,7 @@ def _load_chain(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
         if path is not None:
             _readable(path)
     try:
-        # The empty password keeps OpenSSL from asking for one on the terminal.
+        # An empty password, so that OpenSSL does not ask for one on the terminal.
         context.load_cert_chain(cert, key, password="")
     except (ssl.SSLError, ValueError) as error:
         files = str(cert) if key is None else f"{cert}, {key}"

@@ -1,5 +1,7 @@
-"""Accepts TLS connections. asyncio's own TLS servers show a connection only when its handshake has succeeded, and
-drop the others without a word: here limits hold from the first byte, and who failed is counted and named.
+"""Accepts TLS connections.
+
+asyncio's own TLS servers report a connection only after its handshake has succeeded, and drop the others silently.
+Here, limits apply from the first byte, and failed handshakes are logged and counted.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from gateway.tasks import Supervisor
 
 _BACKLOG: Final = 1024
 _PAUSE: Final = 0.1
-"""Seconds to wait when the system has no more sockets."""
+"""Seconds to wait if the system has no more sockets."""
 
 
 class HandshakeLimit(Protocol):
-    """Decides about sockets before anything was said on them."""
+    """Decides about accepted sockets before any data."""
 
     def admits(self, peer: str, descriptor: int) -> bool: ...
     def exhausted(self, peer: str) -> None: ...
@@ -41,13 +43,13 @@ class TlsServer:
     ) -> None:
         self._gate: Final = gate
         self._make: Final = make
-        self._context: Final = context  # asked at each handshake: a reload makes a new one
+        self._context: Final = context  # called at each handshake: a reload creates a new one
         self._handshake: Final = handshake
         self._supervisor: Final = supervisor
         self._tasks: list[asyncio.Task[None]] = []
         self.sockets: list[socket.socket] = []
         self.shaking = 0
-        """Handshakes under way."""
+        """Handshakes in progress."""
 
     async def start(self, host: str, port: int) -> None:
         """Bind every address of the host; raises OSError when one is taken."""
@@ -66,7 +68,7 @@ class TlsServer:
         return bool(self.sockets)
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         for task in self._tasks:
             task.cancel()
         for each in self.sockets:
@@ -78,7 +80,7 @@ class TlsServer:
         while True:
             try:
                 accepted, place = await loop.sock_accept(listening)
-            except OSError as error:  # the peer has gone already, or the system has no more descriptors
+            except OSError as error:  # the peer has left already, or the system has no more descriptors
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     self._gate.exhausted("unknown")
                 await asyncio.sleep(_PAUSE)
@@ -96,7 +98,7 @@ class TlsServer:
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make, accepted, ssl=self._context(), ssl_handshake_timeout=self._handshake
             )
-        except OSError as error:  # ssl.SSLError and TimeoutError are of this kind
+        except OSError as error:  # includes ssl.SSLError and TimeoutError
             self._gate.tls_failed(peer, error)
         finally:
             self.shaking -= 1
