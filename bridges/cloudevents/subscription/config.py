@@ -20,6 +20,7 @@ from bridges.cloudevents.subscription.strict_json import pointer
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _OFFSET: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
 _MAX_PARTITIONS: Final = 1000
+_MAX_ADDRESSES: Final = 1000
 LATEST: Final = FromLatest()
 
 
@@ -35,14 +36,16 @@ def config(members: Members) -> SubscriptionConfig:
 
 def _addresses(value: Json) -> tuple[str, ...]:
     found = a_list([value] if isinstance(value, str) else value)
-    if not found:
-        raise Wrong("an address, or a list of at least one")
+    if not 0 < len(found) <= _MAX_ADDRESSES:
+        raise Wrong(f"an address, or a list of 1 to {_MAX_ADDRESSES}")
+    seen: dict[str, None] = {}
     for number, item in enumerate(found):
         if not isinstance(item, str) or not item:
             raise Wrong("an address", f"/{number}")
-        if item in found[:number]:
+        if item in seen:
             raise Wrong("named twice", f"/{number}")
-    return tuple(str(item) for item in found)
+        seen[item] = None
+    return tuple(seen)
 
 
 def _start(value: Json) -> Start:

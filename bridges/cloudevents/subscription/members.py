@@ -18,6 +18,8 @@ Check = Callable[[Json], T]
 _TIME: Final = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})", re.ASCII
 )
+_MAX_UNKNOWN: Final = 20
+"""Unknown members of one object that are told one by one."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -72,9 +74,11 @@ class Members:
 
     def finish(self, hints: Mapping[str, str] = {}) -> None:
         """Note the unknown members, each with `hints`, or with the nearest known name."""
-        for name in self._value:
-            if name not in self._known:
-                self.wrong(name, hints.get(name) or _unknown(name, self._known))
+        unknown = [name for name in self._value if name not in self._known]
+        for name in unknown[:_MAX_UNKNOWN]:
+            self.wrong(name, hints.get(name) or _unknown(name, self._known))
+        if len(unknown) > _MAX_UNKNOWN:
+            self._mistakes.append(Mistake(self._at, f"{len(unknown) - _MAX_UNKNOWN} more unknown members"))
 
 
 def _unknown(name: str, known: list[str]) -> str:

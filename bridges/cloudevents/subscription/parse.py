@@ -34,6 +34,8 @@ from policies.subscriptions import ManagerRules
 
 ALL_PROTOCOLS: Final = frozenset(SinkProtocol)
 MAX_ID: Final = 255
+MAX_MISTAKES: Final = 100
+"""Mistakes of one object that are told."""
 _PLACE: Final = ("/sink", "/protocolsettings/topicname", "/protocolsettings/address")
 """The members that say where the sink is."""
 _HINTS: Final = {
@@ -90,8 +92,15 @@ def parse(
         mistakes += not_allowed(found, rules, sink=wrong.isdisjoint(_PLACE))
         mistakes += not_allowed_anew(found, rules, now_ms)
     if mistakes or found is None:
-        raise Invalid(tuple(dict.fromkeys(mistakes)))
+        raise Invalid(_bounded(mistakes))
     return found
+
+
+def _bounded(mistakes: list[Mistake]) -> tuple[Mistake, ...]:
+    """Each once, and not so many that an answer is much longer than its request."""
+    found = tuple(dict.fromkeys(mistakes))
+    more = len(found) - MAX_MISTAKES
+    return found if more <= 0 else (*found[:MAX_MISTAKES], Mistake("", f"and {more} more mistakes"))
 
 
 def read_subscription(

@@ -10,7 +10,8 @@ from typing import Final
 from bridges.cloudevents.subscription.model import Invalid, Json, Mistake
 
 MAX_DEPTH: Final = 16
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
+# A text without its end is one token, too: otherwise each quotation mark in it would be tried as a beginning.
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\],:]|[^\s"{}\[\],:]++', re.DOTALL)
 
 
 def read_object(body: bytes, depth: int = MAX_DEPTH) -> dict[str, Json]:
