@@ -52,7 +52,7 @@ class SharedAnonymousSender(DirectNode):
         return True
 
     def opened(self, engine: Engine) -> None:
-        """The connector is connected; the link is used only if the capability is offered (AT-2.3-3)."""
+        """The connector is connected; the link is used only if the capability is desired and offered (AT-2.3-3, -5)."""
         self._engine = engine if _ANONYMOUS_RELAY in engine.offered else None
 
     def attach(self, link: NodeLink) -> None:

@@ -32,7 +32,7 @@ NO_PREVIOUS: Final = Previous()
 
 
 def previous_annotations(section: bytes) -> Previous:
-    """Reads an encoded delivery annotations section (or b""); a wrong type is INVALID_FIELD."""
+    """Reads an encoded delivery annotations section (or b""); a wrong type is INVALID_FIELD (RA-2.3-2, -13)."""
     if b"response-" not in section:
         return NO_PREVIOUS
     return Previous(
