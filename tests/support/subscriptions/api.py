@@ -7,7 +7,7 @@ import base64
 import http.client
 import json
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,13 @@ class ApiClient:
         """`request`, while the loop of the test goes on; `_` in names of headers stands for `-`."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return await asyncio.to_thread(self.request, method, path, body, named)
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = PATIENCE) -> None:
+    """Wait for what the API tells."""
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110  another process brings it about
+            await asyncio.sleep(0.02)
 
 
 def basic(user: str, password: str) -> dict[str, str]:
