@@ -133,12 +133,14 @@ def api_port(document: Document) -> int:
 
 
 class EventWriter:
-    """Writes events to a topic of the gateway's embedded Kafka."""
+    """Writes events to a topic of a broker, or of the gateway's embedded Kafka."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        kafka = EmbeddedKafka()
-        kafka.found(gateway)
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "log_level": 0})
+    def __init__(self, where: Gateway | str) -> None:
+        if isinstance(where, Gateway):
+            kafka = EmbeddedKafka()
+            kafka.found(where)
+            where = kafka.bootstrap
+        self._producer = Producer({"bootstrap.servers": where, "linger.ms": 0, "log_level": 0})
 
     def write(
         self, topic: str, id: str, type: str = "com.example.order.created", key: str | None = None, **more: str

@@ -1,0 +1,123 @@
+"""Subscriptions outlive their processes: restarts, kills, and two gateways that share them (CE-E2E-10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import free_port
+from tests.support.servers.http_sink import HttpSinkServer, http_sink
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Redis
+from tests.support.subscriptions.api import PATH, ApiClient, EventWriter, eventually, sink_ports, subscription_policy
+
+AT = f"{PATH}/a"
+
+
+class Shared(NamedTuple):
+    """A broker, a Redis, a sink, and the policy of gateways that share them."""
+
+    document: Document
+    topic: str
+    events: EventWriter
+    sink: HttpSinkServer
+
+    def policy(self) -> tuple[str, ApiClient]:
+        """The policy of another gateway, and a client of its API."""
+        other, port = self.document.but(), free_port()
+        edge, http = free_port(), free_port()
+        other.data["gateway"] |= {"id": f"gw-{port}", "http": f"127.0.0.1:{http}", "lease": "2s"}
+        other.scope()["listen"][0]["bind"] = f"127.0.0.1:{edge}"
+        other.scope()["api"][0]["bind"] = f"127.0.0.1:{port}"
+        return other.text, ApiClient(port)
+
+    def proposal(self) -> dict[str, object]:
+        """A subscription to all events."""
+        return {"id": "a", "protocol": "HTTP", "sink": f"{self.sink.url}/"}
+
+    def write(self, *names: str) -> None:
+        """Some events."""
+        for name in names:
+            self.events.write(self.topic, name, key="k")
+
+    async def arrive(self, *names: str) -> None:
+        """Wait until the sink has had them all."""
+
+        async def arrived() -> bool:
+            return set(names) <= {each.header("ce-id") for each in self.sink.requests}
+
+        await eventually(arrived)
+
+
+@pytest.fixture
+async def shared(
+    tmp_path_factory: pytest.TempPathFactory, kafka_broker: KafkaBroker, redis_server: Redis
+) -> AsyncIterator[Shared]:
+    topic = kafka_broker.create_topic()
+    document = subscription_policy(tmp_path_factory.mktemp("restart"), topics={topic: 1})
+    document.data["kafka"]["main"] = {"bootstrap": kafka_broker.bootstrap}
+    document.data["gateway"]["state"] = redis_server.url
+    document.scope()["subscriptions"][0]["name"] = topic  # nobody else's in the shared Redis
+    async with http_sink(port=sink_ports(document)[0]) as sink:
+        yield Shared(document, topic, EventWriter(kafka_broker.bootstrap), sink)
+
+
+async def active(api: ApiClient) -> None:
+    """Wait until a gateway delivers the subscription."""
+
+    async def delivered() -> bool:
+        return (await api.ask("GET", f"{AT}/status")).json.get("applied") is not None
+
+    await eventually(delivered)
+
+
+@pytest.mark.row("CE-4-2", "CE-3.2.1-12")
+@pytest.mark.parametrize("orderly", [True, False])
+async def test_a_restart_loses_nothing(shared: Shared, start_gateway: Gateways, orderly: bool) -> None:
+    text, api = shared.policy()
+    gateway = start_gateway(text)
+    made = await api.ask("POST", PATH, shared.proposal())
+    assert made.status == 201
+    shared.write("one", "two")
+    await shared.arrive("one", "two")
+    await asyncio.to_thread(gateway.stop if orderly else gateway.kill)
+    shared.write("three")
+    await asyncio.to_thread(gateway.restart)
+    assert (await api.ask("GET", AT)).json == made.json
+    shared.write("four")
+    await shared.arrive("three", "four")
+    if orderly:
+        assert [each.header("ce-id") for each in shared.sink.requests] == ["one", "two", "three", "four"]
+
+
+@pytest.mark.row("CE-P-2")
+async def test_two_gateways_share_subscriptions(shared: Shared, start_gateway: Gateways) -> None:
+    (first, one), (second, two) = shared.policy(), shared.policy()
+    leader = start_gateway(first)
+    made = await one.ask("POST", PATH, shared.proposal())
+    assert made.status == 201
+    await active(one)
+    start_gateway(second)
+    assert (await two.ask("GET", AT)).json == made.json
+    assert (await two.ask("POST", PATH, shared.proposal())).status == 409
+    shared.write("one")
+    await shared.arrive("one")
+    changed = await two.ask("PUT", AT, {**shared.proposal(), "sink": f"{shared.sink.url}/changed"})
+    assert changed.status == 200  # a change is seen by the one that delivers
+
+    async def seen() -> bool:
+        return (await one.ask("GET", AT)).json == changed.json
+
+    await eventually(seen)
+    shared.write("two")
+    await shared.arrive("two")
+    assert [(each.header("ce-id"), each.path) for each in shared.sink.requests] == [("one", "/"), ("two", "/changed")]
+    await asyncio.to_thread(leader.kill)
+    shared.write("three")
+    await shared.arrive("three")
+    assert (await two.ask("DELETE", AT)).json == changed.json
