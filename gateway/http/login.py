@@ -53,8 +53,12 @@ class BasicLogins:
 
     async def user(self, authorization: str, address: str) -> str | None:
         """The user of an `Authorization` header; None: nobody we know. Raises TooManyFailures."""
+        digest = hmac.digest(self._key, authorization.encode(), "sha256")
+        until, known = self._passed.get(digest, (0.0, ""))
+        if self._clock() < until:  # whoever else fails behind the same address
+            return known
         self._admit(address)
-        user = await self._check(authorization, address)
+        user = await self._check(authorization, digest, address)
         if user is None:
             self._failures.setdefault(address, deque(maxlen=FAILURES)).append(self._clock())
             _bound(self._failures)
@@ -65,11 +69,7 @@ class BasicLogins:
         if failures is not None and len(failures) == FAILURES and self._clock() - failures[0] < 1:
             raise TooManyFailures
 
-    async def _check(self, authorization: str, address: str) -> str | None:
-        digest = hmac.digest(self._key, authorization.encode(), "sha256")
-        until, user = self._passed.get(digest, (0.0, ""))
-        if self._clock() < until:
-            return user
+    async def _check(self, authorization: str, digest: bytes, address: str) -> str | None:
         name, password = _credentials(authorization)
         users = self._users
         passed = await self._hash(users.password_check(name, password), address)
