@@ -118,6 +118,10 @@ class PushGateway(Gateway):
     api: str
     sink: int
 
+    def close(self) -> None:
+        """End at once, whatever the last case left behind."""
+        self.process.discard()
+
     def pushed(self, topic: str, count: int, settings: dict[str, Any], *, batched: bool = False) -> Sample:
         """One subscription from the beginning of the topic."""
         return self.all_pushed(topic, [count], settings, batched=batched)
