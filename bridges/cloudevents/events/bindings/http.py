@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
@@ -14,6 +15,8 @@ PREFIX: Final = "ce-"
 _CONTENT_TYPE: Final = "content-type"
 _AS_IS: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 """Characters that are not percent-encoded (3.1.3.2); space, quotation mark and percent sign are."""
+_PLAIN: Final = re.compile(f"[{re.escape(_AS_IS)}]*").fullmatch
+"""Most texts have nothing to encode, and looking costs a tenth of encoding."""
 
 
 def http_binary(event: CloudEvent) -> tuple[HeaderFields, bytes]:
@@ -44,9 +47,11 @@ def http_batched(events: Sequence[CloudEvent]) -> tuple[HeaderFields, bytes]:
 
 def percent_encoded(text: str) -> str:
     """An attribute as the value of a header field (3.1.3.2)."""
-    return quote(text, safe=_AS_IS)
+    return text if _PLAIN(text) else quote(text, safe=_AS_IS)
 
 
 def header_text(text: str) -> str:
     """A content type as the value of a header field: what no field may hold is left out."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(character for character in text if " " <= character <= "~").strip()

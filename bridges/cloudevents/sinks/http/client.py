@@ -18,6 +18,17 @@ from yarl import URL
 
 from bridges.cloudevents.sinks.dial import Dialer, family_of
 
+
+def place(url: str) -> URL:
+    """A checked URI, exactly as it was given."""
+    return URL(url, encoded=True)
+
+
+def time_limit(seconds: float) -> aiohttp.ClientTimeout:
+    """For a whole request: connecting, sending and the answer."""
+    return aiohttp.ClientTimeout(total=seconds)
+
+
 _BODY: Final = 65_536
 _HEADER: Final = 16_384
 _IDLE: Final = 4.0
@@ -28,8 +39,8 @@ class HttpAnswer(NamedTuple):
     """What is used of a response."""
 
     status: int
-    headers: dict[str, str]
-    """Names in lower case; of several with one name the last."""
+    headers: Mapping[str, str]
+    """By names in lower case."""
 
 
 class HttpClient:
@@ -59,23 +70,26 @@ class HttpClient:
         self._session._retry_connection = False
 
     async def request(
-        self, method: str, url: str, headers: Iterable[tuple[str, str]], body: bytes | None, seconds: float
+        self,
+        method: str,
+        url: URL,
+        headers: Iterable[tuple[str, str]],
+        body: bytes | None,
+        limit: aiohttp.ClientTimeout,
     ) -> HttpAnswer:
         """Send and wait for the answer; raises OSError, TimeoutError or aiohttp.ClientError."""
-        limit = aiohttp.ClientTimeout(total=seconds)
         async with self._session.request(
-            method, URL(url, encoded=True), headers=list(headers), data=body, timeout=limit, allow_redirects=False
+            method, url, headers=headers, data=body, timeout=limit, allow_redirects=False
         ) as response:
             await _forget_body(response)
-            return HttpAnswer(response.status, {name.lower(): value for name, value in response.headers.items()})
+            return HttpAnswer(response.status, response.headers)
 
     async def post_form(
         self, url: str, form: Mapping[str, str], headers: Iterable[tuple[str, str]], seconds: float
     ) -> tuple[int, bytes]:
         """Send a form; returns the status and up to 64 KiB of the body; raises as `request` does."""
-        limit = aiohttp.ClientTimeout(total=seconds)
         async with self._session.post(
-            URL(url, encoded=True), data=dict(form), headers=list(headers), timeout=limit, allow_redirects=False
+            place(url), data=dict(form), headers=headers, timeout=time_limit(seconds), allow_redirects=False
         ) as response:
             body = await response.content.read(_BODY)
             response.close()

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import aiohttp
 
 from bridges.cloudevents.sinks.dial import reason_of
-from bridges.cloudevents.sinks.http.client import HttpAnswer, HttpClient
+from bridges.cloudevents.sinks.http.client import HttpAnswer, HttpClient, place, time_limit
 
 ORIGIN: Final = "webhook-request-origin"
 _MINUTE: Final = 60.0
@@ -35,7 +35,7 @@ async def ask(
     headers += [] if rate is None else [("webhook-request-rate", str(rate))]
     headers += [] if callback is None else [("webhook-request-callback", callback)]
     try:
-        return consent_of(await client.request("OPTIONS", url, headers, None, seconds), origin, rate)
+        return consent_of(await client.request("OPTIONS", place(url), headers, None, time_limit(seconds)), origin, rate)
     except aiohttp.ClientConnectorCertificateError as error:
         return Consent(False, reason=reason_of(error.certificate_error), answered=False)
     except aiohttp.ClientConnectorError as error:

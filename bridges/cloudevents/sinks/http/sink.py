@@ -12,7 +12,7 @@ from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dial import EgressRefused, reason_of
 from bridges.cloudevents.sinks.http.answers import UNAUTHORIZED, answer_of
-from bridges.cloudevents.sinks.http.client import HttpClient
+from bridges.cloudevents.sinks.http.client import HttpClient, place, time_limit
 from bridges.cloudevents.sinks.http.login import Authorization, LoginFailed
 from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
 from bridges.cloudevents.sinks.tasked import TaskedSink
@@ -26,15 +26,15 @@ Encode = Callable[[Sequence[CloudEvent]], tuple[Headers, bytes]]
 class HttpTarget:
     """Where and how requests go: the parts that are the same for all of a subscription."""
 
-    __slots__ = ("authorization", "headers", "method", "timeout", "url")
+    __slots__ = ("authorization", "headers", "limit", "method", "url")
 
     def __init__(
         self, method: str, url: str, headers: Headers, timeout: float, authorization: Authorization | None
     ) -> None:
         self.method: Final = method
-        self.url: Final = url
+        self.url: Final = place(url)
         self.headers: Final = headers
-        self.timeout: Final = timeout
+        self.limit: Final = time_limit(timeout)
         self.authorization: Final = authorization
 
 
@@ -80,7 +80,7 @@ class HttpSink(TaskedSink):
         headers += [*target.headers, ("scopegate-attempt", str(attempt.repetition + 1))]
         headers += [] if login is None else [("authorization", login)]
         try:
-            found = await self._client.request(target.method, target.url, headers, body, seconds=target.timeout)
+            found = await self._client.request(target.method, target.url, headers, body, target.limit)
         except aiohttp.ClientConnectorCertificateError as error:
             return Answer(Verdict.SINK_FAILED, reason_of(error.certificate_error), reached=False)
         except aiohttp.ClientConnectorError as error:
