@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 from bridges.cloudevents.delivery.answers import Answer
@@ -18,6 +19,7 @@ from bridges.cloudevents.delivery.positions import Position
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.reading.judge import EventOf, Judge
 from bridges.cloudevents.reading.ledger import bucket_of
 from bridges.cloudevents.reading.letters import Letterbox
 from bridges.cloudevents.reading.push import Push, PushVersion
@@ -25,7 +27,6 @@ from bridges.cloudevents.reading.slices import Slices
 from bridges.cloudevents.reading.starts import Starts
 from bridges.cloudevents.reading.subscription import PushedSubscription, SinkMaker
 from bridges.kafka.bridge import ClusterBridge
-from bridges.kafka.records.record import KafkaRecord
 from bridges.kafka.tap import TopicLog
 from gateway.errors import AmqpError
 from gateway.observability.logs import get_logger
@@ -38,6 +39,8 @@ __all__ = ["Fan", "FanRules", "FanShared", "PushedSubscription", "SinkMaker"]
 LOG: Final = get_logger(__name__)
 _EVERY: Final = 0.1
 """Seconds between two writes of marks."""
+_LATER: Final = 100
+"""Marks that are written at once of subscriptions that have read on, and have sent nothing."""
 _BEAT: Final = 20
 """Rounds after which the records are asked for their owner, though nothing has changed."""
 _CLOSE: Final = 2.0
@@ -72,10 +75,6 @@ class FanShared(NamedTuple):
     supervisor: Supervisor
 
 
-EventOf = Callable[[KafkaRecord, str], CloudEvent | None]
-"""`events.event.event_of`: a record of the stream at an address; None: no event."""
-
-
 class Known(NamedTuple):
     """A subscription as it was put."""
 
@@ -93,10 +92,12 @@ class Fan:
         self._shared: Final = shared
         self._make_sink: Final = make_sink
         self.event_in: Final = event_of
+        self.judge: Final = Judge(event_of)
         self.supervisor: Final = shared.supervisor
         self._known: Final[dict[str, Known]] = {}
         self._pushes: Final[dict[str, Push]] = {}
         self._dirty: Final[dict[Push, None]] = {}
+        self._moved: Final[dict[Push, None]] = {}
         self._locks: Final[dict[str, asyncio.Lock]] = {}
         self._gates: Final = SinkGates()
         self._letters: Final = Letterbox(shared.clusters)
@@ -267,6 +268,7 @@ class Fan:
         for id in self._in(buckets, self._pushes):
             push = self._pushes.pop(id)
             self._dirty.pop(push, None)
+            self._moved.pop(push, None)
             push.end()
             self.supervisor.start(push.close(0.0), "push-end")
 
@@ -308,6 +310,10 @@ class Fan:
         """See `PushOwner`."""
         self._dirty[push] = None
 
+    def moved(self, push: Push) -> None:
+        """See `PushOwner`."""
+        self._moved[push] = None
+
     def restart(self, push: Push) -> None:
         """See `PushOwner`."""
         push.end()
@@ -330,13 +336,14 @@ class Fan:
             await self._flush({bucket_of(id) for id in self._pushes} if not beat else ())
 
     async def _flush(self, beats: Collection[int] = ()) -> None:
-        for push in list(self._dirty):
+        for push in [*self._dirty, *islice(self._moved, _LATER)]:
             self._note(push)
         await self._slices.write(beats)
 
     def _note(self, push: Push) -> None:
         """Have its mark written."""
         self._dirty.pop(push, None)
+        self._moved.pop(push, None)
         id = push.subscription.id
         ledger = self._slices.ledger(id)
         if ledger is not None and self._pushes.get(id) is push:

@@ -13,10 +13,13 @@ from bridges.cloudevents.delivery.outlet import Outlet
 from bridges.cloudevents.delivery.positions import Position
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.kafka.admin.client import Topic
+from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.records.record import KafkaRecord
 from bridges.kafka.tap import TopicLog, identity_of
 from gateway.errors import AmqpError
 
+_PIECE: Final = 200
+"""Records of a batch that are judged at once."""
 _OVERHEAD: Final = 512
 """Bytes that an event takes in memory beside its record's value, about."""
 
@@ -29,6 +32,9 @@ class LaneOwner(Protocol):
 
     def wants(self, event: CloudEvent) -> bool:
         """Whether its filter is true of the event."""
+
+    def wanted(self, address: str, batch: FetchedBatch, first: int, stop: int) -> Sequence[CloudEvent]:
+        """The events among these records of a batch that its filter is true of."""
 
     def lost(self, count: int) -> None:
         """So many offsets were deleted before they were read."""
@@ -95,7 +101,7 @@ class Lane:
             batch = self._tap.take(number, part.todo[0] if part.todo else part.next)
             if batch is not None:
                 self._ready[number] = None
-                most -= 1 + self._judge(part, batch.records, batch.end, now)
+                most -= 1 + self._judge(part, batch, now)
         return most <= 0
 
     def _rest(self) -> None:
@@ -104,20 +110,20 @@ class Lane:
             self._tap.leave(number)
             self._ready[number] = None
 
-    def _judge(self, part: Partition, records: Sequence[KafkaRecord], end: int, now: float) -> int:
-        """Offer the wanted events of a batch; returns how many records were looked at."""
+    def _judge(self, part: Partition, batch: FetchedBatch, now: float) -> int:
+        """Offer the wanted events of a part of a batch; returns how many records were looked at."""
+        records = batch.records
         if part.todo:
-            return self._restore(part, records, end, now)
+            return self._restore(part, records, batch.end, now)
         first = bisect_left(records, part.next, key=_offset)
-        for index in range(first, len(records)):
-            record = records[index]
+        stop = min(len(records), first + _PIECE)
+        for event in self._owner.wanted(self._address, batch, first, stop):
             if not self._outlet.wants:
-                part.next = record.offset()
-                return index - first
-            self._offer(record, now)
-            part.next = record.offset() + 1
-        part.next = end
-        return len(records) - first
+                part.next = event.offset
+                return stop - first
+            self._outlet.offer(event, size_of(event), now)
+        part.next = records[stop].offset() if stop < len(records) else batch.end
+        return stop - first
 
     def _restore(self, part: Partition, records: Sequence[KafkaRecord], end: int, now: float) -> int:
         """Events that an earlier reading has offered: before any newer ones, for these may have to wait for them."""
@@ -133,7 +139,7 @@ class Lane:
     def _offer(self, record: KafkaRecord, now: float) -> None:
         event = self._owner.event_in(record, self._address)
         if event is not None and self._owner.wants(event):
-            self._outlet.offer(event, size_of(record), now)
+            self._outlet.offer(event, size_of(event), now)
 
     def again(self, places: Sequence[Place]) -> None:
         """Read these events once more."""
@@ -211,9 +217,8 @@ class Rereading:
         for offset in offsets[:count]:
             record = _record_at(records, offset)
             event = None if record is None else self._owner.event_in(record, self._address)
-            self._outlet.found(
-                Place(self._address, number, offset), event, 0 if record is None else size_of(record)
-            )
+            size = 0 if event is None else size_of(event)
+            self._outlet.found(Place(self._address, number, offset), event, size)
         del offsets[:count]
         self._settle(number)
 
@@ -254,9 +259,9 @@ class Rereading:
         """See `TapOwner`: the lane hears it, too."""
 
 
-def size_of(record: KafkaRecord) -> int:
-    """Bytes that the event of a record takes in memory, about."""
-    return len(record) + _OVERHEAD
+def size_of(event: CloudEvent) -> int:
+    """Bytes that an event takes in memory, about."""
+    return _OVERHEAD + (0 if event.record is None else len(event.record))
 
 
 def _offset(record: KafkaRecord) -> int:

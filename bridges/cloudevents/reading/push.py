@@ -16,9 +16,11 @@ from bridges.cloudevents.delivery.mark import Mark, StreamPosition
 from bridges.cloudevents.delivery.outlet import Outlet, OutletRules
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.reading.judge import Judge
 from bridges.cloudevents.reading.lane import Lane
 from bridges.cloudevents.reading.subscription import PushedSubscription
 from bridges.cloudevents.sinks.port import SendAttempt, Sink
+from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.records.record import KafkaRecord
 from bridges.kafka.tap import TopicLog, identity_of
 from gateway.errors import AmqpError
@@ -45,6 +47,10 @@ class PushOwner(Protocol):
     def valid(self) -> bool:
         """Whether this process may deliver now."""
 
+    @property
+    def judge(self) -> Judge:
+        """What finds the events that each subscription wants."""
+
     def log(self, address: str) -> TopicLog | None:
         """The log of a stream; None: the policy has it no more."""
 
@@ -55,7 +61,10 @@ class PushOwner(Protocol):
         """Copy a refused event to its dead-letter topic; `Push.buried` when that is done."""
 
     def changed(self, push: Push) -> None:
-        """Its mark may have changed."""
+        """Its mark has changed: what it says is to be written at once, lest events are sent again."""
+
+    def moved(self, push: Push) -> None:
+        """It may have read on, and that may be written later."""
 
     def restart(self, push: Push) -> None:
         """Deliver it from its stored position on, with nothing under way."""
@@ -95,7 +104,7 @@ class Push:
         self._streams: Final[dict[str, StreamPosition]] = dict(mark.streams)
         self._lanes: Final[dict[str, Lane]] = {}
         self._sink: Sink | None = None
-        self._scheduled = self._closed = False
+        self._scheduled = self._opened = self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._tests: Final[dict[int, asyncio.Future[Answer | None]]] = {}
         self._shown = DeliveryState.ACTIVE
@@ -104,9 +113,10 @@ class Push:
 
     def open(self, sink: Sink) -> None:
         """Begin to read and to send."""
-        self._sink = sink
+        self._sink, self._opened = sink, True
         self._gate.listen(self.wake)
         for address in self._streams:
+            self._owner.judge.join(address, self, self.subscription.filter)
             self._look_for(address)
         self.wake()
 
@@ -173,6 +183,9 @@ class Push:
         for address in list(self._lanes):
             self._drop(address)
         self._closed = True
+        if self._opened:
+            for address in self._streams:
+                self._owner.judge.leave(address, self)
         self._gate.forget(self.wake)
         self.outlet.abandon()
         if self._timer is not None:
@@ -214,7 +227,7 @@ class Push:
             self.wake()
         self._wait(now)
         self._show()
-        self._owner.changed(self)
+        self._owner.moved(self)
 
     def _read_again(self, places: Sequence[Place]) -> None:
         for place in places:
@@ -285,6 +298,10 @@ class Push:
     def wants(self, event: CloudEvent) -> bool:
         """See `LaneOwner`."""
         return self.subscription.filter.matches(event)
+
+    def wanted(self, address: str, batch: FetchedBatch, first: int, stop: int) -> Sequence[CloudEvent]:
+        """See `LaneOwner`."""
+        return self._owner.judge.wanted(address, batch, self, first, stop)
 
     def lost(self, count: int) -> None:
         """See `LaneOwner`: retention was faster (KM-8)."""

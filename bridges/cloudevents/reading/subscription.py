@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.events.filter import EventFilter
 from bridges.cloudevents.sinks.port import Sink, SinkListener
 from bridges.cloudevents.subscription.model import DeliverySettings, SinkProtocol, SinkUri, SubscriptionConfig
-
-
-class SubscriptionFilter(Protocol):
-    """What of an event filter delivery uses."""
-
-    def matches(self, event: CloudEvent) -> bool: ...
 
 
 class PushedSubscription(Protocol):
@@ -27,7 +21,7 @@ class PushedSubscription(Protocol):
     @property
     def sink(self) -> SinkUri: ...
     @property
-    def filter(self) -> SubscriptionFilter: ...
+    def filter(self) -> EventFilter: ...
     @property
     def config(self) -> SubscriptionConfig: ...
     @property

@@ -1,0 +1,118 @@
+"""Which subscriptions want the events of a batch: found once for all that read it (docs/decisions/0023).
+
+The first subscription that reads a batch evaluates its own filter: one that is behind may be the only one. The second
+one has the index judge the batch for all subscriptions, in pieces, and every other one finds what it wants.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
+
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.events.filter import EventFilter
+from bridges.cloudevents.events.index import FilterIndex
+from bridges.kafka.consume.batches import FetchedBatch
+from bridges.kafka.records.record import KafkaRecord
+
+_BATCHES: Final = 16
+"""Batches of which is known what is wanted of them."""
+_offset: Final = attrgetter("offset")
+EventOf = Callable[[KafkaRecord, str], CloudEvent | None]
+"""`events.event.event_of`: a record of the stream at an address; None: no event."""
+
+
+class EventReader(Hashable, Protocol):
+    """A subscription that reads."""
+
+    def wants(self, event: CloudEvent) -> bool:
+        """Whether its filter is true of the event."""
+
+
+class Verdicts:
+    """The events of one batch by who wants them, from the record `first` on as far as it was asked for."""
+
+    def __init__(self, records: Sequence[KafkaRecord], serial: int, first: int) -> None:
+        """`serial`: of the last subscription that is judged for."""
+        self.serial: Final = serial
+        self.first: Final = first
+        self._records: Final = records
+        self._judged = first
+        self._found: Final[dict[EventReader, list[CloudEvent]]] = {}
+
+    def wanted(
+        self,
+        reader: EventReader,
+        first: int,
+        stop: int,
+        event_in: Callable[[KafkaRecord], CloudEvent | None],
+        index: FilterIndex[EventReader],
+    ) -> list[CloudEvent]:
+        """What `reader` wants of the records from index `first` up to, but not including, `stop`."""
+        for at in range(self._judged, stop):
+            event = event_in(self._records[at])
+            for wanting in () if event is None else index.matching(event):
+                self._found.setdefault(wanting, []).append(event)  # type: ignore[arg-type]
+        self._judged = max(self._judged, stop)
+        found = self._found.get(reader)
+        if found is None or first >= stop:
+            return []
+        low, high = self._records[first].offset(), self._records[stop - 1].offset()
+        return found[bisect_left(found, low, key=_offset) : bisect_left(found, high + 1, key=_offset)]
+
+
+class Judge:
+    """The filters of a manager's subscriptions that are delivered here, by stream."""
+
+    def __init__(self, event_in: EventOf) -> None:
+        self._event_in: Final = event_in
+        self._indexes: Final[dict[str, FilterIndex[EventReader]]] = {}
+        self._serials: Final[WeakKeyDictionary[EventReader, int]] = WeakKeyDictionary()
+        self._count: Final = itertools.count(1)
+        self._last = 0
+        self._batches: Final[OrderedDict[tuple[str, FetchedBatch], Verdicts | EventReader]] = OrderedDict()
+
+    def join(self, address: str, reader: EventReader, wanted: EventFilter) -> None:
+        """`reader` reads the stream at `address` from now on."""
+        self._serials[reader] = self._last = next(self._count)
+        self._indexes.setdefault(address, FilterIndex()).add(reader, wanted)
+
+    def leave(self, address: str, reader: EventReader) -> None:
+        """`reader` reads that stream no more."""
+        index = self._indexes[address]
+        index.remove(reader)
+        if not len(index):
+            del self._indexes[address]
+        self._batches.clear()  # what it alone wanted is held no longer
+
+    def wanted(
+        self, address: str, batch: FetchedBatch, reader: EventReader, first: int, stop: int
+    ) -> list[CloudEvent]:
+        """The events that `reader` wants of a part of a batch."""
+        verdicts = self._verdicts(address, batch, reader, first)
+        if verdicts is not None and verdicts.serial >= self._serials[reader] and verdicts.first <= first:
+            index = self._indexes[address]
+            return verdicts.wanted(reader, first, stop, lambda record: self._event_in(record, address), index)
+        events = (self._event_in(batch.records[at], address) for at in range(first, stop))
+        return [event for event in events if event is not None and reader.wants(event)]
+
+    def _verdicts(self, address: str, batch: FetchedBatch, reader: EventReader, first: int) -> Verdicts | None:
+        """Those of a batch; None: nobody else has read it yet."""
+        if len(self._indexes[address]) < 2:
+            return None
+        known = self._batches.get((address, batch))
+        if known is None:
+            self._batches[address, batch] = reader
+            if len(self._batches) > _BATCHES:
+                self._batches.popitem(last=False)
+        elif isinstance(known, Verdicts):
+            return known
+        elif known is not reader:
+            made = self._batches[address, batch] = Verdicts(batch.records, self._last, first)
+            return made
+        return None

@@ -1,0 +1,84 @@
+"""The judge of batches: what each subscription would find alone, though a batch is read once for all."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridges.cloudevents.events.dialects import types
+from bridges.cloudevents.events.event import CloudEvent, event_of
+from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
+from bridges.cloudevents.reading.judge import Judge
+from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
+from bridges.kafka.records.record import KafkaRecord
+from tests.support.cloudevents.records import ADDRESS, REQUIRED, StoredRecord, binary_record
+from tests.support.plugins.examples import examples
+
+WANTED = (None, "a", "b", "c")
+READS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12), st.integers(0, 12)), max_size=12)
+
+
+class Reader:
+    """A subscription that wants one type, or everything."""
+
+    def __init__(self, type_: str | None) -> None:
+        self.filter: EventFilter = EVERYTHING if type_ is None else types([type_])
+
+    def wants(self, event: CloudEvent) -> bool:
+        return self.filter.matches(event)
+
+
+def batch_of(kinds: list[str]) -> FetchedBatch:
+    """A batch with an event of each type; an empty one is no event. Every third offset is missing."""
+    records: list[KafkaRecord] = []
+    for number, kind in enumerate(kinds):
+        record = binary_record(REQUIRED | {"type": kind}) if kind else StoredRecord(None, b"")
+        record.offset_ = number + number // 2
+        records.append(record)
+    buffer = PartitionBuffer("t", 0, BatchCache(1 << 20), lambda buffer, offset: None)
+    return FetchedBatch(buffer, 0, 2 * len(kinds) + 1, records)
+
+
+@given(
+    st.lists(st.sampled_from(("", "a", "b", "c", "d")), max_size=12),
+    st.lists(st.sampled_from(WANTED), min_size=5, max_size=5),
+    READS,
+    st.integers(0, 12),
+)
+@settings(max_examples=examples(100), deadline=None)
+def test_each_subscription_finds_what_it_would_find_alone(
+    kinds: list[str], wanted: list[str | None], reads: list[tuple[int, int, int]], late: int
+) -> None:
+    judge, batch = Judge(lambda record, address: event_of(record, address, wrap=False)), batch_of(kinds)
+    readers = [Reader(each) for each in wanted]
+    for reader in readers[:4]:
+        judge.join(ADDRESS, reader, reader.filter)
+    joined = 4
+    for turn, (number, first, stop) in enumerate(reads):
+        if turn == late:
+            judge.join(ADDRESS, readers[4], readers[4].filter)
+            joined = 5
+        reader, low = readers[number % joined], min(first, len(kinds))
+        high = max(low, min(stop, len(kinds)))
+        events = [event_of(batch.records[at], ADDRESS, wrap=False) for at in range(low, high)]
+        alone = [event for event in events if event is not None and reader.filter.matches(event)]
+        assert judge.wanted(ADDRESS, batch, reader, low, high) == alone
+
+
+def test_a_batch_is_read_twice_at_most_however_many_subscriptions_there_are() -> None:
+    read = 0
+
+    def counted(record: KafkaRecord, address: str) -> CloudEvent | None:
+        nonlocal read
+        read += 1
+        return event_of(record, address, wrap=False)
+
+    judge, batch = Judge(counted), batch_of(["a", "b"] * 50)
+    readers = [Reader("abcd"[number % 4]) for number in range(100)]
+    for reader in readers:
+        judge.join(ADDRESS, reader, reader.filter)
+    found = [len(judge.wanted(ADDRESS, batch, reader, 0, 100)) for reader in readers]
+    assert found == [50, 50, 0, 0] * 25
+    assert read == 200
+    for reader in readers:
+        judge.leave(ADDRESS, reader)
