@@ -1,7 +1,7 @@
-"""The one error type: an AMQP error condition with what the peer is told (AMQP 1.0 part 2, 2.8.14).
+"""The error type of this project: an AMQP error condition with a description for the peer (AMQP 1.0 part 2, 2.8.14).
 
-Whoever refuses a connection, link or message raises `AmqpError`; the edge that talks to the peer
-puts it on the wire. Conditions per situation are listed in docs/conformance.md, section 0.3.
+Code that refuses a connection, link or message raises `AmqpError`; the engine sends it to the peer. Conditions per
+situation are listed in docs/conformance.md, section 0.3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NO_SCOPE: Final = "\0"
 
 
 class Fault(Enum):
-    """Who has to act on an error: decides log level and which counter moves."""
+    """Who has to act on an error; it determines the log level."""
 
     PEER = "peer"
     GATEWAY = "gateway"
@@ -25,10 +25,9 @@ class Fault(Enum):
 class AmqpError(Exception):
     """One AMQP error: `condition` is the symbol on the wire, `info` its map (symbol keys).
 
-    `description` is read by people at the peer: it names what was wrong and the way out, and never
-    holds a secret, a cookie or another scope's addresses. `scope` is the scope whose addresses or peers it
-    speaks of; None: it speaks of nothing but the link or message of the peer that hears it. `told_to` is
-    what a peer gets.
+    `description` is for people at the peer: it names the problem and the way out, and never contains a secret, a cookie
+    or another scope's addresses. `scope` is the scope whose addresses or peers it mentions; None: it mentions only the
+    link or message of the peer that gets it. `told_to` makes the error for a peer.
     """
 
     def __init__(
@@ -48,13 +47,13 @@ class AmqpError(Exception):
         self.scope = scope
 
     def of_nobody(self) -> AmqpError:
-        """The same; a peer's words in it are for no other peer: they are about an address that none has named."""
+        """Mark the description as not for any peer, because it mentions an address that no peer has named."""
         if self.scope is not None:
             self.scope = _NO_SCOPE
         return self
 
     def told_to(self, scope: str) -> AmqpError:
-        """The error as a peer in `scope` hears it: of another scope's only the condition, in our words (RA 1)."""
+        """The error for a peer in `scope`; of another scope's error only the condition, with our text (RA 1)."""
         if self.scope is None or self.scope == scope:
             return self
         if self.condition in _ELSEWHERE:
@@ -65,7 +64,7 @@ class AmqpError(Exception):
 
 
 def told(error: AmqpError | None, scope: str) -> AmqpError | None:
-    """`AmqpError.told_to`, where there may be no error."""
+    """`AmqpError.told_to`, or None."""
     return None if error is None else error.told_to(scope)
 
 
@@ -73,7 +72,7 @@ _QUOTED: Final = 100
 
 
 def quoted(text: str) -> str:
-    """What a peer said, for a description: printable, and not at any length (64 kB of it would go back)."""
+    """Text of a peer for a description: printable and cut, because it may have 64 kB."""
     return repr(text) if len(text) <= _QUOTED else f"{text[:_QUOTED]!r}… ({len(text)} characters)"
 
 

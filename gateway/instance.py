@@ -1,4 +1,4 @@
-"""What tells this process from all others, also from those of a gateway with the same id."""
+"""An identifier of this process, different from those of all others, also with the same gateway id."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from secrets import token_hex
 
 @cache
 def instance() -> str:
-    """16 random hexadecimal digits, drawn when they are first asked for: who was forked before that has others."""
+    """16 random hexadecimal digits, drawn at the first call, so that forked processes have their own."""
     return token_hex(8)

@@ -1,8 +1,8 @@
-"""Who acts: whose rights count when an address is resolved, and whose reply-tos the messages of a link carry.
+"""Principals, whose rights count when an address is resolved, and requesters, who own the reply-tos of messages.
 
-Every link has a principal, and the resolver cannot be asked without one (`gateway.nodes.scope`). Three kinds act:
-a user of a scope, whose rights the policy's access entries are; whoever sends through the container behind a
-connector; and the gateway itself, for one named purpose and with no other right than that purpose needs.
+Every link has a principal, which the resolver needs (`gateway.nodes.scope`). There are three kinds: a user of a scope,
+with the rights of the policy's access entries; the senders behind a connector; and the gateway itself, for one purpose
+and with only the rights that it needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Purpose = Literal["pull", "bridge", "response"]
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of `scope`; an empty `name` is nobody in particular, who may do what everybody may."""
+    """A user of `scope`; an empty `name` is an unknown user, with the rights that everybody has."""
 
     scope: str
     name: str
@@ -24,9 +24,9 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Whoever sends through the container behind `connector`: no user of `scope`, so it resolves no address there.
+    """The senders behind `connector`, which are no users of `scope` and resolve no addresses there.
 
-    A response to its requests may go back to that container, and where everybody may send or receive.
+    Responses to their requests may go back to that container, and to addresses where everybody may send or receive.
     """
 
     scope: str
@@ -45,7 +45,7 @@ class GatewayItself:
     address: str | None = None
 
     def may(self, action: str, address: str) -> bool:
-        """Whether the purpose needs it."""
+        """Whether the purpose allows the action at the address."""
         return action in _RIGHTS[self.purpose] and self.address in (None, address)
 
 
@@ -55,30 +55,30 @@ _RIGHTS: Final[Mapping[Purpose, frozenset[str]]] = {
     "response": frozenset(("send",)),
 }
 Requester = User | Container
-"""Whose message it is, and so whose right to be answered at its reply-to counts."""
+"""The owner of a message, whose right to its reply-to counts."""
 Principal = User | GatewayItself
-"""Who may resolve an address."""
+"""A principal that may resolve addresses."""
 
 
 def nobody(scope: str) -> User:
-    """Nobody in particular in `scope`: what everybody may do there, and nothing else."""
+    """An unknown user of `scope`, with the rights that everybody has there."""
     return User(scope, "")
 
 
 class HasRequester(Protocol):
-    """A link, as far as it says whose messages it carries."""
+    """What `client` uses of a link."""
 
     @property
     def requester(self) -> Requester: ...
 
 
 def client(link: HasRequester) -> User:
-    """The user behind a link of a listener; raises TypeError for any other link."""
+    """The user of a listener's link; raises TypeError for any other link."""
     if not isinstance(link.requester, User):
         raise TypeError(f"no client of a listener: {link.requester}")
     return link.requester
 
 
 def user_name(principal: Principal) -> str | None:
-    """The user, for the journal; None is the gateway itself."""
+    """The user, for the journal; None for the gateway itself."""
     return principal.name if isinstance(principal, User) else None

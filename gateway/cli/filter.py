@@ -1,4 +1,4 @@
-"""`scopegate filter`: what a filter lets through, why, and how fast, before any client attaches with it."""
+"""`scopegate filter`: test which messages a filter matches, why, and how fast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPES: Final = {
     "event-sql": "amqp:event-streams-sql-filter",
 }
 _ENCODED: Final = b"\x00"
-"""Every section begins with it, and no text does."""
+"""The first byte of every encoded section, which no text begins with."""
 _FILTER: Final = "--as filter"
 _MEASURED: Final = 0.1
 _EPILOG: Final = """
@@ -48,7 +48,7 @@ Exit codes: 0 something matches; 1 nothing matches; 2 invalid input, or a file o
 
 
 class _Mistake(click.ClickException):
-    """A mistake in what was given, or nothing to read: exit code 2, for 1 says that nothing matches."""
+    """Invalid input, or nothing to read: exit code 2, because 1 means that nothing matches."""
 
     exit_code = 2
 
@@ -112,11 +112,11 @@ def filter_command(
     sys.exit(0 if matched else 1)
 
 
-# -- what was given
+# -- input
 
 
 def _predicate(expression: str, language: str, policy: CompiledPolicy | None) -> Predicate:
-    """As an attach would read it; the end of the log is taken to be behind every event."""
+    """The predicate as at an attach; the end of the log is after every event."""
     from gateway.amqp.codec.codec import Described, Symbol
     from gateway.cli.message_file import MessageFileError, load_filter
     from gateway.config.policy import make_filter_rules
@@ -206,11 +206,11 @@ def _route(policy: CompiledPolicy, scope: str | None, address: str) -> KafkaRout
     raise _Mistake(f"{address} is no event log in {scope or 'any scope of the policy'}; see: scopegate explain")
 
 
-# -- what comes out
+# -- output
 
 
 def _try_on_messages(predicate: Predicate, messages: dict[str, Encoded]) -> int:
-    """Explains every message, returns how many match."""
+    """Explain every message; returns how many match."""
     from gateway.filters.evaluate.access import MessageAccess
     from gateway.filters.evaluate.compile import compile_filter
     from gateway.filters.explain import Explainer
@@ -227,7 +227,7 @@ def _try_on_messages(predicate: Predicate, messages: dict[str, Encoded]) -> int:
 
 
 def _try_on_topic(predicate: Predicate, events: Iterator[Encoded], show: int) -> int:
-    """Explains some that match, and says what each term said of all; returns how many match."""
+    """Explain some events that match, and summarize the terms; returns how many match."""
     from gateway.filters.evaluate.access import MessageAccess
     from gateway.filters.evaluate.compile import compile_filter
     from gateway.filters.explain import Explainer
@@ -286,7 +286,7 @@ def _place(source: Encoded) -> str:
 
 
 def _timed(run: Callable[[], object], size: int) -> tuple[int, float]:
-    """How many evaluations in how many seconds of processor time."""
+    """The number of evaluations, and their processor time in seconds."""
     done, start = 0, time.process_time()
     while size and (spent := time.process_time() - start) < _MEASURED:
         run()

@@ -1,4 +1,4 @@
-"""`scopegate groups`: who owns which partition of an event log, asked from a running gateway."""
+"""`scopegate groups`: the owners of partitions in a consumer group, from a running gateway."""
 
 from __future__ import annotations
 

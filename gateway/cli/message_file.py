@@ -1,9 +1,9 @@
-"""Messages written down by people, for `scopegate filter` and the truth table of the filters: YAML to AMQP bytes.
+"""Messages in YAML, for `scopegate filter` and the truth table of the filters: YAML to AMQP bytes.
 
 A message is a mapping of its sections; a file may hold several, one YAML document each or named in one mapping. Plain
-scalars are string, long, double, boolean and null; a tag says any other type: `!ubyte 9`, `!symbol red`,
+scalars are string, long, double, boolean and null; a tag gives any other type: `!ubyte 9`, `!symbol red`,
 `!decimal64 1.50`, `!timestamp 0`, `!uuid …`, `!binary text`, `!array [!int 1, !int 2]`, `!described [!symbol x, 1]`.
-Fields of header and properties have the types of the specification without being told.
+Fields of header and properties have the types of the specification without a tag.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gateway.filters.decimals import encoded
 from gateway.filters.evaluate.access import HEADER, PROPERTIES
 
 Section: TypeAlias = Callable[[Value], bytes]
-"""Encodes a section from what the file says of it; raises ValueError, TypeError or AttributeError."""
+"""Encodes a section from its description in the file; raises ValueError, TypeError or AttributeError."""
 Kind: TypeAlias = Callable[[Value], Value]
 """Makes a value of one AMQP type from a plain one; raises ValueError or TypeError."""
 _GROUPS: Final = ("all-filter", "any-filter", "not-filter")
 
 
 class MessageFileError(ValueError):
-    """What is wrong with a description, with line and column where they are known."""
+    """A mistake in a description, with line and column if they are known."""
 
 
 def load_messages(text: str) -> dict[str, bytes]:
@@ -73,7 +73,7 @@ def load_filter(text: str) -> Value:
 
 
 def _as_filter(value: Value) -> Value:
-    """What is no mapping of one name stays as it is: no filter, for the reader of filters to refuse."""
+    """A filter as described value; anything but a mapping of one name is returned unchanged, and refused later."""
     if not (isinstance(value, dict) and len(value) == 1):
         return value
     ((name, content),) = value.items()
@@ -127,7 +127,7 @@ def _field(name: str, kind: Kind, value: Value) -> Value:
 
 
 def _typed(value: Value, kind: Kind) -> Value:
-    """A plain scalar as the field's type; null and what has a tag as it is."""
+    """A plain scalar as the field's type; null and tagged values unchanged."""
     return kind(value) if type(value) in (str, int) else value
 
 
@@ -228,7 +228,7 @@ _KINDS: Final[dict[type, str]] = {
 
 
 class _Constructor(SafeConstructor):
-    """A class of its own: constructors are added to the class, and other readers of YAML know no tags."""
+    """A separate class, because tags are added to the class and must not affect other readers."""
 
 
 def _yaml() -> YAML:

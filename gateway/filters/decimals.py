@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 DIGITS: Final = 38
-"""Digits of a decimal in a filter, and how many of them may follow the point: the limits of Arrow and Spark."""
+"""Maximum digits of a decimal in a filter, and of those after the point: the limits of Arrow and Spark."""
 SCALE: Final = 18
 
 
@@ -24,7 +24,7 @@ _FORMATS: Final = {4: _Format(8, 23, 101, 7), 8: _Format(10, 53, 398, 16), 16: _
 
 
 def decimal_value(value: Decimal | bytes) -> Decimal | None:
-    """A decimal of the codec, or a constant, exactly; `None` for NaN, infinity and what 38 digits do not hold."""
+    """The exact value of a decimal; `None` for NaN, infinity and more than 38 digits."""
     number = value if isinstance(value, Decimal) else decoded(value)
     if number is None or not number.is_finite():
         return None
@@ -35,12 +35,12 @@ def decimal_value(value: Decimal | bytes) -> Decimal | None:
         if number is None:
             return None
     if not number:
-        return Decimal(0)  # whatever its exponent is: Arrow takes that for digits
+        return Decimal(0)  # with any exponent, which Arrow would count as digits
     return number if number.adjusted() < DIGITS - SCALE else None
 
 
 def _shortened(number: Decimal, digits: tuple[int, ...], exponent: int, sign: int) -> Decimal | None:
-    """The same number with at most 18 places, where the others are zeros."""
+    """The same number with at most 18 decimal places, if the others are zeros."""
     if not number:
         return Decimal(0)
     cut = -SCALE - exponent
@@ -50,7 +50,7 @@ def _shortened(number: Decimal, digits: tuple[int, ...], exponent: int, sign: in
 
 
 def decoded(raw: bytes) -> Decimal | None:
-    """The number that 4, 8 or 16 bytes on the wire are; `None` for infinities and NaNs."""
+    """The number of 4, 8 or 16 encoded bytes; `None` for infinities and NaNs."""
     form = _FORMATS[len(raw)]
     bits = int.from_bytes(raw, "big")
     width = len(raw) * 8
@@ -70,7 +70,7 @@ def decoded(raw: bytes) -> Decimal | None:
 
 
 def encoded(number: Decimal, width: int) -> bytes:
-    """The bytes of a finite number in a decimal of `width` bytes; ValueError where its digits do not fit."""
+    """The bytes of a finite number in a decimal of `width` bytes; ValueError if its digits do not fit."""
     form = _FORMATS[width]
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):

@@ -1,4 +1,4 @@
-"""Predicates in words: how a filter was read, and the result of each term for a message (`scopegate filter`)."""
+"""Explains predicates: the text of each term, and its result for a message (`scopegate filter`)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _known(field: FieldReference, found: Value) -> str:
 
 
 def node_text(node: Node) -> str:
-    """A predicate in the words of the SQL filter; groups by their name alone, for their items follow."""
+    """A predicate in the words of the SQL filter; of groups only the name, because their items follow."""
     text = _text_of(node)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
@@ -146,7 +146,7 @@ def _value(node: ValueExpression) -> str:
             return f"+{_text_of(of)}"
         case FieldReference(section, name, path):
             if (number := number_in(name)) is not None:
-                return f"{_SECTIONS[section]}.[{number}]"  # no SQL names it: only a property filter does
+                return f"{_SECTIONS[section]}.[{number}]"  # SQL has no name for it; only a property filter has
             first = f".{name}" if section is MessageSection.DELIVERY_ANNOTATIONS and _hyphens(name) else _step(name)
             return _SECTIONS[section] + first + "".join(map(_step, path))
         case _:

@@ -1,4 +1,4 @@
-"""LIKE without regular expressions (FX-5-7): a pattern is cut at its `%`, and each part is searched for once.
+"""LIKE without regular expressions (FX-5-7): a pattern is split at its `%`, and each part is searched for once.
 
 Taking the leftmost match of each part in turn finds a match whenever there is one, so there is no backtracking: the
 time is linear in the text. A part without `_` between its characters is found by `str.find`, any other with integers
@@ -51,7 +51,7 @@ def parts(pattern: str, escape: str | None = None) -> list[LikePart] | None:
 
 
 def constant(term: Like) -> list[LikePart] | None:
-    """The parts of a pattern that is known when a filter is read; `None`: it is not, or nothing is like it."""
+    """The parts of a pattern that is known when a filter is read; `None`: it is not known, or matches nothing."""
     pattern, escape = term.pattern, term.escape
     if not isinstance(pattern, Literal) or type(pattern.value) not in TEXTS:
         return None
@@ -63,7 +63,7 @@ def constant(term: Like) -> list[LikePart] | None:
 
 
 def compiled(pattern: str, escape: str | None = None) -> Callable[[str], bool] | None:
-    """Whether a text is like `pattern`; `None` where nothing can be: an escape of no or of many characters, or last."""
+    """A test of texts against `pattern`; `None` if it is invalid: an escape of no or many characters, or at the end."""
     if escape is not None and len(escape) != 1:
         return None
     found = parts(pattern, escape)

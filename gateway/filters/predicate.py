@@ -20,7 +20,7 @@ from gateway.amqp.codec.types import Value
 
 
 class MessageSection(Enum):
-    """Where a field is looked up; `data` is not among them, for its content is never filterable (FX-2-4)."""
+    """The section of a field; there is no `data`, because its content cannot be filtered (FX-2-4)."""
 
     HEADER = "header"
     DELIVERY_ANNOTATIONS = "delivery-annotations"
@@ -74,7 +74,7 @@ class Affix(Enum):
 class Literal:
     """A constant: None, bool, int, Decimal, float, str, bytes, Timestamp, uuid.UUID or `Latest`.
 
-    Equal are only constants of one type: to Python 1, 1.0 and True are one value, to a filter they are three.
+    Only constants of the same type are equal: in Python 1, 1.0 and True are equal, in a filter they are not.
     """
 
     value: Value
@@ -101,7 +101,7 @@ class FieldReference:
 
 
 _NUMBER: Final = "\0"
-"""No symbol of any specification begins so."""
+"""A prefix that no symbol of a specification has."""
 
 
 def numbered(key: int) -> str:
@@ -110,13 +110,13 @@ def numbered(key: int) -> str:
 
 
 def number_in(name: str) -> int | None:
-    """The ulong of a `numbered` name; None: it is another name."""
+    """The ulong of a `numbered` name; None for any other name."""
     return int(name[1:]) if name[:1] == _NUMBER and name[1:].isdecimal() and name.isascii() else None
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`left operator right`; unknown where it has no number for an answer."""
+    """`left operator right`; unknown if the result is not a number."""
 
     operator: Operator
     left: ValueExpression
@@ -260,8 +260,8 @@ class IsTrue:
 Predicate = Constant | Truth | Compare | IsNull | Exists | In | Like | Matches | Text | And | Or | Not | IsTrue
 Node = Predicate | ValueExpression
 NodeField: TypeAlias = Any
-"""What a field of a node holds: a node, a tuple of them, or data. `Any`, for a walk that rebuilds nodes field by field
-(`dataclasses.fields`) has types that no checker can follow."""
+"""What a field of a node holds: a node, a tuple of them, or data. `Any`, because type checkers cannot follow a walk
+that rebuilds nodes field by field (`dataclasses.fields`)."""
 
 TRUE: Final = Constant(True)
 FALSE: Final = Constant(False)
@@ -301,7 +301,7 @@ def fields_of(node: Node) -> tuple[FieldReference, ...]:
 
 
 def bind(predicate: Predicate, latest: str) -> Predicate:
-    """The predicate with the end of the log (its offset symbol) in the place of every `Latest` (ES-5.1.1-7)."""
+    """The predicate with the end of the log (its offset symbol) instead of every `Latest` (ES-5.1.1-7)."""
     bound: Predicate = _bound(predicate, Literal(latest))
     return bound
 

@@ -100,7 +100,7 @@ _EXACT_PAIRS: Final = frozenset(
 
 
 def comparer(comparison: Comparison) -> Compared:
-    """The comparison of two values: true, false, or `None` (unknown) where the rules have no answer."""
+    """The comparison of two values: true, false, or `None` (unknown) if the rules define no result."""
     test, ordering = _TESTS[comparison], comparison not in _EQUALITY
 
     def compare(left: Value, right: Value) -> bool | None:
@@ -111,7 +111,7 @@ def comparer(comparison: Comparison) -> Compared:
 
 
 def _comparable(left: Value, right: Value, ordering: bool) -> tuple[Value, Value] | None:
-    """Both values as Python compares them; `None` where they cannot be compared."""
+    """Both values as Python compares them; `None` if they cannot be compared."""
     one, other = family(left), family(right)
     if one is None or other is None:
         return None
@@ -172,7 +172,7 @@ _DOUBLE: Final[dict[Operator, Callable[[float, float], float]]] = {
 
 
 def calculator(operator: Operator) -> Callable[[Value, Value], int | float | None]:
-    """The operation on two values; its result is an `int`, a `float`, or None where no number is the answer."""
+    """The operation on two values; its result is an `int`, a `float`, or None if it is not a number."""
     whole, approximate = _INTEGER[operator], _DOUBLE[operator]
 
     def calculate(left: Value, right: Value) -> int | float | None:
@@ -213,7 +213,7 @@ def positive(value: Value) -> Value:
 
 
 def in_long(value: int) -> int | None:
-    """The integer where a long can hold it, else `None`."""
+    """The integer if it fits a long, else `None`."""
     return value if LONG_MIN <= value <= LONG_MAX else None
 
 

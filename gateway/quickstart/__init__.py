@@ -1,7 +1,7 @@
 """`scopegate quickstart`: a gateway with two scopes and an embedded Kafka, and real clients that use it.
 
-The gateway is a child process, reached over its sockets as by anybody; the clients are proton's own
-Container and an ordinary Kafka consumer. Every step is verified; the first that is not ends it with 1.
+The gateway is a child process, used over its sockets; the clients are proton's own Container and an ordinary Kafka
+consumer. Every step is verified; the first failure ends the quickstart with exit code 1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Tour(NamedTuple):
-    """What is shown: the example it is shown on, the title, the chapters, and what is said when it goes on serving."""
+    """The contents: the example policy, the title, the chapters, and the text when it continues to serve."""
 
     example: str
     title: str
@@ -50,11 +50,11 @@ QUICKSTART: Final = Tour(
 
 
 class _Asked(Exception):
-    """Somebody wants the quickstart to end."""
+    """A signal asked the quickstart to end."""
 
 
 def run(once: bool, policy: Path | None = None, tour: Tour = QUICKSTART) -> int:
-    """Show everything, then serve on unless `once`; 0 only if every step was verified."""
+    """Run all chapters, then continue to serve unless `once`; 0 only if every step was verified."""
     screen = TerminalOutput(sys.stdout)
     with ExitStack() as stack:
         stack.enter_context(own_terminal())
@@ -100,7 +100,7 @@ def _journey(place: Ports, server: Server, screen: TerminalOutput, once: bool, t
 
 
 def _bootstrap(place: Ports, server: Server) -> str:
-    """Where Kafka clients connect; an embedded cluster chose its port itself and says so in `/readyz`."""
+    """The address for Kafka clients; an embedded cluster chooses its port, which `/readyz` shows."""
     for name, servers in place.clusters.items():
         if servers != EMBEDDED:
             return servers
@@ -121,7 +121,7 @@ def _failed(error: StepFailed | ClientError, server: Server, screen: TerminalOut
 
 
 def _end(server: Server, screen: TerminalOutput) -> int:
-    """Drain the gateway; a second Ctrl-C does not wait for anybody."""
+    """Drain the gateway; a second Ctrl-C ends at once."""
     screen.gap()
     screen.say("Draining ...")
     ended = server.stop()
@@ -131,7 +131,7 @@ def _end(server: Server, screen: TerminalOutput) -> int:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """End in good order on the first signal; on a second as the system does."""
+    """End in order on the first signal; on a second one at once."""
 
     def ask(number: int, frame: FrameType | None) -> NoReturn:
         for each in _ENDING:

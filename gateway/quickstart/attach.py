@@ -1,4 +1,4 @@
-"""How to attach one's own clients to the gateway that the quickstart leaves running."""
+"""Instructions for attaching other clients to the gateway that the quickstart leaves running."""
 
 from __future__ import annotations
 

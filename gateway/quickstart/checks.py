@@ -1,4 +1,4 @@
-"""Verdicts: the quickstart says `ok` for what it has compared, and ends at the first difference."""
+"""Checks of the quickstart: each prints `ok`, and the first difference ends it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class StepFailed(Exception):
 
 
 class Checks:
-    """Compares and says so; `count` is how many claims held."""
+    """Compares and prints results; `count` is the number of successful checks."""
 
     def __init__(self, screen: TerminalOutput) -> None:
         self._screen: Final = screen
         self.count = 0
 
     def equal(self, claim: str, got: object, expected: object) -> None:
-        """Say `claim` when the two are equal, else raise."""
+        """Print `claim` if both are equal, else raise."""
         if got != expected:
             raise StepFailed(claim, expected, got)
         self._held(claim)
 
     def nothing(self, claim: str, faults: list[str], *, expected: str) -> None:
-        """Say `claim` when no fault was found in many things."""
+        """Print `claim` if there are no faults, else raise."""
         if faults:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
             raise StepFailed(claim, expected, faults[0] + more)

@@ -1,6 +1,6 @@
 """Ordinary AMQP clients on proton's own Container, used one step at a time: nothing of the gateway's engine.
 
-One thread drives them all: whoever waits for something turns the container until it is there. Messages
+One thread drives them all: a call that waits runs the container until its condition holds. Messages
 are sent and received as bytes, so that they can be compared byte for byte.
 """
 
@@ -28,7 +28,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container, Filter, LinkOption
 
 Ended: TypeAlias = Link | Session | Connection | Transport
-"""What the gateway may end with an error."""
+"""Objects that the gateway may end with an error."""
 _PATIENCE: Final = 20.0
 _TURN: Final = 0.1
 _WINDOW: Final = 1000
@@ -45,7 +45,7 @@ class ClientError(Exception):
 
 
 class SendOutcome(NamedTuple):
-    """What became of a sent message."""
+    """The outcome of a sent message."""
 
     name: str
     condition: str | None = None
@@ -58,7 +58,7 @@ ACCEPTED: Final = SendOutcome("accepted")
 
 
 class Announce(LinkOption):
-    """Says on the target of a receiver what whoever reads there understands."""
+    """Sets the capabilities of a receiver's target."""
 
     def __init__(self, capability: str) -> None:
         self._capability = capability
@@ -90,7 +90,7 @@ class SendQueue:
         return tag
 
     def outcome(self, tag: str) -> SendOutcome:
-        """Wait for the outcome of what was posted."""
+        """Wait for the outcome of a posted message."""
         self._clients.wait(lambda: tag in self.outcomes, "the outcome of a message")
         return self.outcomes[tag]
 
@@ -114,7 +114,7 @@ class SendQueue:
 
 
 class Inbox:
-    """A receiver: it asks for one message, and for more when somebody wants more."""
+    """A receiver: it grants credit for one message, and more on demand."""
 
     def __init__(self, clients: Clients, link: Receiver) -> None:
         self._clients, self._link = clients, link
@@ -123,16 +123,16 @@ class Inbox:
 
     @property
     def address(self) -> str:
-        """Where it receives; the gateway's answer for a dynamic source."""
+        """Its address; the gateway's answer for a dynamic source."""
         return str(self._link.remote_source.address)
 
     @property
     def count(self) -> int:
-        """How many messages have come and were not taken."""
+        """The number of received messages that were not taken."""
         return len(self._arrived)
 
     def ask(self, count: int) -> None:
-        """Let up to `count` messages more come."""
+        """Grant credit for up to `count` more messages."""
         if self._link.credit < count:
             self._link.flow(count - self._link.credit)
 
@@ -141,7 +141,7 @@ class Inbox:
         return self.take_all(1, what)[0]
 
     def take_all(self, count: int, what: str) -> list[bytes]:
-        """Wait for `count` messages; credit follows what has arrived."""
+        """Wait for `count` messages, granting credit as they arrive."""
 
         def arrived() -> bool:
             missing = count - len(self._arrived)
@@ -162,7 +162,7 @@ class Inbox:
             delivery.settle()
 
     def close(self) -> None:
-        """Detach, and wait until the gateway has done so too."""
+        """Detach, and wait until the gateway has detached."""
         self._link.close()
         self._clients.wait(lambda: self._link.state & self._link.REMOTE_CLOSED, "the detach of a receiver")
 
@@ -211,7 +211,7 @@ class Clients(MessagingHandler):
     def receiver(
         self, connection: Connection, address: str | None, *, options: Collection[LinkOption | Filter] = ()
     ) -> Inbox:
-        """A receiver from `address`; without one from a temporary address, which the gateway makes."""
+        """A receiver from `address`; without one from a temporary address of the gateway."""
         link = self._container.create_receiver(
             connection, address, name=self._name(), dynamic=address is None, options=list(options)
         )
@@ -230,7 +230,7 @@ class Clients(MessagingHandler):
         self.wait(answered, f"the attach to {address}")
 
     def wait(self, condition: Callable[[], object], what: str | Callable[[], str]) -> None:
-        """Turn the container until `condition` holds; what is refused meanwhile ends the wait."""
+        """Run the container until `condition` holds; a refusal raises."""
         deadline = time.monotonic() + _PATIENCE
         while not condition():
             if self._refused is not None:
@@ -267,5 +267,5 @@ class Clients(MessagingHandler):
         self._refuse(event.connection)
 
     def on_transport_error(self, event: Event) -> None:
-        """The socket is gone."""
+        """The socket was closed."""
         self._refuse(event.transport)

@@ -41,7 +41,7 @@ _FIELDS: Final = (
 
 
 class Stage(NamedTuple):
-    """Who and what the chapter is played with."""
+    """The ports, output and checks of the chapter."""
 
     place: Ports
     screen: TerminalOutput
@@ -51,7 +51,7 @@ class Stage(NamedTuple):
 
 
 class CrossingClient(NamedTuple):
-    """The asking client: its links stay the same for both services, and so does its request."""
+    """The requesting client, with the same links and request for both services."""
 
     requests: SendQueue
     replies: Inbox
@@ -86,7 +86,7 @@ def _client(stage: Stage) -> CrossingClient:
     return CrossingClient(requests, replies, message.encode())
 
 
-# -- a service that understands annotations
+# -- a service that supports annotations
 
 
 def _annotated(stage: Stage, client: CrossingClient, jobs: Inbox) -> bytes:
@@ -160,7 +160,7 @@ def _with_cookie(answer: bytes, cookie: bytes) -> bytes:
 
 
 def _reply(asked: bytes) -> bytes:
-    """What any service answers to any request: the same body, to the reply-to, about its message-id."""
+    """The response to any request: the same body, to the reply-to, with its message-id as correlation-id."""
     request = Message()
     request.decode(asked)
     reply = Message(address=request.reply_to, correlation_id=request.id, body=request.body)
@@ -205,7 +205,7 @@ def _check_rewritten(stage: Stage, client: CrossingClient, asked: bytes, changed
     )  # fmt: skip
 
 
-# -- what the client saw
+# -- the client's view
 
 
 def _compare(stage: Stage, first: bytes, second: bytes) -> None:
@@ -219,7 +219,7 @@ def _compare(stage: Stage, first: bytes, second: bytes) -> None:
 
 
 def _seen(data: bytes) -> dict[str, str]:
-    """Every field of a message that its receiver sees."""
+    """All fields of a message that its receiver sees."""
     layout = walk(data)
     maps = {
         "delivery annotations": delivery_annotations(data, layout),

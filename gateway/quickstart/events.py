@@ -1,4 +1,4 @@
-"""Chapters 2 and 3: a Kafka topic as an AMQP address, read back over both, and asked about itself (ES 5, 6)."""
+"""Chapters 2 and 3: a Kafka topic as an AMQP address, read over AMQP and Kafka, and its `$info` (ES 5, 6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAX_CLOCK_SKEW: Final = 3600
 
 
 class SentEvents(NamedTuple):
-    """An event as its producer made it."""
+    """An event as its producer sent it."""
 
     key: str
     body: bytes
@@ -39,7 +39,7 @@ class SentEvents(NamedTuple):
 
 
 class SampleEvent(NamedTuple):
-    """An event as it came back over AMQP."""
+    """An event as received over AMQP."""
 
     partition: int
     offset: int

@@ -1,4 +1,4 @@
-"""An ordinary Kafka consumer, as any application has one: it knows bootstrap servers and a topic, no AMQP."""
+"""An ordinary Kafka consumer, which knows bootstrap servers and a topic, but not AMQP."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _PATIENCE: Final = 20.0
 
 
 class KafkaError(Exception):
-    """Kafka did not give what was asked for."""
+    """Kafka did not return the requested records."""
 
 
 class Read(NamedTuple):
-    """What a Kafka application sees of one record."""
+    """One record as a Kafka application sees it."""
 
     key: bytes | None
     value: bytes | None

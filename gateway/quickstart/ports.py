@@ -1,4 +1,4 @@
-"""Where the quickstart's gateway is, as its policy says: addresses to connect to, and the key of the cookies."""
+"""The ports of the quickstart's gateway, from its policy, and the key of the cookies."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CORE: Final = "core"
 
 
 class NotUsable(Exception):
-    """A policy that the quickstart cannot show anything with; the text says what is missing."""
+    """A policy that the quickstart cannot use; the text names what is missing."""
 
 
 @dataclass(frozen=True)
 class Ports:
-    """One gateway: its policy, its environment, its listening addresses by what listens there."""
+    """One gateway: its policy, its environment, and its addresses by name."""
 
     policy: Path
     environ: Mapping[str, str]
@@ -34,22 +34,22 @@ class Ports:
 
     @property
     def edge(self) -> str:
-        """Where clients of scope `edge` connect."""
+        """The address for clients of scope `edge`."""
         return self.binds[f"scope {EDGE}"]
 
     @property
     def core(self) -> str:
-        """Where clients of scope `core` connect."""
+        """The address for clients of scope `core`."""
         return self.binds[f"scope {CORE}"]
 
     @property
     def http(self) -> str:
-        """Health, readiness and metrics."""
+        """The address of health, readiness and metrics."""
         return self.binds["http"]
 
 
 def read_place(policy: Path) -> Ports:
-    """What `policy` says, with a fresh signing key in the variable it names; raises `PolicyErrors` too."""
+    """Read `policy`, with a new signing key in the environment variable that it names; may raise `PolicyErrors`."""
     model = load_policy(policy, environ=os.environ, read_bytes=Path.read_bytes, with_secrets=False).model
     keys = model.keys
     variable = keys.ring[keys.active].env if keys is not None else None
@@ -73,5 +73,5 @@ def _binds(policy: CompiledPolicy) -> dict[str, str]:
 
 def _ring(policy: CompiledPolicy) -> KeyRing:
     signing = policy.signing
-    assert signing is not None  # `read_place` has seen the key
+    assert signing is not None  # `read_place` has checked it
     return make_ring(signing)

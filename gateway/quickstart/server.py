@@ -28,7 +28,7 @@ _PARENT_DEATH_SIGNAL: Final = 1
 
 
 class NotStarted(Exception):
-    """The gateway does not serve; one line says why."""
+    """The gateway does not serve; the text is one line."""
 
 
 class Server:
@@ -41,11 +41,11 @@ class Server:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
-        """Serve; returns after how many seconds it was ready."""
+        """Start the gateway; returns the seconds until it was ready."""
         for what, bind in self._place.binds.items():
             _check_free(what, bind)
         begin = time.monotonic()
-        # A session of its own: Ctrl-C reaches the quickstart alone, which then ends the gateway in good order.
+        # A session of its own: Ctrl-C reaches the quickstart alone, which then ends the gateway in order.
         with self.log.open("wb") as log:
             self._child = subprocess.Popen(  # noqa: S603 - this very program
                 [sys.executable, "-m", "gateway.cli.main", "run", str(self._place.policy)],
@@ -69,7 +69,7 @@ class Server:
             raise NotStarted(f"the gateway is not ready after {_READY:.0f} s: {parts}\n{self.tail()}")
 
     def parts(self) -> tuple[bool, dict[str, PartReport]]:
-        """What `/readyz` says: ready or not, and each part."""
+        """The result of `/readyz`: whether it is ready, and each part."""
         answer = _get(f"http://{self._place.http}/readyz")
         return (False, {}) if answer is None else (bool(answer.get("ready")), answer.get("parts") or {})
 
@@ -83,7 +83,7 @@ class Server:
         return self._child.wait()
 
     def stop(self) -> bool:
-        """Drain and end; whether it ended in good order."""
+        """Drain and end; returns whether it ended in order."""
         if self._child is None or self._child.poll() is not None:
             return False
         self._child.send_signal(signal.SIGTERM)
@@ -93,7 +93,7 @@ class Server:
             return False
 
     def discard(self) -> None:
-        """Make sure that nothing of it is left."""
+        """End the process and remove its folder."""
         if self._child is not None and self._child.poll() is None:
             self._child.kill()
             self._child.wait()
@@ -105,7 +105,7 @@ class Server:
 
 
 def _check_free(what: str, bind: str) -> None:
-    """One clear line instead of a child that fails."""
+    """Raise if the port is in use, with one clear line."""
     host, _, port = bind.rpartition(":")
     host = host.strip("[]")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -126,7 +126,7 @@ def _advice(bind: str, port: str) -> str:
 
 
 def _get(url: str) -> ReadinessReport | None:
-    """What `/readyz` of a gateway says; None when there is none."""
+    """The result of `/readyz` of a gateway; None if there is no answer."""
     try:
         with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - the policy's own address
             text = response.read()
@@ -141,6 +141,6 @@ def _get(url: str) -> ReadinessReport | None:
 
 
 def _end_with_parent() -> None:
-    """In the child: a quickstart that is killed leaves no gateway behind (Linux)."""
+    """In the child: end with the quickstart, even if it is killed (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)

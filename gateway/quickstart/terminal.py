@@ -1,4 +1,4 @@
-"""Ctrl-C under `make run`: without this, make would get it too, and end with an error after our good end."""
+"""Ctrl-C under `make run`: otherwise make would get it, too, and end with an error."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from contextlib import contextmanager
 def own_terminal() -> Iterator[None]:
     """Be the terminal's foreground process group while the block runs.
 
-    A shell does this for what it starts, make does not. Ctrl-Z is ignored meanwhile: who started us does not
-    watch for it.
+    A shell does this for what it starts, make does not. Ctrl-Z is ignored meanwhile, because the
+    parent does not handle it.
     """
     if os.getpgrp() == os.getpid() or not _in_foreground():
         yield
         return
     before = os.getpgrp()
-    for number in (signal.SIGTTOU, signal.SIGTSTP):  # SIGTTOU: giving the terminal back is done from behind
+    for number in (signal.SIGTTOU, signal.SIGTSTP):  # SIGTTOU: we return the terminal from the background
         signal.signal(number, signal.SIG_IGN)
     os.setpgid(0, 0)
     os.tcsetpgrp(sys.stdin.fileno(), os.getpgrp())

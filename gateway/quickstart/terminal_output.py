@@ -1,4 +1,4 @@
-"""What the quickstart prints: plain text for 80 columns; colour on a terminal only, and never with NO_COLOR."""
+"""The output of the quickstart: plain text for 80 columns, in colour only on a terminal and without NO_COLOR."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BOLD, _DIM, _RED, _GREEN = "1", "2", "31", "32"
 
 
 class TerminalOutput:
-    """Writes paragraphs, tables and verdicts to one stream, each at once."""
+    """Writes paragraphs, tables and results to one stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream: Final = stream
@@ -21,7 +21,7 @@ class TerminalOutput:
         self._colour: Final = stream.isatty() and not plain
 
     def title(self, text: str) -> None:
-        """What this is all about."""
+        """The title."""
         self._line(self._styled(_BOLD, text))
 
     def heading(self, text: str) -> None:
@@ -36,21 +36,21 @@ class TerminalOutput:
             self._line(_INDENT + line)
 
     def step(self, who: str, where: str, what: str) -> None:
-        """Who sends what to whom."""
+        """A step: who sends what to whom."""
         head = f"{who + ' -> ' + where:<34} "
         self._line()
         self._paragraph(_INDENT + self._styled(_BOLD, head), len(_INDENT + head), what)
 
     def ok(self, text: str) -> None:
-        """Something that was verified."""
+        """A successful check."""
         self._verdict(_GREEN, "ok", text)
 
     def failed(self, text: str) -> None:
-        """Something that is not as it should be."""
+        """A failed check."""
         self._verdict(_RED, "FAILED", text)
 
     def table(self, rows: Sequence[Sequence[str]], headers: Sequence[str] = ()) -> None:
-        """Columns as wide as they must be; what does not fit in the line is cut in its middle."""
+        """A table with columns as wide as needed; texts that do not fit are cut in the middle."""
         everything = [*([headers] if headers else []), *rows]
         widths = [max(map(len, column)) for column in zip(*everything, strict=True)]
         room = WIDTH - len(_INDENT) * 2 - 2 * (len(widths) - 1)
@@ -62,7 +62,7 @@ class TerminalOutput:
             self._line(_INDENT * 2 + (self._styled(_DIM, line) if headers and not number else line))
 
     def code(self, text: str) -> None:
-        """Lines to copy, as they are."""
+        """Lines to copy, unchanged."""
         for line in text.rstrip("\n").split("\n"):
             self._line(_INDENT * 2 + line if line else "")
 

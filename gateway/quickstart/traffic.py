@@ -31,16 +31,16 @@ _SERVED: Final = "services/echo"
 _PARTITIONS: Final = 3
 _ROUNDS: Final = 10
 _SLOW: Final = range(3, 7)
-"""Rounds in which the group takes only a little."""
+"""Rounds in which the group receives little."""
 _LITTLE: Final = 50
 _PACE: Final = 0.7
-"""Seconds of a round: longer than an interval of the journal, which is to see it."""
+"""Seconds of a round: longer than an interval of the journal."""
 _CUSTOMERS: Final = 40
 _KEY: Final = "event-streams-group-key"
 
 
 class SentTraffic(NamedTuple):
-    """An event as its producer made it; `bare` is what has to come back."""
+    """An event as its producer sent it; `bare` is the expected bare message."""
 
     key: str
     message: bytes
@@ -59,7 +59,7 @@ class Member(LinkOption):
 
 
 def make(place: Ports, screen: TerminalOutput, checks: Checks) -> list[SentTraffic]:
-    """Send and receive it all; what was sent."""
+    """Send and receive all traffic; returns the sent events."""
     screen.heading("1  Traffic through the gateway")
     events = [_order(number) for number in range(COUNT)]
     with Clients() as clients:
@@ -80,7 +80,7 @@ def make(place: Ports, screen: TerminalOutput, checks: Checks) -> list[SentTraff
 def _orders(
     clients: Clients, edge: Connection, events: list[SentTraffic], members: list[Inbox], checks: Checks
 ) -> None:
-    """A round after the other; for a while the group lags behind."""
+    """Run the rounds; for a while the group lags behind."""
     sender = clients.sender(edge, ORDERS)
     tags, size = [], COUNT // _ROUNDS
     for number in range(_ROUNDS):
@@ -93,7 +93,7 @@ def _orders(
 
 
 def _take(clients: Clients, members: list[Inbox], wanted: int) -> None:
-    """Ask for more, of whichever member has it, until so many have come."""
+    """Grant credit and take messages of any member, until `wanted` have come."""
 
     def there() -> bool:
         missing = wanted - _come(members)
@@ -144,7 +144,7 @@ def _order(number: int) -> SentTraffic:
 
 
 def read_again(place: Ports, count: int) -> list[tuple[str, bytes]]:
-    """Key and bare message of what `events/again` holds, in the order in which it comes."""
+    """Key and bare message of the events at `events/again`, in order."""
     with Clients() as clients:
         wanted = Described(symbol(FILTER_NAME), {symbol(OFFSET): symbol(EARLIEST)})
         inbox = clients.receiver(clients.connect(place.edge), AGAIN, options=[Filter({symbol("start"): wanted})])

@@ -1,8 +1,8 @@
-"""How a filter reads the fields it names: the contract of a source, and encoded messages as one (FX-2-3).
+"""Reads the fields that a filter names: the protocol of sources, and its implementation for encoded messages (FX-2-3).
 
-A source is what a filter is evaluated for: an encoded message here, a Kafka record in `bridges.kafka`. An `Access`
-makes, once for each filter, a function that reads only the fields this filter names; for a message only that function
-is called. The header's defaults apply here (FX-4-4), and data sections cannot be read at all (FX-2-4).
+Filters are evaluated on sources: encoded messages here, Kafka records in `bridges.kafka`. An `Access` makes, once for
+each filter, a function that reads only the fields of this filter; for a message only that function is called. The
+header's defaults apply here (FX-4-4), and data sections cannot be read at all (FX-2-4).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ HEADER_DEFAULTS: Final = {"durable": False, "priority": Ubyte(4), "first-acquire
 
 
 class Entries(Protocol[S_contra]):
-    """The fields of one section that many filters name: they come and go one by one."""
+    """The fields of one section that many filters name, added and removed one by one."""
 
     def add(self, name: str, slot: int) -> None:
         """Read the field `name` into `slot` from now on; it is not among those that are read already."""
@@ -63,7 +63,7 @@ class Entries(Protocol[S_contra]):
 
 
 class FewEntries(Generic[S]):
-    """`Entries` of a section that has few names at all: their reader is made anew when they have changed."""
+    """`Entries` of a section with few names: their reader is rebuilt after a change."""
 
     def __init__(self, reader: Callable[[tuple[str, ...]], Reader[S]]) -> None:
         """`reader`: as `Access.reader`, of one section."""
@@ -104,19 +104,19 @@ class Access(ABC, Generic[S]):
 
     @abstractmethod
     def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[S]:
-        """A function that gives the fields `names` of `section`, in this order, `ABSENT` for what is not there.
+        """A function that returns the fields `names` of `section`, in this order, `ABSENT` for absent ones.
 
-        Values are the codec's, with their AMQP types. Where the section has the key as string and as symbol, the
+        Values are the codec's, with their AMQP types. If the section has the key as string and as symbol, the
         first counts. In header and properties null is absent, too, and the header's defaults apply. The function may
         raise `MALFORMED`.
         """
 
     def entries(self, section: MessageSection) -> Entries[S]:
-        """The same for names that are added and removed; at first there are none."""
+        """The same for names that are added and removed; initially none."""
         return FewEntries(partial(self.reader, section))
 
     def prefilter(self, section: MessageSection, texts: tuple[bytes, ...]) -> Callable[[S], bool] | None:
-        """A cheap test that every source with one of these texts in `section` passes; None where there is no such test.
+        """A cheap test that every source with one of these texts in `section` passes; None if there is no such test.
 
         It saves reading the fields of most messages that do not match.
         """

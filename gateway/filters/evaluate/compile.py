@@ -1,7 +1,7 @@
 """Predicates as Python closures: built when a link attaches, called for every message (FX-2-1).
 
-`compile_filter` takes the predicate and the `Access` to one kind of source and returns a function that tells whether a
-source matches. The function never raises, whatever the source holds, and reads only the fields the predicate names.
+`compile_filter` takes the predicate and the `Access` to one kind of source and returns a function that tests whether a
+source matches. The function never raises, whatever the source contains, and reads only the fields of the predicate.
 
 A predicate is compiled twice, as "is it true" and as "is it false"; if neither holds, it is unknown. So the three
 values need no arithmetic, and both functions stop at the first operand that decides.
@@ -22,9 +22,9 @@ S = TypeVar("S")
 
 
 def compile_filter(predicate: Predicate, access: Access[S]) -> Callable[[S], bool]:
-    """Whether a source matches: true and nothing else (FX-2-1). The function never raises.
+    """A function that tests whether a source matches: only if the predicate is true (FX-2-1). It never raises.
 
-    A source does not match if one of the named fields cannot be decoded, whatever the filter asks of that field.
+    A source does not match if one of the named fields cannot be decoded, whatever the filter says about that field.
     """
     prefilter = prefilter_of(predicate, access)
     matches = _stepwise([_stage(part, access) for part in _stages(conjuncts(predicate))])

@@ -1,4 +1,4 @@
-"""The builder that expression languages share: conditions and values where each belongs, constants computed."""
+"""The builder that expression languages share: checks conditions and values, and computes constants."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Builder(Transformer[Token, Part]):
         return over(node, left.at, left, right)
 
     def compared(self, how: Comparison, left: Part, right: Part) -> Predicate:
-        """A comparison of two values; languages with names of their own look here for them."""
+        """A comparison of two values; languages with names of their own override it."""
         return Compare(how, value(left), value(right))
 
     def null(self, part: Part, _is: Token, no: Token | None) -> Part:
@@ -117,7 +117,7 @@ class Builder(Transformer[Token, Part]):
         return over(_negated(no, self.among(part, items)), part.at, part, *items)
 
     def among(self, part: Part, items: tuple[Part, ...]) -> Predicate:
-        """IN; languages with names of their own look here for them."""
+        """IN; languages with names of their own override it."""
         return In(value(part), tuple(value(item) for item in items))
 
     def like(self, part: Part, no: Token | None, _like: Token, pattern: Part, escape: Part | None) -> Part:
@@ -168,7 +168,7 @@ def _negated(no: Token | None, node: Predicate) -> Predicate:
 
 
 def _text(part: Part, text: str, size: int | None = None) -> None:
-    """A constant that is no text, or not of that size, is refused when the link attaches."""
+    """Refuse a constant that is not text, or not of that size, at the attach."""
     if isinstance(part.node, Literal):
         found = part.node.value
         if not isinstance(found, str) or (size is not None and len(found) != size):
@@ -176,7 +176,7 @@ def _text(part: Part, text: str, size: int | None = None) -> None:
 
 
 def number(token: Token, result: constants.Number | None) -> Part:
-    """A constant; None is one that no column holds."""
+    """A constant; None is one that does not fit."""
     if result is None:
         limit = f"at most {constants.DIGITS} digits, {constants.PLACES} of them after the point, or a double's exponent"
         raise fault(token, f"a number has {limit}")

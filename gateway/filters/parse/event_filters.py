@@ -59,7 +59,7 @@ def parse_event_sql(text: str, *, limits: FilterLimits = LIMITS, seconds: bool =
 def parse_event_map(content: Value) -> Predicate:
     """The predicate of `amqp:event-streams-delivery-annotations-filter`: greater than every entry (ES 5.2.1).
 
-    Raises INVALID_FIELD for anything malformed: a filter dropped in silence would flood the consumer.
+    Raises INVALID_FIELD for anything malformed: without the filter, the consumer would be flooded.
     """
     if not isinstance(content, dict):
         raise _malformed("the value of the event-stream filter must be a map")

@@ -56,7 +56,7 @@ _EXPRESSIONS: Final = 2
 
 
 class Rules(NamedTuple):
-    """The policy's `filters`, as far as reading needs it."""
+    """The settings of the policy's `filters` for reading."""
 
     limits: FilterLimits = LIMITS
     refuse_unknown: bool = False
@@ -100,7 +100,7 @@ class _FilterSetReader:
     def __init__(self, rules: Rules) -> None:
         self.rules: Final = rules
         self.positioned = False
-        """There is a filter that event streams define, whatever its content (ES-5.2-4)."""
+        """Whether there is a filter that event streams define (ES-5.2-4)."""
         self._terms = 0
         self._characters = 0
 
@@ -164,7 +164,7 @@ class _FilterSetReader:
 
 
 def prepare() -> None:
-    """Make the languages ready, in any thread: a tenth of a second that no link's attach should wait for."""
+    """Build the parsers, in any thread: it takes 0.1 s, which no attach should wait for."""
     for language in (sql.LANGUAGE, selector.LANGUAGE, event_filters.LANGUAGE):
         language.prepare()
 
@@ -198,7 +198,7 @@ def read(filters: Mapping[Value, Value], rules: Rules = RULES) -> FilterSet:
 def kind_of(descriptor: object) -> str | None:
     """The name of a filter's type, however it is written; None: a number without a meaning here."""
     if isinstance(descriptor, str):
-        return descriptor.strip()  # the draft prints some names with a blank behind them (FX-3.1-2)
+        return descriptor.strip()  # the draft prints some names with a trailing space (FX-3.1-2)
     return CODES.get(descriptor) if isinstance(descriptor, int) and not isinstance(descriptor, bool) else None
 
 

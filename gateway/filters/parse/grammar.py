@@ -91,12 +91,12 @@ HINTS: Final[dict[str, str]] = {
     "[": "the name that begins here has no closing bracket",
     ";": "the expression ends too early",
 }
-"""What an error says of a character that begins nothing."""
+"""Error texts for unexpected characters."""
 _P = TypeVar("_P")
 
 
 class Part(NamedTuple):
-    """A piece of the form while it grows: where it begins, and how deep it goes."""
+    """A part of the result during parsing: its position and its depth."""
 
     node: Node
     at: Token
@@ -104,7 +104,7 @@ class Part(NamedTuple):
 
 
 def fault(at: Token, text: str) -> AmqpError:
-    """The one error of an expression."""
+    """The error of an expression, with line and column."""
     return AmqpError(INVALID_FIELD, f"line {at.line}, column {at.column}: {text}")
 
 
@@ -188,7 +188,7 @@ class Language(Generic[_P]):
 
 
 def _end(text: str) -> tuple[int, int]:
-    """Line and column just behind the text."""
+    """Line and column after the text."""
     return text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1
 
 

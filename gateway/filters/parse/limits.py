@@ -28,5 +28,5 @@ NESTING: Final = 48
 
 
 def exceeded(what: str, limit: int) -> AmqpError:
-    """The refusal that names the limit."""
+    """The error for an exceeded limit."""
     return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{what}: the limit is {limit}")

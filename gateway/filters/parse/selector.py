@@ -1,7 +1,7 @@
 """JMS message selectors, as JMS clients attach with them: `parse_selector("JMSPriority > 6 AND color = 'red'")`.
 
 The grammar is that of JMS 2.0, 3.8.1: bare names, BETWEEN, no sections; constants as Java writes them. Names of the
-JMS header stand for the fields that the AMQP JMS mapping assigns to them, and constants for the values of these.
+JMS header are mapped to the fields of the AMQP JMS mapping, and constants to values of these.
 """
 
 from __future__ import annotations

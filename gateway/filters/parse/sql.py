@@ -27,7 +27,7 @@ _SECTION: Final = "|".join(
     f"{short}|{long.value.replace('-', '[_-]')}" for short, long in SHORT.items() if short != "d"
 )
 _NEAR: Final = 0.75
-"""How much of a word has to be that of a section to be taken for it, misspelt."""
+"""Similarity from which a word counts as a misspelt section."""
 _SHOWN: Final = 100
 """Characters of a name that an error repeats."""
 _SQL: Final = r"""
@@ -100,7 +100,7 @@ def _shown(name: str) -> str:
 
 
 def _known(where: MessageSection, token: Token) -> str:
-    """The name of the field in the section: in the header and the properties `_` may stand for `-`."""
+    """The name of the field in the section: in the header and the properties `_` may replace `-`."""
     name = plain(token)
     if where not in FIXED:
         return name
@@ -112,7 +112,7 @@ def _known(where: MessageSection, token: Token) -> str:
 
 
 def plain(token: Token) -> str:
-    """A name without its brackets; doubled brackets inside stand for one."""
+    """A name without its brackets; doubled brackets inside mean one."""
     return token[1:-1].replace("[[", "[").replace("]]", "]") if token.type == "DELIMITED" else str(token)
 
 

@@ -23,7 +23,7 @@ _WIDTH: Final = 20
 
 
 def offset_symbol(offset: int) -> str:
-    """KM-2: the offset in the form whose bytewise order is the order of the log."""
+    """The offset as a symbol whose bytewise order is that of the log (KM-2)."""
     return f"{offset:0{_WIDTH}d}"
 
 
@@ -45,7 +45,7 @@ class LogPosition(NamedTuple):
     first_offset: int = 0
     after_ms: int | None = None
     end_offset: int = NEVER
-    """No event from this offset on can match: a reader that has reached it has finished with this link."""
+    """No event from this offset on can match: a reader that reaches it is done with this link."""
 
     def matches(self, offset: int, timestamp_ms: int) -> bool:
         """Whether the event at `offset` may be delivered."""
@@ -53,7 +53,7 @@ class LogPosition(NamedTuple):
         return inside and (self.after_ms is None or timestamp_ms > self.after_ms)
 
     def first(self, low: int, high: int) -> int:
-        """Where to begin in a partition that retains [low, high)."""
+        """The offset to start at in a partition that retains [low, high)."""
         if self.start is Start.LATEST:
             return high
         return min(max(low, self.first_offset), high)
