@@ -1,14 +1,13 @@
 """Archives into a Delta table, then reads that with delta-spark, as users do, and prints what it found as JSON.
 
-`python -m tests.support.spark.delta_reader TABLE …`, where … is what follows `scopegate pipeline`. Both have one Java, for
-it takes longer to load Delta than to do either; Delta forgets in between what it knows of the table.
+`python -m tests.support.spark.delta_reader TABLE …`, where … is what follows `scopegate pipeline`. Both have one Java,
+for it takes longer to load Delta than to do either; Delta forgets in between what it knows of the table.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-
 from unittest.mock import patch
 
 from delta.tables import DeltaTable
