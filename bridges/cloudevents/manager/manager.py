@@ -26,7 +26,7 @@ from bridges.cloudevents.manager.views import (
     without_query,
 )
 from bridges.cloudevents.reading.starts import Starts
-from bridges.cloudevents.subscription.model import Json, Mistake, RefreshToken
+from bridges.cloudevents.subscription.model import Invalid, Json, Mistake, RefreshToken
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.errors import AmqpError
 from gateway.observability.logs import get_logger
@@ -273,6 +273,8 @@ class SubscriptionManager:
     async def _starts(self, subscription: Subscription, known: Starts | None) -> Starts:
         try:
             return await self._parts.find_starts(subscription, known)
+        except Invalid as error:
+            raise invalid(error.mistakes) from None
         except AmqpError as error:
             LOG.warning("event streams cannot be read", manager=self.rules.full_name, error=str(error))
             raise ApiError(

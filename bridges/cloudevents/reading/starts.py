@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from bridges.cloudevents.subscription.model import (
@@ -11,7 +11,9 @@ from bridges.cloudevents.subscription.model import (
     FromLatest,
     FromOffsets,
     FromTime,
+    Invalid,
     Json,
+    Mistake,
     Start,
 )
 from bridges.kafka.bridge import ClusterBridge
@@ -57,7 +59,7 @@ async def find_starts(
 ) -> Starts:
     """Ask Kafka where each stream begins for a new subscription, or for the new streams of an updated one (`known`).
 
-    Raises AmqpError when a topic does not exist, or Kafka does not answer.
+    Raises AmqpError when a topic does not exist, or Kafka does not answer; Invalid for offsets that it does not have.
     """
     streams = {}
     for address, route in addresses.items():
@@ -79,4 +81,16 @@ async def _start_of(cluster: ClusterBridge, route: KafkaRoute, start: Start) -> 
             return await log.since(time)
         case FromOffsets(offsets):
             ends = await log.ends()
+            if mistakes := tuple(_beyond(offsets, ends)):
+                raise Invalid(mistakes)
             return ends._replace(offsets={**ends.offsets, **offsets})
+
+
+def _beyond(offsets: Mapping[int, int], ends: LogStart) -> Iterator[Mistake]:
+    """Offsets that the log does not have yet, and those of partitions that it has not."""
+    for partition, offset in offsets.items():
+        end = ends.offsets.get(partition)
+        if end is None:
+            yield Mistake(f"/config/start/{partition}", f"no such partition; the stream has {len(ends.offsets)}")
+        elif offset > end:
+            yield Mistake(f"/config/start/{partition}", f"the partition ends at {end:020d}")

@@ -10,8 +10,8 @@ from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.events.dialects import types
 from bridges.cloudevents.sinks.port import SendAttempt
-from bridges.cloudevents.subscription.model import FromEarliest, SubscriptionConfig
-from tests.support.cloudevents.delivery import Subscribed, Topic, settings, until
+from bridges.cloudevents.subscription.model import FromEarliest, FromOffsets, Invalid, SubscriptionConfig
+from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, settings, until
 
 EARLIEST = SubscriptionConfig(None, FromEarliest(), None, None)
 DOWN = Answer(Verdict.FAILED, "no answer", reached=False)
@@ -68,6 +68,19 @@ async def test_a_new_process_goes_on_where_the_old_one_ended(topic: Topic) -> No
     await second.put(subscription, 1, starts)
     await until(lambda: len(topic.ids("a")) >= 30)
     assert topic.ids("a") == [str(number) for number in range(30)]
+
+
+async def test_a_subscription_begins_at_offsets_that_the_log_has(topic: Topic) -> None:
+    await topic.produce([("k", str(number)) for number in range(5)])
+    starts = await topic.starts(FromOffsets({0: 3}))
+    assert starts.streams[ADDRESS].offsets == {0: 3, 1: 0}
+    assert (await topic.starts(FromOffsets({0: 5}))).streams[ADDRESS].offsets[0] == 5
+    with pytest.raises(Invalid) as caught:
+        await topic.starts(FromOffsets({0: 6, 2: 0}))
+    assert caught.value.mistakes == (
+        ("/config/start/0", "the partition ends at 00000000000000000005"),
+        ("/config/start/2", "no such partition; the stream has 2"),
+    )
 
 
 async def test_a_failing_event_is_repeated_and_holds_up_its_key_alone(topic: Topic) -> None:
