@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from bridges.cloudevents.delivery.state import DeliveryState
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.manager.amqp import ManagerResponder
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.http import ManagerRoutes
 from bridges.cloudevents.manager.manager import ManagerParts, SubscriptionManager, wall_clock_ms
 from bridges.cloudevents.reading.fan import Fan, FanRules, FanShared, SinkMaker
+from bridges.cloudevents.reading.readings import FanReadings
 from bridges.cloudevents.reading.starts import Starts, find_starts
 from bridges.cloudevents.sinks.files import SinkCertificates
 from bridges.cloudevents.sinks.open import SinkFactory
@@ -23,6 +26,7 @@ from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.kafka.records.record import KafkaRecord
 from gateway.config.policy import make_ring
 from gateway.errors import INTERNAL_ERROR, AmqpError
+from gateway.observability.counters import Sample
 from gateway.tasks import off_loop
 from policies.hosts import IpAddress
 from policies.subscriptions import ManagerRules, manager_rules
@@ -103,7 +107,16 @@ class RunningManager:
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`: sinks that are away make no gateway unready."""
-        return True, f"{len(self.manager.book)} subscriptions"
+        states: Counter[DeliveryState] = Counter()
+        for (_, state), number in self.readings.states().items():
+            states[state] += number
+        told = [f"{state.value} {states[state]}" for state in DeliveryState if states[state]]
+        return True, ", ".join([f"delivering {self.readings.delivering} of {states.total()}", *told])
+
+    @property
+    def readings(self) -> FanReadings:
+        """For metrics."""
+        return self._fan.readings
 
     def _sink_parts(self, policy: CompiledPolicy) -> SinkParts:
         gateway = self._gateway
@@ -154,6 +167,8 @@ class SubscriptionManagers:
     def __init__(self, gateway: GatewayParts) -> None:
         self._gateway: Final = gateway
         self._running: Final[dict[str, RunningManager]] = {}
+        gateway.report.metrics.gauge_source(self._gauges)
+        gateway.report.metrics.count_source(self._counts)
 
     async def install(self, policy: CompiledPolicy) -> None:
         """Run the managers of this policy; those that stay go on, and their subscriptions keep their positions."""
@@ -177,6 +192,23 @@ class SubscriptionManagers:
         for running in self._running.values():
             rules = running.manager.rules
             yield rules.scope, rules.path, running.routes
+
+    def _gauges(self) -> Iterator[Sample]:
+        """Labels are words of the policy and of the protocol, never of a subscription."""
+        for name, running in self._running.items():
+            readings, label = running.readings, ("manager", name)
+            for (protocol, state), number in readings.states().items():
+                yield Sample("subscriptions", (label, ("protocol", protocol), ("state", state)), number)
+            yield Sample("subscription_held_bytes", (label,), readings.held_bytes)
+            oldest = readings.oldest
+            age = 0.0 if oldest is None else max(0.0, (wall_clock_ms() - oldest) / 1000)
+            yield Sample("subscription_oldest_seconds", (label,), age)
+
+    def _counts(self) -> Iterator[Sample]:
+        for name, running in self._running.items():
+            for protocol, outcome, number in running.readings.events():
+                labels = ("manager", name), ("protocol", protocol), ("outcome", outcome)
+                yield Sample("subscription_events", labels, number)
 
     async def close(self) -> None:
         """Deliver no more."""

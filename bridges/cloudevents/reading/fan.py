@@ -23,6 +23,7 @@ from bridges.cloudevents.reading.judge import EventOf, Judge
 from bridges.cloudevents.reading.ledger import bucket_of
 from bridges.cloudevents.reading.letters import Letterbox
 from bridges.cloudevents.reading.push import Push, PushVersion
+from bridges.cloudevents.reading.readings import FanReadings
 from bridges.cloudevents.reading.slices import Slices
 from bridges.cloudevents.reading.starts import Starts
 from bridges.cloudevents.reading.subscription import PushedSubscription, SinkMaker
@@ -96,6 +97,7 @@ class Fan:
         self.supervisor: Final = shared.supervisor
         self._known: Final[dict[str, Known]] = {}
         self._pushes: Final[dict[str, Push]] = {}
+        self.readings: Final = FanReadings(self._known, self._pushes)
         self._dirty: Final[dict[Push, None]] = {}
         self._moved: Final[dict[Push, None]] = {}
         self._locks: Final[dict[str, asyncio.Lock]] = {}
@@ -224,6 +226,7 @@ class Fan:
         version = PushVersion(known.subscription, known.revision, self._outlet_rules(known), known.hold)
         mark = _mark_of(known, ledger.mark(id))
         push = self._pushes[id] = Push(self, version, mark, self._gate(known.subscription), counts)
+        self.readings.follow(known.subscription.protocol, counts)
         ledger.put(id, dump_mark(mark))
         push.open(self._make_sink(known.subscription, push))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.gateway.gateway import Gateways
-from tests.support.servers.http_sink import HttpSinkServer, http_sink
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.servers.http_sink import HttpSinkServer, http_sink, status
 from tests.support.subscriptions.api import PATH, ApiClient, EventWriter, api_port, sink_ports, subscription_policy
 
 TYPE = "com.example.order."
@@ -18,6 +19,7 @@ TYPE = "com.example.order."
 class Running(NamedTuple):
     """A gateway with a topic, a client of its API and two sinks."""
 
+    gateway: Gateway
     api: ApiClient
     events: EventWriter
     sink: HttpSinkServer
@@ -39,7 +41,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory, start_gateway: Gatew
     managers.append({**managers[0], "name": "copies", "path": "/copies"})
     gateway = start_gateway(document.text)
     async with http_sink(port=first) as sink, http_sink(port=second) as other:
-        yield Running(ApiClient(api_port(document)), EventWriter(gateway), sink, other)
+        yield Running(gateway, ApiClient(api_port(document)), EventWriter(gateway), sink, other)
 
 
 def ids(sink: HttpSinkServer) -> list[str | None]:
@@ -109,10 +111,10 @@ async def test_status_and_test_events(running: Running) -> None:
     assert 0 < int(again.headers["retry-after"]) <= 5
     events.write("orders", "one")
     await sink.wait_for(2)
-    status = (await api.ask("GET", f"{PATH}/a/status")).json
-    assert (status["state"], status["revision"], status["guarantee"]) == ("active", 1, "at-least-once")
-    assert status["filter"] == "indexed"
-    assert status["effective"]["order"] == "key"
+    told = (await api.ask("GET", f"{PATH}/a/status")).json
+    assert (told["state"], told["revision"], told["guarantee"]) == ("active", 1, "at-least-once")
+    assert told["filter"] == "indexed"
+    assert told["effective"]["order"] == "key"
 
 
 @pytest.mark.row("CE-1-2")
@@ -125,3 +127,26 @@ async def test_two_managers_of_one_topic_each_deliver_a_copy(running: Running) -
     await sink.wait_for(1)
     await other.wait_for(1)
     assert ids(sink) == ids(other) == ["one"]
+
+
+async def test_metrics_and_readiness_name_no_subscription(running: Running) -> None:
+    api, events, sink, gateway = running.api, running.events, running.sink, running.gateway
+    assert (await api.ask("POST", PATH, running.proposal(id="very-own-name"))).status == 201
+    sink.answer = lambda request: status(400 if request.header("ce-id") == "bad" else 204)
+    for id in ("one", "bad", "two"):
+        events.write("orders", id, key="k")
+    await sink.wait_for(3)
+    label = 'manager="edge/orders"'
+    await asyncio.to_thread(
+        gateway.wait_metric, f'scopegate_subscription_events_total{{{label},outcome="delivered",protocol="HTTP"}}',
+        lambda value: value == 2,
+    )  # fmt: skip
+    found = gateway.metrics()
+    assert found[f'scopegate_subscriptions{{{label},protocol="HTTP",state="active"}}'] == 1
+    assert found[f'scopegate_subscription_events_total{{{label},outcome="refused",protocol="HTTP"}}'] == 1
+    assert found[f"scopegate_subscription_oldest_seconds{{{label}}}"] == 0
+    assert (await api.ask("DELETE", f"{PATH}/very-own-name")).status == 200
+    after = gateway.metrics()  # what has happened stays counted
+    assert after[f'scopegate_subscription_events_total{{{label},outcome="delivered",protocol="HTTP"}}'] == 2
+    assert "very-own-name" not in gateway.get("/metrics")[1] + gateway.get("/readyz")[1]
+    assert json.loads(gateway.get("/readyz")[1])["parts"]["subscriptions/edge/orders"]["ready"]
