@@ -85,8 +85,9 @@ def test_our_open_says_what_the_policy_wants_whatever_the_peer_has(
 @pytest.mark.parametrize("capability", [RELAY, RA])
 def test_what_is_used_takes_wish_and_offer(fars: Fars, capability: str, desired: bool, offered: bool) -> None:
     """Every cell of the gateway's own wishes; the other capability is offered or not just the other way round."""
-    wish = {RELAY: {True: "use_relay: true", False: ""}, RA: {True: "offered", False: "never"}}[capability][desired]
-    more = wish if capability == RELAY else f"annotations: {wish}, replies: {{address: gateway}}"
+    keys = {RELAY: {True: "use_relay: true", False: ""}, RA: {True: "offered", False: "never"}}
+    requested = keys[capability][desired]
+    more = requested if capability == RELAY else f"annotations: {requested}, replies: {{address: gateway}}"
     other = RA if capability == RELAY else RELAY
     far = fars(more).accept(*([capability] if offered else [other]))
     sent = message(b"ask", to="far/x", reply_to="q/1", message_id="m")

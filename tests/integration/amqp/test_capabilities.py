@@ -91,8 +91,8 @@ def test_each_open_offers_what_its_scope_has_whatever_is_desired(
     place: Place, offer: tuple[bool, ...], desired: list[str]
 ) -> None:
     peer = Peer(place.offers[offer])
-    wish = Array("symbol", tuple(Symbol(name) for name in desired)) if desired else None
-    offered = peer.start(desired_capabilities=wish).offered_capabilities
+    requested = Array("symbol", tuple(Symbol(name) for name in desired)) if desired else None
+    offered = peer.start(desired_capabilities=requested).offered_capabilities
     relay, routing, events = offer
     assert isinstance(offered, Array)
     assert offered.kind == "symbol"
@@ -115,8 +115,8 @@ def test_what_is_not_offered_is_not_done(place: Place, offer: tuple[bool, ...]) 
             assert sender.fails(message(da=ASKED)).error["condition"] == "amqp:not-implemented"
     assert here.empty()
     peer = connected(port)
-    wish = {"target": frames.target(capabilities=[SUPPORTED]), "properties": {PARTITION: Symbol("1"), Symbol("bar"): 1}}
-    peer.attach("relay", SENDER, **wish)
+    properties = {PARTITION: Symbol("1"), Symbol("bar"): 1}
+    peer.attach("relay", SENDER, target=frames.target(capabilities=[SUPPORTED]), properties=properties)
     if relay:
         answered = peer.expect("attach")
         assert capabilities(answered) == ([SUPPORTED] if routing else [])
@@ -235,8 +235,8 @@ def test_annotated_requests_are_rewritten_for_a_receiver_that_came_later(place: 
 @pytest.fixture
 def demanding(place: Place) -> Outbox:
     """An anonymous link that was announced both behaviours."""
-    wish = frames.target(capabilities=[SUPPORTED, "foo-cap"])
-    return Outbox(place.edge, None, target=wish, properties={PARTITION: Symbol("1"), Symbol("bar"): 1})
+    requested = frames.target(capabilities=[SUPPORTED, "foo-cap"])
+    return Outbox(place.edge, None, target=requested, properties={PARTITION: Symbol("1"), Symbol("bar"): 1})
 
 
 @pytest.mark.row("AT-2.2.1-1", "AT-2.2.1-3", "X-4")

@@ -105,9 +105,9 @@ def response_annotations(peer: Peer, port: int, offered: bool) -> None:
 
 
 def event_streams(peer: Peer, port: int, offered: bool) -> None:
-    wish = {Symbol("event-streams-partition"): Symbol("1")}
-    answered = peer.attach_receiver("events", properties=wish)
-    assert answered.properties == (wish if offered else None)
+    requested = {Symbol("event-streams-partition"): Symbol("1")}
+    answered = peer.attach_receiver("events", properties=requested)
+    assert answered.properties == (requested if offered else None)
     assert (b"\xa3\x17event-streams-partition\xa3\x011" in answered.raw) is offered
 
 

@@ -269,8 +269,8 @@ def test_a_queue_with_a_name_is_read_from_the_start_and_by_any_process(fars: Far
     ],
 )
 def test_which_requests_are_annotated(fars: Fars, policy: str, offered: bool, capable: bool, annotated: bool) -> None:
-    wish = f"annotations: {policy}, " if policy else ""
-    far = fars(wish + "replies: {address: gateway}").accept(*([ANNOTATIONS] if offered else []))
+    requested = f"annotations: {policy}, " if policy else ""
+    far = fars(requested + "replies: {address: gateway}").accept(*([ANNOTATIONS] if offered else []))
     desired = far.opened.desired_capabilities
     assert (ANNOTATIONS in (desired.items if desired else ())) is (policy != "never")
     client = Outbox(far.edge, None)

@@ -108,9 +108,9 @@ def bodies(inbox: Inbox) -> list[bytes]:
 def test_what_a_conforming_node_needs_whether_it_is_desired_or_not(place: Place, desired: str | None) -> None:
     topic = place.topic()
     place.fill(topic, b"0", b"1", b"2")
-    wish = None if desired is None else Array("symbol", (Symbol(desired),))
+    requested = None if desired is None else Array("symbol", (Symbol(desired),))
     peer = Peer(place.port)
-    offered = peer.start(desired_capabilities=wish).offered_capabilities
+    offered = peer.start(desired_capabilities=requested).offered_capabilities
     assert isinstance(offered, Array)
     assert offered.kind == "symbol"
     assert ES in offered.items
@@ -121,7 +121,7 @@ def test_what_a_conforming_node_needs_whether_it_is_desired_or_not(place: Place,
     inbox = Inbox(peer, f"events/{topic}", 1, source=source, properties={PARTITION: Symbol("0")})
     assert inbox.attach.properties == {PARTITION: Symbol("0")}
     assert bodies(inbox) == [b"1", b"2"]
-    elsewhere = Peer(place.without).start(desired_capabilities=wish).offered_capabilities
+    elsewhere = Peer(place.without).start(desired_capabilities=requested).offered_capabilities
     assert ES not in elsewhere.items
 
 

@@ -240,9 +240,9 @@ def test_positions_of_links_that_differ_in_anything_are_apart() -> None:
     def key(scope: str = "s", user: str = "u", container: str = "c", name: str = "l", node: str = "k/t") -> str:
         engine = SimpleNamespace(remote_container=container)
         link = SimpleNamespace(scope=scope, user=user, name=name, engine=engine, source=source, offset_group=None)
-        wish = durable_terminus(link, node, [])
-        assert wish is not None
-        return wish.key
+        requested = durable_terminus(link, node, [])
+        assert requested is not None
+        return requested.key
 
     others = [key(scope="x"), key(user="x"), key(container="x"), key(name="x"), key(node="x")]
     assert len({key(), *others}) == 6

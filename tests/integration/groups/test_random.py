@@ -86,7 +86,7 @@ class Consumer(threading.Thread):
         self.number, self.ports, self.address, self.history = number, ports, address, history
         self.random = random.Random(f"{SEED}/{number}")
         self.ended = threading.Event()
-        self.wish = ""
+        self.requested = ""
         """What to do next with the link: cut or close."""
 
     def run(self) -> None:
@@ -102,7 +102,7 @@ class Consumer(threading.Thread):
         member = Member(self.random.choice(self.ports), self.address, wanted)
         try:
             while not self.ready(member):
-                if self.ended.is_set() or self.wish:
+                if self.ended.is_set() or self.requested:
                     return
             answer = member.peer.expect("attach")
             if answer.source is not None:
@@ -111,15 +111,15 @@ class Consumer(threading.Thread):
                 self.history.tenures.append(tenure)
                 self.read(member, tenure)
         finally:
-            self.wish = ""
+            self.requested = ""
             member.cut()
 
     def read(self, member: Member, tenure: Tenure) -> None:
         member.peer.flow(0, link_credit=100)
         while not self.ended.is_set():
-            if self.wish == "close":
+            if self.requested == "close":
                 member.close()
-            if self.wish:
+            if self.requested:
                 return
             if not self.ready(member):
                 continue
@@ -203,7 +203,7 @@ class Chaos:
         gateway.restart()
 
     def lose(self, _: Gateway) -> None:
-        self.random.choice(self.consumers).wish = self.random.choice(["cut", "close"])
+        self.random.choice(self.consumers).requested = self.random.choice(["cut", "close"])
 
     def deal(self, gateway: Gateway) -> None:
         url = f"http://{gateway.http}/groups/rebalance?scope=edge&address={self.address}&group=random"

@@ -66,10 +66,10 @@ def add_user(users: Path, name: str) -> None:
     subprocess.run(command, input=f"{PASSWORD}\n", text=True, cwd=ROOT, check=True, capture_output=True)
 
 
-def answer(place: Place, user: str, role: bool, address: str, **wish: Any) -> str | None:
+def answer(place: Place, user: str, role: bool, address: str, **requested: Any) -> str | None:
     """Attach; return the condition of the refusal, None where the link was granted with all it asked for."""
     names = {"partition": PARTITION, "group": GROUP}
-    properties = {names[name]: Symbol(value) if name == "partition" else value for name, value in wish.items()}
+    properties = {names[name]: Symbol(value) if name == "partition" else value for name, value in requested.items()}
     end = "source" if role is RECEIVER else "target"
     with place.peer(user) as peer:
         peer.attach("link", role, properties=properties or None, **{end: frames.composite(end, address=address)})
@@ -121,23 +121,23 @@ def test_rights_per_node(place: Place, user: str, role: bool, address: str, cond
 
 
 @pytest.mark.row("ES-4-10")
-@pytest.mark.parametrize(("user", "role", "address", "wish", "condition"), PARTS)
+@pytest.mark.parametrize(("user", "role", "address", "requested", "condition"), PARTS)
 def test_rights_per_partition_and_group(
-    place: Place, user: str, role: bool, address: str, wish: dict[str, str], condition: str | None
+    place: Place, user: str, role: bool, address: str, requested: dict[str, str], condition: str | None
 ) -> None:
-    assert answer(place, user, role, address, **wish) == condition
+    assert answer(place, user, role, address, **requested) == condition
 
 
 @pytest.mark.row("AT-2.2.2-2")
 @pytest.mark.parametrize(
-    ("user", "address", "wish"),
+    ("user", "address", "requested"),
     [("part", "all", {}), ("reader", "all", {}), ("looker", "all", {}), ("part", "part", {"partition": "2"})],
 )
 def test_a_denial_is_the_same_over_the_anonymous_terminus(
-    place: Place, user: str, address: str, wish: dict[str, str]
+    place: Place, user: str, address: str, requested: dict[str, str]
 ) -> None:
     """Condition and words; what is refused is not in the log, which the next event of its partition shows."""
-    properties = {PARTITION: Symbol(wish["partition"])} if wish else None
+    properties = {PARTITION: Symbol(requested["partition"])} if requested else None
     with place.peer(user) as peer, place.peer("everything") as owner:
         owner.attach_receiver("all", properties={PARTITION: Symbol("2")})
         owner.flow(0, link_credit=1)
@@ -151,7 +151,7 @@ def test_a_denial_is_the_same_over_the_anonymous_terminus(
         to = address.encode()
         peer.transfer(EVENT % (len(to) + 5, len(to), to), 1)
         told = peer.until("disposition", first=0, settled=True).state["error"]
-        assert told["condition"] == direct["condition"] == (NOT_ALLOWED if wish else DENIED)
+        assert told["condition"] == direct["condition"] == (NOT_ALLOWED if requested else DENIED)
         assert told["description"] == direct["description"]
         owner.transfer(b"\x00\x53\x75\xa0\x05later", 1)
         assert owner.until("transfer").payload.endswith(b"later")

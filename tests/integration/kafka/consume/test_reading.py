@@ -102,10 +102,10 @@ def test_events_are_annotated_for_whom_the_policy_says(
     place = start(annotate=rule)
     topic = place.broker.create_topic()
     address = f"events/{topic}"
-    wish = Array("symbol", (Symbol(ES),))
+    requested = Array("symbol", (Symbol(ES),))
     inboxes = {
         "plain": Inbox(place.port, address),
-        "desiring": Inbox(connected(place.port, desired_capabilities=wish), address),
+        "desiring": Inbox(connected(place.port, desired_capabilities=requested), address),
         "asking": Inbox(place.port, address, properties={PARTITION: Symbol("0")}),
         "filtering": place.receiving(topic),
     }

@@ -52,8 +52,8 @@ epochs = strategies.none() | strategies.integers(0, 4)
 class Link:
     """A consumer: it asks, waits, owns, and ends when it is told to."""
 
-    def __init__(self, number: int, leases: Leases, wish: LeaseRequest) -> None:
-        self.number, self.leases, self.wish = number, leases, wish
+    def __init__(self, number: int, leases: Leases, requested: LeaseRequest) -> None:
+        self.number, self.leases, self.requested = number, leases, requested
         self.left = self.orderly = False
         self.lease: Lease | None = None
         self.refused: AmqpError | None = None
@@ -61,7 +61,7 @@ class Link:
 
     async def attach(self) -> None:
         try:
-            self.lease = await self.leases.claim(KEY, self.wish, gone=lambda: self.left)
+            self.lease = await self.leases.claim(KEY, self.requested, gone=lambda: self.left)
             self.leases.hold(self.lease, self)
         except AmqpError as error:
             self.refused = error
@@ -88,14 +88,14 @@ class Link:
 class SharingLink(Link):
     """A consumer that takes its share; `parts` are its leases."""
 
-    def __init__(self, number: int, leases: Leases, wish: LeaseRequest) -> None:
-        super().__init__(number, leases, wish)
+    def __init__(self, number: int, leases: Leases, requested: LeaseRequest) -> None:
+        super().__init__(number, leases, requested)
         self.parts: list[Lease] = []
         self.share: Share | None = None
 
     async def attach(self) -> None:
         try:
-            self.share, self.parts = await self.leases.share(KEY, self.wish)
+            self.share, self.parts = await self.leases.share(KEY, self.requested)
             self.leases.hold_share(self.share, self)
         except AmqpError as error:
             self.refused = error
@@ -197,8 +197,8 @@ class Machine(RuleBasedStateMachine):
         pend=strategies.sampled_from([0, 3, 3]),
     )
     def attach(self, number: int, partition: int | None, epoch: int | None, pend: int) -> None:
-        wish = LeaseRequest(partition, epoch, tuple(range(PARTITIONS)), pend, 10_000, RETAIN_MS)
-        link = Link(next(self.numbers), self.processes[number], wish)
+        requested = LeaseRequest(partition, epoch, tuple(range(PARTITIONS)), pend, 10_000, RETAIN_MS)
+        link = Link(next(self.numbers), self.processes[number], requested)
         self.links.append(link)
         self.processes[number]._names = iter([link.number])  # its name in the record
 
@@ -293,8 +293,8 @@ class Machine(RuleBasedStateMachine):
 
     def check_grant(self, link: Link, lease: Lease) -> None:
         """The owner before: a smaller fence; a smaller epoch if it was displaced; none forgotten too early."""
-        assert link.wish.partition in (None, lease.partition)
-        assert link.wish.epoch in (None, lease.epoch)
+        assert link.requested.partition in (None, lease.partition)
+        assert link.requested.epoch in (None, lease.epoch)
         before = self.granted[lease.partition][-1] if self.granted[lease.partition] else None
         self.granted[lease.partition].append(link)
         if before is None or before.lease is None:
@@ -312,7 +312,8 @@ class Machine(RuleBasedStateMachine):
             return
         seen = self.loop.run_until_complete(self.boards[0].board.load(KEY))
         queued = {claim.who.link for claim in parse(seen.text).waiting}
-        plain = [each for each in self.links if type(each) is Link and each.wish[:2] == (None, None) and each.wish.pend]
+        links = [each for each in self.links if type(each) is Link]
+        plain = [each for each in links if each.requested[:2] == (None, None) and each.requested.pend]
         waiting = [each.number for each in plain if each.waits and str(each.number) in queued]
         late = [each.number for each in plain if each.active and waiting and each.number > min(waiting)]
         assert not late, f"{late} came before {waiting}"

@@ -45,7 +45,7 @@ class World:
         return Leases(board or MemoryLeaseStore(self.table, TTL), self.supervisor, clock=lambda: self.now / 1000)
 
     async def own(self, leases: Leases, partition: int | None = None, epoch: int | None = None) -> Owner:
-        return Owner(leases, await leases.claim(KEY, wish(partition, epoch)))
+        return Owner(leases, await leases.claim(KEY, requested(partition, epoch)))
 
     async def settle(self) -> None:
         for _ in range(50):
@@ -53,7 +53,7 @@ class World:
         assert not self.errors
 
 
-def wish(partition: int | None = None, epoch: int | None = None, pend: int = 0, pend_ms: int = 0) -> LeaseRequest:
+def requested(partition: int | None = None, epoch: int | None = None, pend: int = 0, pend_ms: int = 0) -> LeaseRequest:
     return LeaseRequest(partition, epoch, ALL, pend, pend_ms, 5000)
 
 
@@ -75,7 +75,7 @@ async def test_the_owner_stops_before_anybody_else_can_begin(world: World) -> No
     assert owner.lease.valid
     world.now += 2  # nine tenths of the time to live
     assert not owner.lease.valid
-    await refused(two.claim(KEY, wish(0)), RESOURCE_LOCKED)
+    await refused(two.claim(KEY, requested(0)), RESOURCE_LOCKED)
     world.now += 1000
     heir = await world.own(two, 0)
     assert heir.lease.valid
@@ -115,7 +115,7 @@ async def test_a_sleeper_cannot_write(world: World) -> None:
     await one.heartbeat()
     world.now += 10_001
     one.deadline = float("inf")  # a process that trusts its session all the same
-    await refused(one.claim(KEY, wish(0)), INTERNAL_ERROR)
+    await refused(one.claim(KEY, requested(0)), INTERNAL_ERROR)
     assert (await two.view(KEY)).held == {}
 
 
@@ -123,7 +123,7 @@ async def test_displacement_waits_for_the_owner_or_its_end(world: World) -> None
     one, two = world.process(), world.process()
     owner = await world.own(one, 0, 5)
     world.table.listeners.clear()  # the owner's process hears nothing
-    taking = asyncio.ensure_future(two.claim(KEY, wish(0, 6)))
+    taking = asyncio.ensure_future(two.claim(KEY, requested(0, 6)))
     await world.settle()
     assert not taking.done()
     assert owner.lease.valid
@@ -133,7 +133,7 @@ async def test_displacement_waits_for_the_owner_or_its_end(world: World) -> None
     two._on_change(EVERYTHING)
     lease = await taking
     assert (lease.epoch, lease.partition) == (6, 0)
-    third = asyncio.ensure_future(one.claim(KEY, wish(0, 7)))
+    third = asyncio.ensure_future(one.claim(KEY, requested(0, 7)))
     await world.settle()
     world.now += 10_001
     await one.heartbeat()
@@ -144,10 +144,10 @@ async def test_of_two_that_displace_the_greater_epoch_wins(world: World) -> None
     one, two = world.process(), world.process()
     owner = await world.own(one, 0)
     world.table.listeners.clear()
-    lesser = asyncio.ensure_future(two.claim(KEY, wish(0, 3)))
+    lesser = asyncio.ensure_future(two.claim(KEY, requested(0, 3)))
     await world.settle()
-    await refused(two.claim(KEY, wish(0, 3)), RESOURCE_LOCKED)
-    greater = asyncio.ensure_future(two.claim(KEY, wish(0, 4)))
+    await refused(two.claim(KEY, requested(0, 3)), RESOURCE_LOCKED)
+    greater = asyncio.ensure_future(two.claim(KEY, requested(0, 4)))
     await world.settle()
     two._on_change(EVERYTHING)
     await refused(lesser, RESOURCE_LOCKED)
@@ -161,9 +161,9 @@ async def test_of_two_that_displace_the_greater_epoch_wins(world: World) -> None
 async def test_who_waits_is_served_in_order(world: World) -> None:
     one = world.process()
     owners = [await world.own(one) for _ in ALL]
-    waiting = [asyncio.ensure_future(one.claim(KEY, wish(pend=2, pend_ms=60_000))) for _ in range(2)]
+    waiting = [asyncio.ensure_future(one.claim(KEY, requested(pend=2, pend_ms=60_000))) for _ in range(2)]
     await world.settle()
-    await refused(one.claim(KEY, wish(pend=2, pend_ms=60_000)), RESOURCE_LIMIT_EXCEEDED)
+    await refused(one.claim(KEY, requested(pend=2, pend_ms=60_000)), RESOURCE_LIMIT_EXCEEDED)
     one.release(owners[1].lease, orderly=True)
     one.release(owners[2].lease, orderly=True)
     leases = await asyncio.gather(*waiting)
@@ -175,8 +175,8 @@ async def test_waiting_ends(world: World) -> None:
     for _ in ALL:
         await world.own(one)
     left = False
-    gone = asyncio.ensure_future(one.claim(KEY, wish(pend=9, pend_ms=60_000), gone=lambda: left))
-    brief = asyncio.ensure_future(one.claim(KEY, wish(pend=9, pend_ms=3_000)))
+    gone = asyncio.ensure_future(one.claim(KEY, requested(pend=9, pend_ms=60_000), gone=lambda: left))
+    brief = asyncio.ensure_future(one.claim(KEY, requested(pend=9, pend_ms=3_000)))
     await world.settle()
     assert len((await one.view(KEY)).waiting) == 2
     world.now += 3_001
@@ -197,7 +197,7 @@ async def test_an_epoch_is_remembered_for_a_while_after_a_loss_only(world: World
     await world.settle()
     one.release((await world.own(one, 0, 7)).lease, orderly=False)
     await world.settle()
-    await refused(one.claim(KEY, wish(0, 6)), RESOURCE_LOCKED)
+    await refused(one.claim(KEY, requested(0, 6)), RESOURCE_LOCKED)
     again = (await world.own(one, 0)).lease
     assert again.epoch == 7
     one.release(again, orderly=False)
@@ -209,7 +209,7 @@ async def test_an_epoch_is_remembered_for_a_while_after_a_loss_only(world: World
 async def test_more_partitions_go_to_who_waits_and_are_dealt_anew_once(world: World) -> None:
     one = world.process()
     chosen, assigned = await world.own(one, 0), [await world.own(one) for _ in range(2)]
-    waiting = asyncio.ensure_future(one.claim(KEY, wish(pend=9, pend_ms=60_000)))
+    waiting = asyncio.ensure_future(one.claim(KEY, requested(pend=9, pend_ms=60_000)))
     await world.settle()
     for _ in range(2):
         await one.grow(KEY, 4, (0, 1, 2, 3))
@@ -242,7 +242,7 @@ async def test_what_is_not_known_to_be_stored_is_taken_back(world: World) -> Non
     one = world.process(board)
     await one.heartbeat()
     board.lost = "answer"
-    await refused(one.claim(KEY, wish(0)), INTERNAL_ERROR)
+    await refused(one.claim(KEY, requested(0)), INTERNAL_ERROR)
     board.lost = "question"
     await world.settle()
     assert (await one.view(KEY)).held.keys() == {0}

@@ -131,8 +131,8 @@ def test_what_outlives_its_link(durable: int, expiry: str, timeout: int, ttl: in
     source = SimpleNamespace(durable=durable, expiry=EXPIRIES.index(expiry), timeout=timeout)
     engine = SimpleNamespace(remote_container="c")
     of_link = {"scope": "s", "user": "u", "name": "l", "offset_group": None}
-    wish = durable_terminus(SimpleNamespace(source=source, engine=engine, **of_link), "n", {})
-    assert ("nothing" if wish is None else wish.ttl_ms) == ttl
+    requested = durable_terminus(SimpleNamespace(source=source, engine=engine, **of_link), "n", {})
+    assert ("nothing" if requested is None else requested.ttl_ms) == ttl
 
 
 @pytest.mark.parametrize(
