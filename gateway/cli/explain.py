@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class PolicyAnswer(Protocol):
-    """What is told of a client's wish, for people (`str()`) and for programs."""
+    """The answer to a client, for people (`str()`) and for programs."""
 
     @property
     def allowed(self) -> bool:
-        """Whether the client gets what it wants."""
+        """Whether the client is allowed to do it."""
 
     def as_dict(self) -> dict[str, object]:
         """The same as plain data."""

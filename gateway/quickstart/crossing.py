@@ -226,8 +226,8 @@ def _seen(data: bytes) -> dict[str, str]:
         "message annotations": message_annotations(data, layout),
         "application properties": application_properties(data, layout),
     }
-    shown = {name: str(value) if value else "-" for name, value in maps.items()}
-    return {**_properties(data), **shown, "body": _text(data)}
+    annotations = {name: str(value) if value else "-" for name, value in maps.items()}
+    return {**_properties(data), **annotations, "body": _text(data)}
 
 
 def _properties(data: bytes) -> dict[str, str]:

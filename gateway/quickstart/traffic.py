@@ -111,9 +111,9 @@ def _come(inboxes: list[Inbox]) -> int:
 def _ask(clients: Clients, edge: Connection, core: Connection, checks: Checks) -> None:
     service = clients.receiver(core, _SERVED, options=[Announce(CAPABILITY)])
     client = clients.sender(edge, ASKED)
-    home = clients.receiver(edge, None)
+    responses = clients.receiver(edge, None)
     service.ask(REQUESTS)
-    request = Message(body="?", reply_to=home.address).encode()
+    request = Message(body="?", reply_to=responses.address).encode()
     tags = [client.post(request) for _ in range(REQUESTS)]
     service.take_all(REQUESTS, "requests at the service")
     checks.equal(

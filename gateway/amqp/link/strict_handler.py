@@ -1,6 +1,6 @@
-"""A handler that passes on no message with an annotation that is not understood (AMQP 1.0 part 3, 3.2.10; CORE-1).
+"""Refuses messages with an annotation that is not supported (AMQP 1.0 part 3, 3.2.10; CORE-1).
 
-It stands around a node's handler where the policy says `strict_annotations`; other links have none.
+It wraps a node's handler if the policy has `strict_annotations`; other links have no such wrapper.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from gateway.errors import NOT_IMPLEMENTED, AmqpError
 
 
 class StrictHandler(HandlerWrapper):
-    """The handler around the node's own."""
+    """A wrapper of the node's handler that checks annotations."""
 
     def __init__(self, link: ReceiverHalf, handler: Incoming, understands: frozenset[bytes], *, detaches: bool) -> None:
-        """`detaches`: such a message ends the link, as it has to; False: it is rejected, and would else come again."""
+        """`detaches`: such a message ends the link, as the specification demands; False: it is rejected."""
         super().__init__(handler)
         self._link: Final = link
         self._handler: Final = handler
@@ -29,19 +29,19 @@ class StrictHandler(HandlerWrapper):
 
     @property
     def attended(self) -> bool:
-        """Whether the node's handler has somebody to take it."""
+        """As the node's handler."""
         return self._handler.attended
 
     def give_back(self) -> None:
-        """The node's handler releases what it has."""
+        """As the node's handler."""
         self._handler.give_back()
 
     def takes_batches(self) -> bool:
-        """Each message is looked at by itself."""
+        """False: each message is checked separately."""
         return False
 
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
-        """A message has come, with all of its annotations."""
+        """Check a message with all of its annotations, and pass it on or refuse it."""
         try:
             found = unknown_annotation(data, self._understands)
             error = None if found is None else _not_understood(found)
