@@ -61,7 +61,7 @@ def test_required_properties(managers: Managers, missing: str) -> None:
     assert f"/{missing}" in {each["field"] for each in answer.json["mistakes"]}
 
 
-@pytest.mark.row("CE-3.2.4.1-6")
+@pytest.mark.row("CE-3.2.4.1-6", "CE-3.2.1-2", "CE-3.2.1-5")
 @pytest.mark.parametrize(
     ("members", "field"),
     [
@@ -93,6 +93,35 @@ def test_one_mistake_has_its_pointer(managers: Managers, members: dict[str, Any]
     assert managers.client().request("GET", "/subscriptions?empty=1").json == before
 
 
+SETTINGS: dict[str, dict[str, str]] = {
+    "HTTP": {},
+    "AMQP": {},
+    "KAFKA": {"topicname": "t"},
+    "MQTT3": {"topicname": "t"},
+    "MQTT5": {"topicname": "t"},
+    "NATS": {"subject": "t"},
+}
+SCHEMES = {
+    "HTTP": {"http", "https"},
+    "AMQP": {"amqp", "amqps"},
+    "KAFKA": {"kafka"},
+    "MQTT3": {"mqtt", "mqtts"},
+    "MQTT5": {"mqtt", "mqtts"},
+    "NATS": {"nats", "tls"},
+}
+
+
+@pytest.mark.row("CE-3.2.1-6")
+@pytest.mark.parametrize("protocol", SCHEMES)
+def test_the_sink_has_a_scheme_of_its_protocol(managers: Managers, protocol: str) -> None:
+    for scheme in ("http", "https", "amqp", "amqps", "kafka", "mqtt", "mqtts", "nats", "tls", "ftp", "ws", "file"):
+        sink = f"{scheme}://sink.example/there" if protocol in ("HTTP", "AMQP") else f"{scheme}://sink.example"
+        answer = managers.create(protocol=protocol, sink=sink, protocolsettings=SETTINGS[protocol])
+        told = [each["message"] for each in answer.json["mistakes"] if each["field"] == "/sink"]
+        assert (answer.status, len(told)) == (400, 1)
+        assert ("policy" in told[0]) is (scheme in SCHEMES[protocol]), told  # then only the policy is against it
+
+
 @pytest.mark.row("CE-3.2.4.1-6")
 def test_all_mistakes_come_at_once(managers: Managers) -> None:
     answer = managers.create(protocol="HTTP", sink="nothing", filterz=1, config={"maxevents": 0, "expires": "soon"})
@@ -118,7 +147,7 @@ def test_the_right_to_a_source(managers: Managers) -> None:
     assert managers.create(user="ops").status == 403  # manages, and may not subscribe to anything
 
 
-@pytest.mark.row("CE-3.2.4.1-5")
+@pytest.mark.row("CE-3.2.4.1-5", "CE-3.2.1-2")
 async def test_the_same_id_at_once(managers: Managers) -> None:
     client = managers.client()
     answers = await asyncio.gather(
@@ -190,7 +219,7 @@ def test_operations_that_are_off(managers: Managers) -> None:
     assert told.json["protocols"] == ["HTTP"]
 
 
-@pytest.mark.row("CE-3.2.4.4-5")
+@pytest.mark.row("CE-3.2.4.4-5", "CE-3.2.1-1")
 def test_upsert_and_limits(managers: Managers) -> None:
     client = managers.client()
     made = client.request("PUT", "/small/new", managers.proposal())
