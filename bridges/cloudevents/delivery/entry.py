@@ -43,7 +43,7 @@ class EventEntry:
         """The failures that count against the event."""
         self.seen = 0
         """How many events the sink had taken when it was sent first, or has failed last."""
-        self.first_failed = 0.0
+        self.first_failed: float | None = None
         self.most = _ANY
         """The largest batch that it may be in."""
 

@@ -318,7 +318,8 @@ class Outlet:
         self._gate.failed(passed, answer, now)
         for entry in entries:
             entry.failures += 1
-            entry.first_failed = entry.first_failed or now
+            if entry.first_failed is None:
+                entry.first_failed = now
         if answer.verdict is Verdict.CREDENTIAL:
             self._credentials += 1
         if answer.verdict is Verdict.FAILED and self._counts_against(entries):
@@ -345,7 +346,8 @@ class Outlet:
             return
         (entry,) = entries
         entry.tries += 1
-        if entry.tries >= retry.attempts or now - entry.first_failed >= retry.within:
+        since = now if entry.first_failed is None else entry.first_failed
+        if entry.tries >= retry.attempts or now - since >= retry.within:
             self._give_up(entry, answer)
         else:
             self._repeat(entries, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,7 +11,7 @@ from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.events.dialects import types
 from bridges.cloudevents.sinks.port import SendAttempt
-from bridges.cloudevents.subscription.model import FromEarliest, FromOffsets, Invalid, SubscriptionConfig
+from bridges.cloudevents.subscription.model import FromEarliest, FromOffsets, Invalid, RetryLimits, SubscriptionConfig
 from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, settings, until
 
 EARLIEST = SubscriptionConfig(None, FromEarliest(), None, None)
@@ -168,3 +169,41 @@ async def test_one_made_again_with_the_same_id_begins_at_its_own_ends(topic: Top
     await topic.produce([("k", "new")])
     await until(lambda: topic.ids("s"))
     assert topic.ids("s") == ["new"]
+
+
+@pytest.mark.row("CE-P-1")
+async def test_each_of_a_thousand_keys_arrives_in_order_though_attempts_fail(topic: Topic) -> None:
+    draw = random.Random(17)
+    topic.script = lambda attempt: Answer(Verdict.FAILED, "500", 500) if draw.random() < 0.05 else DONE
+    fan = topic.fan()
+    retry = RetryLimits(0.01, 0.05, 1000, 3600)
+    await topic.subscribe(fan, Subscribed("s", delivery=settings("key", window=256, retry=retry)))
+    await topic.produce([(f"k{number % 1000}", str(number)) for number in range(3000)])
+    await until(lambda: fan._pushes["s"].counts.delivered == 3000)
+    keys: dict[int, list[int]] = {}
+    for id in dict.fromkeys(topic.ids("s")):
+        keys.setdefault(int(id) % 1000, []).append(int(id))
+    assert len(keys) == 1000
+    assert all(ids == sorted(ids) and len(ids) == 3 for ids in keys.values())
+    assert fan._pushes["s"].counts.repeated > 50
+
+
+@pytest.mark.row("CE-3.2.1-9")
+async def test_what_was_under_way_at_a_crash_is_sent_again_before_newer_events_of_its_key(topic: Topic) -> None:
+    topic.script = lambda attempt: None if attempt.events[0].attributes["id"] in ("a0", "b1") else DONE
+    first = topic.fan()
+    starts = await topic.subscribe(first, Subscribed("s"))
+    await topic.produce([(key, f"{key}{number}") for number in range(4) for key in "ab"])
+    await topic.produce([("c", f"c{number}") for number in range(100)])
+    await until(lambda: "c99" in topic.ids("s"))
+    crashed = topic.fans.pop()
+    await until(lambda: not crashed._dirty and not crashed._moved)
+    crashed.lost(range(64))  # no word more of it
+    for task in crashed._tasks:
+        task.cancel()
+    topic.script, before = lambda attempt: DONE, len(topic.ids("s"))
+    second = topic.fan()
+    await second.put(Subscribed("s"), 1, starts)
+    await until(lambda: {"a3", "b3"} <= set(topic.ids("s")))
+    assert sorted(topic.ids("s")[before:]) == ["a0", "a1", "a2", "a3", "b1", "b2", "b3"]
+    assert [id for id in topic.ids("s")[before:] if id[0] == "a"] == ["a0", "a1", "a2", "a3"]

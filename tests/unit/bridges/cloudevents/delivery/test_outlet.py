@@ -1,0 +1,278 @@
+"""What an outlet does with each answer of its sink (docs/decisions/0023)."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.delivery.breaker import Breaker, RetryPauses
+from bridges.cloudevents.delivery.counts import DeliveryCounts
+from bridges.cloudevents.delivery.entry import Letter
+from bridges.cloudevents.delivery.gate import SinkGate
+from bridges.cloudevents.delivery.outlet import OFFSETS, Outlet, OutletRules
+from bridges.cloudevents.delivery.rates import AttemptRate
+from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.port import SendAttempt
+from bridges.cloudevents.subscription.model import Batching, DeliverySettings, Order, RetryLimits
+
+FAILED = Answer(Verdict.FAILED, "500", 500)
+UNREACHED = Answer(Verdict.FAILED, "reset", reached=False)
+REFUSED = Answer(Verdict.REFUSED, "400", 400)
+
+
+class Bench:
+    """An outlet with a clock of its own; pauses have their full length."""
+
+    def __init__(
+        self,
+        order: Order = "key",
+        *,
+        window: int = 8,
+        rate: float | None = None,
+        batch: Batching | None = None,
+        limit: int | None = None,
+        places: tuple[Breaker, Breaker] | None = None,
+        refusals: int = 3,
+        within: float = 1000.0,
+    ) -> None:
+        retry = RetryLimits(1.0, 8.0, 3, within)
+        delivery = DeliverySettings(order, 4, window, 1 << 20, 5.0, rate, retry, batch)
+        pauses = RetryPauses(retry.min, retry.max, lambda: 1.0)
+        self.sink, self.place = places or (Breaker(), Breaker())
+        gate = SinkGate(self.sink, self.place, None if rate is None else AttemptRate(rate), pauses, 60.0)
+        self.counts = DeliveryCounts()
+        self.outlet = Outlet(OutletRules(delivery, refusals, 100.0, limit), self, gate, pauses, self.counts)
+        self.letters: list[Letter] = []
+        self.reasons: list[Reason] = []
+        self.now = 0.0
+        self.events: dict[int, CloudEvent] = {}
+
+    def bury(self, letter: Letter) -> None:
+        self.letters.append(letter)
+
+    def stopped(self, reason: Reason) -> None:
+        self.reasons.append(reason)
+
+    def offer(self, *keys: str, size: int = 10) -> None:
+        """Events with these keys; "" is none."""
+        for key in keys:
+            at = len(self.events)
+            event = CloudEvent({"id": str(at)}, None, b"", key.encode() or None, "s", 0, at, at)
+            self.events[at] = event
+            self.outlet.offer(event, size, self.now)
+
+    def send(self, room: int = 100) -> list[SendAttempt]:
+        """What it sends now, with what it reads again for that."""
+        for place in self.outlet.missing(self.now):
+            self.outlet.found(place, self.events[place.offset], 10)
+        return list(self.outlet.attempts(self.now, room))
+
+    def answer(self, attempt: SendAttempt, answer: Answer = DONE) -> None:
+        self.outlet.answered(attempt, answer, self.now)
+
+
+def ids(attempts: list[SendAttempt]) -> list[list[str]]:
+    return [[event.attributes["id"] for event in attempt.events] for attempt in attempts]
+
+
+@pytest.mark.parametrize(
+    ("order", "sent"), [("key", [["0"], ["1"], ["3"], ["4"]]), ("partition", [["0"]]), ("none", [["0"], ["1"], ["2"]])]
+)
+def test_order_says_what_is_sent_side_by_side(order: Order, sent: list[list[str]]) -> None:
+    bench = Bench(order)
+    bench.offer("a", "b", "a", "", "")
+    assert ids(bench.send())[: len(sent)] == sent
+    assert len(bench.send()) == 0
+
+
+def test_a_poison_event_ends_as_a_dead_letter_and_its_key_goes_on() -> None:
+    bench = Bench()
+    bench.offer("a", "a")
+    for _ in range(3):
+        (attempt,) = bench.send()
+        bench.offer("b")
+        (other,) = bench.send()
+        bench.answer(other)
+        bench.answer(attempt, FAILED)
+        bench.now += 10
+    (letter,) = bench.letters
+    assert (letter.place.offset, letter.attempts, letter.answer) == (0, 3, FAILED)
+    assert bench.outlet.undone("s", 0) == [0, 1]
+    assert ids(bench.send()) == [["1"]]
+    bench.outlet.buried(letter.place)
+    assert bench.outlet.undone("s", 0) == [1]
+
+
+def test_an_outage_costs_no_event_an_attempt() -> None:
+    bench = Bench()
+    bench.offer("a", "b", "c")
+    for _ in range(50):
+        for attempt in bench.send():
+            bench.answer(attempt, UNREACHED)
+        bench.now = bench.outlet.next_time(bench.now) or bench.now + 1
+        if bench.now > 90:
+            break
+    assert bench.letters == []
+    assert bench.place.open
+    assert not bench.sink.open
+    bench.now = max(bench.now, bench.place.next_at)
+    (probe,) = bench.send()
+    assert bench.send() == []
+    bench.answer(probe)
+    assert not bench.place.open
+    bench.now += 8
+    assert len(bench.send()) == 2
+
+
+def test_an_outage_as_long_as_is_allowed_suspends() -> None:
+    bench = Bench()
+    bench.offer("a")
+    while not bench.reasons and bench.now < 1000:
+        for attempt in bench.send():
+            bench.answer(attempt, UNREACHED)
+        bench.now = bench.outlet.next_time(bench.now) or bench.now + 1
+    assert bench.reasons == [Reason.UNREACHABLE]
+    assert 100 <= bench.now <= 110
+    assert bench.outlet.bytes == 0
+    bench.outlet.resume(bench.now)
+    assert ids(bench.send()) == [["0"]]
+
+
+def test_a_pause_that_the_sink_asks_for_is_kept_by_all_who_use_it_and_is_bounded() -> None:
+    first = Bench()
+    second = Bench(places=(first.sink, first.place))
+    first.offer("a")
+    second.offer("a")
+    (attempt,) = first.send()
+    first.answer(attempt, Answer(Verdict.WAIT, "429", 429, 1e9))
+    second.now = first.now = 59.9
+    assert first.send() == second.send() == []
+    second.now = first.now = 60.0
+    assert len(first.send()) == 1
+    assert second.send() == []
+
+
+def test_a_sink_that_is_gone_suspends_and_keeps_the_event() -> None:
+    bench = Bench()
+    bench.offer("a", "b")
+    first, second = bench.send()
+    bench.answer(first, Answer(Verdict.GONE, "410", 410))
+    assert bench.reasons == [Reason.GONE]
+    assert bench.send() == []
+    bench.answer(second)  # under way by then: it still counts
+    assert bench.outlet.undone("s", 0) == [0]
+    bench.outlet.resume(bench.now)
+    assert ids(bench.send()) == [["0"]]
+
+
+def test_three_refused_logins_in_a_row_suspend() -> None:
+    bench = Bench()
+    bench.offer("a")
+    for _ in range(3):
+        assert bench.reasons == []
+        (attempt,) = bench.send()
+        bench.answer(attempt, Answer(Verdict.CREDENTIAL, "401", 401))
+        bench.now += 10
+    assert bench.reasons == [Reason.CREDENTIAL]
+    assert bench.letters == []
+
+
+def test_refusals_in_a_row_suspend_before_the_topic_is_drained() -> None:
+    bench = Bench("none")
+    bench.offer(*"abcdefgh")
+    for attempt in bench.send():
+        bench.answer(attempt, REFUSED)
+    assert len(bench.letters) == 2
+    assert bench.reasons == [Reason.REFUSALS]
+    assert bench.outlet.undone("s", 0) == list(range(8))
+
+
+def test_a_batch_is_filled_or_waits_and_a_refused_one_is_sent_one_by_one() -> None:
+    bench = Bench("partition", batch=Batching(3, 1000, 2.0), window=20)
+    bench.offer("a", "b")
+    assert bench.send() == []
+    assert bench.outlet.next_time(bench.now) == 2.0
+    bench.offer("c", "d")
+    (full,) = bench.send()
+    assert ids([full]) == [["0", "1", "2"]]
+    bench.answer(full, REFUSED)
+    (single,) = bench.send()
+    assert ids([single]) == [["0"]]
+    bench.answer(single)
+    (single,) = bench.send()
+    bench.answer(single, REFUSED)
+    assert [letter.place.offset for letter in bench.letters] == [1]
+
+
+def test_a_batch_that_is_too_large_is_halved() -> None:
+    bench = Bench("none", batch=Batching(8, 1000, 0.0), window=20)
+    bench.offer(*"abcdefgh")
+    (whole,) = bench.send()
+    bench.answer(whole, Answer(Verdict.TOO_LARGE, "413", 413))
+    assert [len(attempt.events) for attempt in bench.send()] == [4, 4]
+
+
+def test_a_rate_is_kept() -> None:
+    bench = Bench("none", rate=2.0, window=200)
+    bench.offer(*("",) * 100)
+    sent = 0
+    while bench.now < 10:
+        for attempt in bench.send():
+            sent += 1
+            bench.answer(attempt)
+        bench.now = bench.outlet.next_time(bench.now) or bench.now + 0.5
+    assert 20 <= sent <= 22
+
+
+def test_no_more_deliveries_than_were_asked_for() -> None:
+    bench = Bench("none", limit=3)
+    bench.offer(*"abcde")
+    attempts = bench.send()
+    assert len(attempts) == 3
+    bench.answer(attempts[0], FAILED)
+    bench.now += 10
+    (again,) = bench.send()
+    for attempt in (*attempts[1:], again):
+        bench.answer(attempt)
+    assert bench.reasons == [Reason.MAX_EVENTS]
+    assert bench.outlet.delivered == 3
+
+
+def test_behind_a_repeating_event_only_offsets_are_kept_and_other_keys_go_on() -> None:
+    bench = Bench(window=4)
+    bench.offer("a")
+    (attempt,) = bench.send()
+    bench.answer(attempt, FAILED)
+    while bench.outlet.wants:
+        bench.offer("a")
+    assert len(bench.events) == OFFSETS + 1
+    assert bench.outlet.bytes == 10
+    bench.now += 1
+    (attempt,) = bench.send()
+    bench.answer(attempt)
+    assert ids(bench.send()) == [["1"]]
+
+
+def test_an_event_is_given_up_after_its_time_while_others_pass() -> None:
+    bench = Bench(within=5.0)
+    bench.offer("a")
+    (attempt,) = bench.send()
+    bench.offer("b")
+    bench.answer(bench.send()[0])
+    bench.answer(attempt, FAILED)
+    bench.now = 6.0
+    (attempt,) = bench.send()
+    bench.offer("b")
+    bench.answer(bench.send()[0])
+    bench.answer(attempt, FAILED)
+    assert [letter.place.offset for letter in bench.letters] == [0]
+
+
+def test_answers_to_abandoned_attempts_change_nothing() -> None:
+    bench = Bench()
+    bench.offer("a")
+    (attempt,) = bench.send()
+    bench.outlet.abandon()
+    bench.answer(attempt)
+    assert bench.outlet.undone("s", 0) == [0]
