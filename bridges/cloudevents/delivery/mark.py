@@ -58,5 +58,5 @@ def load_mark(text: str) -> Mark:
         return Mark(
             str(stored["i"]), at, int(stored["r"]), why, stored.get("since"), stored.get("failing"), stored.get("n", 0)
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("not the mark of a subscription") from error

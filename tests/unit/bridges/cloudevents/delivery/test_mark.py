@@ -26,5 +26,5 @@ def test_a_mark_has_all_that_delivery_goes_on_with() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"i": "x", "r": 1, "at": {"a": 5}}', '{"i": 1, "at": 3}'])
 def test_what_somebody_else_has_written_is_no_mark(text: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="not the mark of a subscription"):
         load_mark(text)
