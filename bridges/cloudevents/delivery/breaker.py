@@ -35,11 +35,13 @@ class RetryPauses:
 class Breaker:
     """One sink, or one place."""
 
-    __slots__ = ("__weakref__", "_changed", "_failures", "_probe", "_serial", "next_at", "open_since")
+    __slots__ = ("__weakref__", "_asked", "_changed", "_failures", "_probe", "_serial", "next_at", "open_since")
 
     def __init__(self) -> None:
         self._failures = 0
         self._serial = 0
+        self._asked = 0
+        """The last attempt that was made before the sink asked for a pause."""
         self._probe: int | None = None
         """The attempt that was let through while it is open."""
         self._changed: Final[dict[Callable[[], None], None]] = {}
@@ -94,6 +96,7 @@ class Breaker:
             self._failures = max(self._failures, _FAILURES - 1) + 1
         elif seconds is None:
             return
+        self._asked = self._serial
         pause = backoff.after(self._failures - _FAILURES + 1) if seconds is None else seconds
         self._wait(now, max(self.next_at, now + pause))
 
@@ -104,8 +107,13 @@ class Breaker:
         self.next_at = until
         self._tell()
 
-    def succeeded(self) -> None:
-        """The sink has answered as it should: everything may be sent again."""
+    def succeeded(self, serial: int) -> None:
+        """The sink has answered as it should: everything may be sent again.
+
+        What was under way when it asked for a pause does not end the pause.
+        """
+        if self.open_since is not None and serial <= self._asked:
+            return
         self._failures = 0
         if self.open_since is not None:
             self.open_since, self._probe, self.next_at = None, None, 0.0

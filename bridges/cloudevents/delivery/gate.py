@@ -70,15 +70,15 @@ class SinkGate:
             self._rate.take(now)
         return Pass(self._sink.sent(), self._place.sent())
 
-    def succeeded(self) -> None:
+    def succeeded(self, passed: Pass) -> None:
         """The sink has answered, and its answer is not a failure of its own."""
-        self._place.succeeded()
-        self._sink.succeeded()
+        self._place.succeeded(passed.place)
+        self._sink.succeeded(passed.sink)
 
     def failed(self, passed: Pass, answer: Answer, now: float) -> None:
         """An attempt has failed, and the event need not be the reason."""
         if answer.reached:
-            self._place.succeeded()
+            self._place.succeeded(passed.place)
             self._sink.failed(passed.sink, now, self._backoff)
         else:
             self._place.failed(passed.place, now, self._backoff)
@@ -86,7 +86,7 @@ class SinkGate:
 
     def paused(self, passed: Pass, answer: Answer, now: float) -> None:
         """The sink has asked for a pause."""
-        self._place.succeeded()
+        self._place.succeeded(passed.place)
         asked = answer.retry_after
         pause = None if asked is None else min(max(asked, 0.0), self._longest)
         self._sink.paused(passed.sink, now, pause, self._backoff)

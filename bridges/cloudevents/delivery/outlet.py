@@ -254,20 +254,20 @@ class Outlet:
             self.last_failure = answer
         match answer.verdict:
             case Verdict.DONE:
-                self._accepted(entries)
+                self._accepted(entries, passed)
             case Verdict.REFUSED | Verdict.TOO_LARGE:
-                self._gate.succeeded()
+                self._gate.succeeded(passed)
                 self._refused(entries, answer)
             case Verdict.GONE:
-                self._gate.succeeded()
+                self._gate.succeeded(passed)
                 self._back(entries)
                 self.stop(Reason.GONE)
             case _:
                 self._failed(entries, passed, answer, now)
         self._look()
 
-    def _accepted(self, entries: Sequence[EventEntry]) -> None:
-        self._gate.succeeded()
+    def _accepted(self, entries: Sequence[EventEntry], passed: Pass) -> None:
+        self._gate.succeeded(passed)
         self._refusals = self._credentials = 0
         self.failing_since = None
         self._taken += len(entries)

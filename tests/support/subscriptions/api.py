@@ -143,16 +143,24 @@ class EventWriter:
         self._producer = Producer({"bootstrap.servers": where, "linger.ms": 0, "log_level": 0})
 
     def write(
-        self, topic: str, id: str, type: str = "com.example.order.created", key: str | None = None, **more: str
+        self,
+        topic: str,
+        id: str,
+        type: str = "com.example.order.created",
+        key: str | None = None,
+        *,
+        wait: bool = True,
+        **more: str,
     ) -> None:
-        """One event in binary mode; `more` are other attributes, `data` its data."""
+        """One event in binary mode; `more` are other attributes, `data` its data; `wait` until all are written."""
         data = more.pop("data", "{}")
         attributes = {"specversion": "1.0", "id": id, "source": "/orders", "type": type, **more}
         headers = [(f"ce_{name}", value.encode()) for name, value in attributes.items()]
         self._producer.produce(
             topic, data.encode(), key=key, headers=[*headers, ("content-type", b"application/json")]
         )
-        assert self._producer.flush(PATIENCE) == 0
+        if wait:
+            assert self._producer.flush(PATIENCE) == 0
 
     def plain(self, topic: str, value: bytes, **headers: str) -> None:
         """A record that is no event."""
