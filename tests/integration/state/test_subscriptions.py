@@ -17,6 +17,7 @@ from gateway.state.subscriptions.store import (
     SubscriptionLimits,
     SubscriptionsUnavailable,
 )
+from gateway.state.termini.store import Save, Saved
 from tests.support.servers.servers import Redis
 
 MANY = SubscriptionLimits(100, 100)
@@ -142,3 +143,14 @@ async def test_without_redis_nothing_is_changed_and_that_is_said() -> None:
     with pytest.raises(SubscriptionsUnavailable):
         await state.subscriptions.load("core/a")
     await state.close()
+
+
+async def test_a_mark_of_a_terminus_can_be_removed(state: State, manager: str) -> None:
+    taken = await state.termini.acquire(manager, "a", None)
+    both = Save(manager, taken.token, {0: 5}, None, {"x": "1", "y": "2"})
+    assert await state.termini.save([both]) == [Saved.DONE]
+    assert await state.termini.save([Save(manager, taken.token, {}, None, {"z": "3"}, ("x", "none"))]) == [Saved.DONE]
+    left = await state.termini.acquire(manager, "a", None)
+    assert (left.positions, dict(left.marks)) == ({0: 5}, {"y": "2", "z": "3"})
+    assert await state.termini.save([Save(manager, taken.token, {}, None, {}, ("y",))]) == [Saved.TAKEN]
+    await state.termini.drop(manager, left.token)

@@ -94,3 +94,18 @@ async def test_a_gateway_that_sleeps_sends_nothing_after_its_lease_and_writes_no
         assert topic.ids(id) == ["0", "0", *map(str, range(1, 10))]
     await until(lambda: not sleeper._pushes)  # it has learned with its next write that it was displaced
     assert not await asyncio.wait_for(sleeper.resume("s0"), 1)
+
+
+async def test_more_slices_move_no_position(topic: Topic) -> None:
+    fan = topic.fan()
+    await subscribe(topic, [fan])
+    await until(lambda: len(fan._pushes) == len(IDS))
+    await topic.produce([("k", str(number)) for number in range(10)])
+    await until(lambda: all(len(topic.ids(id)) == 10 for id in IDS))
+    await until(lambda: not fan._dirty)
+    rules = fan._rules
+    fan.change(rules._replace(slices=5))
+    await until(lambda: not fan.valid)
+    await topic.produce([("k", str(number)) for number in range(10, 20)])
+    await until(lambda: all(len(topic.ids(id)) >= 20 for id in IDS))
+    assert all(topic.ids(id) == [str(number) for number in range(20)] for id in IDS)
