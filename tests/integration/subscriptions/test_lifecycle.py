@@ -49,7 +49,7 @@ def ids(sink: HttpSinkServer) -> list[str | None]:
     return [each.header("ce-id") for each in sink.requests]
 
 
-@pytest.mark.row("CE-1-1", "CE-3-1", "CE-3-2", "CE-3-4", "CE-3.2.1-11", "CE-3.2.1-12", "CE-3.2.1-8")
+@pytest.mark.row("CE-1-1", "CE-3-1", "CE-3.1.5-1", "CE-3-2", "CE-3-4", "CE-3.2.1-11", "CE-3.2.1-12", "CE-3.2.1-8")
 @pytest.mark.row("CE-3.2-1", "CE-3.3-1")
 @pytest.mark.row("CE-3.2.4-1", "CE-3.2.4-2", "CE-3.2.4-3", "CE-3.2.4-4", "CE-3.2.4-5", "CE-3.2.4.1-1", "CE-3.2.4.1-3")
 @pytest.mark.row("CE-3.2.4.1-4", "CE-3.2.4.1-7", "CE-3.2.4.1-8", "CE-3.2.4.2-1", "CE-3.2.4.3-1", "CE-3.2.4.3-2")

@@ -187,3 +187,12 @@ def test_a_stream_gets_events_at_the_partition_that_the_link_is_bound_to(world: 
     consumer.close()
     assert dict(record.headers() or [])["ce_id"] == b"p1"
     assert any(line.get("link") == "pushed" for line in world.gateway.log())
+
+
+@pytest.mark.row("CE-3.2-2")
+def test_links_of_clients_are_no_subscriptions_of_the_api(world: World) -> None:
+    client = receive(Login(world.edge), "events/orders", 1).attached()
+    listed = world.client.request("GET", f"{PATH}?empty=1").json
+    client.stop()
+    assert all(each["protocol"] != "AMQP" for each in listed)
+    assert world.client.request("DELETE", f"{PATH}/link:receiver-0").status == 404
