@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final
 
@@ -63,6 +63,7 @@ class ClusterBridge:
         self.cluster: Final = Cluster(name, config, loop, supervisor)
         self.counters: Final = ClusterCounters()
         self._producer: Final = ClusterProducer(self.cluster)
+        self._charges: Final[dict[Callable[[], int], None]] = {}
         self._checkpointer: Final = TerminusCheckpointer(self.cluster, termini or MemoryTermini())
 
     @property
@@ -87,7 +88,15 @@ class ClusterBridge:
     @property
     def held(self) -> int:
         """Bytes of cached records, records in the readers' clients, and records on their way to Kafka."""
-        return self.cluster.held + self._producer.held
+        return self.cluster.held + self._producer.held + sum(read() for read in self._charges)
+
+    def charge(self, read: Callable[[], int]) -> None:
+        """Have the bytes that somebody keeps of this cluster's logs on the account of held bytes, too."""
+        self._charges[read] = None
+
+    def discharge(self, read: Callable[[], int]) -> None:
+        """They are kept no more."""
+        self._charges.pop(read, None)
 
     def limit(self, share: LogShare, turn: TurnBudget) -> None:
         """Set the memory for the readers of each isolation level, and for what links are sent in one turn."""

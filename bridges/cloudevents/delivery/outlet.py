@@ -68,6 +68,7 @@ class Outlet:
         self._burying: Final[dict[Place, EventEntry]] = {}
         self._numbers: Final = itertools.count(1)
         self._flown = 0
+        self._most = rules.delivery.bytes
         self._taken = self._refusals = self._credentials = 0
         self._shut = False
         self.draining = False
@@ -99,7 +100,13 @@ class Outlet:
     @property
     def _has_room(self) -> bool:
         delivery, backlog = self._rules.delivery, self._backlog
-        return backlog.held + len(backlog.asked) < delivery.window and backlog.bytes < delivery.bytes
+        return backlog.held + len(backlog.asked) < delivery.window and backlog.bytes < self._most
+
+    def allow(self, size: int) -> None:
+        """Have no more bytes of events in memory than this, nor than the subscription may have."""
+        self._most = min(size, self._rules.delivery.bytes)
+        if self._backlog.bytes > self._most:
+            self.forget()
 
     @property
     def bytes(self) -> int:
@@ -134,7 +141,7 @@ class Outlet:
             return []
         backlog.wake(now)
         delivery, idle = self._rules.delivery, backlog.held - self._flown - len(self._burying)
-        most = delivery.window - backlog.held if backlog.bytes < delivery.bytes or not idle else 0
+        most = delivery.window - backlog.held if backlog.bytes < self._most or not idle else 0
         if self._shut:
             most = 1 - idle if self._gate.allows(now) else 0
         return backlog.ask(most - len(backlog.asked))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -13,13 +12,13 @@ from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import Letter
 from bridges.cloudevents.delivery.gate import SinkGate, SinkGates
-from bridges.cloudevents.delivery.mark import Mark, StreamPosition, dump_mark, load_mark
+from bridges.cloudevents.delivery.mark import StreamPosition, dump_mark
 from bridges.cloudevents.delivery.outlet import OutletRules
-from bridges.cloudevents.delivery.positions import Position
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.judge import EventOf, Judge
+from bridges.cloudevents.reading.known import Known, mark_of
 from bridges.cloudevents.reading.ledger import bucket_of
 from bridges.cloudevents.reading.letters import Letterbox
 from bridges.cloudevents.reading.push import Push, PushVersion
@@ -48,8 +47,6 @@ _CLOSE: Final = 2.0
 """Seconds that attempts may take when the gateway ends."""
 _BEHIND: Final = 2.0
 """Seconds that `status` waits for Kafka."""
-_OURS: Final = (Reason.POLICY, Reason.CONSENT)
-"""Reasons that the manager tells anew each time."""
 
 
 class FanRules(NamedTuple):
@@ -76,15 +73,6 @@ class FanShared(NamedTuple):
     supervisor: Supervisor
 
 
-class Known(NamedTuple):
-    """A subscription as it was put."""
-
-    subscription: PushedSubscription
-    revision: int
-    starts: Starts
-    hold: Reason | None
-
-
 class Fan:
     """The subscriptions of one manager; used on the loop."""
 
@@ -102,6 +90,8 @@ class Fan:
         self._moved: Final[dict[Push, None]] = {}
         self._locks: Final[dict[str, asyncio.Lock]] = {}
         self._gates: Final = SinkGates()
+        self._bytes = 0
+        self._scarce = False
         self._letters: Final = Letterbox(shared.clusters)
         self._slices = self._make_slices(rules)
         self._tasks: tuple[asyncio.Task[None], ...] = ()
@@ -124,7 +114,14 @@ class Fan:
     def start(self) -> None:
         """Deliver; subscriptions may be put before and after."""
         keep, name = self.supervisor.keep, f"{self._rules.scope}/{self._rules.manager}"
+        for cluster in self._clusters():
+            cluster.charge(self._held)
         self._tasks = keep(self._slices.run, f"slices:{name}"), keep(self._write, f"marks:{name}")
+
+    def _clusters(self) -> list[ClusterBridge]:
+        """The one on whose account events in memory are: that of the first stream."""
+        names = [route.cluster for route in self._rules.streams.values()]
+        return [self._shared.clusters[name] for name in names[:1]]
 
     # -- from the manager
 
@@ -208,6 +205,8 @@ class Fan:
         """Wait a little for answers, write the positions, and end."""
         await self._close_all(list(self._pushes), _CLOSE)
         await self._flush()
+        for cluster in self._shared.clusters.values():
+            cluster.discharge(self._held)
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=_CLOSE) if self._tasks else None
@@ -224,7 +223,7 @@ class Fan:
         if known is None or ledger is None:
             return
         version = PushVersion(known.subscription, known.revision, self._outlet_rules(known), known.hold)
-        mark = _mark_of(known, ledger.mark(id))
+        mark = mark_of(known, ledger.mark(id))
         push = self._pushes[id] = Push(self, version, mark, self._gate(known.subscription), counts)
         self.readings.follow(known.subscription.protocol, counts)
         ledger.put(id, dump_mark(mark))
@@ -352,36 +351,23 @@ class Fan:
         if ledger is not None and self._pushes.get(id) is push:
             ledger.put(id, dump_mark(push.mark()))
 
+    def _held(self) -> int:
+        """Bytes in memory when they were last counted."""
+        return self._bytes
+
     def _bound(self) -> None:
-        """Forget what is in memory of the largest outlets while all of them together have too much."""
-        total = sum(push.outlet.bytes for push in self._pushes.values())
-        if total > self._rules.hold:
-            for push in sorted(self._pushes.values(), key=lambda each: -each.outlet.bytes):
-                total -= push.outlet.bytes
-                push.outlet.forget()
-                total += push.outlet.bytes
+        """Divide what all outlets together may have among those that have something, while they have too much."""
+        holders = [push for push in self._pushes.values() if push.outlet.bytes]
+        self._bytes = sum(push.outlet.bytes for push in holders)
+        if self._bytes > self._rules.hold:
+            self._scarce = True
+            for push in self._pushes.values():
+                push.outlet.allow(self._rules.hold // (2 * len(holders)))
+        elif self._scarce and self._bytes < self._rules.hold // 4:
+            self._scarce = False
+            for push in self._pushes.values():
+                push.outlet.allow(self._rules.hold)
                 push.wake()
-                if total <= self._rules.hold // 2:
-                    return
-
-
-def _mark_of(known: Known, stored: str | None) -> Mark:
-    """Where a subscription goes on: at its mark, or where it begins if there is none of this incarnation."""
-    fresh = {
-        address: StreamPosition(log.identity, {number: Position(at) for number, at in log.offsets.items()})
-        for address, log in known.starts.streams.items()
-    }
-    mark = Mark(known.starts.incarnation, fresh, known.revision)
-    if stored is None:
-        return mark
-    with suppress(ValueError):
-        found = load_mark(stored)
-        if found.incarnation == mark.incarnation:
-            streams = {address: found.streams.get(address, at) for address, at in fresh.items()}
-            again = known.revision > found.revision or found.reason in _OURS
-            reason = None if again else found.reason
-            return found._replace(streams=streams, revision=known.revision, reason=reason)
-    return mark
 
 
 def _report(push: Push, letter: Letter, *, copied: bool) -> None:

@@ -207,3 +207,20 @@ async def test_what_was_under_way_at_a_crash_is_sent_again_before_newer_events_o
     await until(lambda: {"a3", "b3"} <= set(topic.ids("s")))
     assert sorted(topic.ids("s")[before:]) == ["a0", "a1", "a2", "a3", "b1", "b2", "b3"]
     assert [id for id in topic.ids("s")[before:] if id[0] == "a"] == ["a0", "a1", "a2", "a3"]
+
+
+async def test_events_in_memory_are_on_the_account_of_held_bytes_and_bounded(topic: Topic) -> None:
+    topic.script = lambda attempt: None
+    topic.room = 1000
+    fan, before = topic.fan(hold=20_000), topic.bridge.held
+    for number in range(4):
+        await topic.subscribe(fan, Subscribed(f"s{number}", delivery=settings("partition", window=50)))
+    await topic.produce([(None, str(number)) for number in range(200)])
+    await until(lambda: all(topic.ids(f"s{number}") for number in range(4)))
+    await until(lambda: 0 < fan._held() <= 20_000)
+    assert topic.bridge.held > before
+    answered, topic.script = list(topic.sinks), lambda attempt: DONE
+    for sink in answered:
+        for attempt in list(sink.waiting.values()):
+            sink.answer(attempt, DONE)
+    await until(lambda: all(len(topic.ids(f"s{number}")) == 200 for number in range(4)))
