@@ -20,9 +20,12 @@ from bridges.cloudevents.subscription.parse import KnownSecrets, Proposal, read_
 from bridges.cloudevents.subscription.strict_json import MAX_DEPTH, read_object
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.response.keys import SUBSCRIPTION, BadToken, KeyRing
+from policies.model.filters import Filters
 from policies.subscriptions import ManagerRules
 
 _FORM: Final = 1
+_WIDEST: Final = Filters(max_length=16_384, max_tokens=2000, max_depth=16, max_terms=8192, max_items=2048)
+"""The limits under which any filter can have been stored: a policy with narrower ones must not lose it."""
 
 
 class SecretSealer(Protocol):
@@ -139,7 +142,8 @@ def _read(
     locked: bool,
 ) -> Subscription:
     mistakes: list[Mistake] = []
-    found = read_subscription(value, rules, Proposal(owner, known=known), mistakes)
+    widest = replace(rules, filters=_WIDEST)
+    found = read_subscription(value, widest, Proposal(owner, known=known), mistakes)
     if mistakes or found is None:
         raise Invalid(tuple(mistakes))
     return replace(found, document=document, locked=locked)

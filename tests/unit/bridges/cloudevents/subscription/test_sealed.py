@@ -20,6 +20,7 @@ from tests.support.cloudevents.objects import (
     PLAIN,
     POLICY,
     RULES,
+    mistakes_of,
     parsed,
     rules,
     with_settings,
@@ -88,6 +89,13 @@ def test_a_newer_policy_is_no_mistake_in_what_is_stored() -> None:
     narrow = rules(POLICY.replace("*.partner.example", "x.example").replace("100/s}", "100/s, timeout: 1s}"))
     found = from_stored(to_stored(parsed(with_settings(HTTP, **{"x-timeout": "5s"})), RULES, None), narrow, None)
     assert found.delivery.timeout == 1.0
+
+
+def test_narrower_limits_of_filters_lose_no_subscription() -> None:
+    narrow = rules(POLICY.replace("kafka:\n", "filters: {max_items: 1, max_length: 5}\nkafka:\n", 1))
+    many = {**HTTP, "types": ["a", "b"], "filters": [{"sql": "EXISTS subject"}]}
+    assert mistakes_of(many, rules=narrow).keys() >= {"/types"}
+    assert from_stored(to_stored(parsed(many), RULES, None), narrow, None).filter == parsed(many).filter
 
 
 @pytest.mark.parametrize("stored", [b"", b"{}", b'{"form": 2, "owner": "o", "document": {}}', b"[]"])
