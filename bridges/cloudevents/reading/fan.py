@@ -26,6 +26,7 @@ from bridges.cloudevents.reading.readings import FanReadings
 from bridges.cloudevents.reading.slices import Slices
 from bridges.cloudevents.reading.starts import Starts
 from bridges.cloudevents.reading.subscription import PushedSubscription, SinkMaker
+from bridges.cloudevents.reading.turns import PushTurns
 from bridges.kafka.bridge import ClusterBridge
 from bridges.kafka.tap import TopicLog
 from gateway.errors import AmqpError
@@ -82,6 +83,7 @@ class Fan:
         self._make_sink: Final = make_sink
         self.event_in: Final = event_of
         self.judge: Final = Judge(event_of)
+        self.turns: Final = PushTurns()
         self.supervisor: Final = shared.supervisor
         self._known: Final[dict[str, Known]] = {}
         self._pushes: Final[dict[str, Push]] = {}

@@ -19,6 +19,7 @@ from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.judge import Judge
 from bridges.cloudevents.reading.lane import Lane
 from bridges.cloudevents.reading.subscription import PushedSubscription
+from bridges.cloudevents.reading.turns import PushTurns
 from bridges.cloudevents.sinks.port import SendAttempt, Sink
 from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.records.record import KafkaRecord
@@ -46,6 +47,10 @@ class PushOwner(Protocol):
     @property
     def valid(self) -> bool:
         """Whether this process may deliver now."""
+
+    @property
+    def turns(self) -> PushTurns:
+        """When each subscription is worked on."""
 
     @property
     def judge(self) -> Judge:
@@ -208,7 +213,7 @@ class Push:
         """There may be something to do."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._owner.turns.add(self._turn)
 
     def _turn(self) -> None:
         self._scheduled = False
