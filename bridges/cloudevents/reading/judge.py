@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
@@ -92,14 +92,14 @@ class Judge:
 
     def wanted(
         self, address: str, batch: FetchedBatch, reader: EventReader, first: int, stop: int
-    ) -> list[CloudEvent]:
-        """The events that `reader` wants of a part of a batch."""
+    ) -> Iterable[CloudEvent]:
+        """The events that `reader` wants of a part of a batch; found as it asks for them where it reads alone."""
         verdicts = self._verdicts(address, batch, reader, first)
         if verdicts is not None and verdicts.serial >= self._serials[reader] and verdicts.first <= first:
             index = self._indexes[address]
             return verdicts.wanted(reader, first, stop, lambda record: self._event_in(record, address), index)
         events = (self._event_in(batch.records[at], address) for at in range(first, stop))
-        return [event for event in events if event is not None and reader.wants(event)]
+        return (event for event in events if event is not None and reader.wants(event))
 
     def _verdicts(self, address: str, batch: FetchedBatch, reader: EventReader, first: int) -> Verdicts | None:
         """Those of a batch; None: nobody else has read it yet."""

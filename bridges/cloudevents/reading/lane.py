@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from bridges.cloudevents.delivery.entry import Place
@@ -33,7 +33,7 @@ class LaneOwner(Protocol):
     def wants(self, event: CloudEvent) -> bool:
         """Whether its filter is true of the event."""
 
-    def wanted(self, address: str, batch: FetchedBatch, first: int, stop: int) -> Sequence[CloudEvent]:
+    def wanted(self, address: str, batch: FetchedBatch, first: int, stop: int) -> Iterable[CloudEvent]:
         """The events among these records of a batch that its filter is true of."""
 
     def lost(self, count: int) -> None:
@@ -120,7 +120,7 @@ class Lane:
         for event in self._owner.wanted(self._address, batch, first, stop):
             if not self._outlet.wants:
                 part.next = event.offset
-                return stop - first
+                return bisect_left(records, event.offset, first, stop, key=_offset) - first
             self._outlet.offer(event, size_of(event), now)
         part.next = records[stop].offset() if stop < len(records) else batch.end
         return stop - first

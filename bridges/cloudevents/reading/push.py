@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from bridges.cloudevents.delivery.answers import Answer
@@ -304,7 +304,7 @@ class Push:
         """See `LaneOwner`."""
         return self.subscription.filter.matches(event)
 
-    def wanted(self, address: str, batch: FetchedBatch, first: int, stop: int) -> Sequence[CloudEvent]:
+    def wanted(self, address: str, batch: FetchedBatch, first: int, stop: int) -> Iterable[CloudEvent]:
         """See `LaneOwner`."""
         return self._owner.judge.wanted(address, batch, self, first, stop)
 

@@ -62,7 +62,7 @@ def test_each_subscription_finds_what_it_would_find_alone(
         high = max(low, min(stop, len(kinds)))
         events = [event_of(batch.records[at], ADDRESS, wrap=False) for at in range(low, high)]
         alone = [event for event in events if event is not None and reader.filter.matches(event)]
-        assert judge.wanted(ADDRESS, batch, reader, low, high) == alone
+        assert list(judge.wanted(ADDRESS, batch, reader, low, high)) == alone
 
 
 def test_a_batch_is_read_twice_at_most_however_many_subscriptions_there_are() -> None:
@@ -77,8 +77,23 @@ def test_a_batch_is_read_twice_at_most_however_many_subscriptions_there_are() ->
     readers = [Reader("abcd"[number % 4]) for number in range(100)]
     for reader in readers:
         judge.join(ADDRESS, reader, reader.filter)
-    found = [len(judge.wanted(ADDRESS, batch, reader, 0, 100)) for reader in readers]
+    found = [len(list(judge.wanted(ADDRESS, batch, reader, 0, 100))) for reader in readers]
     assert found == [50, 50, 0, 0] * 25
     assert read == 200
     for reader in readers:
         judge.leave(ADDRESS, reader)
+
+
+def test_who_reads_alone_pays_for_the_events_that_it_takes() -> None:
+    """With a full window a subscription asks again after each event: it must not read the batch each time."""
+    read: list[KafkaRecord] = []
+
+    def counted(record: KafkaRecord, address: str) -> CloudEvent | None:
+        read.append(record)
+        return event_of(record, address, wrap=False)
+
+    judge, batch, reader = Judge(counted), batch_of(["a"] * 100), Reader("a")
+    judge.join(ADDRESS, reader, reader.filter)
+    for at in range(100):
+        assert next(iter(judge.wanted(ADDRESS, batch, reader, at, 100))).offset == batch.records[at].offset()
+    assert len(read) == 100
