@@ -121,3 +121,31 @@ async def test_two_gateways_share_subscriptions(shared: Shared, start_gateway: G
     shared.write("three")
     await shared.arrive("three")
     assert (await two.ask("DELETE", AT)).json == changed.json
+
+
+@pytest.mark.row("CE-3.2.1-9", "CE-P-1", "CE-4-2")
+async def test_kills_under_load_lose_nothing_and_keep_each_key_in_order(
+    shared: Shared, start_gateway: Gateways
+) -> None:
+    text, api = shared.policy()
+    gateway = start_gateway(text)
+    assert (await api.ask("POST", PATH, shared.proposal())).status == 201
+    names = [f"{number % 7}-{number}" for number in range(900)]
+    for round_ in range(3):
+        for name in names[round_ * 300 : round_ * 300 + 300]:
+            shared.events.write(shared.topic, name, key=name[0], wait=name is names[round_ * 300 + 299])
+        had = len(shared.sink.requests)
+        await eventually(lambda had=had: _more(shared, had + 20))  # type: ignore[misc]
+        await asyncio.to_thread(gateway.kill)  # with events under way and outcomes not written yet
+        await asyncio.to_thread(gateway.restart)
+    await shared.arrive(*names)
+    firsts = dict.fromkeys(str(each.header("ce-id")) for each in shared.sink.requests)
+    for key in range(7):
+        arrived = [name for name in firsts if name.startswith(f"{key}-")]
+        assert arrived == [name for name in names if name.startswith(f"{key}-")]
+    assert len(shared.sink.requests) < len(names) + 3 * 300
+
+
+async def _more(shared: Shared, count: int) -> bool:
+    """Whether the sink has had so many requests."""
+    return len(shared.sink.requests) >= count
