@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
@@ -9,6 +10,7 @@ import pytest
 
 from bridges.cloudevents.delivery.answers import Verdict
 from bridges.cloudevents.sinks.http.answers import answer_of, seconds_of
+from tests.support.project.parts import ROOT
 
 NOW = 1_795_000_000.0
 MEANINGS = {
@@ -63,3 +65,23 @@ def test_a_pause_is_taken_from_answers_that_ask_for_one_only() -> None:
     assert answer_of(503, "30", NOW).retry_after == 30.0
     assert answer_of(500, "30", NOW).retry_after is None
     assert answer_of(204, "30", NOW).retry_after is None
+
+
+def test_the_documented_meanings_are_those_of_the_table() -> None:
+    words = {
+        "delivered": {Verdict.DONE},
+        "refused": {Verdict.REFUSED, Verdict.TOO_LARGE},
+        "credential": {Verdict.CREDENTIAL},
+        "failed": {Verdict.FAILED},
+        "gone": {Verdict.GONE},
+        "wait": {Verdict.WAIT},
+        "the sink's fault": {Verdict.SINK_FAILED},
+    }
+    page = (ROOT / "docs" / "subscriptions.md").read_text()
+    told: set[int] = set()
+    for codes, meaning in re.findall(r"^\| ((?:\d{3}|[0-9, to]+and every)[^|]*) \| ([^|]+) \|", page, re.MULTILINE):
+        for first, last in re.findall(r"(\d{3})(?: to (\d{3}))?", codes.replace("4xx", "").replace("5xx", "")):
+            for code in range(int(first), int(last or first) + 1):
+                assert answer_of(code, None, NOW).verdict in words[meaning], code
+                told.add(code)
+    assert {200, 299, 301, 101, 401, 410, 413, 429, 503, 422, 502} <= told
