@@ -68,7 +68,16 @@ def _binds(policy: CompiledPolicy) -> dict[str, str]:
             raise NotUsable(f"{policy.file}: the quickstart needs a listener in scope {scope}")
     if policy.model.gateway.http is None:
         raise NotUsable(f"{policy.file}: the quickstart needs gateway.http")
-    return {**binds, "http": str(policy.model.gateway.http)}
+    return {**binds, "http": str(policy.model.gateway.http), **_push(policy)}
+
+
+def _push(policy: CompiledPolicy) -> dict[str, str]:
+    """Where subscriptions of scope `edge` are managed, and where the policy lets an HTTP sink be."""
+    scope = policy.model.scopes[EDGE]
+    sinks = [rule.to for manager in scope.subscriptions for rule in manager.sinks if rule.to is not None]
+    if not (scope.api and sinks):
+        return {}
+    return {"api": str(scope.api[0].bind), "sink": f"{sinks[0].hosts[0].host}:{sinks[0].hosts[0].port}"}
 
 
 def _ring(policy: CompiledPolicy) -> KeyRing:

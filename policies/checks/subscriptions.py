@@ -8,6 +8,7 @@ from typing import Final
 
 from policies.load.diagnostics import Diagnostic, Loc
 from policies.load.parts import PolicyPart, PolicyParts, ScopeParts
+from policies.model.kafka import EMBEDDED
 from policies.model.policy import Policy
 from policies.model.scopes.addresses import KafkaRule, ServiceRule
 from policies.model.scopes.api import ApiSection
@@ -65,11 +66,15 @@ def _manager(part: Manager, parts: PolicyParts) -> Iterator[Diagnostic]:
         if entry.endpoint in seen:
             yield Diagnostic((*loc, "oauth", at, "endpoint"), f"entry {seen.index(entry.endpoint)} already has this")
         seen.append(entry.endpoint)
-    if parts.gateway is None or (parts.gateway.ok("state") and parts.gateway.value.state == "memory"):
+    if _in_memory(parts) and not all(cluster.value.bootstrap == EMBEDDED for cluster in parts.kafka):
         text = "subscriptions and their positions last only as long as this process (gateway.state: memory); use Redis"
         yield Diagnostic(loc, text, warning=True)
     if not manager.sinks and part.ok("sinks"):
         yield Diagnostic(loc, "has no sinks: every subscription is refused", warning=True)
+
+
+def _in_memory(parts: PolicyParts) -> bool:
+    return parts.gateway is None or (parts.gateway.ok("state") and parts.gateway.value.state == "memory")
 
 
 def _sinks(part: Manager, scope: ScopeParts, parts: PolicyParts, no_such: NoSuch) -> Iterator[Diagnostic]:

@@ -36,7 +36,7 @@ def test_check_counts_what_is_right() -> None:
     result = call("check", QUICKSTART)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
-        "ok: 2 scopes, 2 listeners, 0 connectors, 5 address rules, 2 access rules, 1 Kafka cluster\n"
+        "ok: 2 scopes, 2 listeners, 0 connectors, 5 address rules, 3 access rules, 1 Kafka cluster\n"
     )
 
 
