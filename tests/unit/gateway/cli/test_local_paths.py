@@ -79,6 +79,20 @@ def test_nor_does_python() -> None:
         Archive(Path("file:///data/a"))
 
 
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [("file:x", "x"), ("file:a/b", "a/b"), ("FILE:/x", "/x"), ("file:///x", "/x"), ("file://localhost/x", "/x")],
+)
+def test_the_path_that_is_named_instead_is_that_of_the_url(url: str, path: str) -> None:
+    """`file:x` is `x` of the current folder; the answer named `/x`."""
+    assert str(url_problem(url)).endswith(f"give the path alone, {path}")
+
+
+@pytest.mark.parametrize("url", ["file:", "file://", "file://elsewhere/x"])
+def test_a_url_of_no_path_of_this_machine_gets_an_example(url: str) -> None:
+    assert str(url_problem(url)).endswith("such as /data/archive")
+
+
 @pytest.mark.parametrize("path", ["a", "/a:b/c", "./a:b", "2026:a", ""])
 def test_a_colon_alone_makes_no_url(path: str) -> None:
     assert url_problem(path) is None
