@@ -55,6 +55,13 @@ class RequiredCapabilities(NamedTuple):
         return AmqpError(NOT_IMPLEMENTED, f"this destination does not support {', '.join(sorted(lacks))}")
 
 
+class NoRoomLeft(AmqpError):
+    """All destinations of a link are in use: a message to another one is released, because that passes."""
+
+    def __init__(self) -> None:
+        super().__init__(RESOURCE_LIMIT_EXCEEDED, f"one link can have at most {ROUTES} destinations at a time")
+
+
 class PendingDestination(Exception):
     """Raised by `destination_of` for a message that has to wait; the router's subclass knows for what."""
 
@@ -248,6 +255,11 @@ class DestinationLink(InternalLink[Incoming]):
         """Messages that the node has not settled yet."""
         return self.busy - len(self._waiting)
 
+    @property
+    def unattended(self) -> bool:
+        """Whether nobody receives there, so that its messages only wait."""
+        return self.open and not self.handed and not self.handler.attended
+
     def tidy(self, now_ms: int) -> int:
         """Release messages that expired or whose receiver left; returns the number of outcomes since the last check."""
         done, self._done = self._done, 0
@@ -342,9 +354,7 @@ class MessageRouter(Incoming):
         if len(self._routes) >= ROUTES:
             route = dispensable(self._routes.values())
             if route is None:
-                raise AmqpError(
-                    RESOURCE_LIMIT_EXCEEDED, f"one link can have at most {ROUTES} destinations at a time"
-                )
+                raise NoRoomLeft
             del self._routes[route.key]
             route.end(None)
 
@@ -377,16 +387,23 @@ class MessageRouter(Incoming):
         self.passed()
 
     def unreachable(self, delivery: Delivery, error: AmqpError, settled: bool, *, answer: bool) -> None:
-        """Refuse a message that its destination does not accept.
+        """Refuse a message that its destination does not accept, or release it where there is no room for that now.
 
         A settled response (`answer`) is dropped instead: it is no fault of the responder that its requester has left,
         and its link carries other responses, too. The address it was sent to is linkable (row AT-2.2.2-14).
         """
-        if not (settled and answer):
+        if not (settled and answer) and not isinstance(error, NoRoomLeft):
             self.refuse(delivery, error, settled)
             return
         self.link.message_refused(error)
-        self.link.drop(delivery)
+        self.release(delivery, settled)
+
+    def release(self, delivery: Delivery, settled: bool) -> None:
+        """Release a message that was not passed on: its sender may send it again. A settled one is dropped."""
+        if settled:
+            self.link.drop(delivery)
+        else:
+            self.link.settle(delivery, RELEASED)
         self.passed()
 
     def fail(self, error: AmqpError) -> None:

@@ -96,6 +96,8 @@ class OneDestination(Protocol):
     @property
     def idle(self) -> bool: ...
     @property
+    def unattended(self) -> bool: ...
+    @property
     def handed(self) -> int: ...
     @property
     def still(self) -> int: ...
@@ -107,12 +109,16 @@ D = TypeVar("D", bound=OneDestination)
 
 
 def dispensable(routes: Collection[D]) -> D | None:
-    """The destination to close for another: one without messages, a stuck one, or one of a requester with too many.
+    """The destination to close for another, or None: one without messages, one where nobody receives, a stuck one, or
+    one of a requester with too many.
 
     A requester has too many if it has the most, and more than an equal part for each requester and a new one.
     """
     for route in routes:
         if route.idle:
+            return route
+    for route in routes:
+        if route.unattended:
             return route
     for route in routes:
         if route.still >= (STILL if route.handed else QUIET):

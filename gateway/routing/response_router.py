@@ -193,7 +193,7 @@ class ResponseRouter(MessageRouter):
         held, self._held = self._held, deque()
         for _, _, pending in held:
             self._resume(pending)
-            self._release(pending.delivery, pending.settled)
+            self.release(pending.delivery, pending.settled)
         super().give_back()
 
     def on_detach(self, error: AmqpError | None) -> None:
@@ -236,7 +236,7 @@ class ResponseRouter(MessageRouter):
             if not self._resume(pending):
                 return
             if value is None:
-                self._release(delivery, settled)
+                self.release(delivery, settled)
                 return
             try:
                 missing.load(value, self.waits.now_ms())
@@ -263,7 +263,7 @@ class ResponseRouter(MessageRouter):
         now = self.waits.time()
         wait = admission.bucket.reserve(now, MAX_WAIT) if len(self._held) < WINDOW else None
         if wait is None:
-            self._release(delivery, settled)
+            self.release(delivery, settled)
         elif wait == 0 and not self._held:
             self._count(admission, delivery, settled)
         else:
@@ -298,7 +298,7 @@ class ResponseRouter(MessageRouter):
             elif taken:
                 self._forward(admission.destination, delivery, settled, claim)
             elif taken is None:
-                self._release(delivery, settled)
+                self.release(delivery, settled)
             else:
                 self._reject(admission.refuse, BadToken("used up"), delivery, settled)
 
@@ -329,11 +329,3 @@ class ResponseRouter(MessageRouter):
         error = refuse(fault)
         error.__cause__ = fault  # for log and counters; the peer gets the same error as for any invalid cookie
         self.refuse(delivery, error, settled)
-
-    def _release(self, delivery: Delivery, settled: bool) -> None:
-        """Release a response that was not delivered; the responder may send it again."""
-        if settled:
-            self.link.drop(delivery)
-        else:
-            self.link.settle(delivery, RELEASED)
-        self.passed()

@@ -353,9 +353,9 @@ def test_a_destination_that_settles_nothing_holds_the_credit_it_gave_and_no_more
 
 
 def test_too_many_addresses_at_a_time_are_a_limit_not_a_leak(outbox: Outbox) -> None:
-    for n in range(256):
-        outbox.post(message(to=f"q/many-{n}"))
-    assert outbox.send(message(to="q/one-more")).matches({"error": "amqp:resource-limit-exceeded"})
+    first, *_ = [outbox.post(message(to=f"q/many-{n}")) for n in range(256)]
+    outbox.post(message(to="q/one-more"))  # makes room where nobody receives
+    assert outbox.outcome(first).matches("released")
 
 
 def test_a_destination_that_goes_takes_nothing_along(place: Place, outbox: Outbox) -> None:

@@ -10,12 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.amqp import frames
+from tests.support.amqp.frames import Frame
 from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import Peer
 from tests.support.gateway.crossing import Inbox, Outbox, Place, answer, connected, cookie_of, pair, start
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import wait_until
 
+DESTINATIONS = 256
+"""How many destinations one link has at a time."""
 _numbers = itertools.count()
 Ask = Callable[[str], bytes]
 
@@ -73,18 +76,51 @@ def test_reply_addresses_where_nobody_receives_leave_credit_for_others(place: Pl
     others_are_answered(place, responder.peer, cookie, inbox, sent)
 
 
-def test_more_reply_addresses_than_a_link_keeps_open_leave_room_for_others(place: Place) -> None:
+def test_reply_addresses_where_nobody_receives_make_room_for_others_at_once(place: Place) -> None:
+    """It took two seconds, and what came meanwhile was rejected."""
     ask = asking(place)
-    stuck = [ask(f"q/many-{next(_numbers)}") for _ in range(256)]
+    stuck = [ask(f"q/many-{next(_numbers)}") for _ in range(DESTINATIONS)]
     taker = f"q/taker-{next(_numbers)}"
     cookie, inbox = ask(taker), Inbox(place.edge, taker)
     responder = Outbox(place.core, "$replies.core")
     send_while_allowed(responder.peer, 0, [answer(each, b"x") for each in stuck])
+    outcome, got = sent_aside(responder, answer(cookie, b"for others"), inbox)
+    assert outcome.matches("accepted")
+    assert got == b"for others"
+
+
+def sent_aside(sender: Outbox, payload: bytes, inbox: Inbox) -> tuple[Frame, bytes]:
+    """Send, and take it at the same time."""
     with ThreadPoolExecutor() as aside:
         taken = aside.submit(inbox.take)
-        outcome = wait_until(lambda: accepted(responder, answer(cookie, b"for others")), "room for one more")
-        assert sections(taken.result())["data"] == b"for others"
-    assert outcome
+        return sender.send(payload), sections(taken.result())["data"]
+
+
+def waiting_at(place: Place, addresses: list[str]) -> Peer:
+    """A connection that receives at each address and grants no credit."""
+    peer = connected(place.edge)
+    for handle, address in enumerate(addresses):
+        Inbox(peer, address, handle, credit=0)
+    return peer
+
+
+@pytest.mark.row("AT-2.2.2-14")
+@pytest.mark.parametrize("target", ["$replies.core", None])
+def test_what_finds_no_room_for_its_destination_is_released(place: Place, target: str | None) -> None:
+    """It was rejected, which is final, though there is room again after two seconds."""
+    ask = asking(place)
+    addresses = [f"q/busy-{next(_numbers)}" for _ in range(DESTINATIONS + 1)]
+    payloads = [message(b"x", to=each) if target is None else answer(ask(each), b"x") for each in addresses]
+    receivers = waiting_at(place, addresses[:-1])
+    inbox, sender = Inbox(place.edge, addresses[-1]), Outbox(place.edge if target is None else place.core, target)
+    send_while_allowed(sender.peer, 0, payloads[:-1])
+    assert sender.send(payloads[-1]).matches("released")
+    sender.post(payloads[-1], settled=True)  # dropped, and its link goes on
+    with ThreadPoolExecutor() as aside:
+        taken = aside.submit(inbox.take)
+        wait_until(lambda: accepted(sender, payloads[-1]), "room for one more")
+        assert sections(taken.result())["data"] == b"x"
+    receivers.disconnect()
 
 
 def test_responses_that_are_taken_and_never_settled_leave_credit_for_others(place: Place) -> None:

@@ -88,6 +88,7 @@ class Route(NamedTuple):
     idle: bool = False
     handed: int = 0
     still: int = 0
+    unattended: bool = False
 
 
 def makes_room(*routes: Route) -> Any:
@@ -98,6 +99,12 @@ def makes_room(*routes: Route) -> Any:
 
 def test_a_destination_without_messages_makes_room_first() -> None:
     assert makes_room(Route("a", still=STILL), Route("b", idle=True), Route("c", idle=True)) == 1
+
+
+def test_then_one_where_nobody_receives() -> None:
+    """It waited two seconds for its turn, and each such address was a requester of its own."""
+    assert makes_room(Route("a", still=STILL), Route("b", unattended=True), Route("c", unattended=True)) == 1
+    assert makes_room(Route("a", unattended=True), Route("b", idle=True)) == 1
 
 
 def test_then_one_that_is_stuck() -> None:
