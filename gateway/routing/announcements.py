@@ -1,9 +1,11 @@
-"""Whether a receiver understands response annotations: what its container and its target say of that (RA 2.1, 2.2)."""
+"""What containers and nodes support: response annotations (RA 2.1, 2.2), and what a link announced (AT 2.2)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED
 
 if TYPE_CHECKING:
@@ -13,3 +15,17 @@ if TYPE_CHECKING:
 def supports_annotations(target: MessageTarget) -> bool:
     """Whether responses to requests that are sent to `target` follow their annotations: both say so."""
     return RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities and target.announcement_counts
+
+
+class RequiredCapabilities(NamedTuple):
+    """Capabilities and properties that a link announced because some destination supports them: all used ones must."""
+
+    capabilities: frozenset[str] = frozenset()
+    properties: frozenset[Any] = frozenset()
+
+    def missing(self, capabilities: Iterable[str], properties: Mapping[Any, Any] | None) -> AmqpError | None:
+        """The error if a destination lacks one of them (AT-2.2.1-4)."""
+        lacks = [*(self.capabilities - set(capabilities)), *(self.properties - set(properties or ()))]
+        if not lacks:
+            return None
+        return AmqpError(NOT_IMPLEMENTED, f"this destination does not support {', '.join(sorted(lacks))}")

@@ -18,8 +18,9 @@ from gateway.principal import GatewayItself, client
 from gateway.response.annotate import Restored
 from gateway.response.crossing_rule import RESPONSE
 from gateway.response.fields import NULL, TO, address_text
+from gateway.routing.announcements import RequiredCapabilities
 from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities, link_context
-from gateway.routing.message_router import WINDOW, Destination, DestinationLink, RequiredCapabilities
+from gateway.routing.message_router import WINDOW, Destination, DestinationLink
 from gateway.routing.reply_rights import requester_at
 from gateway.routing.reserved import ME, replies_address
 from gateway.routing.response_router import AdmissionRequired, ResponseRouter

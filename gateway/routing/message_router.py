@@ -15,18 +15,24 @@ from typing import Any, Final, NamedTuple
 from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import RELEASED, Outcome
 from gateway.amqp.message.hop import ROUTING, TARGETED, may_be_annotated, only
-from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.errors import AmqpError
 from gateway.nodes.internal_link import InternalLink
 from gateway.nodes.link import Delivery, IncomingLink, PolicyVerdict
 from gateway.nodes.reject import reject_delivery
 from gateway.response.cookie_store import CookieNotLoaded
-from gateway.routing.requester_limits import BESIDE, DETACHED, HeldMessage, RequesterLimit, dispensable
+from gateway.routing.announcements import RequiredCapabilities
+from gateway.routing.requester_limits import (
+    BESIDE,
+    DETACHED,
+    HeldMessage,
+    NoRoomLeft,
+    RequesterLimit,
+    must_close,
+)
 
 WINDOW: Final = 1000  # the credit of such a link
 MAX_QUEUED: Final = 250
 """Messages that may wait for one destination's credit; a quarter of the window, so three others fit beside it."""
-ROUTES: Final = 256
-"""Maximum number of destinations of one link; `dispensable` chooses the one to close for another."""
 
 
 class Destination(NamedTuple):
@@ -39,27 +45,6 @@ class Destination(NamedTuple):
     data: bytes
     attach: Callable[[DestinationLink], None]
     until_ms: int | None = None
-
-
-class RequiredCapabilities(NamedTuple):
-    """Capabilities and properties that a link announced because some destination supports them: all used ones must."""
-
-    capabilities: frozenset[str] = frozenset()
-    properties: frozenset[Any] = frozenset()
-
-    def missing(self, capabilities: Iterable[str], properties: Mapping[Any, Any] | None) -> AmqpError | None:
-        """The error if a destination lacks one of them (AT-2.2.1-4)."""
-        lacks = [*(self.capabilities - set(capabilities)), *(self.properties - set(properties or ()))]
-        if not lacks:
-            return None
-        return AmqpError(NOT_IMPLEMENTED, f"this destination does not support {', '.join(sorted(lacks))}")
-
-
-class NoRoomLeft(AmqpError):
-    """All destinations of a link are in use: a message to another one is released, because that passes."""
-
-    def __init__(self) -> None:
-        super().__init__(RESOURCE_LIMIT_EXCEEDED, f"one link can have at most {ROUTES} destinations at a time")
 
 
 class PendingDestination(Exception):
@@ -351,10 +336,7 @@ class MessageRouter(Incoming):
         return route
 
     def _make_room(self) -> None:
-        if len(self._routes) >= ROUTES:
-            route = dispensable(self._routes.values())
-            if route is None:
-                raise NoRoomLeft
+        if (route := must_close(self._routes.values())) is not None:
             del self._routes[route.key]
             route.end(None)
 

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Hashable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.nodes.link import Delivery
 
 STILL: Final = 10
@@ -90,6 +91,17 @@ class RequesterLimit:
         return self._room >= 0
 
 
+ROUTES: Final = 256
+"""Maximum number of destinations of one link; `dispensable` chooses the one to close for another."""
+
+
+class NoRoomLeft(AmqpError):
+    """All destinations of a link are in use: a message to another one is released, because that passes."""
+
+    def __init__(self) -> None:
+        super().__init__(RESOURCE_LIMIT_EXCEEDED, f"one link can have at most {ROUTES} destinations at a time")
+
+
 class OneDestination(Protocol):
     """A destination of one link (`message_router.DestinationLink`)."""
 
@@ -128,3 +140,16 @@ def dispensable(routes: Collection[D]) -> D | None:
     if count > max(len(routes) // (len(owners) + 1), 1):
         return next(route for route in routes if route.group == owner)
     return None
+
+
+def must_close(routes: Collection[D]) -> D | None:
+    """The destination to close before another one opens; None: there is room for it.
+
+    Raises:
+        NoRoomLeft: all are in use, and `dispensable` finds none.
+    """
+    if len(routes) < ROUTES:
+        return None
+    if (route := dispensable(routes)) is None:
+        raise NoRoomLeft
+    return route

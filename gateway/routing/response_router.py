@@ -21,6 +21,7 @@ from gateway.response.cookie import Cookie
 from gateway.response.cookie_store import CookieNotLoaded, Refusal
 from gateway.response.keys import BadToken
 from gateway.response.rate_limit import Bucket
+from gateway.routing.announcements import RequiredCapabilities
 from gateway.routing.fair_share import FairShare, Timer
 from gateway.routing.message_router import (
     WINDOW,
@@ -28,7 +29,6 @@ from gateway.routing.message_router import (
     DestinationLink,
     MessageRouter,
     PendingDestination,
-    RequiredCapabilities,
 )
 from gateway.routing.requester_limits import BESIDE, DETACHED
 from gateway.state.counters.store import CounterStore
