@@ -26,7 +26,7 @@ class Mark(NamedTuple):
     incarnation: str
     streams: Mapping[str, StreamPosition]
     """By address."""
-    revision: int = 0
+    edition: int = 0
     """Of the subscription when this was written."""
     reason: Reason | None = None
     """Why nothing is sent."""
@@ -38,7 +38,7 @@ class Mark(NamedTuple):
 
 def dump_mark(mark: Mark) -> str:
     """As text."""
-    stored: dict[str, object] = {"i": mark.incarnation, "r": mark.revision}
+    stored: dict[str, object] = {"i": mark.incarnation, "r": mark.edition}
     stored["at"] = {address: [at.identity, dump_positions(at.positions)] for address, at in mark.streams.items()}
     if mark.reason is not None:
         stored["why"], stored["since"] = mark.reason.value, mark.since

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.manager.consents import PendingConsent
-from bridges.cloudevents.manager.envelope import open_envelope
+from bridges.cloudevents.manager.envelope import Envelope, open_envelope
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.ports import Delivery
 from bridges.cloudevents.reading.starts import Starts
@@ -39,11 +39,17 @@ class KnownSubscription(NamedTuple):
     subscription: Subscription
     starts: Starts
     granted: float | None = None
+    """Deliveries a second that its sink allows; None: any."""
     consent: PendingConsent | None = None
     """None: the sink has consented, or need not."""
     hold: Reason | None = None
     """Why delivery was told not to begin."""
-    """Deliveries a second that its sink allows; None: any."""
+    edition: int = 1
+    """See `Envelope`."""
+
+    def envelope(self, object: bytes) -> Envelope:
+        """What is stored when its secrets are written anew, and nothing else changes."""
+        return Envelope(self.starts, object, self.granted, self.consent, self.edition)
 
 
 class SubscriptionBook:
@@ -105,9 +111,8 @@ class SubscriptionBook:
     def _read(self, stored: StoredSubscription) -> KnownSubscription | None:
         try:
             envelope = open_envelope(stored.document)
-            return KnownSubscription(
-                stored, self._form.load(envelope.object), envelope.starts, envelope.granted, envelope.consent
-            )
+            subscription, (starts, _, granted, consent, edition) = self._form.load(envelope.object), envelope
+            return KnownSubscription(stored, subscription, starts, granted, consent, edition=edition)
         except (Invalid, ValueError, KeyError, TypeError) as error:
             LOG.error("subscription cannot be read", manager=self._name, id=stored.id, error=type(error).__name__)
             return None
@@ -168,7 +173,7 @@ class SubscriptionBook:
         hold = self._hold(entry)
         self._known[entry.stored.id] = entry._replace(hold=hold)
         subscription = within(entry.subscription, entry.granted)
-        await self._delivery.put(subscription, entry.stored.revision, entry.starts, hold)
+        await self._delivery.put(subscription, entry.stored.revision, entry.starts, hold, entry.edition)
 
     def _hold(self, entry: KnownSubscription) -> Reason | None:
         """Why it may not be delivered now."""

@@ -17,13 +17,15 @@ class Envelope(NamedTuple):
     granted: float | None = None
     consent: PendingConsent | None = None
     """The sink's consent is awaited."""
+    edition: int = 1
+    """How often its owner has written it: a renewed token or another key makes no new edition."""
 
 
 def seal_envelope(envelope: Envelope) -> bytes:
     """As JSON; `object` is JSON already."""
     starts = json.dumps(dump_starts(envelope.starts), separators=(",", ":"))
     granted, consent = json.dumps(envelope.granted), json.dumps(envelope.consent)
-    head = f'{{"starts":{starts},"granted":{granted},"consent":{consent},"object":'
+    head = f'{{"starts":{starts},"granted":{granted},"consent":{consent},"edition":{envelope.edition},"object":'
     return head.encode() + envelope.object + b"}"
 
 
@@ -33,4 +35,4 @@ def open_envelope(stored: bytes) -> Envelope:
     granted = None if read["granted"] is None else float(read["granted"])
     consent = None if read["consent"] is None else PendingConsent(str(read["consent"][0]), int(read["consent"][1]))
     found = json.dumps(read["object"], ensure_ascii=False).encode()
-    return Envelope(load_starts(read["starts"]), found, granted, consent)
+    return Envelope(load_starts(read["starts"]), found, granted, consent, int(read["edition"]))

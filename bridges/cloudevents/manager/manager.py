@@ -217,7 +217,7 @@ class SubscriptionManager:
             if known is None:
                 raise Changed(id)
             renewed = self._parts.form.renew(known.subscription, credential)
-            document = seal_envelope(Envelope(known.starts, renewed, known.granted, known.consent))
+            document = seal_envelope(known.envelope(renewed))
             stored = await self._parts.store.replace(self.rules.full_name, id, document, known.stored.revision)
         except (Changed, SubscriptionsUnavailable) as error:
             raise OSError("the subscription cannot be changed now") from error
@@ -289,7 +289,8 @@ class SubscriptionManager:
         grant = await self._proposals.check_sink(subscription, known, None if address is None else address.url)
         starts = await self._starts(subscription, None if known is None else known.starts)
         pending = address.pending if grant.awaited and address is not None else None
-        envelope = Envelope(starts, self._parts.form.dump(subscription), grant.rate, pending)
+        edition = 1 if known is None else known.edition + 1
+        envelope = Envelope(starts, self._parts.form.dump(subscription), grant.rate, pending, edition)
         return seal_envelope(envelope), pending is not None
 
     async def _applied(self, stored: StoredSubscription, what: str, caller: Caller) -> None:

@@ -23,7 +23,12 @@ class Delivery(Protocol):
     """See `reading.fan.Fan`."""
 
     async def put(
-        self, subscription: Subscription, revision: int, starts: Starts, hold: Reason | None = None
+        self,
+        subscription: Subscription,
+        revision: int,
+        starts: Starts,
+        hold: Reason | None = None,
+        edition: int | None = None,
     ) -> None: ...
     async def remove(self, id: str) -> None: ...
     async def status(self, id: str) -> SubscriptionStatus | None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridges.cloudevents.manager.book import SubscriptionBook
-from bridges.cloudevents.manager.envelope import Envelope, open_envelope, seal_envelope
+from bridges.cloudevents.manager.envelope import open_envelope, seal_envelope
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from gateway.observability.logs import get_logger
 from gateway.state.subscriptions.store import Changed, SubscriptionStore, SubscriptionsUnavailable
@@ -21,7 +21,7 @@ async def reseal(manager: str, book: SubscriptionBook, store: SubscriptionStore,
         stored = known.stored
         if known.subscription.locked or not form.outdated(open_envelope(stored.document).object):
             continue
-        again = Envelope(known.starts, form.dump(known.subscription), known.granted)
+        again = known.envelope(form.dump(known.subscription))
         try:
             await book.note(await store.replace(manager, stored.id, seal_envelope(again), stored.revision))
             sealed += 1

@@ -128,16 +128,22 @@ class Fan:
     # -- from the manager
 
     async def put(
-        self, subscription: PushedSubscription, revision: int, starts: Starts, hold: Reason | None = None
+        self,
+        subscription: PushedSubscription,
+        revision: int,
+        starts: Starts,
+        hold: Reason | None = None,
+        edition: int | None = None,
     ) -> None:
         """Deliver a subscription, or go on with another version of it; returns when it is in force here.
 
         After it nothing goes to an older version's sink. Its position is kept where `starts.incarnation` is the same.
         `hold`: send nothing, for this reason (CONSENT, POLICY, CREDENTIAL, OPERATOR), until it is put again.
-        An update (a greater revision) ends a suspension.
+        An update (a greater edition; default: the revision) ends a suspension.
         """
         async with self._lock(subscription.id):
-            self._known[subscription.id] = Known(subscription, revision, starts, hold)
+            written = revision if edition is None else edition
+            self._known[subscription.id] = Known(subscription, revision, starts, hold, written)
             await self._begin(subscription.id)
 
     async def remove(self, id: str) -> None:
@@ -224,7 +230,7 @@ class Fan:
         known, ledger = self._known.get(id), self._slices.ledger(id)
         if known is None or ledger is None:
             return
-        version = PushVersion(known.subscription, known.revision, self._outlet_rules(known), known.hold)
+        version = PushVersion(known.subscription, known.revision, self._outlet_rules(known), known.hold, known.edition)
         mark = mark_of(known, ledger.mark(id))
         push = self._pushes[id] = Push(self, version, mark, self._gate(known.subscription), counts)
         self.readings.follow(known.subscription.protocol, counts)

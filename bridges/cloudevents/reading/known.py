@@ -22,6 +22,8 @@ class Known(NamedTuple):
     revision: int
     starts: Starts
     hold: Reason | None
+    edition: int
+    """Grows when the owner changes it, and not with every revision."""
 
 
 def mark_of(known: Known, stored: str | None) -> Mark:
@@ -30,14 +32,14 @@ def mark_of(known: Known, stored: str | None) -> Mark:
         address: StreamPosition(log.identity, {number: Position(at) for number, at in log.offsets.items()})
         for address, log in known.starts.streams.items()
     }
-    mark = Mark(known.starts.incarnation, fresh, known.revision)
+    mark = Mark(known.starts.incarnation, fresh, known.edition)
     if stored is None:
         return mark
     with suppress(ValueError):
         found = load_mark(stored)
         if found.incarnation == mark.incarnation:
             streams = {address: found.streams.get(address, at) for address, at in fresh.items()}
-            again = known.revision > found.revision or found.reason in _OURS
+            again = known.edition > found.edition or found.reason in _OURS
             reason = None if again else found.reason
-            return found._replace(streams=streams, revision=known.revision, reason=reason)
+            return found._replace(streams=streams, edition=known.edition, reason=reason)
     return mark

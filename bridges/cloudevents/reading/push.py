@@ -82,6 +82,7 @@ class PushVersion(NamedTuple):
     revision: int
     rules: OutletRules
     hold: Reason | None
+    edition: int
 
 
 class Push:
@@ -169,7 +170,7 @@ class Push:
         reason = None if outlet.reason is version.hold else outlet.reason
         since = None if reason is None else self.since
         streams, delivered = self.streams(), outlet.delivered if version.rules.limit is not None else 0
-        return Mark(self.incarnation, streams, version.revision, reason, since, self._failing_since, delivered)
+        return Mark(self.incarnation, streams, version.edition, reason, since, self._failing_since, delivered)
 
     @property
     def _failing_since(self) -> int | None:

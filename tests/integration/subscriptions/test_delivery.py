@@ -224,3 +224,18 @@ async def test_events_in_memory_are_on_the_account_of_held_bytes_and_bounded(top
         for attempt in list(sink.waiting.values()):
             sink.answer(attempt, DONE)
     await until(lambda: all(len(topic.ids(f"s{number}")) == 200 for number in range(4)))
+
+
+async def test_a_renewed_token_does_not_end_a_suspension_and_an_update_does(topic: Topic) -> None:
+    topic.script = lambda attempt: Answer(Verdict.GONE, "410", 410)
+    fan = topic.fan()
+    starts = await topic.subscribe(fan, Subscribed("s"))
+    await topic.produce([("k", "1")])
+    await until(lambda: topic.ids("s"))
+    topic.script = lambda attempt: DONE
+    for revision, edition, state in ((2, 1, DeliveryState.SUSPENDED), (3, 2, DeliveryState.ACTIVE)):
+        await fan.put(Subscribed("s"), revision, starts, None, edition)
+        status = await fan.status("s")
+        assert status is not None
+        assert (status.state, status.applied) == (state, revision)
+    await until(lambda: topic.ids("s") == ["1", "1"])

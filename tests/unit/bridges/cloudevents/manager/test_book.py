@@ -57,7 +57,12 @@ class Told:
         self.removed: list[str] = []
 
     async def put(
-        self, subscription: Subscription, revision: int, starts: Starts, hold: Reason | None = None
+        self,
+        subscription: Subscription,
+        revision: int,
+        starts: Starts,
+        hold: Reason | None = None,
+        edition: int | None = None,
     ) -> None:
         await asyncio.sleep(0)
         self.puts.append((subscription.id, revision, hold))

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from bridges.cloudevents.delivery.state import Reason
-from bridges.cloudevents.manager.book import SubscriptionBook
-from bridges.cloudevents.manager.envelope import Envelope, seal_envelope
+from bridges.cloudevents.manager.book import KnownSubscription, SubscriptionBook
+from bridges.cloudevents.manager.consents import PendingConsent
+from bridges.cloudevents.manager.envelope import Envelope, open_envelope, seal_envelope
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.reseal import reseal
 from bridges.cloudevents.reading.starts import Starts
@@ -16,7 +17,7 @@ from bridges.cloudevents.subscription.model import Plain, SinkProtocol
 from bridges.cloudevents.subscription.sealed import SubscriptionKeys
 from gateway.response.keys import KeyRing, SigningSecret
 from gateway.state.subscriptions.memory_store import MemorySubscriptionStore
-from gateway.state.subscriptions.store import SubscriptionLimits
+from gateway.state.subscriptions.store import StoredSubscription, SubscriptionLimits
 from tests.support.cloudevents.objects import HTTP, NOW_MS, PLAIN, RULES, parsed
 
 NAME = RULES.full_name
@@ -29,7 +30,9 @@ class NoDelivery:
     def __init__(self) -> None:
         self.held: dict[str, Reason | None] = {}
 
-    async def put(self, subscription: object, revision: int, starts: Starts, hold: Reason | None = None) -> None:
+    async def put(
+        self, subscription: object, revision: int, starts: Starts, hold: Reason | None = None, edition: object = None
+    ) -> None:
         self.held[getattr(subscription, "id", "")] = hold
 
     async def remove(self, id: str) -> None:
@@ -106,3 +109,10 @@ def test_a_change_of_somebody_else_is_not_overwritten() -> None:
         assert (await store.load(NAME))[1]["secret"] == newer
 
     asyncio.run(race())
+
+
+async def test_what_is_sealed_again_keeps_its_edition_and_the_consent_that_is_awaited() -> None:
+    consent = PendingConsent("digest", NOW_MS + 1000)
+    known = KnownSubscription(StoredSubscription("s", "o", 7, b""), parsed(HTTP), STARTS, 2.0, consent, edition=3)
+    again = open_envelope(seal_envelope(known.envelope(b"{}")))
+    assert (again.consent, again.edition, again.granted, again.object) == (consent, 3, 2.0, b"{}")
