@@ -44,3 +44,13 @@ def test_what_is_too_long_is_not_searched() -> None:
     with pytest.raises(AmqpError, match="message annotation may have at most 65536 bytes") as caught:
         unknown_annotation(message(b"x", ma={"x-opt-a": "y" * 70_000}), KNOWN)
     assert caught.value.condition == "amqp:resource-limit-exceeded"
+
+
+def test_no_more_than_a_thousand_keys_are_searched() -> None:
+    """64 KiB of keys of a few bytes in each section took 8 ms for one message."""
+    many = {f"x-opt-{number}": 1 for number in range(1001)}
+    with pytest.raises(AmqpError, match="message annotations may have at most 1000 keys") as caught:
+        unknown_annotation(message(b"x", ma=many), KNOWN)
+    assert caught.value.condition == "amqp:resource-limit-exceeded"
+    del many["x-opt-0"]
+    assert unknown_annotation(message(b"x", ma=many), KNOWN) is None
