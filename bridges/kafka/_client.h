@@ -1,6 +1,6 @@
-/* How C code finds what confluent-kafka keeps to itself: librdkafka's handle in its clients (decision 17).
+/* Gives C code the librdkafka handle that confluent-kafka keeps private in its clients (decision 17).
  *
- * The functions are those of the library that confluent-kafka has loaded; a module's `bind` is given their addresses.
+ * It uses the functions of the library that confluent-kafka has loaded; a module's `bind` receives their addresses.
  */
 #include <Python.h>
 #include <string.h>
@@ -19,7 +19,7 @@ typedef struct {
     pointer own;
 } message; /* rd_kafka_message_t */
 
-/* Fill a table of functions; it stays what it was where an address is wrong. */
+/* Fill a table of functions; if an address is invalid, the table stays unchanged. */
 static int bound(PyObject *addresses, void *table, Py_ssize_t count) {
     pointer found[64];
     Py_ssize_t index;
@@ -39,7 +39,7 @@ static int bound(PyObject *addresses, void *table, Py_ssize_t count) {
     return 0;
 }
 
-/* librdkafka's handle of a client: the first field behind the head of confluent-kafka's object, which is its opaque. */
+/* librdkafka's handle of a client: the first field after the object header of confluent-kafka's opaque object. */
 static pointer handle_of(PyObject *client, PyTypeObject *type, pointer (**opaque)(pointer client)) {
     pointer found;
     if (type == NULL || !PyObject_TypeCheck(client, type)) {

@@ -1,14 +1,14 @@
-/* Records of a Kafka client, many at a time: taken from librdkafka without a Python object for each.
+/* Reads records from librdkafka in batches, without a Python object for each record.
  *
- * confluent-kafka's `consume` makes an object with topic, key and value for every record, and `headers` a list of tuples,
- * which is most of what reading costs. Here the records that are at hand are copied into one piece of memory for each
- * partition, a `Run`, while other threads have the interpreter; a `Record` is a number in it and answers what a client's
- * message does. Nothing of librdkafka outlives `take`: a run holds its own bytes and no fetched buffer, and does not care
- * when the client is closed.
+ * confluent-kafka's `consume` creates an object with topic, key and value for every record, and `headers` creates a
+ * list of tuples; that is most of the cost of reading. Here the available records are copied into one block of memory
+ * for each partition, a `Run`, without the interpreter lock. A `Record` is an index into it, with the methods of a
+ * client's message. Nothing of librdkafka outlives `take`: a run owns its bytes, refers to no fetched buffer, and stays
+ * valid when the client is closed.
  *
- * What is taken are events (`rd_kafka_queue_poll`): of what else is in a consumer's queue nothing is called back, and
- * confluent-kafka's callbacks must not be called from here, for they look for a state that only its own calls set.
- * The functions are those of the library that confluent-kafka has loaded; `bind` is given their addresses.
+ * Records arrive as events (`rd_kafka_queue_poll`): no callbacks are called for the other events of a consumer's queue.
+ * confluent-kafka's callbacks must not be called from here, because they need a state that only its own calls set. The
+ * functions are those of the library that confluent-kafka has loaded; `bind` receives their addresses.
  */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
@@ -113,7 +113,7 @@ static PyObject *record_headers(Record *self, PyObject *unused) {
     headers = PyList_New(self->entry->headers);
     for (index = 0; headers != NULL && index < self->entry->headers; index++) {
         at = read_header(at, &sizes, &name, &value);
-        /* a name that is no UTF-8 is shown as good as it can be */
+        /* invalid UTF-8 in a name is decoded with replacement characters */
         header = Py_BuildValue("(NN)", PyUnicode_DecodeUTF8(name, sizes.name, "replace"),
                                bytes_or_none(value, sizes.value));
         if (header == NULL)
@@ -141,7 +141,7 @@ static PyObject *run_item(Run *self, Py_ssize_t index) {
     return record_at(self, index);
 }
 
-/* -- the screen (filters/header_screen.py): what the headers of a record must hold */
+/* -- the screen (filters/header_screen.py): which headers a record must have */
 
 typedef struct {
     const char *name, *content;
@@ -151,7 +151,7 @@ typedef struct {
 typedef struct {
     pair *pairs;
     Py_ssize_t count;
-    pair bare, whole; /* of `bare` the name; `reserved` is how our own headers begin */
+    pair bare, whole; /* of `bare` only the name; `reserved` is the prefix of our own headers */
     const char *reserved;
     Py_ssize_t reserved_size;
 } screen;
@@ -242,7 +242,7 @@ static PyObject *run_screened(Run *self, PyObject *args) {
     return found;
 }
 
-/* -- events: records as the messages that links send (encoding.py) */
+/* -- events: records encoded as the messages that links send (encoding.py) */
 
 static PyObject *message_of(maker *maker, Run *run, const entry *each, PyObject *other) {
     PyObject *record, *data;
@@ -276,7 +276,7 @@ static PyObject *made_event(PyTypeObject *type, PyObject *data, PyObject *partit
     if (PyTuple_GET_ITEM(event, 2) == NULL || PyTuple_GET_ITEM(event, 5) == NULL)
         Py_CLEAR(event);
     else
-        PyObject_GC_UnTrack(event); /* nothing in it can lead back to it */
+        PyObject_GC_UnTrack(event); /* it cannot be part of a reference cycle */
     return event;
 }
 
@@ -289,7 +289,8 @@ static int read_form(PyObject *given, form *form) {
                             &form->key) ? 0 : -1;
 }
 
-/* (form for each kind of time, (name of `amqp.bare`, of a cookie, how those of a request begin), names, digest) */
+/* Parse (form for each timestamp type, (name of `amqp.bare`, name of the cookie header, prefix of request headers),
+ * function for names, function for digests). */
 static int read_maker(PyObject *given, maker *maker) {
     PyObject *forms, *own;
     Py_ssize_t kind;
@@ -318,7 +319,7 @@ static int read_type(PyTypeObject *type) {
 
 static bool begins_with_header(PyObject *data) { return PyBytes_AS_STRING(data)[2] != DELIVERY_ANNOTATIONS; }
 
-/* The events of a run into `found`, and into `headed` the messages that begin with a header. */
+/* Store the events of a run in `found`, and the messages that begin with a header section in `headed`. */
 static int made_events(Run *run, PyTypeObject *type, maker *maker, PyObject *other, PyObject *found, PyObject *headed) {
     PyObject *partition = PyLong_FromLong(run->partition), *data, *event;
     Py_ssize_t index, made = 0;
@@ -335,7 +336,7 @@ static int made_events(Run *run, PyTypeObject *type, maker *maker, PyObject *oth
     return partition != NULL && made == run->count ? 0 : -1;
 }
 
-/* events(type, how messages are made, what makes any other) -> events, messages that begin with a header */
+/* events(type, maker, function for all other records) -> events, messages that begin with a header section */
 static PyObject *run_events(Run *self, PyObject *args) {
     PyTypeObject *type;
     PyObject *given, *other, *found, *headed;
@@ -355,7 +356,7 @@ static PyObject *run_events(Run *self, PyObject *args) {
     return NULL;
 }
 
-/* event(type, how messages are made, what makes any other) -> event */
+/* event(type, maker, function for all other records) -> event */
 static PyObject *record_event(Record *self, PyObject *args) {
     PyTypeObject *type;
     PyObject *given, *other, *data, *partition, *event = NULL;
@@ -437,11 +438,11 @@ typedef struct {
     pointer event, headers; /* NULL: none */
     const message *record;
     Py_ssize_t part;
-    int32_t count; /* of its headers */
+    int32_t count; /* of headers */
 } taken;
 
 typedef struct {
-    char *topic; /* NULL: of no partition */
+    char *topic; /* NULL: not of a partition */
     char *reason;
     int32_t partition;
     int64_t offset;
@@ -457,7 +458,7 @@ typedef struct {
     size_t size;
     entry *entries;
     char *data;
-} part; /* a run in the making */
+} part; /* a run being built */
 
 typedef struct {
     taken *records;
@@ -465,7 +466,7 @@ typedef struct {
     part *parts;
     Py_ssize_t most, count, failed, partitions, last;
     size_t bytes;
-    bool lacking; /* memory */
+    bool lacking; /* memory is exhausted */
 } batch;
 
 static bool begun(batch *batch, const message *record) {
@@ -482,7 +483,7 @@ static bool is_of(const part *part, const message *record) {
            (part->topic == record->topic || strcmp(part->name, kafka.topic_name(record->topic)) == 0);
 }
 
-/* Find the run that a record goes into, mostly that of the one before, or begin it. */
+/* Find the run of a record, mostly that of the record before, or begin one. */
 static bool placed(batch *batch, const message *record) {
     if (batch->partitions > 0 && is_of(batch->parts + batch->last, record))
         return true;
@@ -492,7 +493,7 @@ static bool placed(batch *batch, const message *record) {
     return begun(batch, record);
 }
 
-/* What the headers of a record take; they live as long as its event. */
+/* The size of a record's headers, which live as long as its event. */
 static size_t measured(taken *each) {
     const char *name, *value;
     size_t size, sum = 0;
@@ -563,7 +564,7 @@ static char *put_headers(char *at, const taken *each) {
     return at;
 }
 
-/* Copy a record to where its run is filled up to. */
+/* Append the copy of a record to its run. */
 static void put(part *part, const taken *each) {
     const message *record = each->record;
     entry *entry = part->entries + part->count++;

@@ -1,12 +1,12 @@
-/* Records as the messages that links send, of those kinds that nearly all are (KM-3 to KM-5, KM-13).
+/* Encodes records as the messages that links send, for the kinds that nearly all records have (KM-3 to KM-5, KM-13).
  *
- * - plain: neither key nor headers. Of the message only offset, time and value differ from others.
- * - exact: what the gateway wrote, with `amqp.bare` as the last header, which says what the message was (bare.py).
- * - shown: of other applications. Headers are application properties, a key is annotations (incoming.py).
+ * - plain: neither key nor headers. Only the offset, time and value of the messages differ. - exact: written by the
+ * gateway, with `amqp.bare` as the last header, which restores the message (envelope.py). - shown: written by other
+ * applications. Headers become application properties, a key becomes annotations (decode.py).
  *
- * For anything unusual the answer is `false`, and the Python code makes the message: it says the same for all that is
- * made here, byte by byte (tests/property/bridges/kafka/consume/test_poll.py). A function that was called may have failed; then the
- * answer is `true` and there is no message, but an exception.
+ * For anything unusual the result is `false`, and the Python code encodes the message; for what is encoded here it
+ * gives the same bytes (tests/property/bridges/kafka/consume/test_poll.py). If a called Python function fails, the
+ * result is `true` with no message and an exception set.
  */
 #pragma once
 #include "../../../gateway/amqp/message/_layout.h"
@@ -15,18 +15,18 @@
 typedef struct {
     PyObject *head, *middle, *end; /* the delivery annotations before the offset, up to the time, and after it */
     PyObject *plain;               /* what follows them in a plain message, up to the size of the value */
-    PyObject *group, *key;         /* of one with a key: before the key as text, and before it as it is */
+    PyObject *group, *key;         /* for a key: the bytes before it as text, and before it as binary */
 } form;
 
-#define KINDS 3 /* of times: none, the producer's, the log's */
+#define KINDS 3 /* timestamp types: none, the producer's, the log's */
 #define DIGITS 20
 #define DIGEST 16
 
 typedef struct {
     form forms[KINDS];
-    PyObject *bare;           /* name of a header: the last one of what the gateway wrote */
-    PyObject *cookie, *asked; /* a name, and how names begin, that are more than themselves */
-    PyObject *names, *digest; /* called for: the encoded names of headers or None, and SHA-256 */
+    PyObject *bare;           /* the name of the last header of what the gateway wrote */
+    PyObject *cookie, *asked; /* a name, and a prefix of names, with a special meaning */
+    PyObject *names, *digest; /* functions: encode the names of headers (or None), and SHA-256 */
     const Run *run;
     const entry *known; /* the record whose names `encoded` has: the next one mostly has the same */
     PyObject *encoded;
@@ -96,7 +96,7 @@ static char *put_number(char *at, uint64_t number, int size) {
 
 enum { BINARY = 0xa0, STRING = 0xa1, NOTHING = 0x40, MAP = 0xc1 };
 
-/* A binary or a string of part 1, 1.6.19 and 1.6.20: one byte for the size, or four. */
+/* A binary or a string (part 1, 1.6.19 and 1.6.20) with a size of one byte or four. */
 static char *put_sized(char *at, int kind, const char *data, size_t size) {
     *at++ = (char)(size < 256 ? kind : kind + WIDE);
     return put_data(put_number(at, size, size < 256 ? 1 : 4), data, size);
@@ -110,7 +110,7 @@ static char *put_text(char *at, const char *data, size_t size) {
 
 static bool is_narrow(size_t size, size_t count) { return size < 255 && count < 256; }
 
-/* How a section begins that is a map (1.6.23) of so many keys and values, which have so many bytes. */
+/* The head of a section that is a map (1.6.23) with this count of keys and values and this size. */
 static char *put_map(char *at, int code, size_t size, size_t count) {
     bool narrow = is_narrow(size, count);
     int width = narrow ? 1 : 4;
@@ -168,7 +168,7 @@ static bool is_named_alike(const Run *run, const entry *left, const entry *right
     return true;
 }
 
-/* The names as texts; one that is no UTF-8 is shown as good as it can be. */
+/* Header names as text; invalid UTF-8 is decoded with replacement characters. */
 static PyObject *names_of(const Run *run, const entry *each) {
     header header = {.at = headers_of(run, each)};
     PyObject *names = PyTuple_New(each->headers), *name;
@@ -196,7 +196,7 @@ static bool is_encoded(PyObject *encoded, int32_t count) {
     return true;
 }
 
-/* The encoded names of the headers: a tuple of bytes, None where one of them is more than itself; borrowed. */
+/* The encoded header names: a tuple of bytes, or None if one of them has a special meaning; borrowed. */
 static PyObject *encoded_names(maker *maker, const Run *run, const entry *each) {
     PyObject *names;
     if (maker->encoded != NULL && maker->run == run && is_named_alike(run, maker->known, each))
@@ -297,11 +297,11 @@ static bool shown_message(maker *maker, const Run *run, const entry *each, PyObj
 
 /* -- exact */
 
-#define HASHED 13 /* kind, and the sizes of key, value and the rest of `amqp.bare` */
+#define HASHED 13 /* the kind, and the sizes of key, value and the rest of `amqp.bare` */
 
 typedef struct {
     const char *seal, *sections;
-    size_t exact, whole; /* bytes of the rest of `amqp.bare`, and of all that is hashed */
+    size_t exact, whole; /* bytes of the rest of `amqp.bare`, and of the hashed content */
     Py_ssize_t size;     /* of the sections */
     Py_ssize_t starts[PLACES];
 } sealed;
@@ -314,7 +314,7 @@ static bool last_is_bare(const maker *maker, const Run *run, const entry *each, 
     return each->headers > 0 && is_same(maker->bare, header->name, header->sizes.name);
 }
 
-/* Whether this is `amqp.bare` of a message with one data section in its shortest form, and what is in it. */
+/* Open `amqp.bare` of a message with one data section in its shortest form; false for any other. */
 static bool opened_seal(const header *header, sealed *seal) {
     if (header->sizes.value < 1 + DIGEST + 1 || header->value[0] != 1 || header->value[1 + DIGEST] != 0)
         return false;
@@ -326,7 +326,7 @@ static bool opened_seal(const header *header, sealed *seal) {
            seal->starts[5] == seal->starts[6];
 }
 
-/* The size of what is hashed; false where a name is not what it looks like, or means more. */
+/* Compute the size of the hashed content; false if a header name is not ASCII or has a special meaning. */
 static bool measured_seal(const maker *maker, const Run *run, const entry *each, sealed *seal) {
     header header = {.at = headers_of(run, each)};
     int32_t left;
@@ -362,7 +362,7 @@ static PyObject *hashed(const Run *run, const entry *each, const sealed *seal) {
     return input;
 }
 
-/* 1: the digest is that of the record, 0: it is not, -1: an exception. */
+/* 1: the digest matches the record; 0: it does not; -1: an exception. */
 static int is_intact(const maker *maker, const Run *run, const entry *each, const sealed *seal) {
     PyObject *input = hashed(run, each, seal);
     PyObject *hash = input == NULL ? NULL : PyObject_CallOneArg(maker->digest, input);

@@ -1,4 +1,4 @@
-/* Records of one partition in one piece of memory, and where the parts of each lie. */
+/* Records of one partition in a single block of memory, with the position of each record's parts. */
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -7,8 +7,8 @@
 
 typedef struct {
     int64_t offset, time;
-    size_t start; /* of its bytes: value, key, headers (sizes of name and value, name, value) */
-    int32_t value_size, key_size, headers, time_kind; /* sizes and number are -1: there is none */
+    size_t start; /* offset of its bytes: value, key, headers (sizes of name and value, name, value) */
+    int32_t value_size, key_size, headers, time_kind; /* sizes and count of headers; -1: null or none */
 } entry;
 
 typedef struct {
@@ -39,7 +39,7 @@ static const char *key_of(const Run *run, const entry *each) { return value_of(r
 
 static const char *headers_of(const Run *run, const entry *each) { return key_of(run, each) + held(each->key_size); }
 
-/* Sizes, name and content of the header at `at`, and where the next one is. */
+/* Read the sizes, name and value of the header at `at`, and advance to the next one. */
 static const char *read_header(const char *at, header_sizes *sizes, const char **name, const char **value) {
     memcpy(sizes, at, sizeof *sizes);
     *name = at + sizeof *sizes;

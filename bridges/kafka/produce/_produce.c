@@ -1,15 +1,16 @@
-/* Records on their way to Kafka: handed to librdkafka and reported by it without a Python object for each.
+/* Hands records to librdkafka, and reads its delivery reports, without a Python object for each record.
  *
- * confluent-kafka's `produce` takes eight arguments of Python and gives the interpreter lock away for each record, and
- * for each report `poll` takes the lock, makes a message object with copies of topic, key and value, and calls somebody.
- * Here the reports of all records come with one call, as lists of what was kept for them; and whole runs of messages
- * that are nothing but data go to librdkafka without Python.
+ * confluent-kafka's `produce` takes eight Python arguments and releases the interpreter lock for each record; for each
+ * report `poll` takes the lock, creates a message object with copies of topic, key and value, and calls a callback.
+ * Here one call returns the reports of all records, as lists of the contexts that were stored for them, and whole runs
+ * of messages with a single data section go to librdkafka without Python.
  *
- * What is taken are events (`rd_kafka_queue_poll`), which call nobody back: confluent-kafka's callback for reports
- * would take our numbers for its own pointers. So nobody may call `poll` or `flush` of a client that has an `Outbox`.
+ * Reports arrive as events (`rd_kafka_queue_poll`), which call no callbacks: confluent-kafka's callback for reports
+ * would interpret our numbers as its own pointers. So `poll` and `flush` must not be called on a client that has an
+ * `Outbox`.
  *
- * What librdkafka carries for a record is the number of a place in the outbox, one more than that: what is kept for it is
- * given back with its report, or with the outbox, whichever comes first.
+ * The opaque value of a record is the index of its place in the outbox plus one. Its context is returned with its
+ * report, or freed with the outbox, whichever comes first.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -21,12 +22,12 @@
 
 #define REPORTS 0x1 /* RD_KAFKA_EVENT_DR */
 #define ERROR 0x8   /* RD_KAFKA_EVENT_ERROR */
-#define FATAL -150  /* RD_KAFKA_RESP_ERR__FATAL: the code is asked for */
+#define FATAL -150  /* RD_KAFKA_RESP_ERR__FATAL: the real code has to be queried */
 #define INVALID -186 /* RD_KAFKA_RESP_ERR__INVALID_ARG */
 #define COPY 0x2    /* RD_KAFKA_MSG_F_COPY */
 #define REASON 512
 #define LEAST_ROOM 64
-#define KEPT_ROOM 8192 /* places that an empty outbox keeps */
+#define KEPT_ROOM 8192 /* an empty outbox with more places is freed */
 
 enum { END = 0, TOPIC = 2, PARTITION = 3, VALUE = 4, KEY = 5, OPAQUE = 6, FLAGS = 7, HEADERS = 10 }; /* rd_kafka_vtype_t */
 
@@ -54,33 +55,33 @@ static struct {
 
 static PyTypeObject *client_type; /* confluent_kafka.Producer */
 
-/* -- what is kept for records */
+/* -- contexts of records */
 
 typedef struct {
     PyObject *owner; /* NULL: the place is free */
     union {
         PyObject *context;
-        size_t next; /* free place */
+        size_t next; /* the next free place */
     } its;
-    size_t size; /* what librdkafka keeps of the record, roughly */
+    size_t size; /* bytes that librdkafka needs for the record, roughly */
 } place;
 
-#define BESIDE 256 /* bytes that librdkafka takes for a record beside its key, value and headers, roughly */
+#define BESIDE 256 /* bytes that librdkafka needs for a record beside its key, value and headers, roughly */
 
 typedef struct {
     PyObject_HEAD
     PyObject *client;
     pointer handle, queue;
     place *places;
-    size_t room, free, count; /* `free` is the first free place, `room`: none is */
-    size_t bytes; /* the sizes of all */
+    size_t room, free, count; /* `free` is the first free place; if it equals `room`, there is none */
+    size_t bytes; /* the sum of all sizes */
 } Outbox;
 
 static PyTypeObject outbox_type;
 
 static bool make_room(Outbox *self) {
     size_t index, room = self->room ? 2 * self->room : LEAST_ROOM;
-    place *grown = self->places; /* PyMem_Resize sets its argument to NULL where there is no memory */
+    place *grown = self->places; /* PyMem_Resize sets its argument to NULL if memory is exhausted */
     PyMem_Resize(grown, place, room);
     if (grown == NULL) {
         PyErr_NoMemory();
@@ -94,7 +95,7 @@ static bool make_room(Outbox *self) {
     return true;
 }
 
-/* The number of a place that now has both. */
+/* Store owner and context; returns the index of their place. */
 static size_t keep(Outbox *self, PyObject *owner, PyObject *context, size_t size) {
     size_t index = self->free;
     place *place = self->places + index;
@@ -106,7 +107,7 @@ static size_t keep(Outbox *self, PyObject *owner, PyObject *context, size_t size
     return index;
 }
 
-/* Make a place free; what it had is the caller's now. False: it has nothing. */
+/* Free a place; its contents now belong to the caller. False: it was free. */
 static bool take_out(Outbox *self, size_t index, PyObject **owner, PyObject **context) {
     place *place = self->places + index;
     if (index >= self->room || place->owner == NULL)
@@ -137,14 +138,14 @@ static void shrink(Outbox *self) {
     self->room = self->free = 0;
 }
 
-/* -- handing over */
+/* -- handing records to librdkafka */
 
 typedef struct {
-    const char *data; /* NULL: none, which is not the same as an empty one */
+    const char *data; /* NULL: null, which differs from empty */
     size_t size;
 } piece;
 
-/* librdkafka's answer, 0: it has the record and will report it. The headers are its own then. */
+/* librdkafka's error code; 0: it has taken the record and its headers, and will report it. */
 static int hand_over(Outbox *self, pointer topic, int partition, piece key, piece value, pointer headers, size_t kept) {
     return kafka.produce(self->handle, TOPIC, topic, PARTITION, partition, FLAGS, COPY, VALUE, value.data, value.size, KEY,
                          key.data, key.size, HEADERS, headers, OPAQUE, (pointer)(uintptr_t)(kept + 1), END);
@@ -162,7 +163,7 @@ static bool read_piece(PyObject *given, piece *found) {
     return true;
 }
 
-/* One header, a tuple of its name and its value. As confluent-kafka does it, a name ends with its first NUL. */
+/* Add one header, a tuple of name and value. As in confluent-kafka, a name ends at its first NUL. */
 static bool add_header(pointer headers, PyObject *given, size_t *size) {
     const char *name;
     piece value;
@@ -179,7 +180,7 @@ static bool add_header(pointer headers, PyObject *given, size_t *size) {
     return false;
 }
 
-/* `headers` is NULL where there are none; `size` grows by theirs. */
+/* `headers` is NULL if there are none; their size is added to `size`. */
 static bool read_headers(PyObject *given, pointer *headers, size_t *size) {
     Py_ssize_t index;
     *headers = NULL;
@@ -205,11 +206,12 @@ static bool usable(const Outbox *self) {
     return self->handle != NULL;
 }
 
-/* librdkafka's handle of a topic, to be let go, NULL: it can have no such name. It is found by name each time, as
- * confluent-kafka does it: who keeps it would keep what librdkafka knew of a topic that was deleted and made again. */
+/* librdkafka's handle of a topic, to be released by the caller; NULL: the name is invalid. It is looked up by name
+ * each time, as in confluent-kafka: a stored handle would keep outdated metadata of a topic that was deleted and
+ * created again. */
 static pointer named(Outbox *self, const char *name) { return kafka.topic(self->handle, name, NULL); }
 
-/* put(topic, partition, key, value, headers, owner, context) -> librdkafka's code, 0: it will be reported */
+/* put(topic, partition, key, value, headers, owner, context) -> librdkafka's error code; 0: it will be reported */
 static PyObject *outbox_put(Outbox *self, PyObject *args) {
     const char *name;
     int partition, code = INVALID;
@@ -236,10 +238,11 @@ static PyObject *outbox_put(Outbox *self, PyObject *args) {
     return PyLong_FromLong(code);
 }
 
-#define SHORT 256 /* bytes of a binary from which on its size needs four bytes */
+#define SHORT 256 /* from this size on, the size of a binary needs four bytes */
 
-/* The content of a message that is one data section in its shortest form and nothing else, which is its own record value
- * (encoding.plain_value). Whoever reads the record restores that form, so every other form is refused here. */
+/* The content of a message that is one data section in its shortest form and nothing else, which becomes the
+ * record's value unchanged (encoding.plain_value). Readers of the record restore that form, so every other form is
+ * refused here. */
 static bool plain(PyObject *message, piece *value) {
     const unsigned char *data;
     size_t size, said;
@@ -259,13 +262,13 @@ static bool plain(PyObject *message, piece *value) {
     return false;
 }
 
-/* Messages come as tuples (delivery, message, settled): those that are not settled and plain are handed over. */
+/* Messages are tuples (delivery, message, settled); this hands over those that are unsettled and plain. */
 static bool is_plain(PyObject *item, piece *value) {
     return PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 3 && PyTuple_GET_ITEM(item, 2) == Py_False &&
            plain(PyTuple_GET_ITEM(item, 1), value);
 }
 
-/* put_plain(topic, partition, messages, start, owner) -> the number of the first one that is not handed over */
+/* put_plain(topic, partition, messages, start, owner) -> the index of the first message that was not handed over */
 static PyObject *outbox_put_plain(Outbox *self, PyObject *args) {
     const char *name;
     int partition;
@@ -289,7 +292,7 @@ static PyObject *outbox_put_plain(Outbox *self, PyObject *args) {
             break;
         kept = keep(self, owner, PyTuple_GET_ITEM(item, 0), value.size);
         if (hand_over(self, topic, partition, none, value, NULL, kept) != 0) {
-            forget(self, kept); /* why not, and what is done then: whoever hands it over by itself will see */
+            forget(self, kept); /* the caller hands this message over by itself, and gets the error there */
             break;
         }
     }
@@ -306,7 +309,7 @@ typedef struct {
     bool keyed;
 } told;
 
-/* (owner, code, whether the records have keys, contexts) */
+/* Start a group: (owner, code, whether the records have keys, contexts). */
 static bool begun(told *told, PyObject *owner, int code, bool keyed) {
     PyObject *found = PyList_New(0);
     PyObject *group = found == NULL ? NULL : Py_BuildValue("(OiOO)", owner, code, keyed ? Py_True : Py_False, found);
@@ -328,12 +331,12 @@ static bool add_report(Outbox *self, told *told, const message *record) {
     if (told->found == NULL || told->owner != owner || told->code != record->code || told->keyed != keyed)
         done = begun(told, owner, record->code, keyed);
     done = done && PyList_Append(told->found, context) == 0;
-    Py_DECREF(owner); /* the group has it */
+    Py_DECREF(owner); /* the group has a reference */
     Py_DECREF(context);
     return done;
 }
 
-/* (code, reason, whether the client can do nothing more) */
+/* (code, reason, whether the error is fatal) */
 static bool add_error(Outbox *self, told *told, pointer event) {
     char room[REASON] = "";
     int code = kafka.code(event);
@@ -362,7 +365,7 @@ static bool add_event(Outbox *self, told *told, pointer event) {
     return done;
 }
 
-/* reports() -> what became of records, in the order in which it became known; and what the client has to say */
+/* reports() -> the outcomes of records in the order of their reports, and the errors of the client */
 static PyObject *outbox_reports(Outbox *self, PyObject *unused) {
     told told = {PyList_New(0), PyList_New(0), NULL, NULL, 0, false};
     bool done = told.groups != NULL && told.errors != NULL && usable(self);
@@ -393,12 +396,12 @@ static int outbox_visit(Outbox *self, visitproc visit, void *arg) {
     return 0;
 }
 
-/* What is kept goes first, and the client last: it must not be freed before the queue that is taken from it. */
+/* The contexts are freed first and the client last: it must not be freed before the queue that is read from it. */
 static int outbox_clear(Outbox *self) {
     place *places = self->places;
     size_t index, room = self->room;
     pointer queue = self->queue;
-    self->places = NULL; /* whatever goes with the contexts finds nothing here */
+    self->places = NULL; /* code that runs while the contexts are freed finds the array empty */
     self->room = self->free = self->count = self->bytes = 0;
     self->handle = self->queue = NULL;
     for (index = 0; index < room; index++)

@@ -1,13 +1,14 @@
-/* What proton does for many deliveries at once: one call for a turn of the loop instead of several for each message.
+/* Batched calls of proton: one call for each turn of the event loop instead of several for each message.
  *
- * proton's Python binding makes a call of C for each step (make a delivery, write it, advance, settle, ask the event for
- * its delivery ...), and each gives the interpreter lock away and takes it again. Per message that costs more than what
- * proton does. Here the same functions of the same library are called in a loop. Nothing else happens here: no frame is
- * written or read, no state is kept. `bind` is given the functions' addresses, so this module is linked with nothing.
+ * proton's Python binding makes a C call for each step (create a delivery, write it, advance, settle, get an event's
+ * delivery ...), and each call releases the interpreter lock and takes it again. For a message that costs more than
+ * what proton does. This module calls the same functions of the same library in a loop. It does nothing else: it reads
+ * and writes no frames and keeps no protocol state. `bind` receives the addresses of the functions, so nothing is
+ * linked.
  *
- * Pointers of proton are Python integers. A delivery that we send has a number as its tag, eight bytes in the order of
- * this machine; what waits for its outcome is kept by that number (`_unsettled.h`), which never comes back (an address
- * does).
+ * Pointers of proton are Python integers. The tag of an outgoing delivery is a number, eight bytes in native byte
+ * order; unsettled deliveries are stored under that number (`_unsettled.h`), because it is never reused (an address
+ * is).
  */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
@@ -89,15 +90,15 @@ static int wanted(const char *name, Py_ssize_t given, Py_ssize_t count) {
 #include "_scan.h"
 #include "_written.h"
 
-/* -- what we send */
+/* -- outgoing messages */
 
-/* Where what is sent is counted: with what has no outcome yet, or where none is wanted by its size alone. */
+/* Where outgoing messages are counted: `unsettled`, or only `tally` for links that send settled. */
 typedef struct {
     Unsettled *unsettled;
     Tally *tally;
 } count_in;
 
-/* Write one message and keep its context until its outcome; where no outcome is wanted, it is settled at once. */
+/* Write one message and store its context until its outcome; on a link that sends settled, settle it at once. */
 static int transfer(pointer link, uint64_t number, PyObject *data, const count_in *into, PyObject *context) {
     bytes_view tag = {sizeof number, (const char *)&number};
     pointer delivery;
@@ -118,7 +119,7 @@ static int transfer(pointer link, uint64_t number, PyObject *data, const count_i
     return 0;
 }
 
-/* Where to count: `Unsettled`, `Tally` where no outcome is wanted, or None for nowhere. */
+/* Read where to count: an `Unsettled`, a `Tally` for links that send settled, or None. */
 static int counted_in(PyObject *given, count_in *into) {
     into->unsettled = Py_TYPE(given) == &unsettled_type ? (Unsettled *)given : NULL;
     into->tally = into->unsettled != NULL          ? into->unsettled->tally
@@ -174,7 +175,7 @@ static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t co
     return PyLong_FromUnsignedLongLong(number);
 }
 
-/* -- what comes */
+/* -- incoming messages */
 
 static PyObject *no_delivery(void) {
     if (!PyErr_Occurred())
@@ -182,7 +183,7 @@ static PyObject *no_delivery(void) {
     return NULL;
 }
 
-/* Who holds deliveries of a peer, or nobody. */
+/* Parse the optional `Received` of a link. */
 static int held_by(PyObject *const *args, Py_ssize_t count, const char *name, Received **received) {
     *received = NULL;
     if (count == 1)
@@ -196,7 +197,7 @@ static int held_by(PyObject *const *args, Py_ssize_t count, const char *name, Re
     return 0;
 }
 
-/* accept(delivery, received=nobody) */
+/* accept(delivery, received=None) */
 static PyObject *accept(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer delivery;
     Received *received;
@@ -212,7 +213,7 @@ static PyObject *accept(PyObject *module, PyObject *const *args, Py_ssize_t coun
     Py_RETURN_NONE;
 }
 
-/* accept_all(deliveries, received=nobody) */
+/* accept_all(deliveries, received=None) */
 static PyObject *accept_all(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t index;
     pointer delivery;
@@ -237,7 +238,7 @@ static PyObject *accept_all(PyObject *module, PyObject *const *args, Py_ssize_t 
     Py_RETURN_NONE;
 }
 
-/* The number of a delivery of ours that the peer has accepted, if somebody waits for that; 0: look yourself. */
+/* The number of an outgoing delivery that the peer has accepted; 0: the caller has to inspect it. */
 static uint64_t accepted(pointer delivery) {
     uint64_t number;
     bytes_view tag;
@@ -250,7 +251,7 @@ static uint64_t accepted(pointer delivery) {
     return number;
 }
 
-/* A new list at the end of `run`, with whom it is for; borrowed. */
+/* Append (owner, new list) to `run`; returns the list as a borrowed reference. */
 static PyObject *begun(PyObject *run, PyObject *owner) {
     PyObject *found = PyList_New(0), *item = found == NULL ? NULL : PyTuple_Pack(2, owner, found);
     int result = item == NULL ? -1 : PyList_Append(run, item);
@@ -259,7 +260,7 @@ static PyObject *begun(PyObject *run, PyObject *owner) {
     return result < 0 ? NULL : found;
 }
 
-/* (delivery, message, settled); takes the message */
+/* (delivery, message, settled); steals the reference to the message */
 static PyObject *came(pointer delivery, PyObject *data) {
     PyObject *number = PyLong_FromVoidPtr(delivery), *settled = pn.is_settled(delivery) ? Py_True : Py_False;
     PyObject *item = number == NULL ? NULL : PyTuple_Pack(3, number, data, settled);
@@ -272,7 +273,7 @@ static bool annotated(PyObject *data) {
     return may_be_annotated((const uint8_t *)PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
 }
 
-/* The message with those delivery annotations alone that its link understands; takes the message. */
+/* The message with only the delivery annotations that its link understands; steals the reference to the message. */
 static PyObject *without_foreign(PyObject *owner, PyObject *data) {
     PyObject *left = PyObject_CallMethod(owner, "understood", "O", data);
     Py_DECREF(data);
@@ -283,7 +284,8 @@ static PyObject *without_foreign(PyObject *owner, PyObject *data) {
     return NULL;
 }
 
-/* Append a message that has come as a whole to the list `found`, which begins with it; 1 if so, 0 if somebody has to look, -1 on an exception. */
+/* Append a complete message to `found`, the list of its link, which is created if it is NULL. Returns 1 if done, 0
+ * if the caller has to inspect the delivery, -1 on an exception. */
 static int arrived(pointer link, Received *received, pointer delivery, size_t most, PyObject *run, PyObject **found) {
     PyObject *data, *item;
     size_t size = pn.held(delivery);
@@ -315,12 +317,12 @@ static int arrived(pointer link, Received *received, pointer delivery, size_t mo
     return result < 0 ? -1 : 1;
 }
 
-/* What is told of an accepted delivery: its context, or its number where each outcome is heard by itself. */
+/* What is reported for an accepted delivery: its context, or its number if outcomes are reported one by one. */
 static PyObject *told(Unsettled *unsettled, Py_ssize_t index) {
     return unsettled->several ? take_out(unsettled, index) : PyLong_FromUnsignedLongLong(unsettled->all[index].number);
 }
 
-/* Append a delivery of ours that the peer has accepted to the list `found`; as `arrived`. */
+/* Append an outgoing delivery that the peer has accepted to `found`; returns the same as `arrived`. */
 static int settled(pointer delivery, Unsettled *unsettled, PyObject *run, PyObject **found) {
     uint64_t number = accepted(delivery);
     Py_ssize_t index = number == 0 ? -1 : find(unsettled, number);
@@ -339,24 +341,25 @@ static int settled(pointer delivery, Unsettled *unsettled, PyObject *run, PyObje
     return result < 0 ? -1 : 1;
 }
 
-/* The link's entry among `links`, by its address; borrowed. */
+/* The entry of a link in `links`, by its address; borrowed. */
 static PyObject *entry(PyObject *links, pointer link) {
     PyObject *key = PyLong_FromVoidPtr(link), *found = key == NULL ? NULL : PyDict_GetItemWithError(links, key);
     Py_XDECREF(key);
     return found;
 }
 
-/* Whether somebody hears of a kind of event. */
+/* Whether there is a handler for this kind of event. */
 static bool hears(PyObject *heard, int kind) {
     return kind < 0 || kind >= PyBytes_GET_SIZE(heard) || PyBytes_AS_STRING(heard)[kind] != 0;
 }
 
-/* Take the events from a collector that need no decision: whole messages on one of the `receivers` (`Received` by
- * the link's address), and `accepted` for what one of the `senders` has sent (`Unsettled` by the link's address). They are appended to `run` in
- * their order: (link, list) of what came on one link with nothing between, messages or what was accepted. Events of kinds
- * that nobody hears of, those at which `heard` is 0, are thrown away.
+/* Take the events that need no decision from a collector: complete messages on one of the `receivers` (`Received` by
+ * link address), and deliveries of one of the `senders` (`Unsettled` by link address) that were accepted. They are
+ * appended to `run` in order, as (owner, list); a list has consecutive items of one link. Events of kinds without a
+ * handler (`heard` is 0) are discarded.
  *
  * dispatch(collector, senders, receivers, most, run, heard) -> whether an event of another kind comes next, which stays
+ * in the collector
  */
 static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer collector, event, delivery, link, last = NULL;
@@ -383,7 +386,7 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
             continue;
         }
         link = pn.link_of(delivery);
-        if (link != last) { /* mostly it is the one before */
+        if (link != last) { /* usually the same link as before */
             ours = pn.is_sender(link);
             owner = entry(ours ? senders : receivers, link);
             if (PyErr_Occurred())
@@ -407,9 +410,9 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
     return PyBool_FromLong(event != NULL);
 }
 
-/* usual(messages, most, bytes of annotations, whether one may be annotated, whether one may be settled) -> whether all
- * are: none is larger than `most`, or may have delivery annotations, or more than so many bytes of them, or is settled,
- * where it may not */
+/* usual(messages, most, largest annotated message, whether annotations are allowed, whether settled is allowed) ->
+ * whether all messages are usual: none is larger than `most`; none has delivery annotations, except in a small enough
+ * message where they are allowed; and none is settled where that is not allowed */
 static PyObject *usual(PyObject *module, PyObject *args) {
     PyObject *messages, *item, *data;
     Py_ssize_t most, annotated_most, index;
@@ -438,7 +441,7 @@ static Tally *tally_of(PyObject *given) {
     return NULL;
 }
 
-/* take(transport, tally) -> what is to be written now; the tally knows afterwards whether anything can follow */
+/* take(transport, tally) -> the bytes to write now; afterwards the tally shows whether more can follow */
 static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer transport;
     PyObject *result = NULL, *piece;
@@ -468,8 +471,8 @@ static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return result != NULL ? result : PyBytes_FromStringAndSize(NULL, 0);
 }
 
-/* weigh(tally, sessions, early) -> what a connection holds of messages, in proton and here, and the `early` bytes that
- * were taken out of proton and are not written */
+/* weigh(tally, sessions, early) -> the memory that a connection uses for messages, in proton and here, including
+ * `early` bytes that were taken from proton and are not written yet */
 static PyObject *weigh(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t place = 0, unread = 0, unwritten;
     PyObject *address;

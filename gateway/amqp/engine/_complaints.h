@@ -1,5 +1,6 @@
-/* What proton logs about a transport of ours. It writes that to the process's stderr, and says some of it nowhere else:
- * after a "process error" a transport is silent for good. Here the last such lines are kept until the engine asks. */
+/* What proton logs about our transports. It writes these lines to the process's stderr, and some reasons appear
+ * nowhere else: after a "process error" a transport produces no more events. The last such lines are kept until the
+ * engine asks. */
 #include <stdio.h>
 
 #define COMPLAINTS 8
@@ -43,7 +44,7 @@ static void complained(intptr_t transport, int subsystem, int level, const char 
         complaints[place].fatal = true;
 }
 
-/* listen(transport): keep what is logged about it. */
+/* listen(transport): keep what proton logs about it. */
 static PyObject *listen_to(PyObject *module, PyObject *address) {
     void *transport = PyLong_AsVoidPtr(address);
     if (transport == NULL && PyErr_Occurred())
@@ -52,7 +53,7 @@ static PyObject *listen_to(PyObject *module, PyObject *address) {
     Py_RETURN_NONE;
 }
 
-/* complaint(transport) -> why it writes no more, or None; said once. */
+/* complaint(transport) -> why it stopped writing, or None; each reason is returned once. */
 static PyObject *complaint(PyObject *module, PyObject *address) {
     intptr_t transport = (intptr_t)PyLong_AsVoidPtr(address);
     int index;

@@ -1,7 +1,7 @@
-/* What the heads of a peer's transfers and flows say that proton does not show: another message-format than 0, that a
- * delivery is resumed (part 2, 2.7.5), and that a flow asks for one of ours (2.7.4). Only the usual forms are read. */
+/* Reads fields of a peer's transfers and flows that proton does not expose: a message-format other than 0, a resumed
+ * delivery (part 2, 2.7.5), and a flow that requests an echo (2.7.4). Only the usual encodings are read. */
 
-/* The bytes that an unsigned integer or null takes here, 0 where it is something else. */
+/* The size of an encoded uint or null; 0 for any other type. */
 static size_t field(const uint8_t *at, size_t left) {
     size_t size;
     if (left == 0)
@@ -10,8 +10,8 @@ static size_t field(const uint8_t *at, size_t left) {
     return size <= left ? size : 0;
 }
 
-/* Whether the fields behind the message-format say that the transfer is resumed, or cannot be read here: settled, more,
- * rcv-settle-mode, state (any is unusual), resume. */
+/* Whether the fields after the message-format mark the transfer as resumed, or cannot be read here: settled, more,
+ * rcv-settle-mode, state (any state is unusual), resume. */
 static bool odd_flags(const uint8_t *at, size_t left, size_t count) {
     size_t index, size;
     for (index = 0; index < 5 && index < count; index++) {
@@ -27,7 +27,7 @@ static bool odd_flags(const uint8_t *at, size_t left, size_t count) {
     return false;
 }
 
-/* Whether the fields of a transfer show another format than 0, or cannot be read here. */
+/* Whether a transfer has a message-format other than 0, or fields that cannot be read here. */
 static bool odd_fields(const uint8_t *at, size_t left) {
     size_t size, count, index;
     if (left >= 1 && at[0] == 0x45)
@@ -60,13 +60,13 @@ static bool odd_fields(const uint8_t *at, size_t left) {
     return odd_flags(at + size, left - size, count - 4);
 }
 
-/* The sizes of a boolean or null. */
+/* The size of an encoded boolean or null. */
 static size_t boolean(const uint8_t *at, size_t left) {
     size_t size = left == 0 ? 0 : at[0] == 0x40 || at[0] == 0x41 || at[0] == 0x42 ? 1 : at[0] == 0x56 ? 2 : 0;
     return size <= left ? size : 0;
 }
 
-/* What the fields of a flow want: that of a link, that of its session alone, or none. */
+/* What a flow requests: an echo for its link, for its session, or none. */
 static int echo_wanted(const uint8_t *at, size_t left) {
     size_t size, count, index;
     bool link = false;
@@ -78,7 +78,7 @@ static int echo_wanted(const uint8_t *at, size_t left) {
         return NO_ECHO;
     if (count < 10)
         return NO_ECHO;
-    for (index = 0; index < 9; index++) { /* the tenth is echo */
+    for (index = 0; index < 9; index++) { /* the tenth field is echo */
         at += size, left -= size;
         if ((size = index < 8 ? field(at, left) : boolean(at, left)) == 0)
             return NO_ECHO;

@@ -1,24 +1,25 @@
-/* What proton's deliveries take, counted where they come and go: one `Tally` for each connection.
+/* Memory that proton uses for deliveries, counted as they arrive and are settled: one `Tally` for each connection.
  *
- * proton keeps the buffer of a delivery until it is settled, in the next power of two, and what it knows of it beside
- * that. `Received` knows the deliveries of a peer that came on one link and have no outcome yet, by their address: a table
- * with open addressing, so that an outcome in any order costs one look. A link that goes takes with it what it held.
+ * proton keeps the buffer of a delivery until it is settled, rounded up to a power of two, and state of its own.
+ * `Received` has the deliveries that a peer sent on one link and that have no outcome yet, by their address: a hash
+ * table with open addressing, so that an outcome costs one lookup in any order. When a link is freed, its deliveries
+ * are no longer counted.
  */
-#define KNOWN 640 /* bytes that proton keeps of a delivery beside its data, measured */
+#define KNOWN 640 /* bytes that proton needs for a delivery beside its data, measured */
 #define LEAST_SLOTS 16
-#define KEPT_SLOTS 256 /* slots that an empty table keeps: there may be many thousand links */
+#define KEPT_SLOTS 256 /* an empty table with more slots is freed: there may be many thousand links */
 
 typedef struct {
     PyObject_HEAD
     Py_ssize_t in_bytes, in_count, out_bytes, out_data, out_count;
-    Py_ssize_t fresh, room; /* given to proton since it was last written, and how much of that is enough; 0: any */
-    Py_ssize_t unread, unwritten; /* that proton has, as `weigh` found it */
-    char ended; /* proton has said that it writes no more */
+    Py_ssize_t fresh, room; /* bytes given to proton since the last write, and the limit for them; 0: no limit */
+    Py_ssize_t unread, unwritten; /* bytes in proton's buffers, as `weigh` measured them */
+    char ended; /* proton will write nothing more */
 } Tally;
 
 static PyTypeObject tally_type;
 
-/* What a delivery with so much data takes. */
+/* The memory that an outgoing delivery with `size` bytes of data needs. */
 static Py_ssize_t cost(Py_ssize_t size) {
     Py_ssize_t room = 64;
     while (room < size)
@@ -26,7 +27,7 @@ static Py_ssize_t cost(Py_ssize_t size) {
     return room + KNOWN;
 }
 
-/* The same of one that came: its data are at hand once more, for whoever has it. */
+/* The same for an incoming delivery: whoever has it holds a second copy of its data. */
 static Py_ssize_t cost_held(Py_ssize_t size) { return cost(size) + size; }
 
 static bool enough(const Tally *self) { return self->room > 0 && self->fresh >= self->room; }
@@ -63,7 +64,7 @@ static PyTypeObject tally_type = {
 };
 
 typedef struct {
-    void *delivery; /* NULL: never used; GONE: used once */
+    void *delivery; /* NULL: never used; GONE: removed */
     Py_ssize_t size;
 } slot;
 
@@ -75,7 +76,7 @@ typedef struct {
     PyObject *owner;
     Tally *tally; /* or NULL */
     slot *slots;
-    size_t room, used; /* a power of two, or none; slots that are not NULL */
+    size_t room, used; /* room: a power of two, or 0; used: slots that are not NULL */
     Py_ssize_t count, bytes;
 } Received;
 
@@ -103,7 +104,7 @@ static void put_in(Received *self, void *delivery, Py_ssize_t size) {
     self->slots[at] = (slot){delivery, size};
 }
 
-/* Room for one more, at most half of it used; what is gone is left out. */
+/* Make room for one more delivery, with at most half of the slots in use; removed entries are dropped. */
 static int more_slots(Received *self) {
     size_t room = LEAST_SLOTS, old_room = self->room, at;
     slot *old = self->slots, *slots;
@@ -135,7 +136,7 @@ static void charge(Received *self, Py_ssize_t bytes, Py_ssize_t count) {
     }
 }
 
-/* A delivery has come; one that is known already stays what it is. */
+/* Add a delivery that has arrived; a known one stays unchanged. */
 static int hold(Received *self, void *delivery, Py_ssize_t size) {
     if (slot_of(self, delivery) != NULL)
         return 0;
@@ -152,7 +153,7 @@ static void free_slots(Received *self) {
     self->room = self->used = 0;
 }
 
-/* A delivery has its outcome. */
+/* Remove a delivery that has its outcome. */
 static void let_go(Received *self, const void *delivery) {
     slot *found = slot_of(self, delivery);
     if (found == NULL)
@@ -210,7 +211,7 @@ static void received_free(Received *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* Whose it is, and perhaps the tally of the connection; 0 with an exception where the arguments are others. */
+/* Parse the owner and an optional tally of the connection; 0 with an exception for other arguments. */
 static int owned(PyObject *args, PyObject *named, PyObject **owner, Tally **tally) {
     PyObject *given = NULL;
     if (named != NULL && PyDict_GET_SIZE(named) > 0) {

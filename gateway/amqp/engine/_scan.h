@@ -1,8 +1,9 @@
-/* Finds among a peer's bytes the frames that need more than proton's look at them (`_formats.h`, and each end).
+/* Finds the frames of a peer that need a closer look than proton's (see `_formats.h`), and each end frame.
  *
- * Called for all bytes that come, in pieces of any size, so it does no more than to step from frame to frame and to look
- * at the first fields of transfers and flows. A head that is not of the usual forms counts as another format: whoever
- * asked looks closely then. */
+ * It is called for all incoming bytes, in chunks of any size, so it only steps from frame to frame and reads the first
+ * fields of transfers and flows. A transfer in an unusual encoding counts as one with another message-format: the
+ * caller then inspects it fully.
+ */
 #define HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
 
 enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, NO_ECHO = 0 };
@@ -10,11 +11,11 @@ enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOS
 #include "_formats.h"
 
 typedef struct {
-    uint32_t skip;    /* bytes of the current frame that are still to come and need no look */
-    uint16_t held;    /* bytes of a head that is not complete */
-    uint16_t started; /* the protocol header is behind */
-    uint16_t echo;    /* what the current frame wants at its end */
-    uint16_t channel; /* and on which channel it came */
+    uint32_t skip;    /* bytes of the current frame that are still to come and can be skipped */
+    uint16_t held;    /* bytes of an incomplete frame head */
+    uint16_t started; /* the protocol header has been read */
+    uint16_t echo;    /* what to report at the end of the current frame */
+    uint16_t channel; /* the channel of that frame */
     uint8_t head[HEAD];
 } scan_state;
 
@@ -27,7 +28,7 @@ static uint32_t frame_size(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* The performative's code, and how many bytes its descriptor takes; -1: something else. */
+/* The performative's code, and the size of its descriptor; -1: not a performative. */
 static int performative(const uint8_t *at, size_t left, size_t *size) {
     static const uint8_t wide[] = {0, 0x80, 0, 0, 0, 0, 0, 0, 0};
     if (left >= 3 && at[0] == 0 && at[1] == 0x53)
@@ -41,7 +42,7 @@ static int found(findings *findings, size_t position, int what, int channel) {
     PyObject *item;
     int result;
     if (what == OTHER_FORMAT && findings->format)
-        return 0; /* said already */
+        return 0; /* already reported */
     findings->format |= what == OTHER_FORMAT;
     if (findings->list == NULL && (findings->list = PyList_New(0)) == NULL)
         return -1;
@@ -52,11 +53,11 @@ static int found(findings *findings, size_t position, int what, int channel) {
     return result;
 }
 
-/* Look at a frame that begins with these bytes, at this position of what is scanned; -1 on an exception. */
+/* Inspect the frame that begins with these bytes; `position` is its place in the scanned data. -1 on an exception. */
 static int look(scan_state *state, const uint8_t *frame, size_t size, size_t position, findings *findings) {
     size_t body = 4 * (size_t)frame[4], head = 0;
     int code, channel = frame[6] << 8 | frame[7];
-    if (frame[5] != 0 || body < 8 || body + 3 > size) { /* empty, or with an extended header that hides the rest */
+    if (frame[5] != 0 || body < 8 || body + 3 > size) { /* an empty frame, or an extended header that hides the rest */
         if (body <= 8)
             return 0;
         return found(findings, position, OTHER_FORMAT, channel) < 0 ? -1 : found(findings, position, BEFORE_END, channel);
@@ -72,7 +73,7 @@ static int look(scan_state *state, const uint8_t *frame, size_t size, size_t pos
     return code == 0x17 ? found(findings, position, BEFORE_END, channel) : 0;
 }
 
-/* Whether there is an error in the frame whose description has a NUL, with which it ends for proton. */
+/* Whether the error's description contains a NUL, at which proton cuts it off. */
 static bool cut_text(const uint8_t *frame, size_t size) {
     const uint8_t *end = frame + size, *at = memmem(frame, size, "\0S\x1d", 3);
     size_t length;
@@ -101,21 +102,21 @@ static bool cut_text(const uint8_t *frame, size_t size) {
     return false;
 }
 
-/* Where the performative of a disposition begins in a frame of which so many bytes are there; 0: it is something else. */
+/* The offset of a disposition's performative in a frame of which `size` bytes are there; 0: not a disposition. */
 static size_t disposition_body(const uint8_t *frame, size_t size) {
     size_t body = 4 * (size_t)frame[4], head = 0;
     return frame[5] == 0 && body >= 8 && body + 3 <= size && performative(frame + body, size - body, &head) == 0x15 ? body
                                                                                                                     : 0;
 }
 
-/* The current frame is complete at this position. */
+/* The current frame ends at this position. */
 static int completed(scan_state *state, size_t position, findings *findings) {
     int echo = state->echo;
     state->echo = NO_ECHO;
     return echo == NO_ECHO ? 0 : found(findings, position, echo, state->channel);
 }
 
-/* Put the head of a frame together that came in pieces; the bytes taken. */
+/* Complete a frame head that arrived in pieces; returns the number of bytes consumed. */
 static size_t put_together(scan_state *state, const uint8_t *at, size_t left) {
     size_t wanted = state->held < 8 ? 8 : frame_size(state->head) < HEAD ? frame_size(state->head) : HEAD;
     size_t more = wanted > state->held ? wanted - state->held : 0;
@@ -131,7 +132,7 @@ static bool head_complete(const scan_state *state) {
                                 state->held >= frame_size(state->head));
 }
 
-/* Go through the bytes from `start` to `end`; -1 on an exception. */
+/* Scan the bytes from `start` to `end`; -1 on an exception. */
 static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t end, findings *findings) {
     const uint8_t *frame;
     size_t size, more, begin, body, at = start;
@@ -155,7 +156,7 @@ static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t 
         if (!state->started && memcmp(frame, "AMQP", 4) == 0)
             size = 8;
         else if (size < 8)
-            return 0; /* malformed, as proton says */
+            return 0; /* malformed: proton reports it */
         else {
             begin = frame != state->head ? at : at - start > state->held ? at - state->held : start;
             if (look(state, frame, size < HEAD ? size : HEAD, begin, findings) < 0)
@@ -169,7 +170,7 @@ static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t 
         }
         state->started = 1;
         if (frame != state->head)
-            state->skip = (uint32_t)size; /* all of it is still to come */
+            state->skip = (uint32_t)size; /* the rest is still to come */
         else {
             state->skip = size > state->held ? (uint32_t)(size - state->held) : 0;
             state->held = 0;
@@ -182,10 +183,10 @@ static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t 
 
 /* scan(state, data, start, end) -> None, or a list of (position, what, channel); `state` is a bytearray.
  *
- * What there is to be done: OTHER_FORMAT, look closely at transfers from now on; BEFORE_END, an end begins here, or not
- * before; ECHO_SESSION, ECHO_LINK: here ends a flow that asks for one of ours; CUT_TEXT: here begins a disposition whose
- * error proton shows in part; its size stands for the channel. SPLIT_DISPOSITION: here ends a disposition of which a
- * part came earlier.
+ * `what` is OTHER_FORMAT: inspect transfers fully from now on; BEFORE_END: an end frame begins here, or not before this
+ * position; ECHO_SESSION, ECHO_LINK: a flow that requests an echo ends here; CUT_TEXT: a disposition begins here whose
+ * error description proton cuts off (the third item is its size instead of a channel); SPLIT_DISPOSITION: a disposition
+ * ends here of which a part arrived earlier.
  */
 static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t start, end;

@@ -1,11 +1,11 @@
-/* What was sent on one link and has no outcome yet, by the number of the delivery.
+/* The deliveries that were sent on one link and have no outcome yet, by delivery number.
  *
- * Numbers only grow, and outcomes mostly come in that order: so this is an array in the order of sending, of which the
- * first one is mostly the one that is asked for, and no number needs an object. What has had its outcome before others
- * leaves a hole; holes are closed where that makes room (each `add` pays for at most two moves).
+ * Numbers only grow, and outcomes mostly arrive in that order. So this is an array in the order of sending: a lookup
+ * mostly finds its delivery first, and numbers need no Python objects. An outcome out of order leaves a hole; holes are
+ * closed when room is needed (each `add` pays for at most two moves).
  */
 #define LEAST_ROOM 16
-#define KEPT_ROOM 256 /* places that an empty link keeps: there may be many thousand links */
+#define KEPT_ROOM 256 /* an empty array with more places is freed: there may be many thousand links */
 
 typedef struct {
     uint64_t number;
@@ -20,16 +20,16 @@ typedef struct {
     sent *all;
     Py_ssize_t first, end, room; /* `all` from `first` up to, but not including, `end`; neither end is a hole */
     Py_ssize_t count, bytes;
-    char several; /* the owner wants to hear of several at once */
+    char several; /* the owner gets outcomes in batches */
 } Unsettled;
 
 static PyTypeObject unsettled_type;
 
-/* Close the holes, or make more room. */
+/* Close the holes, or grow the array. */
 static int make_room(Unsettled *self) {
     Py_ssize_t index, to = 0, room = self->room ? 2 * self->room : LEAST_ROOM;
     if (2 * self->count > self->room || self->room == 0) {
-        sent *grown = self->all; /* PyMem_Resize sets its argument to NULL where there is no memory */
+        sent *grown = self->all; /* PyMem_Resize sets its argument to NULL if memory is exhausted */
         PyMem_Resize(grown, sent, (size_t)room);
         if (grown == NULL) {
             PyErr_NoMemory();
@@ -47,8 +47,8 @@ static int make_room(Unsettled *self) {
     return 0;
 }
 
-/* What a context has of its message: an event of a log is a tuple that begins with it, so that it can be sent again.
- * Others know the delivery that it came with, which is counted where it came. */
+/* The bytes that a context keeps alive: an event of a log is a tuple that begins with its message, for redelivery.
+ * Other contexts refer to the incoming delivery, which is counted on its own connection. */
 static Py_ssize_t data_of(PyObject *context) {
     PyObject *data;
     if (!PyTuple_Check(context) || PyTuple_GET_SIZE(context) == 0)
@@ -57,7 +57,7 @@ static Py_ssize_t data_of(PyObject *context) {
     return PyBytes_Check(data) ? PyBytes_GET_SIZE(data) : 0;
 }
 
-/* `count`: 1 for one more, -1 for one less. */
+/* `count`: 1 adds, -1 subtracts. */
 static void charge_sent(Unsettled *self, const sent *place, Py_ssize_t count) {
     if (self->tally != NULL) {
         self->tally->out_bytes += count * cost(place->size);
@@ -80,7 +80,7 @@ static int add(Unsettled *self, uint64_t number, Py_ssize_t size, PyObject *cont
     return 0;
 }
 
-/* Where a number is, -1: nowhere. Since numbers grow, none is further from the first than it is greater. */
+/* The index of a number; -1: not found. Numbers grow, so the distance from the first entry bounds the search. */
 static Py_ssize_t find(const Unsettled *self, uint64_t number) {
     Py_ssize_t low = self->first, high = self->end - 1, middle;
     if (low > high || number < self->all[low].number)
@@ -113,7 +113,7 @@ static void shrink(Unsettled *self) {
     }
 }
 
-/* Take out what `find` found: a new reference. */
+/* Remove the entry that `find` found; returns its context as a new reference. */
 static PyObject *take_out(Unsettled *self, Py_ssize_t index) {
     sent *place = self->all + index;
     PyObject *context = place->context;
@@ -177,7 +177,7 @@ static int unsettled_clear(Unsettled *self) {
     for (index = first; index < end; index++)
         if (all[index].context != NULL)
             charge_sent(self, all + index, -1);
-    self->all = NULL; /* whatever goes with the contexts finds nothing here */
+    self->all = NULL; /* code that runs while the contexts are freed finds the array empty */
     self->first = self->end = self->room = self->count = self->bytes = 0;
     for (index = first; index < end; index++)
         Py_XDECREF(all[index].context);

@@ -1,6 +1,6 @@
-/* What stands in the whole frames that proton has written. */
+/* Inspects the complete frames that proton has written. */
 
-/* largest_frame(data) -> the size of the largest of the whole frames in the data, behind a protocol header */
+/* largest_frame(data) -> the size of the largest complete frame in the data; skips a protocol header */
 static PyObject *largest_frame(PyObject *module, PyObject *data) {
     const uint8_t *at, *end;
     uint32_t size, largest = 0;
@@ -18,7 +18,7 @@ static PyObject *largest_frame(PyObject *module, PyObject *data) {
     return PyLong_FromUnsignedLong(largest);
 }
 
-/* The name and handle of an attach as proton writes it, if its link is a sender; 0 if so. */
+/* Read the name and handle of a sender's attach, encoded as proton does it; -1 for anything else. */
 static int sender_attached(const uint8_t *at, size_t left, const char **name, size_t *length, uint32_t *handle) {
     size_t size;
     if (left < 12 || at[0] != 0 || at[1] != 0x53 || at[2] != 0x12 || (at[3] != 0xC0 && at[3] != 0xD0))
@@ -41,7 +41,7 @@ static int sender_attached(const uint8_t *at, size_t left, const char **name, si
     return at[size] == 0x42 || (at[size] == 0x56 && left > size + 1 && at[size + 1] == 0) ? 0 : -1;
 }
 
-/* attached(data) -> (name, handle) of each attach of a sender among the frames, behind a protocol header */
+/* attached(data) -> (name, handle) of each attach of a sender in the data; skips a protocol header */
 static PyObject *attached(PyObject *module, PyObject *data) {
     const uint8_t *at, *end;
     const char *name;

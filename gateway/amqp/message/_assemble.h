@@ -1,15 +1,15 @@
-/* A message with other annotations and properties, in one copy: `fields` has taken the properties apart.
+/* Builds a message with other annotations and properties in one copy, from the fields that `fields` has returned.
  *
- * Part of `_sections.c`. Where the arguments are not what that gives, the answer is `...`.
+ * Included by `_sections.c`. The result is `...` for arguments that do not have this form.
  */
 
-/* One piece behind the other. */
+/* Append one buffer. */
 static char *copied(char *to, PyObject *from, Py_ssize_t start, Py_ssize_t end) {
     memcpy(to, PyBytes_AS_STRING(from) + start, (size_t)(end - start));
     return to + (end - start);
 }
 
-/* The head of a properties section with so many fields of so many bytes; returns its own size. */
+/* Write the head of a properties section with this number and size of fields; returns the size of the head. */
 static Py_ssize_t properties_head(uint8_t *head, size_t size, size_t fields) {
     static const uint8_t descriptor[] = {0x00, 0x53, 0x73};
     int shift;
@@ -26,7 +26,7 @@ static Py_ssize_t properties_head(uint8_t *head, size_t size, size_t fields) {
     return 12;
 }
 
-/* Where a section starts as the layout says it; -1: it says something else. */
+/* Where a section starts according to the layout; -1: the layout is not valid. */
 static Py_ssize_t starts_at(PyObject *layout, Py_ssize_t index) {
     PyObject *place = PyTuple_GET_ITEM(layout, index);
     Py_ssize_t start = PyLong_Check(place) ? PyLong_AsSsize_t(place) : -1;
@@ -38,7 +38,7 @@ static bool is_null(PyObject *item) {
     return PyBytes_GET_SIZE(item) == 1 && PyBytes_AS_STRING(item)[0] == NULL_VALUE;
 }
 
-/* Whether these are the leading fields as `fields` gives them, and their bytes together in `size`. */
+/* Whether these are leading fields as `fields` returns them; adds up their bytes in `size`. */
 static bool all_leading(PyObject *leading, Py_ssize_t *size) {
     Py_ssize_t index;
     *size = 0;
@@ -51,8 +51,8 @@ static bool all_leading(PyObject *leading, Py_ssize_t *size) {
     return true;
 }
 
-/* assemble(data, layout, annotations, (leading fields, rest, how many)) -> the message with these annotations and
- * properties, which have no more nulls at their end than there were; or ... */
+/* assemble(data, layout, annotations, (leading fields, rest, count)) -> the message with these annotations and
+ * properties, with no more trailing nulls than before; or ... */
 static PyObject *assemble(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     PyObject *data, *leading, *rest, *number, *made;
     Py_ssize_t da, ma, start, app, fields, last = LEADING, size, index, head_size;

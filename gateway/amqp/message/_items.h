@@ -1,7 +1,7 @@
-/* How many values lie from `at` up to `end`, those inside of others too, counted up to one more than `most`.
+/* The number of values from `at` to `end`, including nested ones, counted up to one more than `most`.
  *
- * Compounds are not skipped but gone into: what follows their counts are values again. Nothing is checked: where bytes
- * are no AMQP the count ends, and who decodes them finds that there.
+ * Compounds are not skipped but entered: their items follow the count as further values. Nothing is validated: the
+ * count stops at bytes that are not AMQP, and the decoder reports the error.
  */
 static Py_ssize_t items_between(const uint8_t *data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t most) {
     static const uint8_t widths[16] = {1, 0, 0, 0, 1, 2, 3, 5, 9, 17, 2, 5, 3, 9, 2, 5}; /* by a constructor's upper half */
@@ -12,14 +12,14 @@ static Py_ssize_t items_between(const uint8_t *data, Py_ssize_t at, Py_ssize_t e
         at += widths[form];
         if (widths[form] == 0 || at > end)
             break;
-        found += form != 0; /* what is described comes behind it, and so does its descriptor */
+        found += form != 0; /* the descriptor follows, and then the described value */
         if (form == 0xA || form == 0xE)
             at += value[1];
         else if (form == 0xB || form == 0xF)
             at += (Py_ssize_t)value[1] << 24 | value[2] << 16 | value[3] << 8 | value[4];
         if (form < 0xE)
             continue;
-        count = 0; /* of an array, which says once what all of its values are */
+        count = 0; /* of an array, which has one constructor for all its items */
         if (form == 0xE && value + 2 < data + end)
             count = value[2];
         else if (form == 0xF && value + 8 < data + end)

@@ -1,16 +1,16 @@
-/* Where the sections of an encoded message begin, of messages that begin as they usually do: each section in order and
- * once, but for the data and sequences of a body (`_section.h`). */
+/* Finds the sections of an encoded message that begins as usual: each section in order and once, except data and
+ * sequence sections of a body (`_section.h`). */
 #pragma once
 #include "_section.h"
 
 enum { BODY = 5 };
 
-/* Whether the section at `at`, which is of the body, follows one of the same code of which there may be several. */
+/* Whether the body section at `at` repeats the preceding code, and may do so. */
 static bool repeated(const uint8_t *data, ptrdiff_t at, ptrdiff_t before) {
     return data[at + 2] == data[before + 2] && (data[at + 2] == DATA_SECTION || data[at + 2] == SEQUENCE_SECTION);
 }
 
-/* Each section's start or its successor's, by place; false where anything is unusual, or more than `most` repeated. */
+/* The start of each section, or of the next one, by index; false if anything is unusual or more than `most` repeat. */
 static bool find(const uint8_t *data, ptrdiff_t length, ptrdiff_t *starts, ptrdiff_t most) {
     ptrdiff_t at = 0, end;
     int next = 0, place = 0;

@@ -1,5 +1,5 @@
-/* One section of an encoded message that begins as most do: `00 53`, the code, a value of the right kind with its size.
- * Nothing outside the given bytes is read. */
+/* Reads one section of an encoded message that begins as usual: `00 53`, the code, a value of the right type with
+ * its size. Nothing outside the given bytes is read. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@ enum { PLACES = 7, FIRST_CODE = 0x70, LAST_CODE = 0x78, SMALL_ULONG = 0x53, WIDE
 enum { DELIVERY_ANNOTATIONS = 0x71, MESSAGE_ANNOTATIONS = 0x72, APPLICATION_PROPERTIES = 0x74 };
 enum { DATA_SECTION = 0x75, SEQUENCE_SECTION = 0x76 };
 
-/* By code: the place in the order, and the kind of the value when its size has one byte (0: any that has a size). */
+/* By code: the index in the order, and the constructor of the value with a one-byte size (0: any with a size). */
 static const int8_t place_of[] = {0, 1, 2, 3, 4, 5, 5, 5, 6};
 static const uint8_t kind_of[] = {0xC0, 0xC1, 0xC1, 0xC0, 0xC1, 0xA0, 0xC0, 0, 0xC1};
 
@@ -19,7 +19,7 @@ static bool usual_kind(uint8_t wanted, uint8_t kind) {
     return kind == 0xA0 || kind == 0xA1 || kind == 0xA3 || kind == 0xC0 || kind == 0xC1;
 }
 
-/* The end of the section at `at`, its place in `place`; -1 where it does not begin as usual or is cut off. */
+/* The end of the section at `at`, with its index in `place`; -1 if it begins in an unusual way or is truncated. */
 static ptrdiff_t section_end(const uint8_t *data, ptrdiff_t at, ptrdiff_t length, int *place) {
     uint8_t code, constructor;
     uint32_t size;
@@ -37,11 +37,11 @@ static ptrdiff_t section_end(const uint8_t *data, ptrdiff_t at, ptrdiff_t length
         size = (uint32_t)data[at + 4] << 24 | (uint32_t)data[at + 5] << 16 | (uint32_t)data[at + 6] << 8 | data[at + 7];
         at += 8;
     }
-    return size > (size_t)(length - at) ? -1 : at + (ptrdiff_t)size; /* on 32 bits their sum may be too large */
+    return size > (size_t)(length - at) ? -1 : at + (ptrdiff_t)size; /* on 32 bits their sum may overflow */
 }
 
-/* Whether the message may have delivery annotations: false only where the first section behind the header, if any, is
- * another one or none. Looks at a few bytes; what is unusual may have some. */
+/* Whether the message may have delivery annotations: false only if the first section after an optional header is
+ * another one, or there is none. It reads a few bytes; an unusual message may have some. */
 static bool may_be_annotated(const uint8_t *data, ptrdiff_t length) {
     ptrdiff_t at = 0;
     int place = 0;

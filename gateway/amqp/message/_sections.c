@@ -1,11 +1,11 @@
-/* Where the sections of an encoded message lie, single fields of its properties, and its delivery annotations put on and
- * taken off: the usual forms, in one call.
+/* Finds the sections of an encoded message and single fields of its properties, and adds and removes its delivery
+ * annotations, each in one call, for the usual encodings.
  *
- * Every message that crosses a boundary is looked at several times, and in Python each look costs more than all that the
- * engine does for the message. What is here knows only how messages usually begin: `00 53`, the code, a value of the
- * right kind with its size, each section in order, none but data and sequences twice. For anything else, be it allowed
- * or an error, the answer is `...` and the Python code says what it is (layout.py, properties.py). Nothing outside the
- * given bytes is read.
+ * Every message that crosses a boundary is inspected several times, and in Python each inspection costs more than all
+ * else that the engine does for the message. This module knows only how messages usually begin: each section is
+ * `00 53`, its code and a value of the right type with its size; the sections are in order; only data and sequences are
+ * repeated. For anything else, valid or not, the result is `...`, and the Python code decides (section_index.py,
+ * properties.py). Nothing outside the given bytes is read.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -16,14 +16,14 @@
 #include "_items.h"
 #include "_layout.h"
 
-enum { ANNOTATIONS = 1, BEHIND = 2, BARE = 3, APPLICATION = 4 }; /* places in the order */
+enum { ANNOTATIONS = 1, BEHIND = 2, BARE = 3, APPLICATION = 4 }; /* indexes of sections in order */
 enum { LEADING = 6, REPLY_TO = 4, NULL_VALUE = 0x40, PROPERTIES = 0x73, LIST8 = 0xC0, SIZE8 = 0, ASK = 255 };
 #define ABSENT PY_SSIZE_T_MAX
 
 static PyTypeObject *layout_type;
 static PyObject *null_field;
 static Py_ssize_t most_repeated; /* sections of a body */
-static uint8_t steps[256]; /* decoder.STEPS: a constructor's whole width, SIZE8 or ASK */
+static uint8_t steps[256]; /* decoder.STEPS: the whole width of a constructor, SIZE8 or ASK */
 
 /* bind(Layout, STEPS, the most sections of a message) */
 static PyObject *bind(PyObject *module, PyObject *const *args, Py_ssize_t count) {
@@ -59,7 +59,7 @@ static PyObject *layout(PyObject *module, PyObject *message) {
     result = layout_type->tp_alloc(layout_type, PLACES + 2);
     if (result == NULL)
         return NULL;
-    for (index = 0; index < PLACES + 2; index++) { /* the bare message begins with the properties: twice the same */
+    for (index = 0; index < PLACES + 2; index++) { /* the properties begin the bare message: the same offset twice */
         number = PyLong_FromSsize_t(index > PLACES ? length : starts[index > BARE ? index - 1 : index]);
         if (number == NULL) {
             Py_DECREF(result);
@@ -70,7 +70,7 @@ static PyObject *layout(PyObject *module, PyObject *message) {
     return result;
 }
 
-/* may_be_annotated(data) -> False only where the message has no delivery annotations */
+/* may_be_annotated(data) -> False only if the message certainly has no delivery annotations */
 static PyObject *may_be(PyObject *module, PyObject *message) {
     if (!PyBytes_Check(message)) {
         PyErr_SetString(PyExc_TypeError, "a message is bytes");
@@ -85,7 +85,7 @@ typedef struct {
     int count;
 } list_view;
 
-/* The properties at `start` as a list of up to 255 bytes, false if they are anything else. */
+/* Open the properties at `start` as a list of up to 255 bytes; false for any other form. */
 static bool opened_at(PyObject *message, Py_ssize_t start, list_view *list) {
     Py_ssize_t length = PyBytes_GET_SIZE(message);
     list->data = (const uint8_t *)PyBytes_AS_STRING(message);
@@ -97,7 +97,7 @@ static bool opened_at(PyObject *message, Py_ssize_t start, list_view *list) {
     return list->end <= length && list->count <= list->end - list->at;
 }
 
-/* The same, of arguments that may be anything. */
+/* The same for arguments that are not checked yet. */
 static bool opened(PyObject *message, PyObject *place, list_view *list) {
     Py_ssize_t start;
     if (!PyBytes_Check(message) || !PyLong_Check(place))
@@ -110,7 +110,7 @@ static bool opened(PyObject *message, PyObject *place, list_view *list) {
     return opened_at(message, start, list);
 }
 
-/* Go on to the next field; the one before has its bytes from the result on. -1: it is unusual or does not fit. */
+/* Skip the next field; returns where its bytes begin; -1: it is unusual or does not fit. */
 static Py_ssize_t step(list_view *list) {
     Py_ssize_t start = list->at;
     uint8_t width;
@@ -132,7 +132,7 @@ static PyObject *piece(const list_view *list, Py_ssize_t start, Py_ssize_t end) 
     return PyBytes_FromStringAndSize((const char *)list->data + start, end - start);
 }
 
-/* Where a field starts, its end in `list->at`; ABSENT where it is that or null, -1 where it is unusual. */
+/* Where a field starts, with its end in `list->at`; ABSENT if it is absent or null, -1 if it is unusual. */
 static Py_ssize_t seek(list_view *list, long index) {
     Py_ssize_t start = -1;
     if (index >= list->count)
@@ -143,7 +143,7 @@ static Py_ssize_t seek(list_view *list, long index) {
     return list->data[start] == NULL_VALUE ? ABSENT : start;
 }
 
-/* field(data, where the properties start, index) -> encoded bytes, None where absent or null, or ... */
+/* field(data, offset of the properties, index) -> encoded bytes, None if absent or null, or ... */
 static PyObject *field(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     list_view list;
     Py_ssize_t start;
@@ -167,7 +167,7 @@ static PyObject *field(PyObject *module, PyObject *const *args, Py_ssize_t count
     return piece(&list, start, list.at);
 }
 
-/* One of the leading fields, null where there are fewer; NULL without an exception: unusual. */
+/* One of the leading fields, null if there are fewer; NULL without an exception: unusual. */
 static PyObject *leading(list_view *list, int index) {
     Py_ssize_t start;
     if (index < list->count) {
@@ -180,7 +180,7 @@ static PyObject *leading(list_view *list, int index) {
     return null_field;
 }
 
-/* fields(data, where the properties start) -> ([the first six, encoded], the rest, how many there are), or ... */
+/* fields(data, offset of the properties) -> ([the first six, encoded], the rest, count), or ... */
 static PyObject *fields(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     list_view list;
     PyObject *first, *item, *result;
@@ -215,16 +215,16 @@ static PyObject *fields(PyObject *module, PyObject *const *args, Py_ssize_t coun
 #include "_assemble.h"
 #include "_url.h"
 
-/* -- crossing a boundary: delivery annotations put on and taken off, where what they say is known already */
+/* -- crossing a boundary: adds and removes delivery annotations whose content is known already */
 
-/* Where the reply-to starts, as `seek` says it. */
+/* Where the reply-to starts; results as of `seek`. */
 static Py_ssize_t reply_to(PyObject *message, const Py_ssize_t *starts, list_view *list) {
     if (starts[BARE] == starts[APPLICATION])
         return ABSENT;
     return opened_at(message, starts[BARE], list) ? seek(list, REPLY_TO) : -1;
 }
 
-/* The message with `put` instead of its delivery annotations. */
+/* The message with `put` in place of its delivery annotations. */
 static PyObject *spliced(PyObject *message, const Py_ssize_t *starts, const char *put, Py_ssize_t size) {
     Py_ssize_t before = starts[ANNOTATIONS], behind = PyBytes_GET_SIZE(message) - starts[BEHIND];
     PyObject *made = PyBytes_FromStringAndSize(NULL, before + size + behind);
@@ -238,14 +238,15 @@ static PyObject *spliced(PyObject *message, const Py_ssize_t *starts, const char
     return made;
 }
 
-/* What a dict has for bytes, borrowed; NULL without an exception: nothing. */
+/* Look up bytes in a dict; borrowed; NULL without an exception: not found. */
 static PyObject *known_for(PyObject *known, PyObject *key) {
     PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(known, key);
     Py_XDECREF(key);
     return found;
 }
 
-/* The arguments of both functions: a dict, and a message that begins as usual. 0: it does not, -1: an exception. */
+/* Parse the arguments of both functions: a dict, and a message that begins as usual. 0: it does not, -1: an
+ * exception. */
 static int crossing(PyObject *const *args, bool right, Py_ssize_t *starts) {
     if (!right || !PyDict_Check(args[1])) {
         PyErr_SetString(PyExc_TypeError, "a message and a dict are wanted, and a mark where annotations are taken off");
@@ -255,8 +256,8 @@ static int crossing(PyObject *const *args, bool right, Py_ssize_t *starts) {
            find((const uint8_t *)PyBytes_AS_STRING(args[0]), PyBytes_GET_SIZE(args[0]), starts, most_repeated);
 }
 
-/* put_on(data, sections by encoded reply-to) -> the message with its section as delivery annotations, or ... where it has
- * some or there is none for it */
+/* put_on(data, sections by encoded reply-to) -> the message with its section as delivery annotations; or ... if it
+ * has some already or none are known for it */
 static PyObject *put_on(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t starts[PLACES], start;
     list_view list;
@@ -283,8 +284,8 @@ static bool holds(const char *from, const char *end, PyObject *mark) {
     return size == 0;
 }
 
-/* take_off(data, what is known by delivery annotations section, mark) -> (what is known for its own, the message without
- * them, whether its properties hold the mark or a reply-to), or ... where nothing is known for them */
+/* take_off(data, values by delivery annotations section, mark) -> (value of its section, the message without the
+ * section, whether its properties contain the mark or a reply-to), or ... if its section is not known */
 static PyObject *take_off(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t starts[PLACES], start = 0;
     list_view list;

@@ -1,9 +1,10 @@
-/* A string of an address or id with a token in it: base64url without padding (`cookie.to_url` is the general form).
+/* Encodes the string of an address or id that contains a token: base64url without padding (`cookie.to_url` is the
+ * general form).
  *
- * Part of `_sections.c`.
+ * Included by `_sections.c`.
  */
 
-/* The text of two pieces as if they were one. */
+/* Encode two buffers as if they were one. */
 static void encode_url(char *to, const uint8_t *const pieces[2], const Py_ssize_t sizes[2]) {
     static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     uint32_t bits = 0;
@@ -19,7 +20,7 @@ static void encode_url(char *to, const uint8_t *const pieces[2], const Py_ssize_
         *to = alphabet[bits << (6 - have) & 63];
 }
 
-/* marked(mark, token, mac, how many bytes of the MAC) -> the encoded string `mark` + base64url(token + MAC) */
+/* marked(mark, token, mac, bytes of the MAC to use) -> the encoded string `mark` + base64url(token + MAC) */
 static PyObject *marked(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     const uint8_t *pieces[2];
     Py_ssize_t sizes[2], mark, size;
