@@ -1,4 +1,4 @@
-"""What every request passes before an application sees it: the origin, the login, and the user's rate."""
+"""Checks every request before it reaches an application: its origin, its login, and the user's request rate."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _SUBJECT: Final = "scopegate.subject"
 
 
 class Application(Protocol):
-    """What is mounted at a path of a scope's listeners."""
+    """An application that is mounted at a path of a scope's listeners."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
     def is_open(self, request: Request) -> bool:
-        """Whether this request needs no login."""
+        """Whether this request is allowed without a login."""
 
 
 class GateReport(Protocol):
-    """Hears what an operator should know."""
+    """Receives the failures that an operator should know of."""
 
     def login_failed(self, address: str) -> None: ...
     def failed(self, error: Exception) -> None: ...
@@ -48,7 +48,7 @@ class Gate:
         report: GateReport,
         clock: Callable[[], float],
     ) -> None:
-        """`mounted`: the applications of the scope by path, asked at each request."""
+        """`mounted` returns the applications of the scope by path; it is called for each request."""
         self._logins: Final = logins
         self._mounted: Final = mounted
         self._report: Final = report
@@ -56,7 +56,7 @@ class Gate:
         self.configure(model)
 
     def configure(self, model: ApiSection) -> None:
-        """Take the limits of a new policy."""
+        """Apply the limits of a new policy."""
         self._model = model
         rate = model.limits.user_requests
         self._buckets = Buckets(rate.number, rate.per_ms)
@@ -91,7 +91,7 @@ class Gate:
             await app(put(scope, known), receive, send)
 
     async def _user(self, request: Request) -> str | Response:
-        """The user, or why there is none."""
+        """The user, or the response that refuses the request."""
         auth, header = self._model.auth, request.headers.get("authorization")
         if not _same_origin(request):
             return error_response(403, "forbidden", "requests of web pages are refused")
@@ -127,7 +127,7 @@ class Gate:
         return error_response(401, "unauthenticated", "log in with a user of this scope", headers)
 
     def _wait(self, user: str, address: str) -> Response | None:
-        """The answer to a user who asks too often; None: it is within the rate."""
+        """The response to a user who exceeds the request rate; None: the request is within the rate."""
         who = f"@{address}" if user == ANONYMOUS else user
         bucket = self._buckets.of(who)
         if bucket.reserve(self._clock(), 0.0) is not None:
@@ -149,7 +149,7 @@ class WithSubject(NamedTuple):
 
 
 def find(mounted: Mapping[str, Application], path: str) -> Application | None:
-    """The application whose path is the longest at the beginning of `path`, segment by segment."""
+    """The application with the longest path that is a prefix of `path`, compared by segments."""
     while path:
         if (app := mounted.get(path)) is not None:
             return app
@@ -162,7 +162,7 @@ def _address(request: Request) -> str:
 
 
 def _same_origin(request: Request) -> bool:
-    """A browser says so where a page of another site sends a request."""
+    """Whether a request is not from a web page of another origin; browsers send headers that show it."""
     origin = request.headers.get("origin")
     if origin is None:
         return request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")

@@ -1,4 +1,4 @@
-"""A port at which clients of a scope use HTTP (policy key `api`)."""
+"""A listener for HTTP clients of a scope (policy key `api`)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from policies.model.scopes.api import ApiSection
 
 _HANDSHAKE: Final = 10.0
-"""Seconds for TLS."""
+"""Seconds that a TLS handshake may take."""
 _GRACE: Final = 1.0
-"""Seconds that requests in progress get at the end."""
+"""Seconds that requests in progress may take to finish when the listener closes."""
 
 
 class ApiListener:
-    """One bound port; reports what peers do wrong, as listeners for AMQP do."""
+    """One bound port; reports failures of peers in the same way as AMQP listeners."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class ApiListener:
         self._server: asyncio.Server | TlsServer | None = None
 
     def renew(self, model: ApiSection, users: UserStore, tls: ServerTls | None) -> None:
-        """Use the limits of a new policy, and what was read from its files."""
+        """Apply the limits of a new policy, and the users and certificates that were read from its files."""
         self.model, self._tls = model, tls
         self._logins.renew(users)
         self._gate.configure(model)
         self._kind.most = model.limits.connections
 
     async def start(self) -> None:
-        """Bind and accept; raises OSError when the port is taken."""
+        """Bind the port and accept connections; raises OSError if the port cannot be bound."""
         bind = self.model.bind
         if self.model.tls is None:
             self._server = await self._loop.create_server(self._accept, bind.host, bind.port)
@@ -79,7 +79,7 @@ class ApiListener:
 
     @property
     def bound(self) -> str:
-        """The address really bound, port 0 resolved."""
+        """The bound address, with the actual port if the policy says 0."""
         if self._server is None or not self._server.sockets:
             return str(self.model.bind)
         host, port = self._server.sockets[0].getsockname()[:2]
@@ -91,7 +91,7 @@ class ApiListener:
         return self._server is not None and self._server.is_serving()
 
     async def close(self) -> None:
-        """Accept no more, let requests in progress end for a moment, and close the rest."""
+        """Stop accepting, give requests in progress a moment to finish, and close the remaining connections."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._state.connections):
@@ -114,15 +114,15 @@ class ApiListener:
     # -- handshakes
 
     def admits(self, peer: str, descriptor: int) -> bool:
-        """A socket, nothing said yet: connections are bounded when they are there (`bounded`)."""
+        """Admit every socket: the number of connections is limited later (`gateway.observability.http.bounded`)."""
         return True
 
     def exhausted(self, peer: str) -> None:
-        """A connection that the process has no file descriptor for."""
+        """Report a connection that failed because the process has no file descriptor left."""
         self._report.bad_input("no-file-descriptors", bind=self.bound, peer=peer)
 
     def tls_failed(self, peer: str, error: OSError) -> None:
-        """A handshake that came to nothing."""
+        """Report a failed TLS handshake."""
         self._report.increment("tls_failures")
         why = getattr(error, "reason", None) or str(error) or type(error).__name__
         self._report.log.warning("TLS handshake failed", error=why, bind=self.bound, peer=peer)
@@ -130,10 +130,10 @@ class ApiListener:
     # -- requests
 
     def login_failed(self, address: str) -> None:
-        """A wrong user or password."""
+        """Report a wrong user or password."""
         self._report.increment("sasl_failures", "basic")
         self._report.log.warning("authentication failed", reason="basic", bind=self.bound, peer=address)
 
     def failed(self, error: Exception) -> None:
-        """A bug: it costs this request."""
+        """Report an unexpected error, which fails only this request."""
         self._report.task_failed("api", error)

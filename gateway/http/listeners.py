@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
 _Key = tuple[str, str, bool]
-"""Scope, address, and whether on TLS."""
+"""Scope, address, and whether the listener uses TLS."""
 
 
 class ApiListeners:
-    """Who listens; `unbound` says why a port of the policy is not served."""
+    """The listeners of all scopes; `unbound` has the error of each port that could not be bound."""
 
     def __init__(self, make: Callable[[str, ApiSection, Callable[[], Mapping[str, Application]]], ApiListener]) -> None:
         self._make: Final = make
@@ -27,13 +27,13 @@ class ApiListeners:
         self.unbound: Final[dict[_Key, OSError]] = {}
 
     def mount(self, applications: Iterable[tuple[str, str, Application]]) -> None:
-        """Offer these, each by scope and path, and no others."""
+        """Mount these applications, each given with its scope and path, and remove all others."""
         self._mounted.clear()
         for scope, path, application in applications:
             self._mounted.setdefault(scope, {})[path] = application
 
     async def install(self, policy: CompiledPolicy, credentials: CredentialFiles) -> None:
-        """Listen as the policy says; a port that cannot be bound keeps no other back."""
+        """Open and close listeners as the policy requires; if a port cannot be bound, the others still open."""
         wanted = {
             (name, str(model.bind), model.tls is not None): model
             for name, scope in policy.model.scopes.items()

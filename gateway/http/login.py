@@ -1,7 +1,7 @@
-"""Basic logins (RFC 7617) against the scope's users file: hashed off the loop, and remembered for a minute.
+"""Basic logins (RFC 7617) against the scope's users file: hashed off the event loop, and cached for a minute.
 
-Every request has its password with it, and a check takes from 1 to 30 ms of a processor. What has passed is remembered
-under a keyed hash; passwords are not. An address that fails too often is not checked any more for a second.
+Every request contains its password, and a check takes 1 to 30 ms of processor time. A successful login is cached under
+a keyed hash; the password itself is not stored. After too many failures, an address is refused for up to a second.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from gateway.amqp.sasl.password_checks import PasswordChecks
 from gateway.amqp.sasl.verifiers import UserStore, prepare
 
 FAILURES: Final = 5
-"""Failures of one address in a second, after which it has to wait."""
+"""Failed logins of one address per second after which further ones are refused."""
 REMEMBERED: Final = 60.0
-"""Seconds for which a login that has passed is not checked again."""
+"""Seconds for which a successful login is not checked again."""
 _KEPT: Final = 10_000
-"""Logins, and addresses with failures, that are remembered."""
+"""The size of each cache: successful logins, and addresses with failures."""
 
 
 class TooManyFailures(Exception):
-    """Logins from this address have failed too often: it has to wait a second."""
+    """Too many logins from this address have failed within a second."""
 
 
 class BasicLogins:
@@ -36,7 +36,7 @@ class BasicLogins:
     def __init__(
         self, name: str, checks: PasswordChecks, users: UserStore, clock: Callable[[], float]
     ) -> None:
-        """`name`: the listener's, by which checks take turns; `clock`: seconds."""
+        """`name`: the listener's, so that password checks of listeners take turns; `clock` returns seconds."""
         self._name: Final = name
         self._checks: Final = checks
         self._users = users
@@ -46,16 +46,16 @@ class BasicLogins:
         self._failures: Final[OrderedDict[str, deque[float]]] = OrderedDict()
 
     def renew(self, users: UserStore) -> None:
-        """Use what a reload has read."""
+        """Use the users file of a reloaded policy."""
         if users is not self._users:
             self._users = users
             self._passed.clear()
 
     async def user(self, authorization: str, address: str) -> str | None:
-        """The user of an `Authorization` header; None: nobody we know. Raises TooManyFailures."""
+        """The user of an `Authorization` header; None: the login is wrong. Raises TooManyFailures."""
         digest = hmac.digest(self._key, authorization.encode(), "sha256")
         until, known = self._passed.get(digest, (0.0, ""))
-        if self._clock() < until:  # whoever else fails behind the same address
+        if self._clock() < until:  # even if other clients behind the same address fail
             return known
         self._admit(address)
         user = await self._check(authorization, digest, address)
@@ -83,11 +83,11 @@ class BasicLogins:
     async def _hash(self, passes: Callable[[], bool], address: str) -> bool:
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-        def told(passed: bool) -> None:
+        def finish(passed: bool) -> None:
             if not done.done():
                 done.set_result(passed)
 
-        ticket = self._checks.submit(self._name, address, passes, told)
+        ticket = self._checks.submit(self._name, address, passes, finish)
         try:
             return await done
         finally:
@@ -100,7 +100,7 @@ def _bound(kept: OrderedDict[str, deque[float]] | OrderedDict[bytes, tuple[float
 
 
 def _credentials(authorization: str) -> tuple[str, str]:
-    """User and password, prepared; what cannot be a login is one that nobody has, and takes as long."""
+    """User and password, prepared; empty for a malformed header, so that its check fails and takes as long."""
     scheme, _, token = authorization.partition(" ")
     try:
         text = base64.b64decode(token.strip(), validate=True).decode()

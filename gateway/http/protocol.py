@@ -1,4 +1,4 @@
-"""HTTP connections of an `api` listener: uvicorn's, bounded, with the user of the client's certificate."""
+"""HTTP connections of an `api` listener: uvicorn's, with limits and the user of the client certificate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.observability.http.bounded import BoundedProtocol, Waiting
 
 
 class DatedState(ServerState):
-    """uvicorn's state of a server; every answer has a date (RFC 9110, 6.6.1)."""
+    """uvicorn's server state, which gives every response a date (RFC 9110, 6.6.1)."""
 
     def __init__(self) -> None:
         self._dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
@@ -24,7 +24,7 @@ class DatedState(ServerState):
 
     @property
     def default_headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers of every answer."""
+        """The headers of every response."""
         now = int(time.time())
         if self._dated[0] != now:
             self._dated = now, [(b"date", formatdate(now, usegmt=True).encode())]
@@ -32,11 +32,11 @@ class DatedState(ServerState):
 
     @default_headers.setter
     def default_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
-        """uvicorn's server would put its own; there is none here."""
+        """Ignored: only uvicorn's own server sets them, which is not used here."""
 
 
 class ApiProtocol(BoundedProtocol):
-    """A connection of an `api` listener; `api_protocol` makes the class of one listener."""
+    """A connection of an `api` listener; `api_protocol` creates a subclass for each listener."""
 
     tls: ClassVar[Callable[[], ServerTls | None]]
 
@@ -46,7 +46,7 @@ class ApiProtocol(BoundedProtocol):
         anchor = tls.anchor(ssl_object) if tls is not None and subject is not None else b""
 
         def trusted() -> str | None:
-            """The user, as long as the policy trusts who vouches for the certificate."""
+            """The user, as long as the policy trusts the issuer of the certificate."""
             now = type(self).tls()
             return subject if now is not None and now.trusts(anchor) else None
 
@@ -57,7 +57,7 @@ class ApiProtocol(BoundedProtocol):
 def api_protocol(
     dropped: Callable[[str], None], tls_now: Callable[[], ServerTls | None], connections: int
 ) -> type[ApiProtocol]:
-    """The connections of one listener: at most so many, and who dawdles is dropped (`dropped` hears why)."""
+    """A class for one listener: at most `connections` connections; `dropped` gets the reason for each one it drops."""
 
     class ListenerProtocol(ApiProtocol):
         """The connections of this listener."""

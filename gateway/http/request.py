@@ -1,4 +1,4 @@
-"""What an application gets with a request: who asks, and how large and slow its body may be."""
+"""What an application receives with a request: the user, and the limits for the size and time of the body."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 ANONYMOUS: Final = "anonymous"
-"""The user of a request without a login, as of a connection without one."""
+"""The user of a request without a login, as for AMQP connections."""
 _KEY: Final = "scopegate.request"
 
 
 class ApiRequest(NamedTuple):
-    """What the listener knows of a request."""
+    """The user and the limits of a request, set by the listener."""
 
     user: str
     body: int
-    """Bytes that the body may have."""
+    """The largest body, in bytes."""
     body_time: float
-    """Seconds until the body has to be there."""
+    """Seconds in which the whole body has to arrive."""
 
 
 class BodyRefused(Exception):
-    """A body that is too large, comes too slowly, or is of another kind: `status` 413, 408 or 415."""
+    """The body is too large, too slow, or of an unsupported media type: `status` 413, 408 or 415."""
 
     def __init__(self, status: int, code: str, text: str) -> None:
         super().__init__(text)
@@ -36,24 +36,24 @@ class BodyRefused(Exception):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """A client that is too slow is not waited for any more."""
+        """Headers of the response; the connection of a client that is too slow is closed."""
         return {"connection": "close"} if self.status == 408 else {}
 
 
 def of_request(request: Request) -> ApiRequest:
-    """What the listener knows of this request."""
+    """The user and the limits of this request."""
     known = request.scope[_KEY]
     assert isinstance(known, ApiRequest)
     return known
 
 
 def put(scope: Mapping[str, object], known: ApiRequest) -> dict[str, object]:
-    """The ASGI scope with what the listener knows."""
+    """The ASGI scope with the user and the limits added."""
     return {**scope, _KEY: known}
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body, at most `limit` bytes and those of the listener; raises BodyRefused, ClientDisconnect."""
+    """The whole body, within `limit` bytes and the listener's limits; raises BodyRefused, ClientDisconnect."""
     known = of_request(request)
     most = min(limit, known.body)
     announced = request.headers.get("content-length", "0")
@@ -81,13 +81,13 @@ def _too_large(most: int) -> BodyRefused:
 
 
 def json_response(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON document as an answer."""
+    """A response with a JSON document."""
     body = json.dumps(document, ensure_ascii=False).encode()
     return Response(body, status, {"cache-control": "no-store", **(headers or {})}, "application/json")
 
 
 def error_response(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The error object of docs/subscriptions.md."""
+    """A response with the error object of docs/subscriptions.md."""
     return json_response({"error": code, "message": message}, status, headers)
 
 

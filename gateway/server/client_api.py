@@ -1,7 +1,7 @@
-"""HTTP for the clients of scopes, and the subscription managers that it leads to.
+"""HTTP for the clients of scopes, and the subscription managers that are reached through it.
 
-Part of the composition root, kept apart from `gateway`. A gateway whose policy has no subscriptions imports none of
-what they need.
+Part of the composition root, in a module of its own. A gateway whose policy has no subscriptions does not import the
+modules that they need.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SubscriptionParts(NamedTuple):
-    """What subscription managers use of the gateway; `context` has its scopes and its Kafka clusters."""
+    """The parts of the gateway that subscription managers use; `context` has the scopes and the Kafka clusters."""
 
     context: GatewayContext
     leases: Leases
@@ -46,20 +46,20 @@ class SubscriptionService(Protocol):
     """The subscription managers of a gateway (`bridges.cloudevents.service`)."""
 
     async def install(self, policy: CompiledPolicy) -> None:
-        """Run the managers of this policy; those that stay go on."""
+        """Run the managers of this policy; managers that were there before continue."""
 
     def applications(self) -> Iterable[tuple[str, str, Application]]:
-        """Each manager's HTTP binding, with its scope and path."""
+        """The HTTP application of each manager, with its scope and path."""
 
     async def close(self) -> None:
-        """Deliver no more."""
+        """Stop delivering events."""
 
 
 SubscriptionsMaker = Callable[[SubscriptionParts], SubscriptionService]
 
 
 class ClientApi:
-    """The `api` listeners of a gateway, and what is behind them."""
+    """The `api` listeners of a gateway, and the subscription managers behind them."""
 
     def __init__(self, make: SubscriptionsMaker, parts: SubscriptionParts, checks: PasswordChecks) -> None:
         self._make: Final = make
@@ -70,11 +70,11 @@ class ClientApi:
 
     @property
     def unbound(self) -> list[OSError]:
-        """Why ports of the policy are not served."""
+        """The errors of ports that could not be bound."""
         return [*self._listeners.unbound.values()]
 
     async def install(self, policy: CompiledPolicy, credentials: CredentialFiles) -> None:
-        """Serve a policy; a port that cannot be bound is noted in `unbound`."""
+        """Serve a policy; the error of a port that cannot be bound is added to `unbound`."""
         scopes = policy.model.scopes.values()
         if self._service is None and any(scope.subscriptions for scope in scopes):
             self._service = self._make(self._parts)
@@ -89,7 +89,7 @@ class ClientApi:
             self._parts.readiness.remove("api")
 
     async def close(self) -> None:
-        """Answer no more requests, and deliver no more."""
+        """Stop answering requests, and stop delivering events."""
         await self._listeners.close()
         if self._service is not None:
             await self._service.close()
@@ -97,7 +97,8 @@ class ClientApi:
     def _make_listener(
         self, scope: str, model: ApiSection, mounted: Callable[[], Mapping[str, Application]]
     ) -> ApiListener:
-        from gateway.http.listener import ApiListener as Listener  # with all of HTTP: not before there is one
+        # Imported here, because it imports the HTTP server, which most gateways do not need.
+        from gateway.http.listener import ApiListener as Listener
 
         parts, loop = self._parts, asyncio.get_running_loop()
         return Listener(scope, model, parts.report, parts.supervisor, self._checks, mounted, loop)
