@@ -1,7 +1,7 @@
-"""Where events may go: does a rule of the policy allow this place, and this address (docs/subscriptions.md)? Pure.
+"""Egress rules: whether the policy allows a sink and an IP address for events (docs/subscriptions.md). Pure.
 
-A sink is checked twice: as a URI when the subscription is made, by `allows`, and as an address before every connect,
-by `address_allowed`. What no rule allows is denied.
+A sink is checked twice: its URI when the subscription is created, by `allows`, and its IP address before each
+connection, by `address_allowed`. Whatever no rule allows is denied.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from policies.patterns import Pattern, routable
 
 
 class SinkPlace(NamedTuple):
-    """What of a sink decides whether it is allowed.
+    """The parts of a sink that the rules compare.
 
-    `hosts` as `policies.hosts.parse_host` spells them, with ports; none: the sink is this scope (amqp) or the cluster
-    of the rule (kafka). `path` is the URI's, checked. `address` is the AMQP address or the Kafka topic.
+    `hosts`: normalized by `policies.hosts.parse_host`, with ports; empty for a sink in this scope (amqp) or in the
+    cluster of the rule (kafka). `path`: the validated path of the URI. `address`: the AMQP address or the Kafka topic.
     """
 
     protocol: SinkKind
@@ -41,7 +41,7 @@ class SinkRule:
     local: Pattern | None
     connector: str | None
     endpoints: frozenset[tuple[str, str, int]]
-    """Scheme, host and port of the connector's containers."""
+    """Scheme, host and port of each container of the connector."""
     address: Pattern | None
     cluster: str | None
     topics: re.Pattern[str] = field(compare=False)
@@ -53,7 +53,7 @@ class SinkRule:
     where: PolicyLine = field(compare=False)
 
     def allows(self, place: SinkPlace) -> bool:
-        """Whether this entry allows the place."""
+        """Whether this entry allows the sink."""
         if place.protocol not in self.protocols:
             return False
         if self.local is not None:
@@ -76,7 +76,7 @@ class SinkRule:
 
 
 def sink_rule(entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], where: PolicyLine) -> SinkRule:
-    """The rule of an entry; `endpoints` are those of its connector, if it names one."""
+    """Compile an entry; `endpoints` are those of its connector, if it names one."""
     return SinkRule(
         protocols=frozenset(entry.protocol),
         to=entry.to,
@@ -96,15 +96,15 @@ def sink_rule(entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], wher
 
 
 def allows(rules: Sequence[SinkRule], place: SinkPlace) -> SinkRule | None:
-    """The first rule that allows the place; None: it is denied."""
+    """The first rule that allows the sink; None: the sink is denied."""
     return next((rule for rule in rules if rule.allows(place)), None)
 
 
 def address_allowed(rule: SinkRule, address: IpAddress, own: Collection[IpAddress] = ()) -> bool:
-    """Whether a connection to this address may be made for a sink that `rule` allows.
+    """Whether the gateway may connect to this address for a sink that `rule` allows.
 
-    `own` are the addresses of the gateway itself, of Kafka and of Redis, without IPv4-mapped ones: they are public to
-    nobody, and reached only where the rule names their network.
+    `own` are the addresses of the gateway itself, of Kafka and of Redis, with IPv4-mapped ones as IPv4: they never
+    count as public, so the rule has to name their network.
     """
     return network_allowed(rule.public, rule.networks, address, own)
 
@@ -112,7 +112,7 @@ def address_allowed(rule: SinkRule, address: IpAddress, own: Collection[IpAddres
 def network_allowed(
     public: bool, networks: Sequence[IpNetwork], address: IpAddress, own: Collection[IpAddress] = ()
 ) -> bool:
-    """As `address_allowed`, for networks that are not a sink's (`oauth`)."""
+    """The same for networks of other policy sections (`oauth`)."""
     for each in (address, unmapped(address)):
         if any(each.version == network.version and each in network for network in networks):
             return True

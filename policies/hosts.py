@@ -1,7 +1,7 @@
-"""Hosts as URIs of sinks name them, in the one spelling that rules are compared with.
+"""Normalizes the hosts in URIs of sinks, so that rules can compare them.
 
-Names are ASCII (IDNA), lower case and without a last dot. Addresses are spelled as `ipaddress` spells them. A name that
-some resolver would take for a number is refused, unless it is an IPv4 address of four plain decimal parts.
+Names become ASCII (IDNA), lower case, without a trailing dot. Addresses get the form that `ipaddress` prints. A name
+that some resolver would read as a number is refused, unless it is an IPv4 address of four plain decimal parts.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _LONGEST: Final = 253
 _DEVIATIONS: Final = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")
-"""Letters that IDNA 2003 and IDNA 2008 make different names of."""
+"""Characters that IDNA 2003 and IDNA 2008 encode differently."""
 
 
 class HostError(ValueError):
-    """A host that cannot be used; the text says why, without the host."""
+    """An invalid host; the text says why and does not contain the host."""
 
 
 def parse_host(text: str) -> str:
-    """The host in its one spelling, IPv6 without brackets; raises HostError."""
+    """The normalized host, IPv6 without brackets; raises HostError."""
     if text.startswith("[") or text.endswith("]"):
         return _bracketed(text)
     name = _ascii(text).removesuffix(".")
     if len(name) > _LONGEST or not all(_LABEL.fullmatch(label) for label in name.split(".")):
         raise HostError("not a host name: labels of letters, digits and - (1 to 63 characters, 253 in all)")
-    # Resolvers take such names for IPv4 addresses in octal, hexadecimal or with fewer parts (inet_aton).
+    # Resolvers read such names as IPv4 addresses in octal, hexadecimal or with fewer parts (inet_aton).
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
         return _four_parts(name)
     return name
 
 
 def address_of(host: str) -> IpAddress | None:
-    """The address that a host of `parse_host` is; None: it is a name."""
+    """The IP address of a host that `parse_host` returned; None: the host is a name."""
     try:
         return IPv6Address(host) if ":" in host else IPv4Address(host)
     except AddressValueError:
@@ -53,7 +53,7 @@ def _bracketed(text: str) -> str:
 
 
 def _ascii(text: str) -> str:
-    """The name as DNS has it (RFC 5890); wide digits and dots become plain ones, too."""
+    """The ASCII form of a name (RFC 5890); full-width digits and dots become ASCII, too."""
     if not _DEVIATIONS.isdisjoint(text):
         raise HostError("not one host name: IDNA 2003 and 2008 differ in it; write it in ASCII (xn--)")
     try:

@@ -1,6 +1,6 @@
-"""Which addresses are public: none of the IANA special-purpose registries, whatever they are wrapped in.
+"""Decides whether an address is public: outside the IANA special-purpose registries, embedded or not.
 
-Python's `is_global` is not used: in version 3.11 it says so of 64:ff9b::7f00:1, 2002:7f00:1:: and 224.0.0.1, too.
+Python's `is_global` is not used: in version 3.11 it is true of 64:ff9b::7f00:1, 2002:7f00:1:: and 224.0.0.1, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SPECIAL_4: Final = tuple(
     )
 )
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
-"""All that IANA has given out so far; what is outside is special, local, multicast or unused."""
+"""All unicast addresses that IANA has allocated; addresses outside are special, local, multicast or unused."""
 _SPECIAL_6: Final = tuple(
     IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20")
 )
@@ -45,7 +45,7 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
 def is_public(address: IpAddress) -> bool:
-    """Whether an address is of the public internet."""
+    """Whether an address belongs to the public internet."""
     address = unmapped(address)
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_4)
@@ -56,13 +56,13 @@ def is_public(address: IpAddress) -> bool:
 
 
 def unmapped(address: IpAddress) -> IpAddress:
-    """The IPv4 address to which a socket connects for an IPv4-mapped one; any other unchanged."""
+    """The IPv4 address of an IPv4-mapped address, to which a socket really connects; any other address unchanged."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return address if mapped is None else mapped
 
 
 def _inner(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address to which a translator or relay passes packets on (NAT64, 6to4; Teredo is special as a whole)."""
+    """The IPv4 address to which NAT64 or 6to4 forwards packets, if any; Teredo is special as a whole."""
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return IPv4Address(int(address) >> 80 & 0xFFFF_FFFF) if address in _SIX_TO_FOUR else None

@@ -1,4 +1,4 @@
-"""The compiled policy of a subscription manager: what it serves, where its events may go, and within which limits."""
+"""The compiled policy of a subscription manager: its event streams, sinks and limits."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from policies.rules import CompiledPolicy, KafkaRoute, ScopeRules
 
 @dataclass(frozen=True, slots=True)
 class ManagerRules:
-    """What a subscription manager needs of the policy; equal where a reload changes nothing for it.
+    """The rules of one subscription manager; equal before and after a reload that changes nothing for it.
 
-    `streams` are its sources in the order of the file, with their topics. `clusters` has the bootstrap servers of the
-    Kafka clusters of these streams and of the sinks, none for an embedded one.
+    `streams` are its event sources in the order of the file, with their topics. `clusters` has the bootstrap servers of
+    all Kafka clusters of the policy; an embedded cluster has none.
     """
 
     scope: str
@@ -42,7 +42,7 @@ class ManagerRules:
     upsert: bool
     dialects: frozenset[Dialect]
     wrap: bool
-    """Whether records that are no CloudEvents are wrapped (`others`)."""
+    """Whether records that are not CloudEvents are wrapped in one (`others`)."""
     slices: int
     keep_ended: Millis
     limits: ManagerLimits
@@ -52,10 +52,10 @@ class ManagerRules:
     oauth: tuple[OAuthEntry, ...]
     filters: Filters
     seals: bool
-    """Whether there are keys, under which secrets of subscriptions are stored."""
+    """Whether the policy has keys, with which secrets of subscriptions are encrypted."""
     clusters: Mapping[str, frozenset[tuple[str, int]]]
     access: ScopeRules = field(compare=False, repr=False)
-    """The rules of the scope: who may subscribe to a stream, or send to a local sink."""
+    """The rules of the scope, which decide who may subscribe to a stream or send to a local sink."""
 
     @property
     def full_name(self) -> str:
@@ -63,7 +63,7 @@ class ManagerRules:
         return f"{self.scope}/{self.name}"
 
     def may_subscribe(self, user: str, address: str) -> bool:
-        """Whether the user may have events of this stream pushed out."""
+        """Whether the user may subscribe to this stream."""
         return address in self.streams and self.access.access(user, "subscribe", address).allowed
 
     def subscribable(self, user: str) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class ManagerRules:
 
 
 def compile_sinks(policy: Policy, tree: Tree) -> dict[tuple[str, str], tuple[SinkRule, ...]]:
-    """The sinks of every manager, by scope and name, each with its line in the file."""
+    """Compile the sinks of all managers, by scope and name, each with its line in the file."""
     return {
         (name, manager.name): tuple(
             _sink(entry, scope, tree.policy_line(("scopes", name, "subscriptions", at, "sinks", number)))
@@ -90,7 +90,7 @@ def _sink(entry: SinkEntry, scope: ScopeSection, where: PolicyLine) -> SinkRule:
 
 
 def manager_rules(policy: CompiledPolicy) -> tuple[ManagerRules, ...]:
-    """The rules of all managers of a policy, in the order of the file."""
+    """Compile the rules of all managers of a policy, in the order of the file."""
     return tuple(
         _manager(policy, name, entry) for name, scope in policy.model.scopes.items() for entry in scope.subscriptions
     )

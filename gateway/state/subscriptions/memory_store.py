@@ -1,4 +1,4 @@
-"""The subscriptions of a single process, gone with it."""
+"""Subscriptions in memory: they end with the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.state.subscriptions.store import (
 
 
 class _Manager:
-    """What is stored of one manager."""
+    """The stored subscriptions of one manager."""
 
     __slots__ = ("followers", "owned", "revision", "stored")
 
@@ -24,7 +24,7 @@ class _Manager:
         self.revision = 0
         self.stored: Final[dict[str, StoredSubscription]] = {}
         self.owned: Final[dict[str, int]] = {}
-        """How many subscriptions each owner has."""
+        """The number of subscriptions of each owner."""
         self.followers: Final[dict[object, Callable[[], None]]] = {}
 
     def put(self, id: str, owner: str, document: bytes) -> StoredSubscription:
@@ -35,14 +35,14 @@ class _Manager:
         return stored
 
     def tell(self) -> None:
-        """Call the followers in a later turn: none of them runs within a change."""
+        """Schedule the followers on the event loop, so that none of them runs during a change."""
         loop = asyncio.get_running_loop()
         for changed in list(self.followers.values()):
             loop.call_soon(changed)
 
 
 class MemorySubscriptionStore:
-    """See `SubscriptionStore`; every answer comes at once."""
+    """See `SubscriptionStore`; no call waits."""
 
     lasting: Final = False
 
@@ -103,4 +103,4 @@ class MemorySubscriptionStore:
         return end
 
     async def run(self) -> None:
-        """There are no other processes."""
+        """Nothing to do: there are no other processes."""

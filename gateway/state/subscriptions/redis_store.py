@@ -1,6 +1,7 @@
-"""Subscriptions in Redis, the same for every gateway that uses it: a hash for each manager, and a stream of changes.
+"""Subscriptions in Redis, shared by all gateways that use it: a hash for each manager, and a stream of changes.
 
-Create, replace and delete are one script each: what is asked for is compared, counted, written and told in one step.
+Create, replace and delete are one script each, which checks the request, counts, writes and announces the change in one
+atomic step.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from gateway.state.termini.redis_store import ScriptAnswer
 
 LOG: Final = get_logger(__name__)
 _KEEP: Final = 10_000
-"""Changes that are remembered."""
+"""The length of a stream of changes, roughly."""
 _BLOCK_MS: Final = 1000
 _AGAIN: Final = 0.2
 _ANEW: Final = 60.0
-"""Seconds after which followers look even if no change was heard of."""
+"""Seconds after which followers are called even if no change was received."""
 
 # KEYS: documents (id -> revision, owner, document), owners (owner -> count), revision, changes
 _HEAD: Final = """
@@ -88,7 +89,7 @@ return {redis.call('GET', KEYS[3]) or '0', redis.call('HGETALL', KEYS[1])}
 
 
 class RedisSubscriptionStore:
-    """Uses the client of the state; `listener` is one of its own, whose reads may block for a second."""
+    """Subscriptions in Redis. `client` is shared; `listener` is used only here: its reads block for a second."""
 
     lasting: Final = True
 
@@ -97,7 +98,7 @@ class RedisSubscriptionStore:
         self._listener: Final = listener
         self._followers: Final[dict[str, dict[object, Callable[[], None]]]] = {}
         self._seen: Final[dict[bytes, bytes]] = {}
-        """How far each stream of changes was read."""
+        """The id of the last entry that was read from each stream of changes."""
         self._wake: Final = asyncio.Event()
 
     async def create(
@@ -133,7 +134,7 @@ class RedisSubscriptionStore:
             try:
                 known, owner, document = text.split(b"\n", 2)
                 found[name.decode()] = StoredSubscription(name.decode(), _owner(owner), int(known), document)
-            except ValueError as error:  # somebody else has written there
+            except ValueError as error:  # not written by this project
                 key = _keys(manager)[0]
                 raise SubscriptionsUnavailable(f"a subscription in {key} cannot be read; delete it in Redis") from error
         return int(revision), found
@@ -160,7 +161,7 @@ class RedisSubscriptionStore:
         return end
 
     async def run(self) -> None:
-        """Read the streams of changes; after a break, and now and then, everything may have changed."""
+        """Read the streams of changes; after an interruption, and once a minute, every manager counts as changed."""
         loop = asyncio.get_running_loop()
         anew = loop.time() + _ANEW
         while True:
@@ -179,7 +180,7 @@ class RedisSubscriptionStore:
             self._tell(told)
 
     async def _changes(self) -> Sequence[str]:
-        """The managers with changes since the last call; one that is new to us counts as changed."""
+        """The managers with changes since the last call; a manager that was not followed before counts as changed."""
         names = {_keys(manager)[3].encode(): manager for manager in self._followers}
         fresh = [key for key in names if key not in self._seen]
         for key in [key for key in self._seen if key not in names]:
@@ -207,7 +208,7 @@ def _keys(manager: str) -> tuple[str, str, str, str]:
 
 
 def _line(owner: str) -> bytes:
-    """A user's name in one line."""
+    """The name of a user without line breaks, which separate the stored fields."""
     return owner.encode("unicode_escape")
 
 

@@ -1,7 +1,7 @@
-"""Stored subscriptions: the object of each as text, with a revision, and a stream of changes.
+"""Stored subscriptions: a document and a revision for each, and notifications of changes.
 
-A store knows no JSON: `document` is what the manager wrote, secrets sealed. Revisions grow with every change of any
-subscription of a manager, so that a process can say how far it has followed.
+A store does not interpret `document`: it is the JSON text that the manager wrote, with secrets encrypted. The revision
+grows with every change of any subscription of a manager, so that a process knows which changes it has seen.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import NamedTuple, Protocol
 
 
 class SubscriptionsUnavailable(Exception):
-    """The store cannot be asked now: nothing was changed."""
+    """The store is not available; nothing was changed."""
 
 
 class AlreadyExists(Exception):
-    """There is a subscription with this id."""
+    """There is a subscription with this id already."""
 
 
 class Changed(Exception):
-    """The subscription has another revision than the caller expected, or is gone."""
+    """The subscription does not have the expected revision, or does not exist any more."""
 
 
 class LimitReached(Exception):
-    """The manager, or the owner, has as many subscriptions as are allowed."""
+    """The manager or the owner has the maximum number of subscriptions."""
 
     def __init__(self, which: str, most: int) -> None:
         """`which`: "subscriptions" (of the manager) or "user"."""
@@ -42,14 +42,14 @@ class StoredSubscription(NamedTuple):
 
 
 class SubscriptionLimits(NamedTuple):
-    """How many subscriptions a manager, and one owner, may have."""
+    """The maximum number of subscriptions of a manager and of one owner."""
 
     subscriptions: int
     user: int
 
 
 class SubscriptionStore(Protocol):
-    """The subscriptions of all managers of a gateway; `manager` names one: scope and name."""
+    """The subscriptions of all managers of a gateway; `manager` is a scope and a name (`ManagerRules.full_name`)."""
 
     @property
     def lasting(self) -> bool:
@@ -58,19 +58,19 @@ class SubscriptionStore(Protocol):
     async def create(
         self, manager: str, id: str, owner: str, document: bytes, limits: SubscriptionLimits
     ) -> StoredSubscription:
-        """Store a new one; raises AlreadyExists, LimitReached, SubscriptionsUnavailable."""
+        """Store a new subscription; raises AlreadyExists, LimitReached, SubscriptionsUnavailable."""
 
     async def replace(self, manager: str, id: str, document: bytes, revision: int) -> StoredSubscription:
-        """Store another document if the revision is still `revision`; raises Changed, SubscriptionsUnavailable."""
+        """Replace the document if the revision is still `revision`; raises Changed, SubscriptionsUnavailable."""
 
     async def delete(self, manager: str, id: str, revision: int) -> None:
-        """Remove it if the revision is still `revision`; raises Changed, SubscriptionsUnavailable."""
+        """Delete a subscription if its revision is still `revision`; raises Changed, SubscriptionsUnavailable."""
 
     async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:
-        """All of a manager's, and the revision up to which they are complete; raises SubscriptionsUnavailable."""
+        """The revision of a manager, and its subscriptions at that revision; raises SubscriptionsUnavailable."""
 
     def follow(self, manager: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed` soon after each change by any process; returns what ends that."""
+        """Call `changed` soon after each change by any process; returns a function that ends this."""
 
     async def run(self) -> None:
-        """Follow the changes of other processes for as long as the gateway serves."""
+        """Receive the changes of other processes, until cancelled."""
