@@ -1,4 +1,4 @@
-"""Leases of partitions for consumer groups: rules, stores and this process's part (ES 4.5, KM-10).
+"""Leases of partitions for consumer groups: rules, stores and the leases of this process (ES 4.5, KM-10).
 
-`group`, `balance` and `claim` are pure rules; `store` and `redis_store` store records; links use `manager.Leases`.
+`group`, `balance` and `claim` are pure rules; `store` and `redis_store` keep records; links use `manager.Leases`.
 """

@@ -1,8 +1,8 @@
 """Distributes partitions over the links of a group that share them, and moves some when links come and go (ES 4.5.1).
 
-A sharing link is in the record's `sharing`; each of its partitions is owned by a *part* of it with a name of its own.
-So a partition has one owner, with a fence, and moves as in a takeover: the record has the new owner as successor, and
-the present owner ends in order. Pure, like the record.
+A sharing link is in the record's `sharing`. Each of its partitions is owned by a *part* of the link, with a name of
+its own. So a partition has one owner, with a fence, and moves as in a takeover: the record names the new owner as
+successor, and the current owner ends cleanly. Pure, like the record.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gateway.state.leases.claim import Claim, GroupLink, Now, Ownership, part, w
 
 
 class SharedGroup(Protocol):
-    """What `balance` uses of a record (`group.Group`)."""
+    """The part of a record (`group.Group`) that `balance` uses."""
 
     @property
     def sharing(self) -> list[Claim]: ...
@@ -48,7 +48,7 @@ def balance(group: SharedGroup, now: Now) -> None:
 
 
 def _move(group: SharedGroup, parts: dict[GroupLink, list[int]]) -> tuple[int, Claim] | None:
-    """A partition to move from the link with the most to the one with the fewest; none that is moving already."""
+    """The next partition to move from the link with the most to the one with the fewest; skips those already moving."""
     richest = sorted(parts, key=lambda who: -len(parts[who]))
     for heir in sorted(group.sharing, key=lambda claim: len(parts[claim.who])):
         for rich in richest:

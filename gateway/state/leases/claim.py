@@ -8,28 +8,28 @@ from typing import NamedTuple
 
 
 class GroupLink(NamedTuple):
-    """One link: its member (process), and its name there."""
+    """A link, identified by its member (process) and its name in that process."""
 
     member: str
     link: str
 
 
 def part(who: GroupLink, partition: int) -> GroupLink:
-    """The owner of one partition of a sharing link."""
+    """The part of a sharing link that owns one partition."""
     return GroupLink(who.member, f"{who.link}/{partition}")
 
 
 def whole(who: GroupLink) -> GroupLink:
-    """The link of a part; any other link itself."""
+    """The link to which a part belongs; any other link unchanged."""
     return GroupLink(who.member, who.link.partition("/")[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The request of a link. `partition` None: any free one of `among`.
+    """The claim of a link on a partition. `partition` None: any free one of `among`.
 
-    `epoch` None: none given. `pend`: how many links may wait for a partition; 0: surplus links are refused.
-    `retain_ms`: how long the epoch is remembered after this owner is lost.
+    `epoch` None: the link gave none. `pend`: how many links may wait for a partition; 0: surplus links are refused.
+    `retain_ms`: how long the epoch is retained after this owner is lost.
     """
 
     who: GroupLink
@@ -42,7 +42,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Ownership:
-    """The owner of a partition, and the link with a greater epoch that waits for its end."""
+    """The owner of a partition, and the successor that waits until it ends."""
 
     who: GroupLink
     epoch: int
@@ -55,7 +55,7 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The arguments of a transition: the time, a fence greater than any before, and the members that are alive."""
+    """The context of a transition: the time, a fence greater than all earlier ones, and the members that are alive."""
 
     ms: int
     fence: int

@@ -1,11 +1,11 @@
 """Which link may read a partition for a consumer group: one record per group and its transitions (ES 4.5, KM-10).
 
-Pure: a transition gets the members that are alive and the time, and changes the record in place; the caller stores it
-whole or not at all (compare and set). Nothing is sent from here: every process with links in a group reads the record
-after each change and acts on it. So a lost notification only causes a delay.
+Pure: a transition gets the members that are alive and the time, and changes the record in place; the caller stores the
+whole record atomically (compare and set). This module notifies nobody: every process with links in a group reads the
+record after each change and acts on it. So a lost notification only causes a delay.
 
-A *member* is one process while its session lasts; a session that has expired never comes back. Members that are not
-alive own nothing. A *fence* is a number that only grows: a later owner of a partition has a greater one.
+A *member* is one process during one session; an expired session is never resumed. Members that are not alive own
+nothing. A *fence* is a fencing token, a number that only grows: a later owner of a partition has a greater one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.state.leases.balance import balance
 from gateway.state.leases.claim import Claim, GroupLink, Now, Ownership, whole
 
 FORGET: Final = 100
-"""Retained epochs per group above which the oldest are dropped: partitions are few, records stay small."""
+"""The maximum number of retained epochs per group, if it has fewer partitions; the oldest are dropped first."""
 
 
 class ClaimDenied(Enum):
@@ -34,7 +34,7 @@ class ClaimDenied(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The epoch of a lost owner; until it is forgotten, no smaller one is granted."""
+    """The retained epoch of a lost owner: until `until_ms`, claims with a smaller epoch are not granted."""
 
     epoch: int
     until_ms: int
@@ -50,7 +50,7 @@ class Group:
     epochs: dict[int, Remembered] = field(default_factory=dict)
     waiting: list[Claim] = field(default_factory=list)
     sharing: list[Claim] = field(default_factory=list)
-    """Links that share the partitions evenly, each by parts (`balance`)."""
+    """Links that share the partitions evenly (`balance`)."""
 
     # -- claims
 
@@ -83,11 +83,11 @@ class Group:
         bar = held.epoch if held.successor is None else held.successor.epoch or 0
         if claim.epoch is None or claim.epoch <= bar:
             return ClaimDenied.LOCKED
-        held.successor = claim  # replaces an earlier successor, which its process then refuses
+        held.successor = claim  # replaces an earlier successor, whose process then refuses its link
         return None
 
     def share(self, claim: Claim, now: Now) -> ClaimDenied | None:
-        """Add a sharing link; if there are more links than partitions, it is denied or waits (`pend`)."""
+        """Add a sharing link; if there are more links than partitions, it is denied or waits, as `pend` allows."""
         self.sweep(now)
         if self.waiting or any(whole(held.who) == held.who for held in self.held.values()):
             return ClaimDenied.MIXED
@@ -102,7 +102,7 @@ class Group:
         return None
 
     def release(self, who: GroupLink, now: Now, *, orderly: bool) -> None:
-        """A link or a part has ended or stopped waiting. `orderly`: its receiver closed it, which resets the epoch."""
+        """Remove a link or a part that has ended. `orderly`: its receiver closed it, so its epoch is not retained."""
         self.sweep(now)
         self.waiting = [claim for claim in self.waiting if claim.who != who]
         self.sharing = [claim for claim in self.sharing if claim.who != who]
@@ -114,7 +114,7 @@ class Group:
         self._fill(now)
 
     def grow(self, partitions: int, links: Collection[GroupLink], among: tuple[int, ...], now: Now) -> None:
-        """The log has more partitions: these links may have `among`, and partitions are balanced again (KM-9)."""
+        """The log has more partitions: let these links have any of `among`, and rebalance (KM-9)."""
         self.sweep(now)
         for claims in (self.waiting, self.sharing):
             claims[:] = [replace(claim, among=among) if claim.who in links else claim for claim in claims]
@@ -124,7 +124,7 @@ class Group:
         self._fill(now)
 
     def rebalance(self, now: Now) -> None:
-        """Ask every link whose partition was assigned to end, so that it attaches again (ES-4.5.1-5)."""
+        """Ask all links with an assigned partition to end, so that they attach again (ES-4.5.1-5)."""
         self.sweep(now)
         self.round += 1
 
@@ -150,7 +150,7 @@ class Group:
         return next(((number, held) for number, held in self.held.items() if held.who == who), None)
 
     def waits(self, who: GroupLink) -> bool:
-        """Whether a link still waits for a partition, in the queue or for an owner's end."""
+        """Whether a link still waits for a partition, in the queue or as successor of an owner."""
         successors = (held.successor for held in self.held.values() if held.successor is not None)
         return any(claim.who == who for claim in (*self.waiting, *successors))
 
@@ -162,16 +162,16 @@ class Group:
         return {who.link for who in everyone if who.member == member}
 
     def free(self) -> list[int]:
-        """Partitions without an owner."""
+        """The partitions without an owner."""
         return [partition for partition in range(self.partitions) if partition not in self.held]
 
     @property
     def empty(self) -> bool:
-        """Whether the record has no links and epochs."""
+        """Whether the record has no links."""
         return not (self.held or self.waiting or self.sharing)
 
     def grant(self, partition: int, claim: Claim, now: Now) -> None:
-        """Make a claim the owner of a partition that has none."""
+        """Assign a partition without an owner to the link of a claim."""
         known = self.epochs.pop(partition, None)
         epoch = claim.epoch if claim.epoch is not None else known.epoch if known else 0
         chosen = claim.partition is not None
@@ -207,19 +207,19 @@ class Group:
         known = self.epochs.get(partition)
         return known is not None and claim.epoch is not None and claim.epoch < known.epoch
 
-    # -- as text
+    # -- serialization
 
     def dump(self) -> str:
-        """The record as it is stored."""
+        """The record as JSON."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
 
 StoredObject: TypeAlias = dict[str, Any]
-"""A JSON object of a record, with the fields of the class that it becomes."""
+"""A JSON object of a record, with the fields of the class that is created from it."""
 
 
 def parse(text: str | bytes | None) -> Group:
-    """Parse a record of `dump`; None is an empty group."""
+    """Parse the JSON of `dump`; empty text and None give an empty group."""
     if not text:
         return Group()
     stored = json.loads(text)

@@ -1,4 +1,4 @@
-"""Requests and leases of links in a group, their listeners, and the errors (KM-10)."""
+"""Lease requests and leases of links in a group, their listeners, and errors for peers (KM-10)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gateway.state.leases.group import ClaimDenied, Group
 
 
 def steady() -> float:
-    """A monotonic clock in seconds that also counts while the machine sleeps, where the system has one."""
+    """A monotonic clock in seconds that also advances while the machine is suspended, if the system has one."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class RevocationReason(Enum):
-    """Reasons for which an owner has to end."""
+    """Why an owner has to end."""
 
     DISPLACED = "a link with a greater epoch has taken the partition"
     LOST = "the gateway could not renew its lease of the partition; attach again"
@@ -26,27 +26,27 @@ class RevocationReason(Enum):
 
 
 class LeaseListener(Protocol):
-    """The user of a lease; called on the loop."""
+    """The user of a lease; called on the event loop."""
 
     def stop(self, lease: Lease, why: RevocationReason) -> None:
-        """DISPLACED, LOST: send nothing more and end now. REBALANCED: end in order, soon."""
+        """DISPLACED, LOST: send nothing more and end now. REBALANCED: end cleanly, soon."""
 
 
 class ShareListener(LeaseListener, Protocol):
-    """A link that shares a group's partitions with others; called on the loop.
+    """A link that shares a group's partitions with others; called on the event loop.
 
-    `stop` is about one of its partitions. DISPLACED: another link gets it, so end it in order and release it.
+    `stop` revokes one of its partitions. DISPLACED: another link gets it, so finish it cleanly and release it.
     """
 
     def gained(self, lease: Lease) -> None:
-        """The link has got a partition."""
+        """The link was assigned another partition."""
 
     def over(self) -> None:
-        """The share is lost with the session: end the link."""
+        """The share has ended, for example with the session: end the link."""
 
 
 class LeaseRequest(NamedTuple):
-    """The request of an attach; see `claim.Claim`. Times are in milliseconds."""
+    """The lease that an attach requests; see `claim.Claim`. Times are in milliseconds."""
 
     partition: int | None
     epoch: int | None
@@ -64,10 +64,10 @@ class LeaseTime(Protocol):
 
 
 class Lease:
-    """The right of one link to one partition of one group.
+    """The right of one link to read one partition for one group.
 
-    `fence` is greater than that of every earlier owner: a position is stored only with a fence that is not smaller
-    than the one it was stored with before.
+    `fence` is greater than that of every earlier owner. A position is stored only if its fence is not smaller than the
+    stored one, so an earlier owner cannot overwrite it.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Lease:
 
 
 class Share:
-    """The share of one link in the partitions of a group."""
+    """A link's membership in a group whose links share the partitions."""
 
     __slots__ = ("_leases", "ended", "holder", "key", "who")
 
@@ -113,10 +113,10 @@ class Share:
 
 
 class GroupSession:
-    """What this process has in one group; `unsure`: the store may hold something of ours that nobody here knows.
+    """The leases, shares and waiting claims of this process in one group.
 
-    `shares` are links, and `leases` has their parts, too; `leaving` are parts that were released, by name with the
-    fence that the record may still show.
+    `shares` has links, and `leases` has their parts, too. `leaving` has the names of released leases, with the fence
+    that the record may still contain. `unsure`: the record may contain a link of ours that this process does not know.
     """
 
     __slots__ = ("again", "leases", "leaving", "lock", "looking", "shares", "unsure", "waiting")
@@ -133,7 +133,7 @@ class GroupSession:
 
     @property
     def used(self) -> bool:
-        """Whether there is a reason to keep it."""
+        """Whether this session is still needed."""
         held = self.leases or self.waiting or self.shares
         return bool(held or self.unsure or self.looking or self.lock.locked())
 
@@ -143,14 +143,14 @@ class GroupSession:
         return [lease for name, lease in self.leases.items() if name.startswith(mine)]
 
     def lose(self, share: Share) -> None:
-        """The record does not have it any more."""
+        """End a share that is no longer in the record."""
         share.ended = True
         self.shares.pop(share.who.link, None)
         if share.holder is not None:
             share.holder.over()
 
     def gain(self, leases: LeaseTime, share: Share, group: Group) -> list[Lease]:
-        """Parts of a share that the record shows and nobody here knows yet."""
+        """Create leases for the parts of a share that are new in the record."""
         gained = []
         for number, held in group.held.items():
             name = held.who.link
@@ -161,7 +161,7 @@ class GroupSession:
         return gained
 
     def strange(self, group: Group, member: str) -> set[str]:
-        """Names of ours in the record that nobody here knows, or knows to be released."""
+        """The names of our links in the record that this process does not know or has released."""
         fences = {held.who.link: held.fence for held in group.held.values() if held.who.member == member}
         self.leaving = {name: fence for name, fence in self.leaving.items() if fences.get(name) == fence}
         known = {*self.leases, *self.waiting, *self.shares}
@@ -169,13 +169,13 @@ class GroupSession:
         return {name for name in found if name in self.leaving or name.partition("/")[0] not in known}
 
     def wake(self) -> None:
-        """Wake all waiting claims."""
+        """Wake all waiting claims, which then read the record."""
         for changed in self.waiting.values():
             changed.set()
 
 
 def refusal(denied: ClaimDenied, request: LeaseRequest) -> AmqpError:
-    """The errors of docs/conformance.md 0.3."""
+    """The AMQP error for a denied claim (docs/conformance.md 0.3)."""
     if denied is ClaimDenied.LOCKED:
         text = "the partition has an owner in this group; use a greater event-streams-epoch to take it over"
         return AmqpError(RESOURCE_LOCKED, text)
@@ -189,6 +189,6 @@ def refusal(denied: ClaimDenied, request: LeaseRequest) -> AmqpError:
 
 
 def unavailable() -> AmqpError:
-    """Group links need the shared state."""
+    """The AMQP error for links of groups while the shared state is unavailable."""
     text = "the shared state of consumer groups is unavailable; attach again later"
     return AmqpError(INTERNAL_ERROR, text, fault=Fault.BACKEND)

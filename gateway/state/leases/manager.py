@@ -1,11 +1,12 @@
 """The leases of this process: the partitions of groups that its links own (KM-10).
 
 The record of a group (`group.Group`) is in a store, in memory or in Redis (`store`, `redis_store`). A process is a
-member while its session lasts; it renews the session at a third of the time to live. All its leases end with the
-session, and they end here first: by a monotonic clock of this machine, counted from before the renewal was sent.
-Whatever happens to the process or the network, `Lease.valid` is False before another link owns the partition.
+member while its session lasts; it renews the session every third of the time to live. All its leases end with the
+session, and they end here before they end in the store: the deadline is on this machine's monotonic clock and counts
+from before the renewal was sent. Whatever happens to the process or the network, `Lease.valid` is False before another
+link owns the partition.
 
-All decisions are made by reading the record: after each notified change, after each renewal, and while a link waits. So
+All decisions follow from the record, which is read after each notified change, at intervals, and while a link waits. So
 a lost notification only causes a delay.
 """
 
@@ -41,7 +42,7 @@ from gateway.tasks import Supervisor, run_together, set_within
 LOG: Final = get_logger(__name__)
 T = TypeVar("T")
 _MARGIN: Final = 0.1
-"""The fraction of the time to live that is reserved for clock drift and for bytes on the way to the socket."""
+"""The fraction of the time to live that allows for clock drift and for bytes not yet written to the socket."""
 _POLL, _PAUSE, _ATTEMPTS = 0.25, 0.2, 100
 
 
@@ -64,11 +65,11 @@ class Leases:
 
     @property
     def in_time(self) -> bool:
-        """Whether the session certainly lasts."""
+        """Whether the session certainly has not expired."""
         return self._clock() < self.deadline
 
     def ready(self) -> tuple[bool, str]:
-        """For `/readyz`."""
+        """Readiness and its reason, for `/readyz`."""
         held = sum(len(session.leases) for session in self._sessions.values())
         if self.in_time:
             return True, f"{held} partitions held for consumer groups"
@@ -77,9 +78,9 @@ class Leases:
     # -- for attaches
 
     async def claim(self, key: str, request: LeaseRequest, gone: Callable[[], bool] = lambda: False) -> Lease:
-        """Claim a partition; may wait, and raises AmqpError if there is none.
+        """Claim a partition, and wait for it if the request allows; raises AmqpError if it is denied.
 
-        `gone()`: the link has left while it waited: then the claim is withdrawn.
+        `gone()` returns whether the link has ended while it waited; the claim is then withdrawn.
         """
         await self._begin()
         who = GroupLink(self.member, str(next(self._names)))
@@ -125,12 +126,12 @@ class Leases:
         raise AmqpError(DETACH_FORCED, "the link was closed")
 
     def hold(self, lease: Lease, holder: LeaseListener) -> None:
-        """Notify `holder` when the lease ends; missed events follow soon."""
+        """Notify `holder` when the lease has to end, also if that happened before this call."""
         lease.holder = holder
         self._on_change(lease.key)
 
     def release(self, lease: Lease, *, orderly: bool) -> None:
-        """The link of a lease has ended; `orderly`: its receiver closed it. Waiting claims are checked."""
+        """Release the lease of a link that has ended; `orderly`: its receiver closed it."""
         if lease.ended:
             return
         lease.ended = True
@@ -142,7 +143,7 @@ class Leases:
     # -- for links that share
 
     async def share(self, key: str, request: LeaseRequest) -> tuple[Share, list[Lease]]:
-        """Join the sharing links of a group; returns the share and its first partitions, or raises AmqpError."""
+        """Add a link to the sharing links of a group; returns its share and first partitions, or raises AmqpError."""
         await self._begin()
         who = GroupLink(self.member, str(next(self._names)))
         session = self._session_of(key)
@@ -161,14 +162,14 @@ class Leases:
             raise
 
     def hold_share(self, share: Share, holder: ShareListener) -> None:
-        """Notify `holder` of partitions that the share gains and loses; missed events follow soon."""
+        """Notify `holder` of partitions that the share gains and loses, including changes before this call."""
         share.holder = holder
         for lease in self._session_of(share.key).parts(share):
             lease.holder = holder
         self._on_change(share.key)
 
     def leave(self, share: Share) -> None:
-        """The link of a share has ended: others get its partitions."""
+        """Remove the share of a link that has ended; other links get its partitions."""
         if share.ended:
             return
         share.ended = True
@@ -182,19 +183,19 @@ class Leases:
     # -- for operators, growth and sharding
 
     async def grow(self, key: str, partitions: int, among: tuple[int, ...]) -> None:
-        """The log has this many partitions now; links of this process that wait may have those of `among`."""
+        """The log now has `partitions`: let waiting and sharing links of this process have any of `among`."""
         if (session := self._sessions.get(key)) is not None:
             mine = {GroupLink(self.member, link) for link in (*session.waiting, *session.shares)}
             await self._asked(self._change(key, lambda group, now: group.grow(partitions, mine, among, now)))
 
     async def rebalance(self, key: str) -> Group:
-        """End every link whose partition was assigned, in all processes, in order (ES-4.5.1-5)."""
+        """Ask all links with an assigned partition, in all processes, to end cleanly (ES-4.5.1-5)."""
         await self._begin()
         _, group = await self._asked(self._change(key, lambda group, now: group.rebalance(now)))
         return group
 
     async def view(self, key: str) -> Group:
-        """The present record."""
+        """The current record."""
         return await self._asked(self._group(key))
 
     async def members(self) -> Mapping[str, str]:
@@ -215,7 +216,7 @@ class Leases:
         return read_group(key, (await self._store.load(key)).text)
 
     async def _change(self, key: str, change: Callable[[Group, Now], object]) -> tuple[object, Group]:
-        """Apply a transition to the record, again after a concurrent change; may raise `StoreUnavailable`."""
+        """Apply a transition to the record, and retry after concurrent changes; may raise `StoreUnavailable`."""
         async with self._session_of(key).lock:
             for attempt in range(_ATTEMPTS):
                 seen = await self._store.load(key)
@@ -240,7 +241,7 @@ class Leases:
         return swapped is CasResult.DONE
 
     def _withdraw(self, key: str, who: GroupLink, *, orderly: bool = False) -> None:
-        """Release what a link has or may have; if this fails, the next reading of the record tries again."""
+        """Release everything that a link has or may have; if this fails, it is retried when the record is read next."""
         if who.member == self.member:
             self._session_of(key).unsure = True
             self._supervisor.start(self._withdrawn(key, who, orderly), f"lease-release:{key}")
@@ -249,7 +250,7 @@ class Leases:
         try:
             await self._change(key, lambda group, now: group.release(who, now, orderly=orderly))
         except StoreUnavailable:
-            return  # `unsure` stays set: a later reading finds what is ours and unknown here
+            return  # `unsure` stays set, so that the next reading of the record tries again
         self._on_change(key)
 
     # -- reading the record
@@ -264,7 +265,7 @@ class Leases:
             del self._sessions[key]
 
     def _on_change(self, key: str) -> None:
-        """Read a record that may have changed."""
+        """Start reading a record that may have changed."""
         for each in list(self._sessions) if key == EVERYTHING else [key]:
             if (session := self._sessions.get(each)) is not None:
                 session.wake()
@@ -287,13 +288,13 @@ class Leases:
             self._tidy(key)
 
     def _compare(self, key: str, session: GroupSession, group: Group) -> None:
-        """Notify owners of changes in the record; release what is ours and unknown here."""
+        """Notify owners of changes in the record, and release links of ours that this process does not know."""
         for lease in list(session.leases.values()):
             owned = group.owned_by(lease.who)
             if owned is None or owned[1].fence != lease.fence:
                 self._end(lease)
             elif lease.holder is None:
-                continue  # notified once there is a holder
+                continue  # `hold` reads the record again
             elif owned[1].successor is not None:
                 self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.DISPLACED), "lease-stop")
             elif not lease.chosen and group.round > lease.round and not lease.asked_to_end:
@@ -317,25 +318,25 @@ class Leases:
         self._session_of(lease.key).leases.pop(lease.who.link, None)
         lease.ended = True
         if lease.holder is not None:
-            # If a link fails to end, the others must still end: they have no lease any more.
+            # An error of one link must not keep the others from ending: they have no lease any more.
             self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.LOST), "lease-stop")
 
     # -- the session
 
     async def _begin(self) -> None:
-        """Begin a session if there is none; raises AmqpError if that fails."""
+        """Ensure that there is a session; raises AmqpError if there is none and none can begin."""
         if not (self.in_time or self.member or self._closing):
             await self._asked(self.heartbeat())
         if not self.in_time or self._closing:
             raise unavailable()
 
     async def heartbeat(self) -> None:
-        """Renew the session, or begin a new one after the old one has expired; may raise `StoreUnavailable`."""
+        """Renew the session, or begin a new one if it has expired; may raise `StoreUnavailable`."""
         async with self._beating:
             lasts = float("inf") if self._store.ttl is None else self._store.ttl * (1 - _MARGIN)
             member, asked = self.member, self._clock()
             if member and await self._store.heartbeat(member, self.about, list(self._sessions)):
-                if member == self.member:  # otherwise the deadline came first, and all were notified
+                if member == self.member:  # otherwise the deadline passed meanwhile, and all leases have ended
                     self.deadline = asked + lasts
                 return
             self._lost()
@@ -344,7 +345,7 @@ class Leases:
             self.member, self.deadline = member, asked + lasts
 
     def _lost(self) -> None:
-        """The session has ended, or may have: end all leases."""
+        """The session has expired, or may have: end all leases and shares."""
         self.member, self.deadline = "", 0.0
         leases = [lease for session in self._sessions.values() for lease in session.leases.values()]
         if leases:
@@ -376,7 +377,7 @@ class Leases:
             await asyncio.sleep(pause)
 
     async def _watch(self) -> None:
-        """End the leases at the deadline, even while a renewal is still in progress."""
+        """End all leases at the deadline, even if a renewal is still in progress."""
         while True:
             if self.member and not self.in_time:
                 self._lost()
@@ -389,7 +390,7 @@ class Leases:
             self._on_change(EVERYTHING)
 
     async def close(self) -> None:
-        """End the session, so that others need not wait until it expires."""
+        """End the session, so that other members need not wait until it expires."""
         self._closing = True
         member, self.member, self.deadline = self.member, "", 0.0
         try:

@@ -1,9 +1,10 @@
-"""Group records in Redis: compare and set in Lua, sessions that expire, notifications by publish (KM-10).
+"""Group records in Redis: compare and set in Lua, sessions that expire, notifications by PUBLISH (KM-10).
 
-A single Redis server decides, by its own clock: a script sees time, records and members at one moment. It must not lose
-writes: with `appendfsync everysec` a machine that loses power can lose a second of grants.
+A single Redis server decides, by its own clock: a script reads time, records and members atomically. The server must
+not lose writes: with `appendfsync everysec`, a power failure can lose the grants of the last second.
 
-Keys: `scopegate:members` (who is alive until when), `scopegate:about`, `scopegate:fence`, `scopegate:group:<key>`.
+Keys: `scopegate:members` (when each session expires), `scopegate:about` (descriptions of members), `scopegate:fence`,
+`scopegate:group:<key>`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gateway.state.leases.store import EVERYTHING, CasResult, ChangeListener, St
 
 T = TypeVar("T")
 ScriptAnswer: TypeAlias = Any
-"""The result of a script; its type is in the Lua code."""
+"""The result of a script; the Lua code determines its type."""
 LOG: Final = get_logger(__name__)
 _MEMBERS: Final = "scopegate:members"
 _ABOUT: Final = "scopegate:about"
@@ -30,7 +31,7 @@ _FENCE: Final = "scopegate:fence"
 _GROUP: Final = "scopegate:group:"
 _CHANNEL: Final = "scopegate:groups"
 _KEEP_MS: Final = 7 * 86_400_000
-"""How long an unused record lasts: longer than any epoch is remembered."""
+"""How long an unused record lasts: longer than any epoch is retained."""
 _AGAIN: Final = 0.2
 _LISTEN: Final = 5.0
 
@@ -87,10 +88,10 @@ return found
 
 
 class RedisLeaseStore:
-    """The records of several processes in a Redis server, by URL.
+    """Records in the Redis server at `url`, shared by several processes.
 
-    `patience`: time limit of a call in seconds; short compared with the time to live, so that renewals are in time.
-    `now_ms` replaces the server's clock in tests.
+    `ttl`: the time to live of a session in seconds. `patience`: the timeout of a call in seconds, much shorter than
+    `ttl` by default, so that renewals are in time. `now_ms` replaces the server's clock in tests.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class RedisLeaseStore:
         return VersionedRecord(int(version), text, Now(now, fence, frozenset(alive)))
 
     async def swap(self, member: str, key: str, seen: VersionedRecord, text: str) -> CasResult:
-        # Of an empty record the version stays, so that a writer that has read an older one fails (fences only grow).
+        # An empty record keeps its version, so that a swap based on an older one fails (fences only grow).
         values: list[str | int] = [self._now_ms(), member, seen.version, seen.now.fence, text, _KEEP_MS, _CHANNEL, key]
         return CasResult(await self._ask(self._swap(keys=[_GROUP + key, _MEMBERS], args=values)))
 

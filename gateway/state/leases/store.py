@@ -1,6 +1,6 @@
 """Stores of group records: the protocol, and the store in memory (KM-10).
 
-A store compares and sets whole records, knows which members are alive, and notifies every member of changed records.
+A store swaps whole records by compare and set, knows which members are alive, and notifies every member of changes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from gateway.state.leases.group import Group, parse
 
 LOG: Final = get_logger(__name__)
 EVERYTHING: Final = "*"
-"""Notified instead of a key if changes may have been missed: read every record."""
+"""Passed to listeners instead of a key if notifications may have been lost: read every record."""
 ChangeListener = Callable[[str], None]
 
 
 class StoreUnavailable(Exception):
-    """The store cannot be reached, or does not answer in time; the call may have had its effect."""
+    """The store cannot be reached or does not respond in time; the call may have succeeded nevertheless."""
 
 
 class VersionedRecord(NamedTuple):
-    """A record as read: a swap compares `version`; `now` is the time of the reading."""
+    """A record as it was read: a swap compares `version`; `now` is the context at that time."""
 
     version: int
     text: str
@@ -42,42 +42,42 @@ class CasResult(Enum):
 
 
 class LeaseStore(Protocol):
-    """A store of records; every method except `listen` and `run` may raise `StoreUnavailable`."""
+    """A store of group records; every method except `listen` and `run` may raise `StoreUnavailable`."""
 
     @property
     def ttl(self) -> float | None:
-        """Seconds a session lasts without a heartbeat; None: as long as the process."""
+        """Seconds that a session lasts without a heartbeat; None: as long as the process."""
 
     def listen(self, changed: ChangeListener) -> None:
-        """Call `changed` with the key of each record that changes, ours included."""
+        """Call `changed` with the key of each record that changes, including changes by this process."""
 
     async def join(self, member: str, about: str) -> None:
-        """Begin the session of a new member; `about` describes it to others."""
+        """Begin the session of a new member; `about` describes it to other members."""
 
     async def heartbeat(self, member: str, about: str, keys: Collection[str]) -> bool:
-        """Renew a session and the lifetime of these records; False: it has expired, for good."""
+        """Renew a session and the lifetime of these records; False: the session has expired and cannot be renewed."""
 
     async def leave(self, member: str) -> None:
-        """End a session: its member owns nothing from now on."""
+        """End a session; its member owns nothing any more."""
 
     async def members(self) -> Mapping[str, str]:
         """The members that are alive, and their descriptions."""
 
     async def load(self, key: str) -> VersionedRecord:
-        """A record with the time, a new fence and the members that are alive."""
+        """Read a record, with the time, a new fence and the members that are alive."""
 
     async def swap(self, member: str, key: str, seen: VersionedRecord, text: str) -> CasResult:
-        """Store `text` if the record is still as `seen` and the member is alive; empty text removes the record."""
+        """Store `text` if the record is unchanged since `seen` and the member is alive; empty text deletes it."""
 
     async def run(self) -> None:
-        """Receive notifications of other processes, until cancelled."""
+        """Receive notifications from other processes, until cancelled."""
 
     async def close(self) -> None:
         """Close the connection."""
 
 
 class LeaseTable:
-    """The shared table of several stores in one process; `now_ms` is any monotonic clock."""
+    """The data that several stores in one process share; `now_ms` is any monotonic clock."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms: Final = now_ms
@@ -87,18 +87,18 @@ class LeaseTable:
         self.fences: Final = itertools.count(1)
 
     def alive(self) -> dict[str, str]:
-        """Members whose session lasts."""
+        """The members whose sessions have not expired, with their descriptions."""
         now = self.now_ms()
         return {member: about for member, (until, about) in self.members.items() if until > now}
 
     def notify(self, key: str) -> None:
-        """A record has changed."""
+        """Notify all listeners that a record has changed."""
         for changed in self.listeners:
             changed(key)
 
 
 class MemoryLeaseStore:
-    """The records of one process; without a `ttl` its session never ends. Several on one table are several members."""
+    """Records in memory; sessions end only if there is a `ttl`. Stores with one table act as several processes."""
 
     def __init__(self, table: LeaseTable | None = None, ttl: float | None = None) -> None:
         self._table: Final = table or LeaseTable(lambda: time.monotonic_ns() // 1_000_000)
