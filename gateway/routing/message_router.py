@@ -220,9 +220,11 @@ class DestinationLink(InternalLink[Incoming]):
             self._link.drop(delivery)
 
     def perhaps_done(self) -> None:
-        """End this link if the outer link has ended and no message waits any more."""
+        """After the end of the outer link: end this one if no message waits here; else the node charges what it has."""
         if self._router.ended and not self._waiting:
             self.end(None)
+        elif self._router.ended and self.open:
+            self.handler.peer_left()
 
     @property
     def idle(self) -> bool:
@@ -326,7 +328,9 @@ class MessageRouter(Incoming):
         """A destination has accepted its link."""
 
     def _open(self, destination: Destination, kind: type[DestinationLink] = DestinationLink) -> DestinationLink:
-        self._make_room()
+        if (other := must_close(self._routes.values())) is not None:
+            del self._routes[other.key]
+            other.end(None)
         route = kind(self, self.link, destination.key)
         destination.attach(route)
         if route.error is not None:
@@ -334,11 +338,6 @@ class MessageRouter(Incoming):
         self.opened(route)
         self._routes[destination.key] = route
         return route
-
-    def _make_room(self) -> None:
-        if (route := must_close(self._routes.values())) is not None:
-            del self._routes[route.key]
-            route.end(None)
 
     def wait(self, wait: PendingDestination | CookieNotLoaded, delivery: Delivery, data: bytes, settled: bool) -> None:
         """Messages wait only in `response_router`."""

@@ -59,6 +59,13 @@ class Incoming(LinkHandler, Protocol):
         """The link is about to end: release messages that were not passed on; nothing by default."""
         return
 
+    def peer_left(self) -> None:
+        """The peer has left, and this link goes on for messages that came settled; nothing by default.
+
+        No connection's account has their bytes any more: what waits at a node is charged by the node.
+        """
+        return
+
 
 class BatchIncoming(Incoming, Protocol):
     """A handler that accepts several messages at once."""

@@ -36,6 +36,10 @@ class StrictHandler(HandlerWrapper):
         """As the node's handler."""
         self._handler.give_back()
 
+    def peer_left(self) -> None:
+        """The node's handler charges what it has."""
+        self._handler.peer_left()
+
     def takes_batches(self) -> bool:
         """False: each message is checked separately."""
         return False

@@ -42,6 +42,9 @@ class IncomingWrapper(HandlerWrapper):
     def give_back(self) -> None:
         self._handler.give_back()
 
+    def peer_left(self) -> None:
+        self._handler.peer_left()
+
 
 class OutgoingWrapper(HandlerWrapper):
     """A handler around one of outgoing messages."""

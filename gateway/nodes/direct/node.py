@@ -158,12 +158,16 @@ class DirectNode:
         self.sender_credit.leave(sender)
         for receiver in self._own_transforms.pop(sender.link.context, ()):
             receiver.forget(sender.link)
-        self.give_back(sender.link)  # reaches the sender if the link is inside another one
-        for message in self.waiting.left_by(sender.link):
-            self.waiting.take(message)
-            self.undeliverable(message.link, message.delivery, True)
+        self.peer_left(sender.link)
         self.settle_down()
         self._left()
+
+    def peer_left(self, link: MessageOrigin) -> None:
+        """The peer of a link has left: release its waiting unsettled messages, and charge the settled ones."""
+        self.give_back(link)  # reaches the sender if the link is inside another one
+        for message in self.waiting.left_by(link):
+            self.waiting.take(message)
+            self.undeliverable(message.link, message.delivery, True)
 
     def give_back(self, link: MessageOrigin) -> None:
         """Release the waiting unsettled messages of a link."""

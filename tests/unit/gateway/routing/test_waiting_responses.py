@@ -69,6 +69,8 @@ class World:
 
     def __init__(self, wait: str) -> None:
         self.store, self.link, self.got = Store(), Responder(), list[bytes]()
+        self.left: list[int] = []
+        """How much the node had each time that it was told to charge it."""
         self.fetched, self.waits_for = False, wait
         later = lambda *_: SimpleNamespace(cancel=lambda: None)  # noqa: E731
         waits = AdmissionContext(self.store, lambda: 0, lambda: 0.0, later)  # type: ignore[arg-type]
@@ -87,7 +89,8 @@ class World:
 
     def _attach(self, route: Any) -> None:
         took: Callable[..., None] = lambda _, data, settled: self.got.append(data)  # noqa: E731
-        route.accept(SimpleNamespace(on_transfer=took, on_detach=lambda _: None, attended=True))
+        left: Callable[[], None] = lambda: self.left.append(len(self.got))  # noqa: E731
+        route.accept(SimpleNamespace(on_transfer=took, on_detach=lambda _: None, attended=True, peer_left=left))
         route.grant(10)
 
     def answer(self) -> None:
@@ -177,3 +180,20 @@ def test_what_waits_no_more_gives_its_room_back_at_once(gone: str) -> None:
     world.route.grant(2)
     assert DETACHED.held == 0
     assert world.link.dropped == ([] if gone == "handed on" else [2] if gone == "beyond its part" else [0])
+
+
+def test_what_the_node_has_is_charged_while_others_wait_before_it() -> None:
+    """The node charged what it had only when the last message that waited before it was handed on."""
+    world = Slow("cookie")
+    world.fetched = True
+    world.router.on_transfer(0, DATA, True)
+    world.route.grant(1)
+    for delivery in range(1, 4):
+        world.router.on_transfer(delivery, DATA, True)
+    assert (world.got, world.left) == ([DATA], [])
+    world.router.on_detach(None)
+    assert world.left == [1]
+    world.route.grant(1)
+    assert world.left == [1, 2]
+    world.route.grant(2)
+    assert DETACHED.held == 0
