@@ -1,4 +1,4 @@
-"""The subscription managers of a gateway: made, changed and ended as its policy says."""
+"""Starts, reconfigures and stops the subscription managers of a gateway as its policy says."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class GatewayParts(NamedTuple):
-    """What managers use of the gateway; see `gateway.server.client_api.SubscriptionParts`."""
+    """The services of the gateway that managers use; see `gateway.server.client_api.SubscriptionParts`."""
 
     context: GatewayContext
     leases: Leases
@@ -59,17 +59,17 @@ class GatewayParts(NamedTuple):
 
     @property
     def clusters(self) -> Mapping[str, ClusterBridge]:
-        """The Kafka clusters by name; `gateway` knows them by a protocol."""
+        """The Kafka clusters by name, whose type `gateway` knows only as a protocol."""
         return cast("Mapping[str, ClusterBridge]", self.context.kafka)
 
 
 class OwnAddresses:
-    """The gateway's own addresses under the present policy."""
+    """The gateway's own addresses under the current policy."""
 
     addresses: frozenset[IpAddress] = frozenset()
 
     async def find(self, policy: CompiledPolicy) -> None:
-        """Ask the resolver, in a thread."""
+        """Resolve them in a thread."""
         self.addresses = await off_loop(own_addresses, own_hosts(policy.model))
 
 
@@ -90,7 +90,7 @@ class RunningManager:
         self._task: Final = gateway.supervisor.keep(self.manager.run, f"subscriptions:{rules.full_name}")
 
     async def configure(self, rules: ManagerRules, policy: CompiledPolicy) -> None:
-        """Go on under another policy."""
+        """Continue under another policy."""
         made_of = _made_of(rules, policy)
         same = made_of == self._made_of
         self._rules, self._made_of = rules, made_of
@@ -100,13 +100,13 @@ class RunningManager:
         await self.manager.configure(rules, self._parts(rules, policy), same_rules=same)
 
     async def close(self) -> None:
-        """Deliver no more; positions stay."""
+        """Stop delivery; positions are kept."""
         self._task.cancel()
         await self._fan.close()
         self._sinks.close()
 
     def ready(self) -> tuple[bool, str]:
-        """For `/readyz`: sinks that are away make no gateway unready."""
+        """For `/readyz`: an unreachable sink does not make the gateway unready."""
         states: Counter[DeliveryState] = Counter()
         for (_, state), number in self.readings.states().items():
             states[state] += number
@@ -157,7 +157,7 @@ class RunningManager:
         try:
             routes = {address: rules.streams[address] for address in addresses}
             return await find_starts(routes, subscription.config.start, self._gateway.clusters, known)
-        except KeyError as error:  # a reload has taken it away
+        except KeyError as error:  # a reload removed it
             raise AmqpError(INTERNAL_ERROR, f"{error}: the policy has changed") from None
 
 
@@ -171,7 +171,7 @@ class SubscriptionManagers:
         gateway.report.metrics.count_source(self._counts)
 
     async def install(self, policy: CompiledPolicy) -> None:
-        """Run the managers of this policy; those that stay go on, and their subscriptions keep their positions."""
+        """Run the managers of this policy; those that already run continue, and subscriptions keep their positions."""
         await self._gateway.own.find(policy)
         wanted = {rules.full_name: rules for rules in manager_rules(policy)}
         for name in self._running.keys() - wanted.keys():
@@ -188,13 +188,13 @@ class SubscriptionManagers:
                 self._gateway.context.responders[rules.scope, rules.name] = made.responder
 
     def applications(self) -> Iterable[tuple[str, str, ManagerRoutes]]:
-        """Each manager's HTTP binding, with its scope and path."""
+        """The HTTP applications of the managers, with scope and path."""
         for running in self._running.values():
             rules = running.manager.rules
             yield rules.scope, rules.path, running.routes
 
     def _gauges(self) -> Iterator[Sample]:
-        """Labels are words of the policy and of the protocol, never of a subscription."""
+        """Labels are names of the policy and of protocols, never of subscriptions."""
         for name, running in self._running.items():
             readings, label = running.readings, ("manager", name)
             for (protocol, state), number in readings.states().items():
@@ -211,13 +211,13 @@ class SubscriptionManagers:
                 yield Sample("subscription_events", labels, number)
 
     async def close(self) -> None:
-        """Deliver no more."""
+        """Stop all deliveries."""
         for running in self._running.values():
             await running.close()
 
 
 def fan_rules(rules: ManagerRules) -> FanRules:
-    """What of the policy delivery goes by; times in seconds."""
+    """The settings of the policy for delivery; times in seconds."""
     delivery = rules.delivery
     return FanRules(
         scope=rules.scope,
@@ -232,7 +232,7 @@ def fan_rules(rules: ManagerRules) -> FanRules:
 
 
 def _made_of(rules: ManagerRules, policy: CompiledPolicy) -> tuple[object, ...]:
-    """What makes a reload necessary for a manager when it changes: rules, keys, certificates, other secrets."""
+    """The inputs of a manager whose change requires reconfiguration: rules, keys, certificates, other secrets."""
     certificates = [rule.tls for rule in rules.sinks if rule.tls is not None]
     names = [name for tls in certificates for name in (tls.ca, tls.cert, tls.key) if name is not None]
     clusters = [policy.client_settings(policy.model.kafka[rule.cluster]) for rule in rules.sinks if rule.cluster]
@@ -241,5 +241,5 @@ def _made_of(rules: ManagerRules, policy: CompiledPolicy) -> tuple[object, ...]:
 
 
 def _part(name: str) -> str:
-    """What `/readyz` calls a manager."""
+    """The name of a manager in `/readyz`."""
     return f"subscriptions/{name}"

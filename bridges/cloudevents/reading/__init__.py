@@ -1,1 +1,1 @@
-"""Events of topics for many subscriptions: one shared reading, and readings of their own for those behind."""
+"""Reads topics for many subscriptions; those that read the same batch share its evaluation."""

@@ -1,4 +1,4 @@
-"""The delivery of a manager's subscriptions in this process: reading, outlets and sinks joined."""
+"""Delivery of a manager's subscriptions in this process: connects readers, outlets and sinks."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ LOG: Final = get_logger(__name__)
 _EVERY: Final = 0.1
 """Seconds between two writes of marks."""
 _LATER: Final = 100
-"""Marks that are written at once of subscriptions that have read on, and have sent nothing."""
+"""Maximum number of marks per write for subscriptions that advanced without sending an event."""
 _BEAT: Final = 20
-"""Rounds after which the records are asked for their owner, though nothing has changed."""
+"""Number of writes after which the owner of every record is checked, even without changes."""
 _CLOSE: Final = 2.0
-"""Seconds that attempts may take when the gateway ends."""
+"""Seconds that attempts may take when the gateway shuts down."""
 _BEHIND: Final = 2.0
 """Seconds that `status` waits for Kafka."""
 
 
 class FanRules(NamedTuple):
-    """What of the policy a fan needs; times in seconds."""
+    """The settings of the policy for a fan; times in seconds."""
 
     scope: str
     manager: str
@@ -62,11 +62,11 @@ class FanRules(NamedTuple):
     suspend_after: float = 5 * 86400
     retry_after: float = 3600
     hold: int = 64 * 1024 * 1024
-    """Bytes of events that all subscriptions together have in memory."""
+    """Maximum size of the events in memory of all subscriptions together, in bytes."""
 
 
 class FanShared(NamedTuple):
-    """What the gateway shares with its fans."""
+    """Services of the gateway that its fans share."""
 
     clusters: Mapping[str, ClusterBridge]
     leases: Leases
@@ -75,7 +75,7 @@ class FanShared(NamedTuple):
 
 
 class Fan:
-    """The subscriptions of one manager; used on the loop."""
+    """Delivers the subscriptions of one manager; used on the event loop only."""
 
     def __init__(self, rules: FanRules, shared: FanShared, make_sink: SinkMaker, event_of: EventOf) -> None:
         self._rules = rules
@@ -103,7 +103,7 @@ class Fan:
         return Slices(name, rules.slices, shared.leases, shared.termini, shared.supervisor, self)
 
     def change(self, rules: FanRules) -> None:
-        """Go on under another policy; the subscriptions are put again after it."""
+        """Continue under another policy; the manager then calls `put` again for its subscriptions."""
         before, self._rules = self._rules, rules
         if before.slices != rules.slices:
             running = bool(self._tasks)
@@ -114,14 +114,14 @@ class Fan:
                 self.start()
 
     def start(self) -> None:
-        """Deliver; subscriptions may be put before and after."""
+        """Start delivery; `put` may be called before and after."""
         keep, name = self.supervisor.keep, f"{self._rules.scope}/{self._rules.manager}"
         for cluster in self._clusters():
             cluster.charge(self._held)
         self._tasks = keep(self._slices.run, f"slices:{name}"), keep(self._write, f"marks:{name}")
 
     def _clusters(self) -> list[ClusterBridge]:
-        """The one on whose account events in memory are: that of the first stream."""
+        """The cluster whose counters include the events in memory: that of the first stream."""
         names = [route.cluster for route in self._rules.streams.values()]
         return [self._shared.clusters[name] for name in names[:1]]
 
@@ -135,10 +135,10 @@ class Fan:
         hold: Reason | None = None,
         edition: int | None = None,
     ) -> None:
-        """Deliver a subscription, or go on with another version of it; returns when it is in force here.
+        """Deliver a subscription, or replace it with a new version; returns when the version is in force here.
 
-        After it nothing goes to an older version's sink. Its position is kept where `starts.incarnation` is the same.
-        `hold`: send nothing, for this reason (CONSENT, POLICY, CREDENTIAL, OPERATOR), until it is put again.
+        Nothing is sent to an older version's sink after that. The position is kept if `starts.incarnation` is the same.
+        `hold` is the reason for sending nothing (CONSENT, POLICY, CREDENTIAL, OPERATOR) until the next `put`.
         An update (a greater edition; default: the revision) ends a suspension.
         """
         async with self._lock(subscription.id):
@@ -147,7 +147,7 @@ class Fan:
             await self._begin(subscription.id)
 
     async def remove(self, id: str) -> None:
-        """Deliver it no more and forget its position; returns when nothing goes to its sink any more."""
+        """Stop its delivery and delete its position; returns when nothing is sent to its sink any more."""
         async with self._lock(id):
             self._known.pop(id, None)
             await self._end(id)
@@ -157,7 +157,7 @@ class Fan:
         self._locks.pop(id, None)
 
     async def status(self, id: str) -> SubscriptionStatus | None:
-        """What is known of it; None: it was never put here."""
+        """Its status; None if it is unknown here."""
         known, push = self._known.get(id), self._pushes.get(id)
         if known is None:
             return None
@@ -183,7 +183,7 @@ class Fan:
         )
 
     async def _behind(self, streams: Mapping[str, StreamPosition]) -> int | None:
-        """Offsets that are not done with; None: Kafka does not say in time."""
+        """The number of offsets that are not done; None if Kafka does not answer in time."""
         total = 0
         try:
             async with asyncio.timeout(_BEHIND):
@@ -197,7 +197,7 @@ class Fan:
         return total
 
     async def resume(self, id: str) -> bool:
-        """End a suspension; False: it is not suspended, or another gateway delivers it."""
+        """End a suspension; False if it is not suspended, or another gateway delivers it."""
         push = self._pushes.get(id)
         if push is None or push.version.hold is not None or not push.resume():
             return False
@@ -205,12 +205,12 @@ class Fan:
         return True
 
     async def send_test(self, id: str, event: CloudEvent) -> Answer | None:
-        """Send an event that is none of the log's, once; None: another gateway delivers it, or it has no sink now."""
+        """Send an event that is not in the log; None if another gateway delivers it, or it has no sink now."""
         push = self._pushes.get(id)
         return None if push is None else await push.send_test(event)
 
     async def close(self) -> None:
-        """Wait a little for answers, write the positions, and end."""
+        """Wait briefly for answers, write the positions, and stop."""
         await self._close_all(list(self._pushes), _CLOSE)
         await self._flush()
         for cluster in self._shared.clusters.values():
@@ -225,7 +225,7 @@ class Fan:
         return self._locks.setdefault(id, asyncio.Lock())
 
     async def _begin(self, id: str) -> None:
-        """Deliver the version that is known, from the stored position on; its lock is held."""
+        """Deliver the known version from the stored position; the caller holds its lock."""
         counts = await self._end(id)
         known, ledger = self._known.get(id), self._slices.ledger(id)
         if known is None or ledger is None:
@@ -238,7 +238,7 @@ class Fan:
         push.open(self._make_sink(known.subscription, push))
 
     async def _end(self, id: str, patience: float | None = None) -> DeliveryCounts:
-        """End its delivery, and have its mark up to date; returns its counts."""
+        """Stop its delivery and update its mark; returns its counts."""
         push = self._pushes.get(id)
         if push is None:
             return DeliveryCounts()
@@ -351,7 +351,7 @@ class Fan:
         await self._slices.write(beats)
 
     def _note(self, push: Push) -> None:
-        """Have its mark written."""
+        """Update its mark in the ledger."""
         self._dirty.pop(push, None)
         self._moved.pop(push, None)
         id = push.subscription.id
@@ -360,11 +360,11 @@ class Fan:
             ledger.put(id, dump_mark(push.mark()))
 
     def _held(self) -> int:
-        """Bytes in memory when they were last counted."""
+        """Bytes in memory at the last count."""
         return self._bytes
 
     def _bound(self) -> None:
-        """Divide what all outlets together may have among those that have something, while they have too much."""
+        """Above the limit of memory, divide the limit among the outlets that hold events."""
         holders = [push for push in self._pushes.values() if push.outlet.bytes]
         self._bytes = sum(push.outlet.bytes for push in holders)
         if self._bytes > self._rules.hold:
@@ -379,7 +379,7 @@ class Fan:
 
 
 def _report(push: Push, letter: Letter, *, copied: bool) -> None:
-    """Log the 1st, 2nd, 4th, 8th refused event and so on."""
+    """Log refused events number 1, 2, 4, 8 and so on."""
     count = push.counts.refused
     if count & (count - 1) == 0:
         LOG.warning(

@@ -1,7 +1,7 @@
-"""Which subscriptions want the events of a batch: found once for all that read it (docs/decisions/0023).
+"""Finds the subscriptions that want the events of a batch, once for all that read it (docs/decisions/0023).
 
-The first subscription that reads a batch evaluates its own filter: one that is behind may be the only one. The second
-one has the index judge the batch for all subscriptions, in pieces, and every other one finds what it wants.
+The first subscription that reads a batch evaluates its own filter, since it may be the only reader. When a second one
+reads it, the index evaluates the batch for all subscriptions, piece by piece; further readers use that result.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.records.record import KafkaRecord
 
 _BATCHES: Final = 16
-"""Batches of which is known what is wanted of them."""
+"""Maximum number of batches whose results are kept."""
 _offset: Final = attrgetter("offset")
 EventOf = Callable[[KafkaRecord, str], CloudEvent | None]
-"""`events.event.event_of`: a record of the stream at an address; None: no event."""
+"""`events.event.event_of`: the event of a record of the stream at an address; None if it is not an event."""
 
 
 class EventReader(Hashable, Protocol):
-    """A subscription that reads."""
+    """A subscription that reads a stream."""
 
     def wants(self, event: CloudEvent) -> bool:
-        """Whether its filter is true of the event."""
+        """Whether its filter matches the event."""
 
 
 class Verdicts:
-    """The events of one batch by who wants them, from the record `first` on as far as it was asked for."""
+    """The events of one batch by subscription, evaluated from the record `first` as far as they were requested."""
 
     def __init__(self, records: Sequence[KafkaRecord], serial: int, first: int) -> None:
-        """`serial`: of the last subscription that is judged for."""
+        """`serial`: the number of the last subscription that the result includes."""
         self.serial: Final = serial
         self.first: Final = first
         self._records: Final = records
@@ -53,7 +53,7 @@ class Verdicts:
         event_in: Callable[[KafkaRecord], CloudEvent | None],
         index: FilterIndex[EventReader],
     ) -> list[CloudEvent]:
-        """What `reader` wants of the records from index `first` up to, but not including, `stop`."""
+        """The events for `reader` among the records from index `first` up to, but not including, `stop`."""
         for at in range(self._judged, stop):
             event = event_in(self._records[at])
             for wanting in () if event is None else index.matching(event):
@@ -67,7 +67,7 @@ class Verdicts:
 
 
 class Judge:
-    """The filters of a manager's subscriptions that are delivered here, by stream."""
+    """The filters of a manager's subscriptions that this process delivers, by stream."""
 
     def __init__(self, event_in: EventOf) -> None:
         self._event_in: Final = event_in
@@ -78,22 +78,22 @@ class Judge:
         self._batches: Final[OrderedDict[tuple[str, FetchedBatch], Verdicts | EventReader]] = OrderedDict()
 
     def join(self, address: str, reader: EventReader, wanted: EventFilter) -> None:
-        """`reader` reads the stream at `address` from now on."""
+        """Add `reader` to the stream at `address`."""
         self._serials[reader] = self._last = next(self._count)
         self._indexes.setdefault(address, FilterIndex()).add(reader, wanted)
 
     def leave(self, address: str, reader: EventReader) -> None:
-        """`reader` reads that stream no more."""
+        """Remove `reader` from that stream."""
         index = self._indexes[address]
         index.remove(reader)
         if not len(index):
             del self._indexes[address]
-        self._batches.clear()  # what it alone wanted is held no longer
+        self._batches.clear()  # releases the events that only this reader wanted
 
     def wanted(
         self, address: str, batch: FetchedBatch, reader: EventReader, first: int, stop: int
     ) -> Iterable[CloudEvent]:
-        """The events that `reader` wants of a part of a batch; found as it asks for them where it reads alone."""
+        """The events of a part of a batch that `reader` wants; evaluated lazily while it is the only reader."""
         verdicts = self._verdicts(address, batch, reader, first)
         if verdicts is not None and verdicts.serial >= self._serials[reader] and verdicts.first <= first:
             index = self._indexes[address]
@@ -102,7 +102,7 @@ class Judge:
         return (event for event in events if event is not None and reader.wants(event))
 
     def _verdicts(self, address: str, batch: FetchedBatch, reader: EventReader, first: int) -> Verdicts | None:
-        """Those of a batch; None: nobody else has read it yet."""
+        """The shared result of a batch; None while it has one reader."""
         if len(self._indexes[address]) < 2:
             return None
         known = self._batches.get((address, batch))

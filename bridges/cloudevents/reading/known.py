@@ -1,4 +1,4 @@
-"""A subscription as the manager has put it, and where its delivery goes on."""
+"""A subscription as the manager last put it, and the mark at which its delivery continues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridges.cloudevents.reading.starts import Starts
 from bridges.cloudevents.reading.subscription import PushedSubscription
 
 _OURS: Final = (Reason.POLICY, Reason.CONSENT)
-"""Reasons that the manager tells anew each time."""
+"""Reasons that the manager passes to each `put`."""
 
 
 class Known(NamedTuple):
@@ -27,7 +27,7 @@ class Known(NamedTuple):
 
 
 def mark_of(known: Known, stored: str | None) -> Mark:
-    """Where a subscription goes on: at its mark, or where it begins if there is none of this incarnation."""
+    """Where delivery continues: at its mark, or at its start if no mark of this incarnation exists."""
     fresh = {
         address: StreamPosition(log.identity, {number: Position(at) for number, at in log.offsets.items()})
         for address, log in known.starts.streams.items()

@@ -1,4 +1,4 @@
-"""One subscription's own reading of one stream: from its positions on, as far as its outlet wants."""
+"""One subscription's reader of one stream: reads from its positions as far as its outlet has room."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from bridges.kafka.tap import TopicLog, identity_of
 from gateway.errors import AmqpError
 
 _PIECE: Final = 200
-"""Records of a batch that are judged at once."""
+"""Number of records of a batch that are evaluated at once."""
 _OVERHEAD: Final = 512
-"""Bytes that an event takes in memory beside its record's value, about."""
+"""Approximate memory of an event beyond its record's value, in bytes."""
 
 
 class LaneOwner(Protocol):
-    """The subscription that reads."""
+    """The subscription that the lane reads for."""
 
     def event_in(self, record: KafkaRecord, address: str) -> CloudEvent | None:
-        """The event of a record; None: it is none."""
+        """The event of a record; None if it is not an event."""
 
     def wants(self, event: CloudEvent) -> bool:
-        """Whether its filter is true of the event."""
+        """Whether the subscription's filter matches the event."""
 
     def wanted(self, address: str, batch: FetchedBatch, first: int, stop: int) -> Iterable[CloudEvent]:
-        """The events among these records of a batch that its filter is true of."""
+        """The events of these records of a batch that match the filter."""
 
     def lost(self, count: int) -> None:
-        """So many offsets were deleted before they were read."""
+        """`count` offsets were deleted before they were read."""
 
     def wake(self) -> None:
-        """There is something to read."""
+        """Schedule a call of `read`."""
 
     def failed(self, address: str) -> None:
-        """The stream cannot be read now."""
+        """The stream cannot be read for now."""
 
     def gone(self, address: str) -> None:
-        """The topic was deleted, or created anew."""
+        """The topic was deleted or recreated."""
 
 
 class Partition:
-    """Where a lane is in one partition; `todo` are offsets before `next` that have to be read first."""
+    """The position in one partition; `todo` are offsets before `next` that must be read first."""
 
     __slots__ = ("next", "todo")
 
@@ -60,7 +60,7 @@ class Partition:
 
 
 class Lane:
-    """Reads a topic for one outlet; `read` does the work, in pieces."""
+    """Reads a topic for one outlet, in steps (`read`)."""
 
     def __init__(
         self, address: str, log: TopicLog, topic: Topic, start: StreamPosition, outlet: Outlet, owner: LaneOwner
@@ -78,7 +78,7 @@ class Lane:
         self._again: Final = Rereading(address, log, topic, outlet, owner)
 
     def position(self) -> StreamPosition:
-        """How far the subscription has got."""
+        """The subscription's progress in this stream."""
         return StreamPosition(self._identity, {number: self._at(number) for number in self._partitions})
 
     def _at(self, number: int) -> Position:
@@ -87,7 +87,7 @@ class Lane:
         return Position(part.next, tuple(sorted({*part.todo, *undone}) if part.todo else undone))
 
     def read(self, now: float, most: int) -> bool:
-        """Offer what the outlet wants, of up to `most` records; whether there may be more at once."""
+        """Offer the matching events among up to `most` records; returns whether more may be available."""
         self._again.read()
         if self._outlet.rests and not self._outlet.wants:
             self._rest()
@@ -105,13 +105,13 @@ class Lane:
         return most <= 0
 
     def _rest(self) -> None:
-        """Have nothing in memory: another reading is asked for as soon as something is wanted."""
+        """Release the batches in memory; reading resumes when the outlet has room."""
         for number in self._partitions:
             self._tap.leave(number)
             self._ready[number] = None
 
     def _judge(self, part: Partition, batch: FetchedBatch, now: float) -> int:
-        """Offer the wanted events of a part of a batch; returns how many records were looked at."""
+        """Offer the matching events of a part of a batch; returns the number of records that it looked at."""
         records = batch.records
         if part.todo:
             return self._restore(part, records, batch.end, now)
@@ -126,7 +126,7 @@ class Lane:
         return stop - first
 
     def _restore(self, part: Partition, records: Sequence[KafkaRecord], end: int, now: float) -> int:
-        """Events that an earlier reading has offered: before any newer ones, for these may have to wait for them."""
+        """Offer the events of `todo` before any newer ones, which may have to wait for them."""
         count = 0
         while part.todo and part.todo[0] < end:
             record = _record_at(records, part.todo[0])
@@ -142,11 +142,11 @@ class Lane:
             self._outlet.offer(event, size_of(event), now)
 
     def again(self, places: Sequence[Place]) -> None:
-        """Read these events once more."""
+        """Read the events at these places again."""
         self._again.want(places)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._tap.close()
         self._again.close()
 
@@ -158,7 +158,7 @@ class Lane:
         self._owner.wake()
 
     def lost(self, partition: int, low: int) -> None:
-        """See `TapOwner`: go on at the oldest event."""
+        """See `TapOwner`: continue at the oldest event."""
         part = self._partitions[partition]
         while part.todo and part.todo[0] < low:
             part.todo.popleft()
@@ -173,7 +173,7 @@ class Lane:
         self._owner.failed(self._address)
 
     def grew(self, partitions: int) -> None:
-        """See `TapOwner`: new partitions are read from their beginning (KM-9)."""
+        """See `TapOwner`: new partitions are read from their start (KM-9)."""
         for number in range(len(self._partitions), partitions):
             self._partitions[number] = Partition(Position(0))
             self._ready[number] = None
@@ -185,7 +185,7 @@ class Lane:
 
 
 class Rereading:
-    """Reads single events of a stream once more."""
+    """Reads single events of a stream again."""
 
     def __init__(self, address: str, log: TopicLog, topic: Topic, outlet: Outlet, owner: LaneOwner) -> None:
         self._address: Final = address
@@ -196,14 +196,14 @@ class Rereading:
         self._tap: Final = log.tap(topic, self)
 
     def want(self, places: Sequence[Place]) -> None:
-        """Read these."""
+        """Read the events at these places."""
         for place in places:
             self._wanted.setdefault(place.partition, []).append(place.offset)
         for number in {place.partition for place in places}:
             self._wanted[number].sort()
 
     def read(self) -> None:
-        """Hand over what is in memory."""
+        """Hand over the events that are in memory."""
         for number in list(self._wanted):
             while (offsets := self._wanted.get(number)) is not None:
                 batch = self._tap.take(number, offsets[0])
@@ -228,7 +228,7 @@ class Rereading:
             self._tap.leave(number)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._tap.close()
 
     # -- from the tap
@@ -238,7 +238,7 @@ class Rereading:
         self._owner.wake()
 
     def lost(self, partition: int, low: int) -> None:
-        """See `TapOwner`: what is before `low` cannot be sent any more."""
+        """See `TapOwner`: events before `low` cannot be sent any more."""
         offsets = self._wanted.get(partition, [])
         count = bisect_left(offsets, low)
         for offset in offsets[:count]:
@@ -250,17 +250,17 @@ class Rereading:
         self._owner.wake()
 
     def failed(self, error: AmqpError) -> None:
-        """See `TapOwner`: the lane hears it, too."""
+        """See `TapOwner`: nothing to do, since the lane gets the same call."""
 
     def grew(self, partitions: int) -> None:
-        """See `TapOwner`: nothing is wanted of new partitions."""
+        """See `TapOwner`: nothing to do, since no event of a new partition is read again."""
 
     def gone(self) -> None:
-        """See `TapOwner`: the lane hears it, too."""
+        """See `TapOwner`: nothing to do, since the lane gets the same call."""
 
 
 def size_of(event: CloudEvent) -> int:
-    """Bytes that an event takes in memory, about."""
+    """Approximate memory of an event, in bytes."""
     return _OVERHEAD + (0 if event.record is None else len(event.record))
 
 

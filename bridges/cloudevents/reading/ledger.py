@@ -1,7 +1,7 @@
-"""The marks of a part of a manager's subscriptions in the shared state: read once, then written as they change.
+"""The marks of a manager's subscriptions in shared state, by bucket: read once, then written when they change.
 
-A record is taken with the fence of the lease that this process has; whoever takes it later has it alone, and what this
-process writes then is refused.
+Acquiring a record sets the fence of this process's lease. A later owner acquires it with a higher fence, and further
+writes of this process are then rejected.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from gateway.state.termini.store import Save, Termini
 
 _ABOUT: Final = "subscriptions 1"
 BUCKETS: Final = 64
-"""Records of one manager: however many gateways share its subscriptions, a subscription's mark stays in its record."""
+"""Records of a manager. It is constant, so that a mark stays in its record however many gateways share the manager."""
 
 
 def bucket_of(id: str) -> int:
-    """The record that a subscription's mark is in."""
+    """The record that holds the subscription's mark."""
     return int.from_bytes(hashlib.sha256(id.encode("utf-8", "surrogatepass")).digest()[:4], "big") % BUCKETS
 
 
 class Ledger:
-    """One record."""
+    """The record of one bucket."""
 
     def __init__(self, termini: Termini, manager: str, bucket: int) -> None:
-        """`manager`: scope and name."""
+        """`manager`: its scope and name."""
         self._termini: Final = termini
         self._key: Final = hashlib.sha256(f"subscriptions\0{manager}\0{bucket}".encode()).hexdigest()[:32]
         self._token = ""
@@ -34,32 +34,32 @@ class Ledger:
         self._writing: dict[str, str | None] = {}
 
     async def acquire(self, fence: int) -> None:
-        """Have the record; raises TerminiUnavailable, or Fenced when a later owner has it."""
+        """Acquire the record; raises TerminiUnavailable, or Fenced if a later owner has it."""
         record = await self._termini.acquire(self._key, _ABOUT, None, fence)
         self._token = record.token
         self._marks.update(record.marks)
 
     def mark(self, id: str) -> str | None:
-        """The mark of a subscription."""
+        """The stored mark of a subscription."""
         return self._marks.get(id)
 
     def put(self, id: str, mark: str) -> None:
-        """Write it soon."""
+        """Set a mark; the next `take` includes it."""
         if self._marks.get(id) != mark:
             self._marks[id] = self._changed[id] = mark
 
     def remove(self, id: str) -> None:
-        """Remove it soon."""
+        """Remove a mark; the next `take` includes that."""
         if self._marks.pop(id, None) is not None:
             self._changed[id] = None
 
     def keep_only(self, ids: set[str]) -> None:
-        """Remove the marks of subscriptions that are no more."""
+        """Remove the marks of subscriptions that no longer exist."""
         for id in self._marks.keys() - ids:
             self.remove(id)
 
     def take(self, *, beat: bool) -> Save | None:
-        """What to write now; None: nothing. `beat`: write even if nothing has changed, to learn who has the record."""
+        """The write that is due, or None. `beat`: write even without changes, to detect a new owner."""
         if not self._changed and not beat:
             return None
         self._writing, self._changed = self._changed, {}
@@ -68,5 +68,5 @@ class Ledger:
         return Save(self._key, self._token, {}, None, marks, removed)
 
     def put_back(self) -> None:
-        """What was taken last could not be written."""
+        """Mark the last `take` as not written, so that the next one repeats it."""
         self._changed = {**self._writing, **self._changed}

@@ -1,4 +1,4 @@
-"""Refused events, copied to the dead-letter topic of their stream in the form that links use (KM-12)."""
+"""Dead letters: refused events copied to the dead-letter topic of their stream, in the form that links use (KM-12)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies.rules import KafkaRoute
 
 
 class LetterSender(Protocol):
-    """The subscription whose sink does not want an event."""
+    """The subscription whose sink refused an event."""
 
     @property
     def id(self) -> str: ...
@@ -22,7 +22,7 @@ class LetterSender(Protocol):
 
 
 class Letterbox:
-    """The dead-letter topics of a manager's streams."""
+    """Writes to the dead-letter topics of a manager's streams."""
 
     def __init__(self, clusters: Mapping[str, ClusterBridge]) -> None:
         self._clusters: Final = clusters
@@ -36,7 +36,7 @@ class Letterbox:
         done: Callable[[bool], None],
         wanted: Callable[[], bool],
     ) -> None:
-        """Copy an event; `done` when Kafka has it (True), or at once if the stream has no such topic (False)."""
+        """Copy an event; calls `done` with True once Kafka has it, or at once with False if there is no such topic."""
         to, record = route.reading.dead_letter, letter.event.record
         if to is None or record is None:
             done(False)

@@ -1,4 +1,4 @@
-"""One subscription in delivery: its reading, its outlet and its sink, joined on the loop."""
+"""The delivery of one subscription: connects its reader, outlet and sink on the event loop."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from gateway.tasks import Supervisor
 
 LOG: Final = get_logger(__name__)
 _RECORDS: Final = 200
-"""Records that one subscription looks at before others on the loop have their turn."""
+"""Number of records that one subscription reads in a turn, before others have theirs."""
 _AGAIN: Final = 1.0
-"""Seconds before a stream that cannot be read is looked for again."""
+"""Seconds before a stream that could not be read is looked up again."""
 _PATIENCE: Final = 5.0
-"""Seconds that attempts under way may take when a subscription changes."""
+"""Seconds that pending attempts may take when a subscription changes."""
 _LOOKS: Final = 60.0
-"""Seconds after which an expiry is looked at again at the latest."""
+"""Maximum seconds between two checks of the expiry."""
 
 
 class PushOwner(Protocol):
-    """The fan, which has the subscription delivered."""
+    """The fan that delivers the subscription."""
 
     @property
     def supervisor(self) -> Supervisor: ...
@@ -50,33 +50,33 @@ class PushOwner(Protocol):
 
     @property
     def turns(self) -> PushTurns:
-        """When each subscription is worked on."""
+        """The scheduler of all subscriptions."""
 
     @property
     def judge(self) -> Judge:
-        """What finds the events that each subscription wants."""
+        """The shared filter evaluation."""
 
     def log(self, address: str) -> TopicLog | None:
-        """The log of a stream; None: the policy has it no more."""
+        """The log of a stream; None if the policy no longer has it."""
 
     def event_in(self, record: KafkaRecord, address: str) -> CloudEvent | None:
-        """The event of a record."""
+        """The event of a record; None if it is not an event."""
 
     def bury(self, push: Push, letter: Letter) -> None:
-        """Copy a refused event to its dead-letter topic; `Push.buried` when that is done."""
+        """Copy a refused event to its dead-letter topic; calls `Push.buried` when done."""
 
     def changed(self, push: Push) -> None:
-        """Its mark has changed: what it says is to be written at once, lest events are sent again."""
+        """Its mark has changed and must be written soon, or events would be sent again after a restart."""
 
     def moved(self, push: Push) -> None:
-        """It may have read on, and that may be written later."""
+        """Its position may have advanced; the mark may be written later."""
 
     def restart(self, push: Push) -> None:
-        """Deliver it from its stored position on, with nothing under way."""
+        """Deliver it again from its stored position."""
 
 
 class PushVersion(NamedTuple):
-    """A version of a subscription; `hold`: why the manager has nothing sent, None: something may be."""
+    """A version of a subscription; `hold` is the reason for sending nothing, or None."""
 
     subscription: PushedSubscription
     revision: int
@@ -86,12 +86,12 @@ class PushVersion(NamedTuple):
 
 
 class Push:
-    """Delivers one version of a subscription; `open` begins, `close` ends it for good."""
+    """Delivers one version of a subscription, from `open` until `close`."""
 
     def __init__(
         self, owner: PushOwner, version: PushVersion, mark: Mark, gate: SinkGate, counts: DeliveryCounts
     ) -> None:
-        """`counts` go on from an earlier version."""
+        """`counts` are those of the previous version, which continue."""
         subscription, rules = version.subscription, version.rules
         self.subscription: Final = subscription
         self.version: Final = version
@@ -118,7 +118,7 @@ class Push:
     # -- life
 
     def open(self, sink: Sink) -> None:
-        """Begin to read and to send."""
+        """Start reading and sending."""
         self._sink, self._opened = sink, True
         self._gate.listen(self.wake)
         for address in self._streams:
@@ -147,7 +147,7 @@ class Push:
             self.outlet.unread()
 
     async def _find(self, address: str) -> None:
-        """Look for a stream until it can be read."""
+        """Look up a stream, repeatedly until it can be read."""
         log = self._owner.log(address)
         while log is not None and not self._closed and address not in self._lanes:
             try:
@@ -165,7 +165,7 @@ class Push:
             LOG.warning("subscription reads a topic that was created anew", id=self.subscription.id, stream=address)
 
     def mark(self) -> Mark:
-        """What is to be stored."""
+        """The mark to store."""
         outlet, version = self.outlet, self.version
         reason = None if outlet.reason is version.hold else outlet.reason
         since = None if reason is None else self.since
@@ -174,16 +174,16 @@ class Push:
 
     @property
     def _failing_since(self) -> int | None:
-        """In milliseconds since 1970, by the minute: it is no reason to write a mark again."""
+        """In milliseconds since 1970, rounded to minutes, so that it alone does not make the mark change often."""
         since = self.outlet.failing_since
         return None if since is None else round((_wall() / 1000 - self._loop.time() + since) / 60) * 60_000
 
     def streams(self) -> Mapping[str, StreamPosition]:
-        """How far it has got."""
+        """The progress in each stream."""
         return {**self._streams, **{address: lane.position() for address, lane in self._lanes.items()}}
 
     def end(self) -> None:
-        """Read and send nothing any more; what has no answer gets none."""
+        """Stop reading and sending; pending attempts get no answer."""
         if self._closed:
             return
         for address in list(self._lanes):
@@ -211,7 +211,7 @@ class Push:
     # -- turns
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Schedule a step."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self._owner.turns.add(self._turn)
@@ -251,7 +251,7 @@ class Push:
             sink.send(attempt)
 
     def _wait(self, now: float) -> None:
-        """Be woken when the time for something comes."""
+        """Schedule a step for the next time at which something is due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -269,18 +269,18 @@ class Push:
 
     @property
     def state(self) -> DeliveryState:
-        """What `status` tells."""
+        """The state that `status` shows."""
         if self.outlet.reason is not None:
             return self.outlet.reason.state
         return DeliveryState.ACTIVE if self.outlet.failing_since is None else DeliveryState.FAILING
 
     def _show(self) -> None:
-        """Remember since when the state is what it is."""
+        """Record when the state changed."""
         if self.state is not self._shown:
             self._shown, self.since = self.state, _wall()
 
     def resume(self) -> bool:
-        """End a suspension; False: it is not suspended."""
+        """End a suspension; False if it is not suspended."""
         if self.state is not DeliveryState.SUSPENDED:
             return False
         self.outlet.resume(self._loop.time())
@@ -334,7 +334,7 @@ class Push:
         self.wake()
 
     async def send_test(self, event: CloudEvent) -> Answer | None:
-        """Send an event that is none of the log's; None: the sink has no room for it."""
+        """Send an event that is not in the log; None if the sink has no room for it."""
         sink = self._sink
         if sink is None or self._closed or sink.room < 1:
             return None
@@ -354,7 +354,7 @@ class Push:
         self._owner.bury(self, letter)
 
     def buried(self, place: Place, copied: bool) -> None:
-        """A refused event has its copy, or there is nowhere to have one."""
+        """A refused event was copied, or there is no dead-letter topic."""
         if not self._closed:
             self.counts.deadlettered += copied
             self.outlet.buried(place)
@@ -363,7 +363,7 @@ class Push:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended."""
+        """Whether its delivery has ended."""
         return self._closed
 
     def stopped(self, reason: Reason) -> None:

@@ -1,4 +1,4 @@
-"""What metrics show of a manager's deliveries: states, and counts that never go back when a delivery ends."""
+"""The metrics of a manager's deliveries: states, and counters that do not decrease when a delivery ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridges.cloudevents.subscription.model import SinkProtocol
 
 
 class PutSubscription(Protocol):
-    """A subscription as the manager has put it."""
+    """A subscription as `Fan.put` received it."""
 
     @property
     def subscription(self) -> PushedSubscription: ...
@@ -23,7 +23,7 @@ class PutSubscription(Protocol):
 
 
 class FanReadings:
-    """Follows the deliveries of this process; read when metrics are."""
+    """Observes the deliveries of this process; evaluated when metrics are scraped."""
 
     def __init__(self, known: Mapping[str, PutSubscription], pushes: Mapping[str, Push]) -> None:
         self._known: Final = known
@@ -32,11 +32,11 @@ class FanReadings:
         self._ended: Final[Counter[tuple[SinkProtocol, str]]] = Counter()
 
     def follow(self, protocol: SinkProtocol, counts: DeliveryCounts) -> None:
-        """Count this delivery, too; again for its next version changes nothing."""
+        """Count this delivery; idempotent for further versions of it."""
         self._followed.setdefault(id(counts), (protocol, counts))
 
     def states(self) -> Counter[tuple[SinkProtocol, DeliveryState]]:
-        """How many subscriptions are in each state; what another gateway delivers counts as active, or as held."""
+        """The number of subscriptions per state; those that other gateways deliver count as active, or as held."""
         found: Counter[tuple[SinkProtocol, DeliveryState]] = Counter()
         for name, known in self._known.items():
             push = self._pushes.get(name)
@@ -45,7 +45,7 @@ class FanReadings:
         return found
 
     def events(self) -> Iterator[tuple[SinkProtocol, str, int]]:
-        """Protocol, outcome and how many events had it, since the process began."""
+        """The number of events by protocol and outcome since the process started."""
         kept, totals = {id(push.counts) for push in self._pushes.values()}, Counter[tuple[SinkProtocol, str]]()
         for key, (protocol, counts) in list(self._followed.items()):
             named = {(protocol, name): number for name, number in counts.by_name().items()}
@@ -60,16 +60,16 @@ class FanReadings:
 
     @property
     def delivering(self) -> int:
-        """Subscriptions that this process delivers."""
+        """The number of subscriptions that this process delivers."""
         return len(self._pushes)
 
     @property
     def held_bytes(self) -> int:
-        """Of the events in memory, about."""
+        """Approximate size of the events in memory, in bytes."""
         return sum(push.outlet.bytes for push in self._pushes.values())
 
     @property
     def oldest(self) -> int | None:
-        """The time of the oldest event that is read and not done with, in milliseconds since 1970."""
+        """The timestamp of the oldest event that was read and is not done, in milliseconds since 1970."""
         times = (push.outlet.oldest for push in self._pushes.values())
         return min((time for time in times if time is not None), default=None)

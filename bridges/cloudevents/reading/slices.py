@@ -1,7 +1,7 @@
-"""Which of a manager's subscriptions this process delivers: slices, shared out among the gateways by leases (CE-P-2).
+"""The part of a manager's subscriptions that this process delivers: slices, balanced by leases (CE-P-2).
 
-A subscription belongs to a bucket by its id, and a bucket to a slice by its number. Who has the lease of a slice takes
-the records of its buckets with the lease's fence, so that an earlier owner can write no position any more.
+A subscription's id determines its bucket, and the bucket's number its slice. The owner of a slice's lease acquires
+the records of its buckets with the lease's fence, so that an earlier owner can no longer write positions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.tasks import Supervisor
 
 LOG: Final = get_logger(__name__)
 _AGAIN: Final = 0.2
-"""Seconds before the shared state is asked again."""
+"""Seconds before a failed request to shared state is repeated."""
 _WAITERS: Final = 1000
 
 
@@ -28,22 +28,22 @@ class SlicesOwner(Protocol):
     """The fan."""
 
     async def gained(self, buckets: Collection[int]) -> None:
-        """Deliver the subscriptions in these."""
+        """Start delivering the subscriptions of these buckets."""
 
     async def given(self, buckets: Collection[int]) -> None:
-        """Deliver them no more, in good order: another gateway waits for them. Their marks are up to date then."""
+        """Stop delivering these, since another gateway waits for them; their marks are up to date when this returns."""
 
     def lost(self, buckets: Collection[int]) -> None:
-        """Deliver them no more, at once."""
+        """Stop delivering these at once."""
 
 
 class Slices:
-    """The buckets that this process has now."""
+    """The buckets that this process owns."""
 
     def __init__(
         self, name: str, count: int, leases: Leases, termini: Termini, supervisor: Supervisor, owner: SlicesOwner
     ) -> None:
-        """`name`: of the manager, scope and name; `count` slices."""
+        """`name`: scope and name of the manager; `count`: number of slices."""
         self._name: Final = name
         self._count: Final = min(count, BUCKETS)
         self._leases: Final = leases
@@ -59,15 +59,15 @@ class Slices:
 
     @property
     def valid(self) -> bool:
-        """Whether this process may deliver what it has: it has renewed its leases in time."""
+        """Whether this process may deliver its buckets: its leases were renewed in time."""
         return self._share is not None and self._share.valid
 
     def ledger(self, id: str) -> Ledger | None:
-        """The record with the mark of a subscription; None: another gateway delivers it."""
+        """The record that holds a subscription's mark; None if another gateway delivers it."""
         return self._ledgers.get(bucket_of(id))
 
     async def run(self) -> None:
-        """Have a share of the slices, until cancelled."""
+        """Hold a share of the slices until cancelled."""
         request = LeaseRequest(None, None, tuple(range(self._count)), _WAITERS)
         while True:
             self._over.clear()
@@ -119,7 +119,7 @@ class Slices:
         self._over.set()
 
     async def _take(self, lease: Lease) -> None:
-        """Have the records of a slice, and deliver its subscriptions."""
+        """Acquire the records of a slice and start delivering its subscriptions."""
         for bucket in self._buckets(lease):
             ledger = Ledger(self._termini, self._name, bucket)
             while not lease.ended:
@@ -136,7 +136,7 @@ class Slices:
             await self._owner.gained(self._buckets(lease))
 
     async def _give(self, lease: Lease) -> None:
-        """Another gateway gets the slice."""
+        """Release the slice to another gateway."""
         self._held[lease].cancel()
         try:
             await self._owner.given(self._buckets(lease))
@@ -155,7 +155,7 @@ class Slices:
     # -- writing
 
     async def write(self, beats: Collection[int] = ()) -> None:
-        """Write the marks that have changed; `beats`: buckets whose owner is asked for in any case."""
+        """Write the changed marks; `beats` are buckets whose owner is checked even without changes."""
         async with self._writing:
             taken = [(bucket, ledger, ledger.take(beat=bucket in beats)) for bucket, ledger in self._ledgers.items()]
             saves = [(bucket, ledger, save) for bucket, ledger, save in taken if save is not None]
@@ -174,7 +174,7 @@ class Slices:
                     self._displaced(bucket, ledger, saved)
 
     def _displaced(self, bucket: int, ledger: Ledger, saved: Saved) -> None:
-        """Another process has the record, or it was removed: what is written is taken anew with the lease."""
+        """Another process acquired the record, or it was deleted: acquire it again with a new lease."""
         LOG.warning("positions of subscriptions taken over", manager=self._name, gone=saved is Saved.GONE)
         if self._ledgers.get(bucket) is ledger:
             self.over()

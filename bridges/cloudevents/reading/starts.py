@@ -1,4 +1,4 @@
-"""Where a subscription begins to read: found before Create is answered, and stored with it (CE 3.2.1)."""
+"""The offsets at which a subscription starts: looked up before Create is answered, and stored with it (CE 3.2.1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from policies.rules import KafkaRoute
 
 
 class Starts(NamedTuple):
-    """The beginnings of a subscription; `incarnation` tells it from an earlier one with the same id."""
+    """The start offsets of a subscription; `incarnation` distinguishes it from an earlier one with the same id."""
 
     incarnation: str
     streams: Mapping[str, LogStart]
@@ -30,7 +30,7 @@ class Starts(NamedTuple):
 
 
 def dump_starts(starts: Starts) -> Json:
-    """As JSON, to be stored."""
+    """Encode the offsets as JSON for the store."""
     streams: dict[str, Json] = {
         address: {"log": log.identity, "offsets": {str(number): at for number, at in log.offsets.items()}}
         for address, log in starts.streams.items()
@@ -39,7 +39,7 @@ def dump_starts(starts: Starts) -> Json:
 
 
 def load_starts(stored: Json) -> Starts:
-    """What `dump_starts` made; raises ValueError, KeyError or TypeError for anything else."""
+    """Decode the result of `dump_starts`; raises ValueError, KeyError or TypeError for anything else."""
     if not isinstance(stored, dict) or not isinstance(stored["streams"], dict):
         raise TypeError("starts have to be an object")
     return Starts(str(stored["incarnation"]), {name: _log(each) for name, each in stored["streams"].items()})
@@ -57,9 +57,9 @@ async def find_starts(
     clusters: Mapping[str, ClusterBridge],
     known: Starts | None = None,
 ) -> Starts:
-    """Ask Kafka where each stream begins for a new subscription, or for the new streams of an updated one (`known`).
+    """Look up the start offsets of a new subscription, or of the streams that an update adds (`known`: its present).
 
-    Raises AmqpError when a topic does not exist, or Kafka does not answer; Invalid for offsets that it does not have.
+    Raises AmqpError if a topic does not exist or Kafka does not answer, and Invalid for offsets beyond a log's end.
     """
     streams = {}
     for address, route in addresses.items():
@@ -87,7 +87,7 @@ async def _start_of(cluster: ClusterBridge, route: KafkaRoute, start: Start) -> 
 
 
 def _beyond(offsets: Mapping[int, int], ends: LogStart) -> Iterator[Mistake]:
-    """Offsets that the log does not have yet, and those of partitions that it has not."""
+    """Yield the offsets beyond the log's end, and those of partitions that do not exist."""
     for partition, offset in offsets.items():
         end = ends.offsets.get(partition)
         if end is None:

@@ -1,4 +1,4 @@
-"""What delivery uses of a subscription, and of the gateway around it."""
+"""The properties of a subscription that delivery uses, and the factory of its sink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridges.cloudevents.subscription.model import DeliverySettings, SinkProtoco
 
 
 class PushedSubscription(Protocol):
-    """`subscription.subscription.Subscription` is one."""
+    """A subscription to deliver; implemented by `subscription.subscription.Subscription`."""
 
     @property
     def id(self) -> str: ...
@@ -29,6 +29,6 @@ class PushedSubscription(Protocol):
 
 
 class SinkMaker(Protocol):
-    """Makes the sink of a subscription; `sinks.open.SinkFactory.open` is one."""
+    """Makes the sink of a subscription; implemented by `sinks.open.SinkFactory.open`."""
 
     def __call__(self, subscription: PushedSubscription, listener: SinkListener) -> Sink: ...

@@ -1,4 +1,4 @@
-"""Turns of the subscriptions of a manager: a batch wakes all that read it, and the loop has other work, too."""
+"""Schedules the subscriptions of a manager: a batch wakes all its readers, but other work of the loop must go on."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Callable
 from typing import Final
 
 _TURN: Final = 0.002
-"""Seconds of each turn of the loop in which subscriptions are worked on."""
+"""Maximum seconds of work on subscriptions per iteration of the loop."""
 
 
 class PushTurns:
-    """Steps that wait for their turn, first come first served."""
+    """Steps in the order in which they were added."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        """`clock`: seconds; the loop's unless a test has its own."""
+        """`clock` returns seconds; by default, it is that of the loop."""
         self._clock: Final = clock
         self._waiting: Final[deque[Callable[[], None]]] = deque()
         self._asked = False
 
     def add(self, step: Callable[[], None]) -> None:
-        """Take `step`, which raises nothing, soon."""
+        """Schedule `step`, which must not raise."""
         self._waiting.append(step)
         self._ask()
 
