@@ -1,1 +1,1 @@
-"""What one subscription has under way: order, windows, retries, positions. Pure: time is an argument."""
+"""The delivery state of one subscription: order, windows, retries, positions. Pure: time is an argument."""

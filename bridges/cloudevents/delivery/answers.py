@@ -1,4 +1,4 @@
-"""What a sink's answer to an attempt means, the same for every protocol (docs/subscriptions.md)."""
+"""The meaning of a sink's answer to an attempt, the same for every protocol (docs/subscriptions.md)."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from typing import NamedTuple
 
 
 class Verdict(Enum):
-    """What an answer says of the events of the attempt, and of the sink."""
+    """The meaning of an answer for the events of the attempt, and for the sink."""
 
     DONE = auto()
-    """The sink has the events."""
+    """The sink accepted the events."""
     REFUSED = auto()
-    """The sink does not want these events: dead letter, no repetition."""
+    """The sink refuses these events: they become dead letters and are not sent again."""
     TOO_LARGE = auto()
-    """As REFUSED; a batch is halved and sent again."""
+    """As REFUSED, but a batch is halved and sent again."""
     FAILED = auto()
-    """The sink's fault or the event's: counted against the event only if the sink has taken another one since."""
+    """The sink or the event is at fault: counts against the event only if the sink has accepted another one since."""
     SINK_FAILED = auto()
-    """The sink's fault: repeated, no attempt of the event is counted."""
+    """The sink is at fault: the events are sent again, and the attempt does not count against them."""
     CREDENTIAL = auto()
-    """The sink does not accept our login: three in a row suspend the subscription."""
+    """The sink refused our login: three such answers in a row suspend the subscription."""
     WAIT = auto()
-    """The sink asks for a pause: nothing is sent to it before, no attempt is counted."""
+    """The sink asks for a pause: nothing is sent during it, and the attempt does not count."""
     GONE = auto()
-    """The sink has ended for good: the subscription is suspended, its position stays."""
+    """The sink no longer exists: the subscription is suspended and keeps its position."""
 
 
 class Answer(NamedTuple):
-    """An answer of the sink, or what came instead of one."""
+    """An answer of the sink, or the failure to get one."""
 
     verdict: Verdict
     reason: str = ""
-    """For the log, `status` and dead letters: never a text of the sink's own."""
+    """For the log, `status` and dead letters; never contains text from the sink."""
     status: int | None = None
-    """The protocol's own code where there is one."""
+    """The protocol's own code, if it has one."""
     retry_after: float | None = None
     """Seconds that the sink asked us to wait."""
     reached: bool = True
-    """False: nothing came back, so that the place (host and port) counts the failure, for all who use it."""
+    """False: nothing came back, so that the failure counts for the place (host and port) and all its users."""
 
 
 DONE = Answer(Verdict.DONE)

@@ -1,7 +1,7 @@
-"""The events of one subscription that are not done with: in lines, some in memory, the others as places. Pure.
+"""The events of one subscription that are not done, in lines; some are in memory, others are known by place. Pure.
 
-Events that follow each other are in one line, of which only the first is sent. A line whose turn it is, is ready, or it
-is hungry: its first event is not in memory, and has to be read again.
+Dependent events are in one line, and only the first of a line is sent. A line whose first event may be sent is ready,
+or hungry: then its first event is not in memory and must be read again.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from bridges.cloudevents.events.event import CloudEvent
 
 
 class EventBacklog:
-    """Keeps no more than it is told to; the owner counts what is under way."""
+    """A store without limits of its own; the owner counts the events that were sent."""
 
     def __init__(self) -> None:
         self.ready: Final[dict[Line, None]] = {}
-        """Lines whose first event may be sent, longest waiting first."""
+        """Lines whose first event may be sent, the longest waiting first."""
         self.hungry: Final[dict[Line, None]] = {}
         self.asked: Final[dict[Place, EventEntry]] = {}
         """First events that are being read again."""
         self.held = 0
-        """Events in memory."""
+        """Number of events in memory."""
         self.bytes = 0
         self._lines: Final[dict[object, Line]] = {}
         self._undone: Final[dict[tuple[str, int], dict[int, EventEntry]]] = {}
@@ -35,20 +35,20 @@ class EventBacklog:
 
     @property
     def lines(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         return len(self._lines)
 
     @property
     def places(self) -> int:
-        """Events of which only the place is known."""
+        """The number of events of which only the place is known."""
         return self._count - self.held
 
     def line(self, name: object) -> Line:
-        """The line of this name; one that nothing is in is forgotten with its last entry."""
+        """The line with this name; an empty line is discarded with its last entry."""
         return self._lines.get(name) or self._lines.setdefault(name, Line(name))
 
     def add(self, entry: EventEntry) -> None:
-        """At the end of its line."""
+        """Append an entry to its line."""
         place, line = entry.place, entry.line
         self._undone.setdefault((place.address, place.partition), {})[place.offset] = entry
         self._count += 1
@@ -57,20 +57,20 @@ class EventBacklog:
             self.turn(line)
 
     def keep(self, entry: EventEntry, event: CloudEvent, size: int) -> None:
-        """Have its event in memory."""
+        """Keep the event of an entry in memory."""
         entry.event, entry.size = event, size
         self.held += 1
         self.bytes += size
 
     def drop(self, entry: EventEntry) -> None:
-        """Have only its place."""
+        """Discard the event of an entry, but not its place."""
         if entry.event is not None:
             self.held -= 1
             self.bytes -= entry.size
             entry.event = None
 
     def leave(self, entry: EventEntry) -> None:
-        """The first of its line: the next one has its turn. It is still not done with."""
+        """Take the first entry from its line, and make the next one the first. The entry is still not done."""
         line = entry.line
         line.entries.popleft()
         if line.entries:
@@ -81,7 +81,7 @@ class EventBacklog:
             self.hungry.pop(line, None)
 
     def done(self, entry: EventEntry) -> None:
-        """Nothing more is owed for it."""
+        """Mark an entry as done."""
         self.drop(entry)
         self._count -= 1
         place = entry.place
@@ -91,7 +91,7 @@ class EventBacklog:
             del self._undone[place.address, place.partition]
 
     def turn(self, line: Line) -> None:
-        """The first event of a line may be sent."""
+        """Allow the first event of a line to be sent."""
         if line.head.event is None:
             self.ready.pop(line, None)
             self.hungry[line] = None
@@ -100,21 +100,21 @@ class EventBacklog:
             self.ready[line] = None
 
     def pause(self, line: Line, until: float) -> None:
-        """The first event of a line may be sent again at that time."""
+        """Do not send the first event of a line before `time`."""
         heapq.heappush(self._pausing, (until, next(self._serials), line))
 
     @property
     def next_time(self) -> float | None:
-        """When the first pause ends."""
+        """The end of the first pause."""
         return self._pausing[0][0] if self._pausing else None
 
     def wake(self, now: float) -> None:
-        """Pauses may have ended."""
+        """Make lines ready whose pause has ended."""
         while self._pausing and self._pausing[0][0] <= now:
             self.turn(heapq.heappop(self._pausing)[2])
 
     def ask(self, most: int) -> list[Place]:
-        """Up to `most` events that have to be read again."""
+        """Up to `most` events that must be read again."""
         lines = list(itertools.islice(self.hungry, max(0, most)))
         for line in lines:
             del self.hungry[line]
@@ -122,18 +122,18 @@ class EventBacklog:
         return [line.head.place for line in lines]
 
     def unask(self) -> None:
-        """What was asked for is not read now."""
+        """Revert `ask` for an event that cannot be read now."""
         for entry in self.asked.values():
             self.hungry[entry.line] = None
         self.asked.clear()
 
     def shrink(self, line: Line) -> None:
-        """Have only the places of what stands behind the first event of a line."""
+        """Discard the events behind the first one of a line, but not their places."""
         for entry in itertools.islice(line.entries, 1, None):
             self.drop(entry)
 
     def forget(self, flying: Iterable[EventEntry]) -> None:
-        """Have only places but for events that are under way."""
+        """Discard all events but those that were sent and have no answer yet."""
         busy = set(flying)
         for line in self._lines.values():
             for entry in line.entries:
@@ -143,10 +143,10 @@ class EventBacklog:
             self.turn(line)
 
     def undone(self, address: str, partition: int) -> list[int]:
-        """The offsets that are not done with, ascending."""
+        """The offsets that are not done, ascending."""
         return list(self._undone.get((address, partition), ()))
 
     @property
     def oldest(self) -> int | None:
-        """The time of the oldest event, in milliseconds since 1970."""
+        """The timestamp of the oldest event, in milliseconds since 1970."""
         return min((entry.time for line in self._lines.values() for entry in line.entries), default=None)

@@ -1,7 +1,7 @@
-"""When nothing is sent to a sink because it fails, or has asked for a pause; shared by all who use it. Pure.
+"""Circuit breaker: sends nothing to a sink that fails, or has asked for a pause; shared by all users of the sink. Pure.
 
-Five failures in a row open a breaker. Then one attempt at a time is let through, at pauses that double; the first
-success closes it. Times are seconds of a clock that never goes back.
+Five failures in a row open a breaker. Then it allows one attempt at a time, at pauses that double; the first success
+closes it. Times are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 _FAILURES: Final = 5
-"""In a row, after which a breaker opens."""
+"""Number of failures in a row that opens a breaker."""
 _DOUBLINGS: Final = 32
 
 
@@ -21,19 +21,19 @@ class RetryPauses:
     __slots__ = ("_draw", "_least", "_most")
 
     def __init__(self, least: float, most: float, draw: Callable[[], float] = random.random) -> None:
-        """`draw`: a number from 0 to 1."""
+        """`draw` returns a random number from 0 to 1."""
         self._least: Final = least
         self._most: Final = most
         self._draw: Final = draw
 
     def after(self, failures: int) -> float:
-        """Seconds to wait after so many failures, one at least."""
+        """Seconds to wait after `failures` failures, at least one."""
         longest = min(self._most, self._least * 2.0 ** min(failures - 1, _DOUBLINGS))
         return longest * self._draw()
 
 
 class Breaker:
-    """One sink, or one place."""
+    """The breaker of one sink, or of one place."""
 
     __slots__ = ("__weakref__", "_asked", "_changed", "_failures", "_probe", "_serial", "next_at", "open_since")
 
@@ -41,26 +41,26 @@ class Breaker:
         self._failures = 0
         self._serial = 0
         self._asked = 0
-        """The last attempt that was made before the sink asked for a pause."""
+        """The number of the last attempt before the sink asked for a pause."""
         self._probe: int | None = None
-        """The attempt that was let through while it is open."""
+        """The attempt that was allowed while the breaker is open."""
         self._changed: Final[dict[Callable[[], None], None]] = {}
         self.open_since: float | None = None
-        """When it opened; None: it is closed."""
+        """When it opened; None while it is closed."""
         self.next_at = 0.0
-        """While it is open: when the next attempt is due."""
+        """When the next attempt is due; valid while it is open."""
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Call `changed` when it opens or closes, or when another attempt may be made."""
+        """Call `changed` when it opens or closes, or allows another attempt."""
         self._changed[changed] = None
 
     def forget(self, changed: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Do not call it any more."""
         self._changed.pop(changed, None)
 
     @property
     def open(self) -> bool:
-        """Whether only single attempts are let through."""
+        """Whether it allows only single attempts."""
         return self.open_since is not None
 
     def allows(self, now: float) -> bool:
@@ -68,20 +68,20 @@ class Breaker:
         return self.open_since is None or (self._probe is None and now >= self.next_at)
 
     def sent(self) -> int:
-        """An attempt is made; returns the number under which its end is told."""
+        """An attempt was made; returns its number, by which its result is reported."""
         self._serial += 1
         if self.open_since is not None:
             self._probe = self._serial
         return self._serial
 
     def abandoned(self, serial: int) -> None:
-        """An attempt has ended without an answer, because it was cut."""
+        """An attempt was cancelled and has no answer."""
         if self._probe == serial:
             self._probe = None
             self._tell()
 
     def failed(self, serial: int, now: float, backoff: RetryPauses) -> None:
-        """The sink has failed an attempt; those that were under way when it opened say nothing new."""
+        """An attempt failed. Attempts from before the breaker opened are ignored."""
         if self.open_since is None:
             self._failures += 1
             if self._failures >= _FAILURES:
@@ -91,7 +91,7 @@ class Breaker:
             self._wait(now, now + backoff.after(self._failures - _FAILURES + 1))
 
     def paused(self, serial: int, now: float, seconds: float | None, backoff: RetryPauses) -> None:
-        """The sink has asked for a pause of `seconds`; None: it did not say how long."""
+        """The sink has asked for a pause of `seconds`, or for one of unknown length (None)."""
         if self.open_since is None or self._probe == serial:
             self._failures = max(self._failures, _FAILURES - 1) + 1
         elif seconds is None:
@@ -108,9 +108,9 @@ class Breaker:
         self._tell()
 
     def succeeded(self, serial: int) -> None:
-        """The sink has answered as it should: everything may be sent again.
+        """An attempt succeeded: close the breaker.
 
-        What was under way when it asked for a pause does not end the pause.
+        Attempts from before the sink asked for a pause do not end the pause.
         """
         if self.open_since is not None and serial <= self._asked:
             return
@@ -120,7 +120,7 @@ class Breaker:
             self._tell()
 
     def renew(self, now: float) -> None:
-        """Let the next attempt through at once, if it is open."""
+        """If it is open, allow the next attempt at once."""
         if self.open_since is not None:
             self._wait(now, now)
 

@@ -1,4 +1,4 @@
-"""An event that a subscription has under way, and the events that follow each other. Pure."""
+"""An event that a subscription has not done yet, and lines of dependent events. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ANY: Final = 1 << 30
 
 
 class Place(NamedTuple):
-    """Where an event lies."""
+    """The address, partition and offset of an event."""
 
     address: str
     partition: int
@@ -28,7 +28,7 @@ class EventEntry:
     )  # fmt: skip
 
     def __init__(self, place: Place, line: Line, offered: float, time: int) -> None:
-        """`time`: of its record, in milliseconds since 1970."""
+        """`time` is the timestamp of its record, in milliseconds since 1970."""
         self.place: Final = place
         self.line: Final = line
         self.offered: Final = offered
@@ -36,20 +36,20 @@ class EventEntry:
         self.event: CloudEvent | None = None
         self.size = 0
         self.sent = 0
-        """How often it was sent."""
+        """Number of attempts."""
         self.failures = 0
-        """How often that failed, whoever's fault it was."""
+        """Number of failed attempts, whether the event or the sink was at fault."""
         self.tries = 0
-        """The failures that count against the event."""
+        """Number of failed attempts that count against the event."""
         self.seen = 0
-        """How many events the sink had taken when it was sent first, or has failed last."""
+        """Number of events that the sink had accepted at its first attempt, or at its last failure."""
         self.first_failed: float | None = None
         self.most = _ANY
-        """The largest batch that it may be in."""
+        """Maximum size of a batch that contains it."""
 
 
 class Line:
-    """Events that follow each other, named by what they have in common; only the first is sent."""
+    """Dependent events, named by their common key; only the first is sent."""
 
     __slots__ = ("entries", "name")
 
@@ -59,17 +59,17 @@ class Line:
 
     @property
     def head(self) -> EventEntry:
-        """The one whose turn it is."""
+        """The first entry."""
         return self.entries[0]
 
     @property
     def repeats(self) -> bool:
-        """Whether its first event has failed: those behind it are not kept in memory."""
+        """Whether its first event has failed; the events behind it are then not kept in memory."""
         return bool(self.entries) and self.entries[0].failures > 0
 
 
 class Letter(NamedTuple):
-    """An event that the sink does not want, or that was given up."""
+    """An event that the sink refused, or that was given up."""
 
     place: Place
     event: CloudEvent

@@ -1,7 +1,7 @@
-"""Whether an attempt may be made now: the breakers of a sink and of its place, and the sink's rate. Pure.
+"""Decides whether an attempt may be made now: the breakers of a sink and of its place, and the sink's rate. Pure.
 
-What fails before there is an answer counts for the place (scheme, host and port) and all who use it. Answers count for
-the subscriptions of one owner at one sink, so that nobody's wrong password stops the deliveries of others.
+A failure without an answer counts for the place (scheme, host and port) and all its users. An answer counts only for
+the subscriptions of one owner at one sink, so that one user's wrong password does not stop the deliveries of others.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from bridges.cloudevents.subscription.model import DeliverySettings
 
 
 class Pass(NamedTuple):
-    """An attempt, as its breakers know it."""
+    """The numbers of an attempt in its two breakers."""
 
     sink: int
     place: int
 
 
 class SinkGate:
-    """What stands between one subscription and its sink; breakers and rate are shared with others."""
+    """The gate between one subscription and its sink; breakers and rate are shared."""
 
     def __init__(
         self, sink: Breaker, place: Breaker, rate: AttemptRate | None, backoff: RetryPauses, retry_after: float
     ) -> None:
-        """`retry_after`: seconds, the longest pause that a sink may ask for."""
+        """`retry_after` is the longest pause that a sink may ask for, in seconds."""
         self._sink: Final = sink
         self._place: Final = place
         self._rate: Final = rate
@@ -37,27 +37,27 @@ class SinkGate:
         self._longest: Final = retry_after
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Call `changed` when the breakers may let more through."""
+        """Call `changed` when the breakers may allow more attempts."""
         self._sink.listen(changed)
         self._place.listen(changed)
 
     def forget(self, changed: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Do not call it any more."""
         self._sink.forget(changed)
         self._place.forget(changed)
 
     @property
     def open(self) -> bool:
-        """Whether a breaker is: only single attempts are let through."""
+        """Whether a breaker is open, so that only single attempts are allowed."""
         return self._sink.open or self._place.open
 
     @property
     def next_at(self) -> float:
-        """When the next attempt of an open breaker is due; a time in the past otherwise."""
+        """When the next attempt of an open breaker is due; otherwise a time in the past."""
         return max(self._sink.next_at, self._place.next_at)
 
     def allows(self, now: float) -> bool:
-        """Whether the breakers let an attempt through now."""
+        """Whether the breakers allow an attempt now."""
         return self._sink.allows(now) and self._place.allows(now)
 
     def at(self, now: float) -> float:
@@ -65,18 +65,18 @@ class SinkGate:
         return now if self._rate is None else self._rate.at(now)
 
     def sent(self, now: float) -> Pass:
-        """An attempt is made."""
+        """Register an attempt."""
         if self._rate is not None:
             self._rate.take(now)
         return Pass(self._sink.sent(), self._place.sent())
 
     def succeeded(self, passed: Pass) -> None:
-        """The sink has answered, and its answer is not a failure of its own."""
+        """The sink answered, and did not report a failure of its own."""
         self._place.succeeded(passed.place)
         self._sink.succeeded(passed.sink)
 
     def failed(self, passed: Pass, answer: Answer, now: float) -> None:
-        """An attempt has failed, and the event need not be the reason."""
+        """An attempt failed, and not necessarily because of the event."""
         if answer.reached:
             self._place.succeeded(passed.place)
             self._sink.failed(passed.sink, now, self._backoff)
@@ -92,25 +92,25 @@ class SinkGate:
         self._sink.paused(passed.sink, now, pause, self._backoff)
 
     def abandoned(self, passed: Pass) -> None:
-        """The attempt was cut: it will have no answer."""
+        """The attempt was cancelled and will get no answer."""
         self._sink.abandoned(passed.sink)
         self._place.abandoned(passed.place)
 
     def renew(self, now: float) -> None:
-        """Let an attempt through now."""
+        """Allow an attempt now."""
         self._sink.renew(now)
         self._place.renew(now)
 
 
 class SinkGates:
-    """The breakers and rates of a manager's sinks, for as long as somebody uses them."""
+    """The breakers and rates of a manager's sinks, each kept while it is used."""
 
     def __init__(self) -> None:
         self._breakers: Final[WeakValueDictionary[tuple[str, str], Breaker]] = WeakValueDictionary()
         self._rates: Final[WeakValueDictionary[tuple[str, str, float], AttemptRate]] = WeakValueDictionary()
 
     def gate(self, owner: str, place: str, sink: str, delivery: DeliverySettings, retry_after: float) -> SinkGate:
-        """For a subscription of `owner`; `place` is part of `sink`."""
+        """The gate for a subscription of `owner`; `place` is part of `sink`."""
         rate = None if delivery.rate is None else self._rate(owner, sink, delivery.rate)
         backoff = RetryPauses(delivery.retry.min, delivery.retry.max)
         return SinkGate(self._breaker(owner, sink), self._breaker("", place), rate, backoff, retry_after)

@@ -1,4 +1,4 @@
-"""What is stored of a subscription's delivery: positions, and why nothing is sent. Pure."""
+"""The stored delivery state of a subscription: positions, and the reason why nothing is sent. Pure."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ Positions = Mapping[int, Position]
 
 
 class StreamPosition(NamedTuple):
-    """Positions in one log; `identity` is another one when its topic was created again."""
+    """Positions in one log; `identity` changes when its topic is recreated."""
 
     identity: str
     positions: Positions
 
 
 class Mark(NamedTuple):
-    """`incarnation` tells a subscription from an earlier one of the same id; times are milliseconds since 1970."""
+    """`incarnation` distinguishes a subscription from earlier ones; times are milliseconds since 1970."""
 
     incarnation: str
     streams: Mapping[str, StreamPosition]
     """By address."""
     edition: int = 0
-    """Of the subscription when this was written."""
+    """The subscription's edition when this was written."""
     reason: Reason | None = None
     """Why nothing is sent."""
     since: int | None = None
-    """When that began."""
+    """When the reason began to apply."""
     failing_since: int | None = None
     delivered: int = 0
 
 
 def dump_mark(mark: Mark) -> str:
-    """As text."""
+    """Encode as text."""
     stored: dict[str, object] = {"i": mark.incarnation, "r": mark.edition}
     stored["at"] = {address: [at.identity, dump_positions(at.positions)] for address, at in mark.streams.items()}
     if mark.reason is not None:
@@ -50,7 +50,7 @@ def dump_mark(mark: Mark) -> str:
 
 
 def load_mark(text: str) -> Mark:
-    """What `dump_mark` wrote; raises ValueError for anything else."""
+    """Decode the result of `dump_mark`; raises ValueError for anything else."""
     try:
         stored = json.loads(text)
         at = {name: StreamPosition(str(log), load_positions(where)) for name, (log, where) in stored["at"].items()}

@@ -1,9 +1,9 @@
-"""What one subscription has under way: order, window, retries, and what is done with (docs/subscriptions.md). Sans-IO.
+"""The outlet of one subscription: order, window, retries, and positions (docs/subscriptions.md). Sans-IO.
 
-Events come in the order of each partition (`offer`). Those that follow each other by the subscription's order are in
-one line, of which only the first is sent; lines are independent. `window` events and `bytes` are in memory; what stands
-behind an event that is repeated, or waits for a sink that is away, is an offset alone and is read again (`missing`,
-`found`) when its turn comes. Times are seconds of a clock that never goes back.
+Events arrive in the order of each partition (`offer`). Events that depend on each other by the subscription's order are
+in one line, of which only the first is sent; lines are independent. `window` and `bytes` limit the events in memory.
+Behind an event that is sent again, or while the sink is unreachable, only offsets are kept; those events are read again
+(`missing`, `found`) when they may be sent. Times are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from bridges.cloudevents.sinks.port import SendAttempt
 from bridges.cloudevents.subscription.model import DeliverySettings
 
 OFFSETS: Final = 4096
-"""Events of which only the place is kept, from which on nothing more is read."""
+"""Number of known places at which reading stops."""
 _LONG: Final = 1.0
-"""Seconds of a pause after which an event is read again instead of being kept."""
+"""Seconds of a pause after which an event is read again instead of being kept in memory."""
 _CREDENTIALS: Final = 3
-"""Refused logins in a row that suspend a subscription."""
+"""Number of refused logins in a row that suspend a subscription."""
 
 
 class OutletRules(NamedTuple):
-    """How a subscription delivers; times in seconds, `limit` of deliveries: None for no limit."""
+    """The delivery settings of a subscription; times in seconds; `limit` is the number of deliveries, or None."""
 
     delivery: DeliverySettings
     refusals: int
-    """Refused events in a row that suspend the subscription."""
+    """Number of refused events in a row that suspend the subscription."""
     suspend_after: float
-    """How long its sink may fail."""
+    """Seconds of failures after which the subscription is suspended."""
     limit: int | None = None
 
 
 class OutletOwner(Protocol):
-    """Who carries out what the outlet decides; called from within its methods."""
+    """Carries out the outlet's decisions; called from within its methods."""
 
     def bury(self, letter: Letter) -> None:
-        """Copy an event to the dead-letter topic, if there is one; `Outlet.buried` when that is done."""
+        """Copy an event to the dead-letter topic, if there is one; calls `Outlet.buried` when done."""
 
     def stopped(self, reason: Reason) -> None:
-        """Nothing is sent any more."""
+        """The outlet has stopped sending."""
 
 
 class Outlet:
-    """The events of one subscription between its reading and its sink."""
+    """The events of one subscription between its reader and its sink."""
 
     def __init__(
         self, rules: OutletRules, owner: OutletOwner, gate: SinkGate, backoff: RetryPauses, counts: DeliveryCounts
@@ -72,14 +72,14 @@ class Outlet:
         self._taken = self._refusals = self._credentials = 0
         self._shut = False
         self.draining = False
-        """Send nothing new: the answers to what is under way are awaited."""
+        """Send nothing new, and wait for pending answers."""
         self.failing_since: float | None = None
-        """The first failure since the sink has taken an event."""
+        """The first failure since the sink last accepted an event."""
         self.last_failure: Answer | None = None
         self.reason: Reason | None = None
-        """Why nothing is sent; None: something may be."""
+        """The reason for sending nothing, or None."""
         self.delivered = 0
-        """Events that the sink has taken: what the limit is compared with."""
+        """Number of accepted events, which is compared with the limit."""
 
     # -- from the reading
 
@@ -89,12 +89,12 @@ class Outlet:
         if self.reason is not None or self._backlog.places >= OFFSETS:
             return False
         if self._shut:
-            return self._backlog.lines < 2  # one may be what the sink fails at: another one shows whether it is
+            return self._backlog.lines < 2  # a second line shows whether the event or the sink is at fault
         return self._has_room
 
     @property
     def rests(self) -> bool:
-        """Whether nothing is sent for a while, so that nothing shall be in memory."""
+        """Whether nothing is sent for a while, so that no event should be in memory."""
         return self._shut or self.reason is not None
 
     @property
@@ -103,23 +103,23 @@ class Outlet:
         return backlog.held + len(backlog.asked) < delivery.window and backlog.bytes < self._most
 
     def allow(self, size: int) -> None:
-        """Have no more bytes of events in memory than this, nor than the subscription may have."""
+        """Limit the bytes of events in memory; the subscription's own limit applies, too."""
         self._most = min(size, self._rules.delivery.bytes)
         if self._backlog.bytes > self._most:
             self.forget()
 
     @property
     def bytes(self) -> int:
-        """Of the events in memory, about."""
+        """Approximate size of the events in memory, in bytes."""
         return self._backlog.bytes
 
     @property
     def oldest(self) -> int | None:
-        """The time of the oldest event that was offered and is not done with, in milliseconds since 1970."""
+        """The timestamp of the oldest event that was offered and is not done, in milliseconds since 1970."""
         return self._backlog.oldest
 
     def offer(self, event: CloudEvent, size: int, now: float) -> None:
-        """An event that the subscription wants, in the order of its partition; `size` in bytes, about."""
+        """Offer a matching event, in the order of its partition; `size` is its approximate size in bytes."""
         place = Place(event.address, event.partition, event.offset)
         line = self._backlog.line(self._name(event, place))
         entry = EventEntry(place, line, now, event.timestamp)
@@ -135,7 +135,7 @@ class Outlet:
         return place if order == "none" or event.key is None else (*place[:2], event.key)
 
     def missing(self, now: float) -> list[Place]:
-        """Events that have to be read again now; each is told once, and answered by `found`."""
+        """Events that must be read again now; each is returned once and must be answered by `found`."""
         backlog = self._backlog
         if self.reason is not None:
             return []
@@ -147,7 +147,7 @@ class Outlet:
         return backlog.ask(most - len(backlog.asked))
 
     def found(self, place: Place, event: CloudEvent | None, size: int) -> None:
-        """An event was read again; None: it is not in the log any more, or not wanted."""
+        """An event was read again; None if it is no longer in the log, or no longer matches."""
         entry = self._backlog.asked.pop(place, None)
         if entry is None:
             return
@@ -159,21 +159,21 @@ class Outlet:
             self._backlog.turn(entry.line)
 
     def unread(self) -> None:
-        """What `missing` has told is not read now: it will be told again."""
+        """An event that `missing` returned cannot be read now; `missing` will return it again."""
         self._backlog.unask()
 
     def undone(self, address: str, partition: int) -> list[int]:
-        """The offsets that were offered and are not done with, ascending."""
+        """The offsets that were offered and are not done, ascending."""
         return self._backlog.undone(address, partition)
 
     def forget(self) -> None:
-        """Have nothing in memory but what is under way."""
+        """Discard all events in memory except those with pending answers."""
         self._backlog.forget(entry for entries, _ in self._flying.values() for entry in entries)
 
     # -- to the sink
 
     def attempts(self, now: float, room: int) -> Iterator[SendAttempt]:
-        """What to send now, up to `room` attempts."""
+        """The attempts to make now, at most `room`."""
         self._backlog.wake(now)
         self._look()
         while room > 0 and self._may_send(now) and (entries := self._batch(now)):
@@ -189,13 +189,13 @@ class Outlet:
         return self._gate.allows(now) and self._gate.at(now) <= now
 
     def _look(self) -> None:
-        """Have nothing in memory while the sink is away."""
+        """Discard the events in memory while the sink is unreachable."""
         self._shut = self._gate.open
         if self.rests and self._backlog.held > self._flown + len(self._burying) + 1:
             self.forget()
 
     def _batch(self, now: float) -> list[EventEntry]:
-        """The events of one attempt; none: there are none, or a batch waits for more."""
+        """The events of one attempt; empty if there are none, or a batch waits for more."""
         first = next(iter(self._backlog.ready), None)
         batching = self._rules.delivery.batch
         if first is None:
@@ -207,7 +207,7 @@ class Outlet:
         return entries if due else []
 
     def _gathered(self, events: int, size: int) -> tuple[list[EventEntry], bool]:
-        """Ready events, within the limits of a batch, and whether it has reached them."""
+        """Ready events within the limits of a batch, and whether a limit was reached."""
         entries: list[EventEntry] = []
         limit, left = self._rules.limit, size
         most = events if limit is None else min(events, limit - self.delivered - self._flown)
@@ -235,7 +235,7 @@ class Outlet:
         return SendAttempt(number, events, repetition)
 
     def next_time(self, now: float) -> float | None:
-        """When there may be something to do that nothing else tells; None: nothing."""
+        """When to look again without any other call; None for never."""
         backlog, batching = self._backlog, self._rules.delivery.batch
         if self.reason is not None:
             return None
@@ -251,7 +251,7 @@ class Outlet:
     # -- from the sink
 
     def answered(self, attempt: SendAttempt, answer: Answer, now: float) -> None:
-        """The answer to an attempt; one that was abandoned has none any more."""
+        """Handle the answer to an attempt; cancelled attempts are ignored."""
         found = self._flying.pop(attempt.number, None)
         if found is None:
             return
@@ -287,7 +287,7 @@ class Outlet:
             self.stop(Reason.MAX_EVENTS)
 
     def _refused(self, entries: Sequence[EventEntry], answer: Answer) -> None:
-        """The sink does not want these; a batch is sent again in smaller ones, for it may want a part."""
+        """The sink refused these; a batch is split and sent again, since the sink may accept a part."""
         if len(entries) > 1:
             most = len(entries) // 2 if answer.verdict is Verdict.TOO_LARGE else 1
             for entry in entries:
@@ -309,13 +309,13 @@ class Outlet:
         self._owner.bury(Letter(entry.place, entry.event, answer, entry.sent))
 
     def buried(self, place: Place) -> None:
-        """A refused event has its copy, or there is nowhere to have one: it is done with."""
+        """A refused event is done: it was copied, or there is no dead-letter topic."""
         entry = self._burying.pop(place, None)
         if entry is not None:
             self._backlog.done(entry)
 
     def _failed(self, entries: Sequence[EventEntry], passed: Pass, answer: Answer, now: float) -> None:
-        """The sink's fault, or the event's."""
+        """The sink or the event is at fault."""
         if self.failing_since is None:
             self.failing_since = now
         if answer.verdict is Verdict.WAIT:
@@ -337,14 +337,14 @@ class Outlet:
             self.stop(Reason.CREDENTIAL)
 
     def _counts_against(self, entries: Sequence[EventEntry]) -> bool:
-        """Whether the sink has taken another event since these were sent first, or have failed last."""
+        """Whether the sink has accepted another event since the first attempt, or the last failure, of these."""
         counts = any(entry.seen < self._taken for entry in entries)
         for entry in entries:
             entry.seen = self._taken
         return counts
 
     def _tried(self, entries: Sequence[EventEntry], answer: Answer, now: float) -> None:
-        """It may be the event's fault: one of a batch is found by sending them one by one."""
+        """The event may be at fault; the events of a batch are sent one by one to find the one that is."""
         retry = self._rules.delivery.retry
         if len(entries) > 1:
             for entry in entries:
@@ -360,7 +360,7 @@ class Outlet:
             self._repeat(entries, now)
 
     def _repeat(self, entries: Sequence[EventEntry], now: float) -> None:
-        """Send them again after a pause; what stands behind them is read again then, as they are after a long one."""
+        """Send them again after a pause; the events behind them, and after a long pause their own, leave memory."""
         for line in dict.fromkeys(entry.line for entry in entries):
             pause = self._backoff.after(line.head.failures)
             self._backlog.shrink(line)
@@ -369,32 +369,32 @@ class Outlet:
             self._backlog.pause(line, now + pause)
 
     def _back(self, entries: Sequence[EventEntry]) -> None:
-        """Send them again as soon as something may be sent."""
+        """Send them again as soon as sending is possible."""
         for line in dict.fromkeys(entry.line for entry in entries):
             self._backlog.turn(line)
 
     # -- life
 
     def stop(self, reason: Reason) -> None:
-        """Send nothing more; answers to what is under way still count."""
+        """Stop sending; pending answers still count."""
         if self.reason is None:
             self.reason = reason
             self.forget()
             self._owner.stopped(reason)
 
     def resume(self, now: float) -> None:
-        """Go on, with an attempt at once."""
+        """Continue, with an attempt at once."""
         self.reason = self.failing_since = None
         self._refusals = self._credentials = 0
         self._gate.renew(now)
 
     @property
     def flying(self) -> int:
-        """Events under way."""
+        """Number of events with pending answers."""
         return self._flown
 
     def abandon(self) -> None:
-        """What is under way will have no answer: the outlet is not used any more."""
+        """Cancel all pending attempts; the outlet must not be used after that."""
         for _, passed in self._flying.values():
             self._gate.abandoned(passed)
         self._flying.clear()

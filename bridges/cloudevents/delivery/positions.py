@@ -1,7 +1,7 @@
-"""How far a subscription has got in the partitions of a stream, and how that is written down. Pure.
+"""A subscription's positions in the partitions of a stream, and their text form. Pure.
 
-A position is the next offset to read and the offsets before it that are not done with, so that an event that is
-repeated for hours does not bring back thousands after a restart.
+A position is the next offset to read, and the earlier offsets that are not done: an event that is sent again for hours
+does not cause thousands of others to be sent again after a restart.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 
 class Position(NamedTuple):
-    """In one partition: everything before `next` is done with, except for `undone` (ascending)."""
+    """The position in one partition: everything before `next` is done, except for `undone` (ascending)."""
 
     next: int
     undone: tuple[int, ...] = ()
 
     @property
     def committed(self) -> int:
-        """Everything before this offset is done with."""
+        """All events before this offset are done."""
         return self.undone[0] if self.undone else self.next
 
 
 def dump_positions(positions: Mapping[int, Position]) -> str:
-    """As text, `0:2000!5,17-19;1:988`: partition 0 reads 2000 next, and 5 and 17 to 19 are not done with."""
+    """Encode as text: `0:2000!5,17-19;1:988` means: partition 0 reads 2000 next; 5 and 17 to 19 are not done."""
     return ";".join(f"{number}:{_dump(positions[number])}" for number in sorted(positions))
 
 
@@ -33,7 +33,7 @@ def _dump(position: Position) -> str:
 
 
 def _runs(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ascending offsets as runs of consecutive ones."""
+    """Group ascending offsets into consecutive runs."""
     run: tuple[int, int] | None = None
     for offset in offsets:
         if run is not None and offset == run[1] + 1:
@@ -47,7 +47,7 @@ def _runs(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def load_positions(text: str) -> dict[int, Position]:
-    """What `dump_positions` wrote; raises ValueError for anything else."""
+    """Decode the result of `dump_positions`; raises ValueError for anything else."""
     found = {}
     for part in filter(None, text.split(";")):
         number, _, rest = part.partition(":")

@@ -1,4 +1,4 @@
-"""How many attempts a second a sink is sent: a token bucket, with time as argument. Pure."""
+"""Limits the attempts per second at a sink: a token bucket, with time as an argument. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class AttemptRate:
-    """Up to `rate` attempts a second, and at once what one second brings (one at least)."""
+    """Up to `rate` attempts per second, with a burst of one second's attempts (at least one)."""
 
     __slots__ = ("__weakref__", "_full", "_interval", "_slack")
 
@@ -14,12 +14,12 @@ class AttemptRate:
         self._interval: Final = 1 / rate
         self._slack: Final = (max(1, int(rate)) - 1) / rate
         self._full = 0.0
-        """When the bucket will be full again: its whole state."""
+        """When the bucket will be full again; this is its whole state."""
 
     def at(self, now: float) -> float:
-        """When the next attempt may be made: `now`, or later."""
+        """When the next attempt is allowed: `now`, or later."""
         return max(now, self._full - self._slack)
 
     def take(self, now: float) -> None:
-        """An attempt is made."""
+        """Register an attempt."""
         self._full = max(self._full, now) + self._interval

@@ -1,4 +1,4 @@
-"""The states of a subscription as `status` tells them, and why it is not active (docs/subscriptions.md)."""
+"""The states of a subscription as `status` shows them, and the reasons (docs/subscriptions.md)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ class DeliveryState(StrEnum):
     """Whether events are delivered."""
 
     PENDING = "pending"
-    """The sink's consent is awaited."""
+    """Waits for the sink's consent."""
     ACTIVE = "active"
     FAILING = "failing"
-    """The last attempts have failed; events wait in the log and are sent again."""
+    """The last attempts failed; events stay in the log and are sent again."""
     SUSPENDED = "suspended"
-    """Nothing is sent before a resume or an update; the position stays."""
+    """Nothing is sent before a resume or an update; the position is kept."""
     ENDED = "ended"
 
 
 class Reason(StrEnum):
-    """Why a subscription is suspended, pending or ended."""
+    """The reason why a subscription is suspended, pending or ended."""
 
     CONSENT = "consent"
-    """Pending: the sink has not agreed yet."""
+    """Pending: the sink has not consented yet."""
     GONE = "gone"
     CREDENTIAL = "credential"
     REFUSALS = "refusals"
@@ -34,7 +34,7 @@ class Reason(StrEnum):
 
     @property
     def state(self) -> DeliveryState:
-        """The state of a subscription that is stopped for this reason."""
+        """The state of a subscription that stopped for this reason."""
         if self is Reason.CONSENT:
             return DeliveryState.PENDING
         return DeliveryState.ENDED if self in (Reason.EXPIRED, Reason.MAX_EVENTS) else DeliveryState.SUSPENDED

@@ -1,4 +1,4 @@
-"""What `status` tells of a subscription (docs/subscriptions.md)."""
+"""The status of a subscription (docs/subscriptions.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridges.cloudevents.delivery.state import DeliveryState, Reason
 class SubscriptionStatus:
     """A subscription's state as this process knows it; times are milliseconds since 1970.
 
-    `detail` says more of the state where there is more: never a text of the sink's own.
+    `detail` explains the state, if there is more to say; it never contains text from the sink.
     """
 
     state: DeliveryState
@@ -22,13 +22,13 @@ class SubscriptionStatus:
     next_attempt: int | None = None
     """When a failing sink is tried again."""
     applied: int | None = None
-    """The revision that is delivered; None: no gateway delivers it now."""
+    """The delivered revision; None if no gateway delivers it now."""
     here: bool = False
     """Whether this process delivers it."""
     events: Mapping[str, int] = field(default_factory=dict)
     behind: int | None = None
-    """Offsets that are not done with; None: not known."""
+    """Number of offsets that are not done; None if unknown."""
     oldest: int | None = None
-    """The time of the oldest event in hand."""
+    """The timestamp of the oldest event in memory."""
     positions: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """By address and partition: all events before this offset are done with."""
