@@ -1,4 +1,4 @@
-"""The attributes of an event as the fields of a filter's predicate (CE 3.2.3.1): all of them are texts. Pure."""
+"""Event attributes as the fields of a filter's predicate (CE 3.2.3.1); all values are strings. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gateway.filters.evaluate.access import ABSENT, Access, Entries, Reader, Slo
 from gateway.filters.predicate import FieldReference, MessageSection
 
 CONTENT_TYPE: Final = "datacontenttype"
-"""The attribute that is the content type of an event, and not among its attributes."""
+"""The attribute that becomes the event's content type, and is not in `attributes`."""
 _SECTION: Final = MessageSection.APPLICATION_PROPERTIES
 
 
 def attribute(name: str) -> FieldReference:
-    """The field of a predicate that is this attribute: attributes are application properties in AMQP's binding."""
+    """The predicate field for this attribute: in the AMQP binding, attributes are application properties."""
     return FieldReference(_SECTION, name)
 
 
 class AttributeAccess(Access[CloudEvent]):
-    """Attributes of an event by their names."""
+    """Looks up event attributes by name."""
 
     def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[CloudEvent]:
         """See `Access`."""
@@ -55,7 +55,7 @@ def _value(event: CloudEvent, name: str) -> Value:
 
 
 class _AttributeEntries:
-    """The same for names that come and go: an event has few attributes, filters may name many."""
+    """Looks up attributes of a changing set of names: an event has few attributes, but filters may name many."""
 
     def __init__(self) -> None:
         self._slots: Final[dict[str, int]] = {}

@@ -1,7 +1,7 @@
-"""The condition of a subscription: predicates over attributes, joined two-valued, as the draft's dialects are (CE 3.2).
+"""The condition of a subscription: predicates over attributes in two-valued logic, as in the draft's dialects (CE 3.2).
 
-What a predicate of attributes can say is one. Everything else is a node here. All are hashable: equal conditions of
-several subscriptions are evaluated once.
+A condition is a predicate over attributes where that can express it, otherwise one of the nodes here. All are hashable:
+equal conditions of several subscriptions are evaluated once.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ class AttributeCondition:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """All of these."""
+    """True if all conditions are true."""
 
     items: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """At least one of these."""
+    """True if at least one condition is true."""
 
     items: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NoneOf:
-    """Not this one: true of an event without the attribute that it asks for."""
+    """True if the condition is not, also for an event without the attribute that it tests."""
 
     item: Condition
 
@@ -50,7 +50,7 @@ class CesqlCondition:
 
 @dataclass(frozen=True, slots=True)
 class MessageCondition:
-    """A predicate over the message that the event's record is delivered as."""
+    """A predicate over the message that receivers of the event's record get."""
 
     predicate: Predicate
 
@@ -58,11 +58,11 @@ class MessageCondition:
 Condition = AttributeCondition | AllOf | AnyOf | NoneOf | CesqlCondition | MessageCondition
 
 EVERY: Final = AttributeCondition(TRUE)
-"""True of every event."""
+"""The condition that is always true."""
 
 
 def all_of(items: tuple[Condition, ...]) -> Condition:
-    """The conjunction, as a predicate where all of them are predicates."""
+    """The conjunction; a predicate if all of them are predicates."""
     predicates = _predicates(items)
     if predicates is None:
         return AllOf(items) if len(items) != 1 else items[0]
@@ -78,7 +78,7 @@ def any_of(items: tuple[Condition, ...]) -> Condition:
 
 
 def none_of(item: Condition) -> Condition:
-    """The negation: unknown is not true, so that it becomes true."""
+    """The negation: an unknown result counts as not true, so its negation is true."""
     if isinstance(item, AttributeCondition):
         return AttributeCondition(Not(IsTrue(item.predicate)))
     return NoneOf(item)

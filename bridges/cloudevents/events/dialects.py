@@ -1,7 +1,7 @@
-"""The filter dialects of a subscription (CE 3.2.3): their JSON to an `EventFilter`, every mistake at once. Pure.
+"""The filter dialects of a subscription (CE 3.2.3): parses their JSON and reports all mistakes at once. Pure.
 
-Each function takes the value of one member of the subscription and raises `InvalidFilter`, whose mistakes have JSON
-pointers below that member. `every` joins the filters of several members.
+Each function parses the value of one member of the subscription. The mistakes of `InvalidFilter` have JSON pointers
+relative to that member. `every` joins the filters of several members.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _DIALECTS: Final = (*_TERMS, "all", "any", "not", "sql")
 
 
 class FilterMistake(NamedTuple):
-    """What is wrong with a filter, and where: a JSON pointer below the member that was read."""
+    """A mistake in a filter, with a JSON pointer relative to the parsed member."""
 
     pointer: str
     message: str
 
 
 class InvalidFilter(ValueError):
-    """A filter that cannot be used, with all that is wrong with it."""
+    """A filter with mistakes."""
 
     def __init__(self, *mistakes: FilterMistake) -> None:
         super().__init__("; ".join(f"{mistake.pointer}: {mistake.message}" for mistake in mistakes))
@@ -54,41 +54,41 @@ class InvalidFilter(ValueError):
 
 
 def basic(value: Json, *, limits: FilterLimits = LIMITS) -> EventFilter:
-    """The filter of the member `filter` with the dialect `basic` (CE 3.2.3.1); raises InvalidFilter."""
+    """Parse the member `filter` in the dialect `basic` (CE 3.2.3.1); raises InvalidFilter."""
     read = _Reading(limits)
     return read.finished(read.basic(value))
 
 
 def draft(value: Json, *, sql: bool = True, limits: FilterLimits = LIMITS) -> EventFilter:
-    """The filter of the member `filters`, an array of the draft's dialects; `sql`: whether CESQL is allowed there.
+    """Parse the member `filters`, an array of the draft's dialects; `sql`: whether CESQL is allowed there.
 
-    An empty array filters nothing. Raises InvalidFilter.
+    An empty array matches every event. Raises InvalidFilter.
     """
     read = _Reading(limits, sql=sql)
     return read.finished(read.filters(value, "", 1, empty=True))
 
 
 def types(value: Json, *, limits: FilterLimits = LIMITS) -> EventFilter:
-    """The filter of the member `types`: the event has one of these types; raises InvalidFilter."""
+    """Parse the member `types`: the event has one of these types; raises InvalidFilter."""
     read = _Reading(limits)
     return read.finished(read.types(value))
 
 
 def source(value: Json) -> EventFilter:
-    """The filter of the member `source`: the event has exactly this source; raises InvalidFilter."""
+    """Parse the member `source`: the event has exactly this source; raises InvalidFilter."""
     if not isinstance(value, str) or not value or _SPACE.search(value):
         raise InvalidFilter(FilterMistake("", "a URI reference"))
     return EventFilter(AttributeCondition(_term("exact", "source", value)))
 
 
 def sql(value: Json, *, limits: FilterLimits = LIMITS) -> EventFilter:
-    """The filter of a CESQL expression; raises InvalidFilter."""
+    """Parse a CESQL expression; raises InvalidFilter."""
     read = _Reading(limits)
     return read.finished(read.sql(value, ""))
 
 
 def amqp_sql(value: Json, *, limits: FilterLimits = LIMITS) -> EventFilter:
-    """The filter of an SQL filter over the message that the event's record is delivered as; raises InvalidFilter."""
+    """Parse an SQL filter over the message that receivers of the record get; raises InvalidFilter."""
     read = _Reading(limits)
     return read.finished(read.amqp_sql(value))
 
@@ -101,7 +101,7 @@ def _term(kind: str, name: str, operand: str) -> Predicate:
 
 
 class _Reading:
-    """Reads JSON and collects mistakes; what a mistake is in gives a condition that nobody uses."""
+    """Parses JSON and collects mistakes; an invalid part becomes a condition that is discarded."""
 
     def __init__(self, limits: FilterLimits, *, sql: bool = True) -> None:
         self._limits: Final = limits
@@ -245,5 +245,5 @@ class _Reading:
 
 
 def escaped(name: str) -> str:
-    """A member's name as a part of a JSON pointer (RFC 6901)."""
+    """A member name as a reference token of a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")

@@ -1,4 +1,4 @@
-"""A record of a topic as a CloudEvent: its context attributes as text, its data, and where it lies (CE 1.0)."""
+"""A record of a topic as a CloudEvent: its context attributes as strings, its data, and its position (CE 1.0)."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ from bridges.kafka.records.record import KafkaRecord
 from gateway.amqp.message.sections import body_values, walk
 
 WRAPPED: Final = "kafka.record"
-"""The type of an event that was made of a record that is none."""
+"""The event type of a wrapped record that is not an event."""
 _LONGEST: Final = 255
-"""Characters of an attribute's name; producers cannot fill the memory with longer ones."""
+"""Maximum length of an attribute name, so that producers cannot fill the memory with longer ones."""
 _HEADER: Final = re.compile(rf"{HEADER_PREFIX}(?!data$)([a-z0-9]{{1,{_LONGEST}}})")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STRUCTURED: Final = STRUCTURED.encode()
 
 
 class StructuredBody(NamedTuple):
-    """The value of a record in structured mode, with its content type: what is sent on as it is."""
+    """The value of a record in structured mode with its content type; forwarded unchanged."""
 
     content_type: str
     body: bytes
 
 
 class CloudEvent(NamedTuple):
-    """An event, in binary mode whichever mode its record has; `attributes` without `datacontenttype`.
+    """An event, in binary mode whatever its record's mode; `attributes` does not include `datacontenttype`.
 
     `address` is the address of the stream; `partition`, `offset` and `timestamp` (milliseconds since 1970) are the
-    record's, `key` is its key. `attributes` is empty if they cannot be read: a batch, or a structured event in another
-    format than JSON. Such an event matches no filter, and is sent as it is.
+    record's, `key` is its key. `attributes` is empty if they cannot be read: for a batch, or a structured event in a
+    format other than JSON. Such an event matches no filter, and is sent unchanged.
     """
 
     attributes: Mapping[str, str]
     content_type: str | None
     data: bytes | None
-    """None: the event has no data."""
+    """None if the event has no data."""
     key: bytes | None
     address: str
     partition: int
     offset: int
     timestamp: int
     structured: StructuredBody | None = None
-    """None: the record has the event in binary mode."""
+    """None if the record is in binary mode."""
     record: KafkaRecord | None = None
-    """The record it was made of: for dead letters, and for headers that are no attributes."""
+    """The record of the event: for dead letters, and for headers that are not attributes."""
 
 
 def event_of(record: KafkaRecord, address: str, *, wrap: bool) -> CloudEvent | None:
-    """The event in `record`, a record of the stream at `address`; never raises.
+    """Decode `record`, a record of the stream at `address`; never raises.
 
-    None: the record is no CloudEvent. With `wrap` it then becomes the data of an event of the type `kafka.record`.
+    None if the record is not a CloudEvent. With `wrap`, it becomes the data of an event of the type `kafka.record`.
     """
     headers = record.headers() or []
     named = dict(headers)
@@ -75,7 +75,7 @@ def event_of(record: KafkaRecord, address: str, *, wrap: bool) -> CloudEvent | N
 
 
 def _binary(record: KafkaRecord, address: str, headers: list[Header], media: bytes | None) -> CloudEvent | None:
-    """Of a record with the headers of the Kafka binding, 3.2; None unless it has all required attributes."""
+    """Decode the headers of the Kafka binding, 3.2; None unless all required attributes are present."""
     attributes: dict[str, str] = {}
     try:
         for name, content in headers:
@@ -91,7 +91,7 @@ def _binary(record: KafkaRecord, address: str, headers: list[Header], media: byt
 
 
 def _data(value: bytes | None, headers: list[Header]) -> bytes | None:
-    """The data in a record's value, which is an encoded body where that was not one data section (KM-13)."""
+    """The data in a record's value, which is an encoded body if that was not a single data section (KM-13)."""
     if value is None or (BODY, SECTIONS) not in headers or not is_body(value):
         return value
     sections = body_values(value, walk(value))
@@ -104,19 +104,19 @@ def _data(value: bytes | None, headers: list[Header]) -> bytes | None:
 
 
 def has_required(attributes: Mapping[str, str]) -> bool:
-    """Whether the attributes that every event has are there, and not empty (CE 1.0, Required Attributes)."""
+    """Whether the required attributes are present and not empty (CE 1.0, Required Attributes)."""
     return all(map(attributes.get, REQUIRED))
 
 
 @lru_cache(maxsize=1024)
 def _attribute_of(header: str) -> str | None:
-    """The attribute that a header is, None: it is none; the records of a topic have the same headers."""
+    """The attribute of a header, or None. The records of a topic usually have the same headers."""
     found = _HEADER.fullmatch(header)
     return None if found is None else sys.intern(found[1])
 
 
 def _structured(record: KafkaRecord, address: str, media: bytes) -> CloudEvent | None:
-    """Of a record in structured mode (Kafka binding, 3.3); None: it is JSON, but no event."""
+    """Decode a record in structured mode (Kafka binding, 3.3); None if it is JSON, but not an event."""
     value = record.value()
     if value is None or not media.isascii():
         return None
@@ -145,7 +145,7 @@ def _event(
 
 
 def _wrapped(record: KafkaRecord, address: str, media: bytes | None) -> CloudEvent:
-    """The record as data; its place makes the id, so that a repetition has the same one."""
+    """The record as data; the id comes from its position, so that a repetition has the same id."""
     attributes = {
         "specversion": "1.0",
         "id": f"{record.partition()}-{record.offset()}",
@@ -160,7 +160,7 @@ def _wrapped(record: KafkaRecord, address: str, media: bytes | None) -> CloudEve
 
 
 def rfc3339(milliseconds: int) -> str | None:
-    """A time since 1970 as text in UTC; None beyond the year 9999."""
+    """A time since 1970 as UTC text; None after the year 9999."""
     try:
         moment = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:

@@ -1,7 +1,7 @@
-"""The filter of one subscription, compiled: all its dialects, `types` and `source` as one condition (CE 3.2.3). Pure.
+"""The compiled filter of one subscription: its dialects, `types` and `source` as one condition (CE 3.2.3). Pure.
 
-What can be said as a predicate over attributes is `necessary`, which the index looks up; only for events of which it is
-true is the rest evaluated.
+`necessary` is the part that can be expressed as a predicate over attributes, which the index looks up. The rest is
+evaluated only for events that match it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Check = Callable[[CloudEvent], bool]
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which events a subscription wants; equal ones have equal conditions."""
+    """Matches the events that a subscription wants; equal filters have equal conditions."""
 
     condition: Condition
     necessary: Predicate = field(init=False, compare=False, repr=False)
-    """True of every event that is wanted: what the index looks up."""
+    """True of every matching event; the index looks this up."""
     unindexed: bool = field(init=False, compare=False, repr=False)
-    """Whether it has to be evaluated for every event, for there is no text that it could be looked up by."""
+    """Whether it must be evaluated for every event, because it has no string to look it up by."""
     _sufficient: bool = field(init=False, compare=False, repr=False)
     _hash: int = field(init=False, compare=False, repr=False)
 
@@ -57,7 +57,7 @@ class EventFilter:
 
     @cached_property
     def check(self) -> Check | None:
-        """The rest of the truth, compiled when it is first asked for; None: there is none."""
+        """Evaluates the remaining condition, compiled on first use; None if nothing remains."""
         return None if self._sufficient else _check(self.condition)
 
     @cached_property
@@ -69,12 +69,12 @@ class EventFilter:
 
     @property
     def summary(self) -> str:
-        """How the filter is found, and what may surprise its author: for the status of a subscription."""
+        """How the filter is looked up, and what may surprise its author; for the subscription's status."""
         found = "unindexed" if self.unindexed else "indexed"
         return f"{found}; {_MIXED}" if _mixed(self.condition) else found
 
     def matches(self, event: CloudEvent) -> bool:
-        """Whether the event is wanted; never raises. An event whose attributes cannot be read is, by no filter."""
+        """Whether the event matches; never raises. An event with unreadable attributes matches only EVERYTHING."""
         if not event.attributes:
             return self.condition == EVERY
         return self._alone(event) and (self.check is None or self.check(event))
@@ -147,7 +147,7 @@ def _cesql(condition: CesqlCondition) -> Check:
 
 
 def _message(condition: MessageCondition) -> Check:
-    """Of an event that has no record nothing is known."""
+    """The message of an event; everything is unknown for an event without a record."""
     wanted, reader = RecordFilter(condition.predicate), RecordReader()
 
     def check(event: CloudEvent) -> bool:
@@ -167,10 +167,10 @@ def _message(condition: MessageCondition) -> Check:
 
 
 EVERYTHING: Final = EventFilter(EVERY)
-"""The filter of a subscription that has none."""
+"""The filter of a subscription without filters."""
 
 
 def every(filters: Iterable[EventFilter]) -> EventFilter:
-    """The filter for events that all of `filters` want; of none: every event."""
+    """The filter that matches if all of `filters` do; if there are none, every event matches."""
     conditions = tuple(each.condition for each in filters if each.condition != EVERY)
     return EventFilter(all_of(conditions)) if conditions else EVERYTHING

@@ -1,4 +1,4 @@
-"""The index over the filters of all subscriptions of a manager: looks up those that want an event."""
+"""The index over the filters of a manager's subscriptions: looks up those that match an event."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class FilterIndex(Generic[K]):
-    """Which of many filters want an event: the same answers as `EventFilter.matches` of each.
+    """Finds the filters that match an event; gives the same result as `EventFilter.matches` of each.
 
-    Keys are the caller's names of subscriptions. Adding or removing one costs as much as its own filter's size.
+    Keys are the caller's names of subscriptions. Adding or removing a filter takes time proportional to its own size.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class FilterIndex(Generic[K]):
 
     @property
     def unindexed(self) -> int:
-        """The number of different filters that are evaluated for every event."""
+        """The number of different filters that must be evaluated for every event."""
         return self._unindexed
 
     def add(self, key: K, wanted: EventFilter) -> None:
-        """Store the filter of `key`; raises ValueError for a key that has one already."""
+        """Add the filter of `key`; raises ValueError if the key has one already."""
         if key in self._filter_of:
             raise ValueError("this key has a filter already")
         self._filter_of[key] = wanted
@@ -64,7 +64,7 @@ class FilterIndex(Generic[K]):
             self._unindexed -= wanted.unindexed
 
     def matching(self, event: CloudEvent) -> list[K]:
-        """The keys whose filters want the event, each once, in no particular order; never raises."""
+        """The keys whose filters match the event, each once, in no particular order; never raises."""
         found = list(self._every)
         if not event.attributes or not self._keys:
             return found

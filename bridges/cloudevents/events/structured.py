@@ -1,4 +1,4 @@
-"""Events in structured mode with the JSON format (CloudEvents JSON Format 1.0): read. Pure."""
+"""Parses events in structured mode with the JSON format (CloudEvents JSON Format 1.0). Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JSON_MEDIA: Final = re.compile(r"[^/;]+/(?:[^;]*\+)?json\s*(?:;.*)?", re.IGNORE
 
 
 class ParsedEvent(NamedTuple):
-    """An event that came as JSON: attributes as text, data as it is in binary mode."""
+    """An event from JSON: attributes as strings, data as in binary mode."""
 
     attributes: dict[str, str]
     content_type: str | None
@@ -25,31 +25,31 @@ class ParsedEvent(NamedTuple):
 
 
 def parse_json(body: bytes) -> ParsedEvent | None:
-    """The event in `body`; None: it is no JSON object, or a member of it cannot be in an event. Never raises."""
+    """Parse the event in `body`; None if it is no JSON object, or a member is not valid in an event. Never raises."""
     try:
         found = json.loads(body, parse_constant=refuse_constant)
         return _parsed(found) if isinstance(found, dict) else None
-    except (ValueError, RecursionError):  # of JSON, UTF-8, base64
+    except (ValueError, RecursionError):  # from JSON, UTF-8 or base64
         return None
 
 
 def is_json(content_type: str | None) -> bool:
-    """Whether data of this type is JSON; data without a type is (JSON Format, 3.1)."""
+    """Whether data of this type is JSON, as data without a type is (JSON Format, 3.1)."""
     return content_type is None or _JSON_MEDIA.fullmatch(content_type) is not None
 
 
 def is_json_event(content_type: str) -> bool:
-    """Whether this is the content type of one event in the JSON format, with whatever parameters."""
+    """Whether this is the content type of a single event in the JSON format, with any parameters."""
     return content_type.partition(";")[0].strip().lower() == JSON_EVENT
 
 
 def refuse_constant(name: str) -> float:
-    """For `json.loads`: NaN and the infinities are no JSON; raises ValueError."""
+    """For `json.loads`: reject NaN and the infinities, which are not JSON; raises ValueError."""
     raise ValueError(name)
 
 
 def base64_text(data: bytes) -> str:
-    """Data as text in base64 (RFC 4648)."""
+    """Encode data as base64 text (RFC 4648)."""
     return base64.b64encode(data).decode()
 
 
@@ -70,19 +70,19 @@ def _parsed(members: dict[str, Json]) -> ParsedEvent | None:
 
 
 def _text(value: Json) -> str | None:
-    """The text of an attribute (CE 1.0, Type System); None: it is a number with a fraction, or no single value."""
+    """The string of an attribute (CE 1.0, Type System); None for a number with a fraction, or no single value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
     if isinstance(value, str):
-        value.encode()  # a lone surrogate is no text
+        value.encode()  # a lone surrogate is not valid text
         return value
     return None
 
 
 def _data(members: dict[str, Json], content_type: str | None) -> bytes | None:
-    """Data as bytes (JSON Format, 3.1.1): of JSON, or of another type, as text or in base64."""
+    """The data as bytes (JSON Format, 3.1.1): from JSON, text or base64."""
     encoded, data = members.get(_BASE64), members.get(_DATA)
     if encoded is not None:
         if not isinstance(encoded, str) or data is not None:

@@ -1,1 +1,1 @@
-"""The sinks, a protocol a module, and how their places are resolved, checked and connected to."""
+"""The sinks, one protocol per module, and the resolution, checks and dialing of their hosts."""

@@ -1,4 +1,4 @@
-"""How often sinks are asked for their consent, so that the manager is no flood by itself. Pure: time is an argument."""
+"""Limits requests for consent, so that a manager cannot be used to flood sinks. Pure: time is an argument."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ MINUTE: Final = 60.0
 OF_USER: Final = 50
 TO_HOST: Final = 10
 _KEPT: Final = 10_000
-"""Users and hosts that are remembered; more than that in a minute are too many in all."""
+"""Maximum number of users and hosts that are counted; beyond it, requests are refused."""
 
 
 class AskLimits:
-    """Questions of one minute, by user and by host."""
+    """Counts the requests of one minute by user and by host."""
 
     def __init__(self) -> None:
         self._asked: Final[dict[tuple[str, str], deque[float]]] = {}
 
     def take(self, user: str, host: str, now: float) -> float | None:
-        """Count a question; None: it may be put. Otherwise the seconds until the next one may."""
+        """Count a request; returns None if it is allowed, otherwise the seconds until the next one is."""
         counted = [(self._of(("user", user), now), OF_USER), (self._of(("host", host), now), TO_HOST)]
         waits = [times[0] + MINUTE - now for times, most in counted if len(times) >= most]
         if waits:

@@ -1,7 +1,7 @@
-"""From the name of a place to a connection: resolved once, checked against the policy, and that address is dialled.
+"""Connects to a host: resolves its name once, checks the addresses against the policy, and dials a checked address.
 
-A name may resolve to another address at each question, so the address that was checked is the one that is connected to;
-the name stays in SNI, in the certificate check and in `Host` (decision 25). Every connection is checked again.
+Since a name may resolve differently each time, the checked address itself is dialled; the name is used in SNI, for
+the certificate and in `Host` (decision 25). Every new connection is checked again.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from ipaddress import ip_address
 from typing import Final
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a name, as text; raises OSError."""
+"""Resolves a name to addresses as text; raises OSError."""
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
-"""As `getaddrinfo` gives it: family, kind, protocol, name, address."""
+"""An entry of `getaddrinfo`: family, kind, protocol, name, address."""
 Allowed = Callable[[str], bool]
-"""Whether the policy lets a sink be at this address."""
+"""Whether the policy allows a sink at this address."""
 NOT_ALLOWED: Final = "the sink's host does not resolve to an address that the policy allows"
-"""One wording, whichever of the two it is: it must not tell what is behind a name."""
+"""The same text for both causes, so that it does not reveal what a name resolves to."""
 
 
 class EgressRefused(OSError):
-    """The policy allows no address of this host, or there is none."""
+    """The host has no address that the policy allows."""
 
     def __init__(self) -> None:
         super().__init__(NOT_ALLOWED)
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """Ask the system's resolver."""
+    """Resolve with the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
@@ -43,13 +43,13 @@ class Dialer:
     def __init__(
         self, allowed: Allowed, resolve: Resolve = system_resolve, refused: Callable[[], None] = lambda: None
     ) -> None:
-        """`refused` counts connections that were not made."""
+        """`refused` counts denied connections."""
         self._allowed: Final = allowed
         self._resolve: Final = resolve
         self._refused: Final = refused
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """The addresses of a host that may be connected to; raises EgressRefused where there is none."""
+        """The allowed addresses of a host; raises EgressRefused if there is none."""
         try:
             found = [host] if _is_address(host) else await self._resolve(host, port)
         except OSError:
@@ -60,7 +60,7 @@ class Dialer:
         raise EgressRefused
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        """A connected socket, not blocking; raises OSError. The addresses are tried in turn."""
+        """Connect a non-blocking socket; raises OSError. Tries the addresses in turn."""
         failure: OSError | None = None
         for address in await self.addresses(host, port):
             try:
@@ -80,7 +80,7 @@ class Dialer:
         return made
 
     def socket(self, info: AddressInfo) -> socket.socket:
-        """A socket for an address that is about to be connected to: whoever chose it, it is checked here."""
+        """Make a socket for an address; the check is repeated here, whoever chose the address."""
         family, kind, protocol, _, place = info
         if not self._allowed(str(place[0])):
             self._refused()
@@ -91,12 +91,12 @@ class Dialer:
 
 
 def family_of(address: str) -> socket.AddressFamily:
-    """IPv6 where there is a colon."""
+    """IPv6 if the address contains a colon."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def bracketed(address: str) -> str:
-    """An address as a URI has it."""
+    """The address as in a URI."""
     return f"[{address}]" if ":" in address else address
 
 
@@ -108,7 +108,7 @@ def _is_address(host: str) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """What may be said of a connection that failed: nothing of what the other side wrote."""
+    """The reason for a failed connection, without any text from the peer."""
     if isinstance(error, EgressRefused):
         return NOT_ALLOWED
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,4 +1,4 @@
-"""The TLS contexts of sinks, from the files that the policy names; each is read again after a reload."""
+"""The TLS contexts of sinks, from the files that the policy names; read again after each reload."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from policies.model.scopes.sinks import SinkTls
 
 
 class SinkCertificates:
-    """Contexts by entry of the policy; at least TLS 1.2, names are always checked."""
+    """TLS contexts by entry of the policy: TLS 1.2 or later, with host name checks."""
 
     def __init__(self, path: Callable[[str], Path]) -> None:
-        """`path` finds a file that the policy names."""
+        """`path` resolves a file name of the policy."""
         self.path: Final = path
         self._made: Final[dict[SinkTls | None, ssl.SSLContext]] = {}
 
     def context(self, tls: SinkTls | None) -> ssl.SSLContext:
-        """The context of an entry; raises TlsError where its files cannot be used."""
+        """The context of an entry; raises TlsError if its files are not usable."""
         found = self._made.get(tls)
         if found is None:
             found = self._made[tls] = self._make(tls)

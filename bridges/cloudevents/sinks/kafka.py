@@ -1,4 +1,4 @@
-"""The Kafka sink: a cluster of the policy, or any that a rule names (Kafka binding)."""
+"""The Kafka sink: a cluster of the policy, or any cluster that a rule allows (Kafka binding)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from policies.egress import SinkRule
 from policies.model.scopes.sinks import SinkTls
 
 _MOST: Final = 64
-"""Kafka clients of one manager: each has threads of its own."""
+"""Maximum number of Kafka clients of one manager; each has its own threads."""
 _MECHANISM: Final = "SCRAM-SHA-256"
 _MEANINGS: Final[Mapping[Written, tuple[Verdict, str]]] = {
     Written.TOO_LARGE: (Verdict.REFUSED, "larger than the topic takes"),
@@ -32,13 +32,13 @@ _MEANINGS: Final[Mapping[Written, tuple[Verdict, str]]] = {
 
 
 class KafkaClients:
-    """The Kafka clients of one manager, shared by subscriptions that need the same."""
+    """The Kafka clients of one manager; subscriptions with equal settings share one."""
 
     def __init__(self) -> None:
         self._users: Final[dict[frozenset[tuple[str, object]], tuple[EventProducer, list[None]]]] = {}
 
     def use(self, settings: Mapping[str, object]) -> EventProducer | None:
-        """A client with these settings until `release`; None: there are too many."""
+        """A client with these settings, until `release`; None if there are too many."""
         key = frozenset(settings.items())
         if key not in self._users:
             if len(self._users) >= _MOST:
@@ -49,7 +49,7 @@ class KafkaClients:
         return producer
 
     def release(self, settings: Mapping[str, object]) -> None:
-        """Used once less; the last user closes it."""
+        """Release a client; the last release closes it."""
         key = frozenset(settings.items())
         producer, users = self._users[key]
         users.pop()
@@ -70,7 +70,7 @@ class KafkaSink:
         window: int,
         listener: SinkListener,
     ) -> None:
-        """`encode` gives key, headers and value, and raises ValueError for what Kafka cannot carry."""
+        """`encode` returns key, headers and value, and raises ValueError for an event that Kafka cannot carry."""
         self._clients: Final = clients
         self._settings: Final = settings
         self._topic: Final = topic
@@ -143,7 +143,7 @@ def _answer_of(report: EventReport) -> Answer:
 def open_kafka(
     parts: SinkParts, clients: KafkaClients, subscription: Subscription, rule: SinkRule, listener: SinkListener
 ) -> KafkaSink:
-    """The sink of a subscription; a client is made, or shared, with the first event."""
+    """Make the sink of a subscription; its client is made, or shared, with the first event."""
     asked = subscription.settings
     assert isinstance(asked, KafkaSettings)
     settings = {**_place(parts, subscription, asked, rule), **_own(asked, subscription.delivery.timeout)}
@@ -169,7 +169,7 @@ def _own(asked: KafkaSettings, timeout: float) -> dict[str, object]:
 def _place(
     parts: SinkParts, subscription: Subscription, asked: KafkaSettings, rule: SinkRule
 ) -> Mapping[str, object]:
-    """Where the cluster is and how to log in: as the policy says, or with the subscription's credential."""
+    """The settings of the cluster and the login: those of the policy, or the subscription's credential."""
     if rule.cluster is not None:
         return parts.cluster_settings(rule.cluster)
     servers = ",".join(f"{host}:{port}" for host, port in subscription.sink.hosts)

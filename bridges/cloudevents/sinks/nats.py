@@ -1,4 +1,4 @@
-"""The NATS sink: core NATS, done when a PING behind the message is answered, or JetStream (NATS binding)."""
+"""The NATS sink: core NATS, confirmed by the answer to a PING after the message, or JetStream (NATS binding)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from gateway.tasks import Supervisor
 from policies.egress import SinkRule
 
 Encode = Callable[[CloudEvent], tuple[dict[str, str], bytes]]
-"""Headers and payload; raises ValueError for what NATS cannot carry."""
+"""Returns headers and payload; raises ValueError for an event that NATS cannot carry."""
 _DIGEST: Final = 16
 _SEPARATOR: Final = "\x00"
 _UNAUTHORIZED: Final = ("authorization", "permissions violation", "authentication")
 
 
 class NatsTarget(NamedTuple):
-    """Where messages go; `tls` None: a connection in the clear."""
+    """Where and how messages are published; `tls` None means a plaintext connection."""
 
     host: str
     port: int
@@ -44,23 +44,23 @@ class NatsTarget(NamedTuple):
 
 
 class _SecuredClient(Client):
-    """The library's client, which uses TLS only where the server asks for it: here it is we who ask."""
+    """The library's client, but with TLS required by us; by itself, it uses TLS only if the server requires it."""
 
     secured = False
 
     async def _process_info(self, info: dict[str, object], initial_connection: bool = False) -> None:
-        """Before anything is sent: a server, or whoever is between, must not talk us out of TLS."""
+        """Check TLS before anything is sent: neither server nor man in the middle can downgrade the connection."""
         if self.secured and initial_connection and not info.get("tls_required"):
             raise InClear
         await super()._process_info(info, initial_connection=initial_connection)
 
 
 class InClear(OSError):
-    """The server does not offer the TLS that the sink's URI asks for."""
+    """The server does not offer the TLS that the sink's URI requires."""
 
 
 class NatsSink(TaskedSink):
-    """One connection for a subscription; made again after it was lost, for the next attempt."""
+    """One connection per subscription; the next attempt replaces a lost one."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class NatsSink(TaskedSink):
         self._client: Client | None = None
         self._connecting: Final = asyncio.Lock()
         self._last: Exception | None = None
-        """What the client hides behind `NoServersError`."""
+        """The last error, which the client hides behind `NoServersError`."""
         self._denied = 0
-        """Times that the server said that we may not publish."""
+        """Number of permission errors from the server."""
 
     async def _answer(self, attempt: SendAttempt) -> Answer:
         (event,) = attempt.events
@@ -132,7 +132,7 @@ class NatsSink(TaskedSink):
             return self._client
 
     async def _connect(self) -> Client:
-        """To an address that was checked, and to no server that this one names: reconnecting is left to us."""
+        """Connect to a checked address, and to no server that it announces; the next attempt reconnects."""
         target = self._target
         failure: Exception = EgressRefused()
         for address in await self._dialer.addresses(target.host, target.port):
@@ -143,13 +143,13 @@ class NatsSink(TaskedSink):
                     await client.connect(
                         servers=[f"nats://{bracketed(address)}:{target.port}"],
                         allow_reconnect=False,
-                        max_reconnect_attempts=1,  # 0 tries for ever
+                        max_reconnect_attempts=1,  # 0 means no limit
                         reconnect_time_wait=0,
                         connect_timeout=int(target.timeout) + 1,
                         error_cb=self._error,
                         name="scopegate",
                         no_echo=True,
-                        pending_size=1,  # `publish` returns once it is written, so that a PING is behind it
+                        pending_size=1,  # `publish` returns once the message is written, so that the PING follows it
                         tls=target.tls,
                         tls_hostname=target.host if target.tls is not None else None,
                         user=target.login.identifier if isinstance(target.login, Plain) else None,
@@ -177,7 +177,7 @@ class NatsSink(TaskedSink):
 
 
 def message_id(event: CloudEvent) -> str:
-    """What JetStream tells repetitions by: the same for the same source and id."""
+    """The id by which JetStream detects duplicates: the same for the same source and id."""
     name = event.attributes.get("source", "") + _SEPARATOR + event.attributes.get("id", "")
     return hashlib.blake2b(name.encode(), digest_size=_DIGEST).hexdigest()
 
@@ -194,7 +194,7 @@ def _lost(error: Exception) -> str:
 
 
 def open_nats(parts: SinkParts, subscription: Subscription, rule: SinkRule, listener: SinkListener) -> NatsSink:
-    """The NATS sink of a subscription; connects with the first attempt."""
+    """Make the NATS sink of a subscription; it connects with the first attempt."""
     settings, sink, login = subscription.settings, subscription.sink, subscription.credential
     assert isinstance(settings, NatsSettings)
     ((host, port),) = sink.hosts

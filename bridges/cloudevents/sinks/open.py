@@ -1,4 +1,4 @@
-"""The sink of a subscription: found by its protocol, and allowed by the policy or not opened at all."""
+"""Makes the sink of a subscription by its protocol, if the policy allows it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Opener = Callable[[Subscription, SinkRule, SinkListener], Sink]
 
 
 class SinkFactory:
-    """Opens the sinks of one manager, under the present policy."""
+    """Makes the sinks of one manager under the current policy."""
 
     def __init__(self, rules: ManagerRules, parts: SinkParts) -> None:
         self.offered: Final = offered()
@@ -38,19 +38,19 @@ class SinkFactory:
         self._limits: Final = AskLimits()
 
     def change(self, rules: ManagerRules, parts: SinkParts) -> None:
-        """Go on under another policy; sinks that are open stay as they are until they are closed."""
+        """Continue under another policy; open sinks do not change until they are closed."""
         self._http.close()
         self._rules, self._parts, self._http = rules, parts, HttpSinks(rules, parts)
 
     def open(self, subscription: Subscription, listener: SinkListener) -> Sink:
-        """The sink; one that answers every attempt with a fault where the policy does not allow the place."""
+        """Make the sink; if the policy denies its place, it fails every attempt."""
         rule = sink_rule_of(subscription, self._rules)
         if rule is None:
             return _NoSink(listener, Answer(Verdict.SINK_FAILED, DENIED, reached=False))
         return self._opener(subscription.protocol)(subscription, rule, listener)
 
     def _opener(self, protocol: SinkProtocol) -> Opener:
-        """Each library is imported with its first sink."""
+        """Import the library of a protocol with its first sink."""
         if protocol is SinkProtocol.HTTP:
             return self._http.open
         if protocol in (SinkProtocol.MQTT3, SinkProtocol.MQTT5):
@@ -74,17 +74,17 @@ class SinkFactory:
     async def check(
         self, subscription: Subscription, previous: Subscription | None, granted: float | None, callback: str | None
     ) -> SinkGrant:
-        """Whether events may go there, and whether an HTTP sink consents; raises Invalid.
+        """Check that the policy allows the sink, and that an HTTP sink consents; raises Invalid.
 
-        `callback`: where it may consent later. Where a place is not allowed, or its host resolves to nothing that is,
-        the words are the same. A sink that stays the same is not asked again.
+        `callback`: where the sink may consent later. The error is the same if the policy denies the place or its host
+        does not resolve to an allowed address. An unchanged sink is not asked again.
         """
         rule = sink_rule_of(subscription, self._rules)
         if rule is None:
             raise Invalid((Mistake("/sink", DENIED),))
         if previous is not None and previous.sink == subscription.sink:
             return SinkGrant(granted)
-        if subscription.protocol is not SinkProtocol.KAFKA:  # its brokers are named exactly, and say where others are
+        if subscription.protocol is not SinkProtocol.KAFKA:  # a rule names brokers exactly, and these return the others
             await self._resolved(subscription, rule)
         if subscription.protocol is SinkProtocol.HTTP and rule.handshake:
             return await self._consents(subscription, rule, callback)
@@ -117,12 +117,12 @@ class SinkFactory:
                 raise Invalid((Mistake("/sink", DENIED),)) from None
 
     def close(self) -> None:
-        """No more sinks are opened; those that are open stay until they are closed."""
+        """Make no more sinks; open ones are kept until they are closed."""
         self._http.close()
 
 
 class _NoSink:
-    """Where nothing may be sent."""
+    """A sink that the policy denies."""
 
     def __init__(self, listener: SinkListener, answer: Answer) -> None:
         self._listener: Final = listener
@@ -139,6 +139,6 @@ class _NoSink:
 
 
 def offered() -> frozenset[SinkProtocol]:
-    """The protocols that this gateway has libraries for."""
+    """The protocols whose libraries are installed."""
     extras = {SinkProtocol.MQTT3: "paho", SinkProtocol.MQTT5: "paho", SinkProtocol.NATS: "nats"}
     return frozenset(each for each in SinkProtocol if each not in extras or find_spec(extras[each]) is not None)

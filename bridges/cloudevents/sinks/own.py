@@ -1,4 +1,4 @@
-"""The addresses of the gateway itself and of what it uses: public to no sink (docs/decisions/0025)."""
+"""The addresses of the gateway itself and of its services, which no sink may have (docs/decisions/0025)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IPV6: Final = Path("/proc/net/if_inet6")
 
 
 def own_hosts(policy: Policy) -> frozenset[str]:
-    """Where listeners are bound, and where Kafka and Redis are reached."""
+    """The hosts of the listeners, of Kafka and of Redis."""
     hosts = {bind.host for bind in _binds(policy)}
     for cluster in policy.kafka.values():
         if cluster.bootstrap != EMBEDDED:
@@ -43,7 +43,7 @@ def _binds(policy: Policy) -> Iterator[Bind]:
 
 
 def own_addresses(hosts: frozenset[str]) -> frozenset[IpAddress]:
-    """The addresses of these hosts; of every interface where one is bound at all of them. Asks the resolver."""
+    """The addresses of these hosts; of every interface if one is a wildcard address. Blocks to resolve names."""
     found = {address for host in hosts - _ANY for address in _addresses(host)}
     if hosts & _ANY:
         found.update(_interfaces())

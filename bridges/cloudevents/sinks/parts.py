@@ -1,4 +1,4 @@
-"""What sinks are made with: the parts of the gateway that they use, and the rules of their manager."""
+"""The dependencies of sinks: services of the gateway, and the rules of their manager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SinkParts:
-    """The same for all managers of a gateway; a reload makes new ones.
+    """Shared by all managers of a gateway, and replaced by a reload.
 
     `own` are the addresses of the gateway and of what it uses. `cluster_settings` are those of a Kafka client of a
     cluster of the policy. `save` stores a renewed credential of a subscription (manager, id); raises OSError.
@@ -42,16 +42,16 @@ class SinkParts:
     now_ms: Callable[[], int]
     resolve: Resolve = system_resolve
     refused: Callable[[], None] = lambda: None
-    """Counts connections that the policy did not allow."""
+    """Counts connections that the policy denied."""
 
     def dialer(self, rule: SinkRule) -> Dialer:
-        """Connections to what a rule allows."""
+        """A dialer for the places that a rule allows."""
         return Dialer(
             lambda address: address_allowed(rule, ip_address(address), self.own()), self.resolve, self.refused
         )
 
     def login_dialer(self, entry: OAuthEntry) -> Dialer:
-        """Connections to a token endpoint."""
+        """A dialer for token endpoints."""
         public = "public" in entry.networks
         networks = tuple(network for network in entry.networks if not isinstance(network, str))
         return Dialer(

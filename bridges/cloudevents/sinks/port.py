@@ -1,4 +1,4 @@
-"""What the delivery of a subscription and its sink know of each other."""
+"""The interface between the delivery of a subscription and its sink."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from bridges.cloudevents.events.event import CloudEvent
 
 
 class SendAttempt(NamedTuple):
-    """One sending of one event, or of a batch; `number` identifies it within its subscription."""
+    """One attempt to send an event, or a batch; `number` identifies it within its subscription."""
 
     number: int
     events: Sequence[CloudEvent]
     repetition: int
-    """How often these events were sent before: 0 the first time."""
+    """How often these events were sent before."""
 
 
 class SinkGrant(NamedTuple):
-    """What a new sink allows: deliveries a second, None for any; `awaited`: its consent comes later, by callback."""
+    """The grant of a new sink: deliveries per second (None: no limit); `awaited`: it consents later, by callback."""
 
     rate: float | None = None
     awaited: bool = False
 
 
 class SinkListener(Protocol):
-    """Hears the sink, on the loop. A sink never calls it from within `send`."""
+    """Receives calls of the sink on the event loop; never called from within `send`."""
 
     def answered(self, attempt: SendAttempt, answer: Answer) -> None:
-        """The outcome of an attempt, exactly once for each, unless the sink was closed before."""
+        """The result of an attempt; called exactly once for each, unless the sink was closed before."""
 
     def ready(self) -> None:
-        """`room` has grown."""
+        """`room` has increased."""
 
 
 class Sink(Protocol):
-    """The sink of one subscription in one protocol; made when the subscription is, connected when first used."""
+    """The sink of one subscription in one protocol; it connects when it is first used."""
 
     @property
     def room(self) -> int:
-        """How many more attempts may be sent now."""
+        """The number of attempts that may be sent now."""
 
     def send(self, attempt: SendAttempt) -> None:
-        """Send; every failure is an answer."""
+        """Send; every failure is reported as an answer."""
 
     async def close(self, patience: float) -> None:
-        """Wait up to `patience` seconds for answers, then end; what has no answer then gets none."""
+        """Wait up to `patience` seconds for answers, then close; attempts without an answer get none."""

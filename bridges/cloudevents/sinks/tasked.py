@@ -1,4 +1,4 @@
-"""What the sinks have in common that wait for an answer in a task of each attempt."""
+"""The base of sinks that run each attempt in its own task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.tasks import Supervisor, until
 
 
 class TaskedSink(ABC):
-    """A sink with up to `most` attempts at a time."""
+    """A sink with up to `most` concurrent attempts."""
 
     def __init__(self, most: int, listener: SinkListener, supervisor: Supervisor) -> None:
         self._most: Final = most
@@ -50,4 +50,4 @@ class TaskedSink(ABC):
         await self._end()
 
     async def _end(self) -> None:  # noqa: B027 - not every sink has a connection of its own
-        """Let go of the connection."""
+        """Release the connection."""

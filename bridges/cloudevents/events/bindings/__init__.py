@@ -1,1 +1,1 @@
-"""Events as messages of each protocol, by the protocol bindings of CloudEvents 1.0, a protocol a module. Pure."""
+"""Events as messages by the protocol bindings of CloudEvents 1.0, one protocol per module. Pure."""

@@ -30,14 +30,14 @@ def amqp_binary(event: CloudEvent, separator: Literal[":", "_"] = ":") -> bytes:
 
 
 def amqp_structured(event: CloudEvent) -> bytes:
-    """The message in structured mode (3.2): as it came, otherwise in the JSON format."""
+    """The message in structured mode (3.2): unchanged if it was structured, otherwise in the JSON format."""
     headers, value = kafka_structured(event)
     restored = from_record(event.key, value, headers)
     return restored.header + restored.rest
 
 
 def _renamed(message: bytes) -> bytes:
-    """The message with `cloudEvents_` in its application properties; those of two spellings keep the first."""
+    """Rename application properties to `cloudEvents_…`; if both spellings are present, the first is kept."""
     layout = walk(message)
     if message.find(_MARK, layout.app, layout.body) < 0:
         return message

@@ -1,7 +1,7 @@
-"""Why an event cannot be sent by a protocol."""
+"""The error for an event that a protocol cannot carry."""
 
 from __future__ import annotations
 
 
 class NotEncodable(ValueError):
-    """The protocol, or the mode, cannot carry this event: the sink refuses it. The text names no value of it."""
+    """The protocol, or the mode, cannot carry this event, which counts as refused. The text contains no value of it."""

@@ -1,4 +1,4 @@
-"""Events as HTTP requests (HTTP Protocol Binding 1.0): header fields and body, in each of its three modes."""
+"""Events as HTTP requests (HTTP Protocol Binding 1.0): header fields and body, in each of the three modes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HeaderFields = list[tuple[str, str]]
 PREFIX: Final = "ce-"
 _CONTENT_TYPE: Final = "content-type"
 _AS_IS: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
-"""Characters that are not percent-encoded (3.1.3.2); space, quotation mark and percent sign are."""
+"""Characters that are not percent-encoded (3.1.3.2); space, quotation mark and percent sign are encoded."""
 _PLAIN: Final = re.compile(f"[{re.escape(_AS_IS)}]*").fullmatch
-"""Most texts have nothing to encode, and looking costs a tenth of encoding."""
+"""Matches text without characters to encode: most text, for which the check takes a tenth of the time of encoding."""
 
 
 def http_binary(event: CloudEvent) -> tuple[HeaderFields, bytes]:
-    """Header fields and body in binary mode (3.1); an event whose attributes cannot be read is sent as it is."""
+    """Header fields and body in binary mode (3.1); an event with unreadable attributes is sent unchanged."""
     fields = [(PREFIX + name, percent_encoded(value)) for name, value in event.attributes.items()]
     if event.content_type is not None:
         fields.append((_CONTENT_TYPE, header_text(event.content_type)))
@@ -28,7 +28,7 @@ def http_binary(event: CloudEvent) -> tuple[HeaderFields, bytes]:
 
 
 def http_structured(event: CloudEvent) -> tuple[HeaderFields, bytes]:
-    """Header fields and body in structured mode (3.2): as it came, otherwise in the JSON format."""
+    """Header fields and body in structured mode (3.2): unchanged if it was structured, otherwise in the JSON format."""
     if event.structured is not None:
         return [(_CONTENT_TYPE, header_text(event.structured.content_type))], event.structured.body
     return [(_CONTENT_TYPE, JSON_EVENT)], json_event(event)
@@ -37,7 +37,7 @@ def http_structured(event: CloudEvent) -> tuple[HeaderFields, bytes]:
 def http_batched(events: Sequence[CloudEvent]) -> tuple[HeaderFields, bytes]:
     """Header fields and body in batched mode (3.3).
 
-    An event in another format than JSON cannot be in a batch: one alone is sent as it is, among others NotEncodable is
+    An event in a format other than JSON cannot be in a batch: alone, it is sent unchanged; with others, NotEncodable is
     raised, so that they are sent one by one.
     """
     if len(events) == 1 and not events[0].attributes:
@@ -46,12 +46,12 @@ def http_batched(events: Sequence[CloudEvent]) -> tuple[HeaderFields, bytes]:
 
 
 def percent_encoded(text: str) -> str:
-    """An attribute as the value of a header field (3.1.3.2)."""
+    """Encode an attribute as the value of a header field (3.1.3.2)."""
     return text if _PLAIN(text) else quote(text, safe=_AS_IS)
 
 
 def header_text(text: str) -> str:
-    """A content type as the value of a header field: what no field may hold is left out."""
+    """A content type as the value of a header field, without the characters that no field may contain."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(character for character in text if " " <= character <= "~").strip()

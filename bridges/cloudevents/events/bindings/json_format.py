@@ -1,4 +1,4 @@
-"""Events in the JSON format (CloudEvents JSON Format 1.0): what structured mode and batches are made of."""
+"""Events in the JSON format (CloudEvents JSON Format 1.0), for structured mode and batches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OTHER_CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?(?!utf-8|us-ascii)", r
 
 
 def json_event(event: CloudEvent) -> bytes:
-    """The event as a JSON object; one that came as one is returned as it came.
+    """The event as a JSON object; an event that was received as one is returned unchanged.
 
-    Data of a JSON type is embedded byte for byte, text as a string, everything else in base64. Raises NotEncodable for
-    an event whose attributes cannot be read.
+    JSON data is embedded byte for byte, text as a string, everything else as base64. Raises NotEncodable for
+    an event with unreadable attributes.
     """
     if event.structured is not None and is_json_event(event.structured.content_type):
         return event.structured.body
@@ -41,7 +41,7 @@ def json_batch(events: Sequence[CloudEvent]) -> bytes:
 
 
 def _data(data: bytes, content_type: str | None) -> str:
-    """The member `data` or `data_base64` (3.1.1): data without a type is not known to be JSON."""
+    """The member `data` or `data_base64` (3.1.1); data without a content type is not assumed to be JSON."""
     if content_type is not None and not _OTHER_CHARSET.search(content_type):
         text = _utf8(data)
         if text is not None and is_json(content_type) and _is_value(text):
@@ -63,7 +63,7 @@ def _utf8(data: bytes) -> str | None:
 
 
 def _is_value(text: str) -> bool:
-    """Whether the text is one JSON value."""
+    """Whether the text is a single JSON value."""
     try:
         json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Events as Kafka records (Kafka Protocol Binding 1.0): headers and value, and the key that a subscription asks for."""
+"""Events as Kafka records (Kafka Protocol Binding 1.0): headers, value, and the key that a subscription selects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DATA: Final = "data:"
 
 
 def kafka_binary(event: CloudEvent) -> tuple[list[Header], bytes | None]:
-    """Headers and value in binary mode (3.2); an event whose attributes cannot be read is sent as it is."""
+    """Headers and value in binary mode (3.2); an event with unreadable attributes is sent unchanged."""
     headers: list[Header] = [(HEADER_PREFIX + name, value.encode()) for name, value in event.attributes.items()]
     if event.content_type is not None:
         headers.append((CONTENT_TYPE, event.content_type.encode()))
@@ -24,17 +24,17 @@ def kafka_binary(event: CloudEvent) -> tuple[list[Header], bytes | None]:
 
 
 def kafka_structured(event: CloudEvent) -> tuple[list[Header], bytes]:
-    """Headers and value in structured mode (3.3): as it came, otherwise in the JSON format."""
+    """Headers and value in structured mode (3.3): unchanged if it was structured, otherwise in the JSON format."""
     if event.structured is not None:
         return [(CONTENT_TYPE, event.structured.content_type.encode())], event.structured.body
     return [(CONTENT_TYPE, JSON_EVENT.encode())], json_event(event)
 
 
 def record_key(event: CloudEvent, extractor: str | None) -> bytes | None:
-    """The key of the record (3.1, CE-3.2.2.4-3): the source's without an extractor.
+    """The key of the record (3.1, CE-3.2.2.4-3): without an extractor, the key of the source record.
 
-    `extractor`: the name of an attribute, or `data:` with a JSON pointer into the data. None: the event has no such
-    value, and the record no key.
+    `extractor` is the name of an attribute, or `data:` with a JSON pointer into the data. None if the event has no such
+    value; the record then has no key.
     """
     if extractor is None:
         return event.key
@@ -57,7 +57,7 @@ def _compact(value: Json) -> bytes | None:
 
 
 def resolved(value: Json, pointer: str) -> Json:
-    """What a JSON pointer (RFC 6901) finds in a value; raises LookupError where there is nothing."""
+    """Resolve a JSON pointer (RFC 6901) in a value; raises LookupError if nothing is there."""
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict):

@@ -10,9 +10,9 @@ _CONTENT_TYPE = "content-type"
 
 
 def nats_binary(event: CloudEvent) -> tuple[dict[str, str], bytes]:
-    """Headers and payload in binary mode (3.1): as HTTP's, but the content type is an attribute like all others.
+    """Headers and payload in binary mode (3.1): as in HTTP, but the content type is an ordinary attribute.
 
-    An event whose attributes cannot be read is sent as it is.
+    An event with unreadable attributes is sent unchanged.
     """
     if not event.attributes:
         return nats_structured(event)
@@ -23,7 +23,7 @@ def nats_binary(event: CloudEvent) -> tuple[dict[str, str], bytes]:
 
 
 def nats_structured(event: CloudEvent) -> tuple[dict[str, str], bytes]:
-    """Headers and payload in structured mode (3.2): as it came, otherwise in the JSON format."""
+    """Headers and payload in structured mode (3.2): unchanged if it was structured, otherwise in the JSON format."""
     if event.structured is not None:
         return {_CONTENT_TYPE: header_text(event.structured.content_type)}, event.structured.body
     return {_CONTENT_TYPE: JSON_EVENT}, json_event(event)

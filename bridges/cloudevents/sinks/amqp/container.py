@@ -1,4 +1,4 @@
-"""The sender to a container: over a connector of the policy, or over a connection of the subscription's own."""
+"""The sender to a container: over a connector of the policy, or over the subscription's own connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SenderTarget(NamedTuple):
-    """What the sender's attach says; `name` None: a new one each time."""
+    """The fields of the sender's attach; `name` None means a new name for each attach."""
 
     address: str
     name: str | None
@@ -30,7 +30,7 @@ class SenderTarget(NamedTuple):
 
 
 class ContainerSender(Outgoing):
-    """Our sender at a container; attached again, by the next message, after it ended."""
+    """The sender link to a container; if it ended, the next message attaches it again."""
 
     def __init__(self, connector: Remotes, target: SenderTarget, deliveries: Deliveries) -> None:
         self._connector: Final = connector
@@ -42,7 +42,7 @@ class ContainerSender(Outgoing):
         connector.watch(self)
 
     def attach(self) -> None:
-        """Ask for a link, if there is a connection and none was asked for."""
+        """Attach if the connection is open and no attach is pending."""
         engine: Engine | None = self._connector.engine
         if engine is None or self._asked or self._closed:
             return
@@ -63,13 +63,13 @@ class ContainerSender(Outgoing):
         self.attach()
 
     def closed(self) -> None:
-        """The connection is gone; of an attach that was not answered nobody else tells."""
+        """The connection was lost, which also ends a pending attach."""
         self._end(None)
 
     # -- the link's
 
     def on_attached(self, link: Link) -> None:
-        """The container has attached, too."""
+        """The container has attached."""
         if self._closed:
             link.detach()
             return
@@ -77,21 +77,21 @@ class ContainerSender(Outgoing):
         self._deliveries.open(self)
 
     def on_refused(self, error: AmqpError) -> None:
-        """It did not, or ended the link at once."""
+        """The container refused the link."""
         self._end(error)
 
     def on_credit(self) -> None:
-        """It takes messages."""
+        """The container has granted credit."""
         self._deliveries.pump()
         if self._link is not None and self._link.draining:
             self._link.drained()
 
     def on_outcome(self, context: Waiting, outcome: Outcome) -> None:
-        """Its word on a message."""
+        """The container has sent an outcome."""
         self._deliveries.outcome(context, outcome)
 
     def on_detach(self, error: AmqpError | None) -> None:
-        """It has ended the link, or the connection is gone."""
+        """The container has detached, or the connection was lost."""
         self._end(error)
 
     def _end(self, error: AmqpError | None) -> None:
@@ -111,7 +111,7 @@ class ContainerSender(Outgoing):
         self._link.send(data, waiting, settled=self._target.settled)
 
     def close(self) -> None:
-        """End the link."""
+        """Detach."""
         self._closed = True
         self._connector.unwatch(self)
         link, self._link = self._link, None

@@ -1,4 +1,4 @@
-"""Messages that wait for a link's credit, and for their outcomes."""
+"""Messages that wait for credit or for their outcomes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Waiting = asyncio.Future[Answer]
 
 
 class SendingLink(Protocol):
-    """What sends the messages."""
+    """A link that sends the messages."""
 
     @property
     def credit(self) -> int: ...
     def send(self, data: bytes, waiting: Waiting) -> None:
-        """Send one; its outcome is told to `Deliveries.outcome`, unless it was sent settled."""
+        """Send one message; its outcome is passed to `Deliveries.outcome`, unless it was sent settled."""
 
 
 class Deliveries:
-    """The messages of one sink, in the order in which they were given."""
+    """The messages of one sink, in order."""
 
     def __init__(self, *, settled: bool) -> None:
-        """`settled`: nobody waits for outcomes; what is sent is done."""
+        """`settled`: messages are sent settled, and are done once sent."""
         self._settled: Final = settled
         self._loop: Final = asyncio.get_running_loop()
         self._queue: Final[deque[tuple[bytes, Waiting]]] = deque()
@@ -35,11 +35,11 @@ class Deliveries:
 
     @property
     def attached(self) -> bool:
-        """Whether there is a link."""
+        """Whether a link is attached."""
         return self._link is not None
 
     async def deliver(self, data: bytes, seconds: float) -> Answer:
-        """Send as soon as there is a link with credit, and wait for the outcome."""
+        """Send the message as soon as a link has credit, and wait for its outcome."""
         waiting: Waiting = self._loop.create_future()
         self._queue.append((data, waiting))
         self.pump()
@@ -53,7 +53,7 @@ class Deliveries:
             return Answer(Verdict.SINK_FAILED, reason, reached=False)
 
     def pump(self) -> None:
-        """Send what the link has credit for."""
+        """Send waiting messages while the link has credit."""
         queue = self._queue
         while queue and (link := self._link) is not None and (queue[0][1].done() or link.credit > 0):
             data, waiting = queue.popleft()
@@ -68,18 +68,18 @@ class Deliveries:
             waiting.set_result(DONE)
 
     def open(self, link: SendingLink) -> None:
-        """There is a link now."""
+        """A link is attached."""
         self._link = link
         self.pump()
 
     def outcome(self, waiting: Waiting, outcome: Outcome) -> None:
-        """The word on a message."""
+        """The outcome of a message."""
         self._sent.pop(waiting, None)
         if not waiting.done():
             waiting.set_result(answer_of(outcome))
 
     def gone(self, error: AmqpError | None) -> None:
-        """The link has ended, or was not granted: what it has not answered is lost, and what waited was not sent."""
+        """The link ended or was refused: unsettled messages fail, and waiting ones count as not sent."""
         self._link = None
         sent = [*self._sent]
         self._sent.clear()
@@ -89,7 +89,7 @@ class Deliveries:
         self.refused(no_link(error))
 
     def refused(self, answer: Answer) -> None:
-        """What waits for a link is not sent."""
+        """Fail the messages that wait for a link."""
         waiting = [each for _, each in self._queue]
         self._queue.clear()
         for each in waiting:
@@ -98,7 +98,7 @@ class Deliveries:
 
 
 def no_link(error: AmqpError | None) -> Answer:
-    """What is said of a link that is refused, or ends."""
+    """The answer for a link that was refused, or ended."""
     if error is None:
         return Answer(Verdict.SINK_FAILED, "the sink has ended the link")
     verdict = Verdict.CREDENTIAL if error.condition == UNAUTHORIZED_ACCESS else Verdict.SINK_FAILED
@@ -106,7 +106,7 @@ def no_link(error: AmqpError | None) -> Answer:
 
 
 def answer_of(outcome: Outcome) -> Answer:
-    """Accepted is done; rejected, or undeliverable here, is refused; released and modified are repeated."""
+    """Accepted is done; rejected and undeliverable-here are refusals; released and modified messages are sent again."""
     if isinstance(outcome, Accepted):
         return DONE
     if isinstance(outcome, Rejected):

@@ -1,4 +1,4 @@
-"""The sender to an address of the scope: to its node it looks as if the subscription's owner had attached."""
+"""The sender to an address of the scope: its node sees a link of the subscription's owner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SubscriptionEngine:
-    """What nodes read of a link's engine (`gateway.nodes.link.LinkEngine`)."""
+    """The part of a link's engine that nodes read (`gateway.nodes.link.LinkEngine`)."""
 
     remote_container: Final = "subscription"
     opened: Final = True
@@ -37,7 +37,7 @@ class SubscriptionEngine:
 
 
 class LocalLink(InternalLink[Incoming]):
-    """One link to the node; see `gateway.amqp.link.link.Link` for what a node uses of it."""
+    """One link to the node; `gateway.amqp.link.link.Link` describes the members that nodes use."""
 
     incoming: Final = True
     rejects: Final = True
@@ -61,7 +61,7 @@ class LocalLink(InternalLink[Incoming]):
         self.properties: Final = properties
 
     def start(self) -> None:
-        """Attach, with the rights of the owner."""
+        """Attach with the access rights of the owner."""
         try:
             self._node_scope.attach_to(self, self.address, self._principal)
         except AmqpError as error:
@@ -78,40 +78,40 @@ class LocalLink(InternalLink[Incoming]):
         capabilities: Iterable[str] = (),
         **_: object,
     ) -> None:
-        """The node takes the link."""
+        """The node accepts the link."""
         if self.accepted(self.instrumented(handler)):
             self.max_message_size, self.understands = max_message_size, understands
             self._deliveries.open(self)
 
     def fail(self, error: AmqpError) -> None:
-        """One bad message must not keep the others from being sent."""
+        """Do nothing: one bad message must not stop the others."""
 
     @property
     def granted(self) -> int:
-        """What the node has granted and not got yet."""
+        """Credit that the node granted and that is not used."""
         return self._room if self.open else 0
 
     def grant(self, credit: int) -> None:
-        """The node takes `credit` more messages."""
+        """The node grants credit for `credit` more messages."""
         if self.open:
             self._room += credit
             self._deliveries.pump()
 
     def settle(self, delivery: Waiting, outcome: Outcome) -> None:
-        """The node's word on an event."""
+        """The node settles an event."""
         self._numbers.pop(delivery, None)
         self._deliveries.outcome(delivery, outcome)
 
     def drop(self, delivery: Waiting) -> None:
-        """The node has dropped a message that was sent settled."""
+        """The node dropped a message that was sent settled."""
         self._numbers.pop(delivery, None)
 
     def tag(self, delivery: Waiting) -> bytes:
-        """What the delivery would be called on a wire."""
+        """The delivery tag that it would have on a connection."""
         return self._numbers.get(delivery, 0).to_bytes(8)
 
     def message_refused(self, error: AmqpError) -> None:
-        """Its outcome says so."""
+        """Do nothing: its outcome has the error."""
 
     # -- the deliveries'
 
@@ -128,7 +128,7 @@ class LocalLink(InternalLink[Incoming]):
         self.handler.on_transfer(waiting, data, False)
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
-        """What has no outcome yet is lost."""
+        """Fail the messages without an outcome."""
         self._numbers.clear()
         if was_open:
             self.handler.on_detach(error)

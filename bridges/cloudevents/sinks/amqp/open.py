@@ -1,4 +1,4 @@
-"""Opens the AMQP sink of a subscription: local, over a connector, or over a connection of its own."""
+"""Makes the AMQP sink of a subscription: local, over a connector, or over its own connection."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from policies.model.scopes.connect import ConnectorSection
 from policies.model.units import Endpoint
 
 _NAME: Final = "subscriptions"
-"""What counters and log lines call the connections of sinks."""
+"""The name of sinks' connections in metrics and logs."""
 _STRONGEST: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 _SYMBOLS: Final = frozenset((PARTITION,))
 """Link properties whose values are symbols."""
@@ -42,7 +42,7 @@ _SYMBOLS: Final = frozenset((PARTITION,))
 def open_amqp(
     parts: SinkParts, scope: str, subscription: Subscription, rule: SinkRule, listener: SinkListener
 ) -> AmqpSink:
-    """The sink; attaches with the first event."""
+    """Make the sink; it attaches with the first event."""
     settings, delivery = subscription.settings, subscription.delivery
     assert isinstance(settings, AmqpSettings)
     deliveries = Deliveries(settled=settings.settled)
@@ -73,7 +73,7 @@ def _sender(
 
 
 def link_properties(named: Mapping[str, Json]) -> ValueMap:
-    """JSON as link properties: names become symbols, integers longs; values of known names are symbols, too."""
+    """Convert JSON to link properties: names become symbols, integers longs, and values of known names symbols."""
     found = ValueMap()
     for name, value in named.items():
         found[Symbol(name)] = Symbol(value) if name in _SYMBOLS and isinstance(value, str) else _value(value)
@@ -87,7 +87,7 @@ def _value(value: Json) -> Value:
 
 
 class _LocalSender:
-    """A link to an address of the scope; made again after it ended."""
+    """A link to an address of the scope; replaced after it ended."""
 
     def __init__(
         self, scope: Resolver, owner: str, address: str, properties: ValueMap, deliveries: Deliveries
@@ -108,7 +108,7 @@ class _LocalSender:
 
 
 class _ConnectorSender:
-    """A link at the container of a connector, whichever object that is since the last reload."""
+    """A link over a connector; a reload may replace the connector's object."""
 
     def __init__(self, scope: Resolver, connector: str, target: SenderTarget, deliveries: Deliveries) -> None:
         self._scope: Final = scope
@@ -140,7 +140,7 @@ class _ConnectorSender:
 
 
 class _OwnConnection:
-    """A link over a connection of the subscription's own, to an address that was checked."""
+    """A link over the subscription's own connection to a checked address."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class _OwnConnection:
 
 
 class _SinkConnector(Connector):
-    """A connector that dials what the policy of sinks allows, and logs in with a subscription's credential."""
+    """A connector that dials only what the sink policy allows, and logs in with a subscription's credential."""
 
     def __init__(
         self,
@@ -202,11 +202,11 @@ class _SinkConnector(Connector):
         self._mechanisms: Final = (mechanism,) if mechanism else _STRONGEST if login is not None else ("ANONYMOUS",)
 
     async def dial(self, endpoint: Endpoint) -> socket.socket:
-        """A socket that is connected to a checked address."""
+        """Connect a socket to a checked address."""
         return await self._dialer.connect(endpoint.host, endpoint.port)
 
     def secure(self, connection: Connection) -> SaslClient:
-        """Log in; PLAIN only where the connection is private."""
+        """Log in; PLAIN only over a private connection."""
         login, endpoint = self._login, self.model.to[0]
         return SaslClient(
             self._mechanisms,
@@ -217,6 +217,6 @@ class _SinkConnector(Connector):
         )
 
     def unauthenticated(self, connection: Connection, security: Handshake) -> None:
-        """What waits is told at once."""
+        """Fail the waiting deliveries at once."""
         super().unauthenticated(connection, security)
         self._denied(Answer(Verdict.CREDENTIAL, "the container does not accept the login"))

@@ -1,4 +1,4 @@
-"""The AMQP sink of a subscription, whichever way its messages go."""
+"""The AMQP sink of a subscription, for every kind of link."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gateway.tasks import Supervisor
 
 
 class AmqpSender(Protocol):
-    """What attaches for the deliveries of a sink."""
+    """A sender that attaches on demand."""
 
     def attach(self) -> None:
-        """Attach, if that was not done; may do nothing while there is no connection."""
+        """Attach unless attached; may do nothing while there is no connection."""
 
     def close(self) -> None:
-        """End the link."""
+        """Detach."""
 
 
 class AmqpSink(TaskedSink):

@@ -1,1 +1,1 @@
-"""HTTP sinks: requests, what their answers mean, consent (web hooks), and tokens."""
+"""HTTP sinks: requests, the meaning of their answers, consent (web hooks), and tokens."""

@@ -1,4 +1,4 @@
-"""What an HTTP status means for the events of a request, and for the sink (docs/subscriptions.md). Pure."""
+"""The meaning of an HTTP status for the events of a request, and for the sink (docs/subscriptions.md). Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DIGITS: Final = 9
 
 
 def answer_of(status: int, retry_after: str | None, now: float) -> Answer:
-    """`retry_after`: the header as it came; `now`: seconds since 1970."""
+    """`retry_after` is the header's value; `now` is in seconds since 1970."""
     if (done := _DONE.get(status)) is not None:
         return done
     verdict = _SPECIAL.get(status) or _BY_CLASS.get(status // 100, Verdict.FAILED)
@@ -43,7 +43,7 @@ def _reason(status: int) -> str:
 
 
 def seconds_of(retry_after: str | None, now: float) -> float | None:
-    """The pause that `Retry-After` asks for: seconds, or a date (RFC 9110, 10.2.3); None where it is neither."""
+    """The pause of `Retry-After`: seconds, or a date (RFC 9110, 10.2.3); None if it is neither."""
     text = (retry_after or "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:_DIGITS]) if len(text) <= _DIGITS else float(10**_DIGITS)

@@ -1,8 +1,8 @@
 """One aiohttp session for all HTTP sinks that a rule of the policy allows (decision 24).
 
-It follows no redirect, keeps no cookie, reads no proxy variable and no .netrc, and decompresses nothing. Connections go
-to addresses that the dialer has checked. Of an answer only the status and some headers are used: up to 64 KiB of its
-body are read so that the connection can be used again; a longer one closes it.
+It follows no redirects, stores no cookies, ignores proxy variables and .netrc, and decompresses nothing. It connects
+only to addresses that the dialer has checked. Only the status and some headers of an answer are used; up to 64 KiB of
+its body are read so that the connection can be reused, and a longer body closes the connection.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bridges.cloudevents.sinks.dial import Dialer, family_of
 
 
 def place(url: str) -> URL:
-    """A checked URI, exactly as it was given."""
+    """Parse a checked URI without normalizing it."""
     return URL(url, encoded=True)
 
 
 def time_limit(seconds: float) -> aiohttp.ClientTimeout:
-    """For a whole request: connecting, sending and the answer."""
+    """For a whole request: connect, send and receive."""
     return aiohttp.ClientTimeout(total=seconds)
 
 
@@ -36,18 +36,18 @@ _IDLE: Final = 4.0
 
 
 class HttpAnswer(NamedTuple):
-    """What is used of a response."""
+    """The used parts of a response."""
 
     status: int
     headers: Mapping[str, str]
-    """By names in lower case."""
+    """By name in lower case."""
 
 
 class HttpClient:
-    """Requests to the places of one rule."""
+    """Sends requests to the places of one rule."""
 
     def __init__(self, dialer: Dialer, tls: ssl.SSLContext) -> None:
-        """Must be made on the loop."""
+        """Must be called on the event loop."""
         connector = aiohttp.TCPConnector(
             resolver=CheckedResolver(dialer),
             use_dns_cache=False,
@@ -66,7 +66,7 @@ class HttpClient:
             max_field_size=_HEADER,
             requote_redirect_url=False,
         )
-        # A request is sent once: its repetition is for the one who counts attempts. There is no public switch.
+        # Requests are sent once: the outlet counts attempts and repeats them. There is no public switch.
         self._session._retry_connection = False
 
     async def request(
@@ -87,7 +87,7 @@ class HttpClient:
     async def post_form(
         self, url: str, form: Mapping[str, str], headers: Iterable[tuple[str, str]], seconds: float
     ) -> tuple[int, bytes]:
-        """Send a form; returns the status and up to 64 KiB of the body; raises as `request` does."""
+        """Send a form; returns the status and up to 64 KiB of the body; raises the same errors as `request`."""
         async with self._session.post(
             place(url), data=dict(form), headers=headers, timeout=time_limit(seconds), allow_redirects=False
         ) as response:
@@ -101,7 +101,7 @@ class HttpClient:
 
 
 class CheckedResolver(AbstractResolver):
-    """A dialer as aiohttp asks for addresses."""
+    """Adapts a dialer to aiohttp's resolver interface."""
 
     def __init__(self, dialer: Dialer) -> None:
         self._dialer: Final = dialer
@@ -109,7 +109,7 @@ class CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses that may be dialled; raises EgressRefused."""
+        """The allowed addresses of a host; raises EgressRefused."""
         return [
             ResolveResult(
                 hostname=host,
@@ -123,11 +123,11 @@ class CheckedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Nothing to close."""
 
 
 async def _forget_body(response: aiohttp.ClientResponse) -> None:
-    """Read it, so that the connection can serve the next request; what is longer or ends early closes it."""
+    """Read it, so that the connection can be reused; a long or truncated body closes the connection."""
     left = _BODY
     try:
         while left >= 0:

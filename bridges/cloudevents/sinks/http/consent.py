@@ -1,4 +1,4 @@
-"""Whether an HTTP sink consents to deliveries (Web Hooks for Event Delivery, 4)."""
+"""Asks an HTTP sink for its consent to deliveries (Web Hooks for Event Delivery, 4)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _LONGEST_RATE: Final = 9
 
 
 class Consent(NamedTuple):
-    """What a sink answered; `rate`: deliveries a second that it allows, None for any."""
+    """A sink's answer; `rate` is the allowed deliveries per second, None for no limit."""
 
     given: bool
     rate: float | None = None
     reason: str = ""
     answered: bool = True
-    """False: the sink has not heard the question, as far as we know."""
+    """False if the sink probably did not receive the request."""
 
 
 async def ask(
     client: HttpClient, url: str, origin: str, rate: int | None, callback: str | None, seconds: float
 ) -> Consent:
-    """Ask with OPTIONS; `rate`: deliveries a minute that we would like, `callback`: where consent may be given later.
+    """Ask with OPTIONS; `rate`: requested deliveries per minute; `callback`: where the sink may consent later.
 
-    No header, no consent; the status does not matter. Never raises for what the sink does.
+    Without the header there is no consent, whatever the status. Does not raise for any answer of the sink.
     """
     headers = [(ORIGIN, origin)]
     headers += [] if rate is None else [("webhook-request-rate", str(rate))]
@@ -45,7 +45,7 @@ async def ask(
 
 
 def consent_of(answer: HttpAnswer, origin: str, rate: int | None) -> Consent:
-    """Read an answer: `*` or our origin consents; the granted rate is a number a minute, or `*`."""
+    """Read an answer: `*` or our origin means consent; the granted rate is a number per minute, or `*`."""
     allowed = answer.headers.get("webhook-allowed-origin", "").strip()
     if allowed != "*" and allowed.lower() != origin.lower():
         return Consent(False, reason="the sink did not answer with WebHook-Allowed-Origin for this gateway")
@@ -53,7 +53,7 @@ def consent_of(answer: HttpAnswer, origin: str, rate: int | None) -> Consent:
 
 
 def granted_rate(granted: str, asked: int | None) -> float | None:
-    """Deliveries a second that `WebHook-Allowed-Rate` allows; missing, or no rate: the one asked for (a minute)."""
+    """The deliveries per second that `WebHook-Allowed-Rate` allows, by default those requested (per minute)."""
     text = granted.strip()
     if text == "*":
         return None

@@ -1,4 +1,4 @@
-"""The `Authorization` of deliveries: Basic, and bearer tokens that are renewed before they expire (OAuth 2.0, 6)."""
+"""The `Authorization` header of deliveries: Basic, and bearer tokens with renewal before expiry (OAuth 2.0, 6)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.subscription.model import AccessToken, Plain, RefreshToken
 
 Authorization = Callable[[bool], Awaitable[str]]
-"""The value of the header; True: the one before was not accepted. Raises LoginFailed."""
+"""Returns the header's value; the argument is True if the last one was refused. Raises LoginFailed."""
 _EARLY: Final = 60_000
-"""Milliseconds before the end of a token at which it is renewed."""
+"""Milliseconds before its expiry at which a token is renewed."""
 _LIFE: Final = 3600
-"""Seconds that a token lives whose server does not say so."""
+"""Lifetime in seconds of a token whose server does not give one."""
 _PATIENCE: Final = 15.0
 
 
 class LoginFailed(Exception):
-    """There is no login to send; the text says why and holds nothing of the login server's."""
+    """There is no credential to send; the text says why and contains nothing from the login server."""
 
 
 class LoginServer(NamedTuple):
-    """A token endpoint of the policy, and the gateway's own login there."""
+    """A token endpoint of the policy, and the gateway's credential there."""
 
     endpoint: str
     client_id: str
@@ -35,7 +35,7 @@ class LoginServer(NamedTuple):
 
 
 def basic(credential: Plain) -> Authorization:
-    """User and password with every request, unasked."""
+    """Send user and password with every request, without waiting for a challenge."""
     pair = f"{credential.identifier}:{credential.secret}".encode()
     value = "Basic " + base64.b64encode(pair).decode()
 
@@ -46,7 +46,7 @@ def basic(credential: Plain) -> Authorization:
 
 
 def bearer(credential: AccessToken, now_ms: Callable[[], int]) -> Authorization:
-    """A token until its end."""
+    """Send a bearer token until it expires."""
 
     async def header(rejected: bool) -> str:
         if now_ms() >= credential.expires:
@@ -57,13 +57,13 @@ def bearer(credential: AccessToken, now_ms: Callable[[], int]) -> Authorization:
 
 
 Save = Callable[[RefreshToken], Awaitable[None]]
-"""Stores a renewed credential; raises OSError when that is impossible now."""
+"""Stores a renewed credential; raises OSError if that fails."""
 
 
 class TokenRenewal:
-    """A bearer token that is renewed before its end, and once after it was not accepted.
+    """A bearer token that is renewed before it expires, and once after it was refused.
 
-    A new refresh token is stored before the old one is forgotten, and the new token is used only then.
+    A new refresh token is stored before the old one is discarded, and the new token is used only then.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TokenRenewal:
         """See `Authorization`."""
         before = self._credential
         async with self._renewing:
-            done = self._credential is not before  # by another request that waited
+            done = self._credential is not before  # renewed by a concurrent request
             if self._unsaved is not None or (not done and (rejected or self._due(before))):
                 await self._renew()
         return f"Bearer {self._credential.token}"
@@ -128,5 +128,5 @@ class TokenRenewal:
 
 
 def _is_token(text: object) -> bool:
-    """RFC 6750, 2.1: what may stand in the header."""
+    """Whether the header may contain it (RFC 6750, 2.1)."""
     return isinstance(text, str) and text.isascii() and text.isprintable() and " " not in text and text != ""

@@ -1,4 +1,4 @@
-"""HTTP sinks of subscriptions: their clients, shared by all subscriptions of one rule, and their consent."""
+"""Makes the HTTP sinks of subscriptions, with one client per rule, and asks for consent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENCODERS: Final[Mapping[Mode, Encode]] = {
     "batched": http_batched,
 }
 _MINUTE: Final = 60_000
-"""Milliseconds."""
+"""In milliseconds."""
 
 
 class HttpSinks:
@@ -41,7 +41,7 @@ class HttpSinks:
         self._logins: Final[dict[OAuthEntry, _SharedClient]] = {}
 
     def open(self, subscription: Subscription, rule: SinkRule, listener: SinkListener) -> HttpSink:
-        """The sink of a subscription; must be called on the loop."""
+        """Make the sink of a subscription; must be called on the event loop."""
         settings = subscription.settings
         assert isinstance(settings, HttpSettings)
         client = self._client(rule)
@@ -82,7 +82,7 @@ class HttpSinks:
         self, subscription: Subscription, credential: RefreshToken, used: list[_SharedClient]
     ) -> Authorization:
         entry = next((entry for entry in self._rules.oauth if entry.endpoint == credential.endpoint), None)
-        if entry is None:  # the policy has changed: the token is good until its end
+        if entry is None:  # the policy has changed: use the token until it expires
             return bearer(AccessToken(credential.token, credential.expires), self._parts.now_ms)
         secret = "" if entry.secret is None else self._parts.secret(entry.secret).decode()
         if entry not in self._logins:
@@ -102,7 +102,7 @@ class HttpSinks:
         return _SharedClient(client, partial(self._parts.supervisor.start, name="push-close"))
 
     async def ask(self, subscription: Subscription, rule: SinkRule, callback: str | None) -> Consent:
-        """Ask the sink for its consent, where the policy wants one."""
+        """Ask the sink for its consent, if the policy requires it."""
         handshake = self._rules.handshake
         if handshake is None or not rule.handshake:
             return Consent(True)
@@ -115,7 +115,7 @@ class HttpSinks:
             client.release()
 
     def close(self) -> None:
-        """No more sinks are opened: clients end with their last sink."""
+        """Make no more sinks; each client is closed with its last sink."""
         for client in [*self._clients.values(), *self._logins.values()]:
             client.retire()
 
@@ -126,7 +126,7 @@ def _release(clients: Iterable[_SharedClient]) -> None:
 
 
 class _SharedClient:
-    """A client that is closed when it is retired and its last user has gone."""
+    """A client that is closed once it is retired and has no more users."""
 
     def __init__(self, client: HttpClient, start: Callable[..., object]) -> None:
         self._client: Final = client

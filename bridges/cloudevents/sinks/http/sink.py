@@ -1,4 +1,4 @@
-"""The HTTP sink: binary, structured or batched events in requests (HTTP binding; web hooks for event delivery)."""
+"""The HTTP sink: binary, structured or batched events in requests (HTTP binding; Web Hooks for Event Delivery)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gateway.tasks import Supervisor
 
 Headers = list[tuple[str, str]]
 Encode = Callable[[Sequence[CloudEvent]], tuple[Headers, bytes]]
-"""The headers and the body of a request with these events."""
+"""Encodes events as the headers and the body of a request."""
 
 
 class HttpTarget:
-    """Where and how requests go: the parts that are the same for all of a subscription."""
+    """Where and how requests are sent; the same for all requests of a subscription."""
 
     __slots__ = ("authorization", "headers", "limit", "method", "url")
 
@@ -39,7 +39,7 @@ class HttpTarget:
 
 
 class HttpSink(TaskedSink):
-    """Sends each attempt as one request, up to `connections` at a time."""
+    """Sends each attempt as one request, with up to `connections` at a time."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class HttpSink(TaskedSink):
         supervisor: Supervisor,
         ended: Callable[[], object] = lambda: None,
     ) -> None:
-        """`ended` is called once the sink needs its client no more."""
+        """`ended` is called when the sink no longer needs its client."""
         super().__init__(connections, listener, supervisor)
         self._ended: Final = ended
         self._client: Final = client
@@ -75,7 +75,7 @@ class HttpSink(TaskedSink):
         target = self._target
         try:
             headers, body = self._encode(attempt.events)
-        except ValueError:  # it cannot be written in this protocol, however often it is tried
+        except ValueError:  # the protocol cannot carry it; a repetition would fail, too
             return Answer(Verdict.REFUSED, "the event cannot be encoded for HTTP")
         headers += [*target.headers, ("scopegate-attempt", str(attempt.repetition + 1))]
         headers += [] if login is None else [("authorization", login)]
@@ -87,7 +87,7 @@ class HttpSink(TaskedSink):
             return Answer(Verdict.SINK_FAILED, reason_of(error.os_error), reached=False)
         except EgressRefused as error:
             return Answer(Verdict.SINK_FAILED, reason_of(error), reached=False)
-        except (aiohttp.ClientError, OSError, ValueError) as error:  # the sink may have the event all the same
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # the sink may have received the event
             return Answer(Verdict.FAILED, _failure(error), reached=False)
         return answer_of(found.status, found.headers.get("retry-after"), time.time())
 

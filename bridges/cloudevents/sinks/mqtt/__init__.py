@@ -1,1 +1,1 @@
-"""The MQTT sink, versions 3.1.1 and 5 (MQTT binding), with paho's client."""
+"""The MQTT sink, versions 3.1.1 and 5 (MQTT binding), based on paho's client."""

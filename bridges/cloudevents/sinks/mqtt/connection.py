@@ -1,7 +1,7 @@
-"""A connection to an MQTT server: paho's client, driven by the gateway's loop.
+"""A connection to an MQTT server: paho's client, driven by the gateway's event loop.
 
-A client is made anew for each connection, so that nothing is sent again behind our back: what was under way has no
-answer, and is repeated by the one who counts attempts.
+Each connection has a new client, so that paho does not resend publications by itself: those without an answer fail, and
+the outlet, which counts attempts, sends them again.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _DENIED: Final = frozenset((0x86, 0x87, 0x8C))
 _LATER: Final = frozenset((0x89, 0x97))
 _DENIED_3: Final = frozenset(("Bad user name or password", "Not authorized"))
 _OVERHEAD: Final = 16
-"""Bytes of a PUBLISH beside topic, payload and properties, at most."""
+"""Maximum size of a PUBLISH beyond topic, payload and properties, in bytes."""
 
 
 class MqttTarget(NamedTuple):
-    """Where messages go, and how; `tls` None: a connection in the clear."""
+    """Where and how messages are published; `tls` None means a plaintext connection."""
 
     host: str
     port: int
@@ -49,7 +49,7 @@ class MqttTarget(NamedTuple):
 
 
 class ConnectRefused(Exception):
-    """The server did not accept the connection."""
+    """The server refused the connection."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer.reason)
@@ -57,7 +57,7 @@ class ConnectRefused(Exception):
 
 
 class _SocketClient(paho.Client):
-    """paho's client on a socket that was connected to a checked address."""
+    """paho's client on a socket that is already connected to a checked address."""
 
     given: socket.socket
 
@@ -66,7 +66,7 @@ class _SocketClient(paho.Client):
 
 
 class MqttConnection:
-    """A connection, and the publications that wait for an answer on it."""
+    """A connection and its unacknowledged publications."""
 
     def __init__(self, target: MqttTarget, connected: socket.socket, window: int) -> None:
         self.lost = False
@@ -79,7 +79,7 @@ class MqttConnection:
         self._watched: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._most = 0
-        """The largest packet that the server takes; 0: any."""
+        """Maximum packet size of the server; 0 for no limit."""
         self._client: Final = self._make(connected, window)
 
     def _make(self, connected: socket.socket, window: int) -> _SocketClient:
@@ -106,7 +106,7 @@ class MqttConnection:
         return client
 
     async def open(self) -> None:
-        """Log in; raises OSError or ConnectRefused. TLS is made in a thread: paho's handshake blocks."""
+        """Log in; raises OSError or ConnectRefused. The TLS handshake runs in a thread, since paho's blocks."""
         target = self._target
         self._client.given.setblocking(True)
         self._client.given.settimeout(target.timeout)
@@ -122,7 +122,7 @@ class MqttConnection:
         await self._opened
 
     async def publish(self, message: MqttMessage) -> Answer:
-        """Send and wait for PUBACK or PUBCOMP; at QoS 0 until it is written."""
+        """Publish and wait for PUBACK or PUBCOMP, or at QoS 0 until the packet is written."""
         if self._most and self._size(message) > self._most:
             return Answer(Verdict.REFUSED, f"larger than the server's largest packet of {self._most} bytes")
         target = self._target
@@ -156,7 +156,7 @@ class MqttConnection:
         return properties
 
     def close(self) -> None:
-        """Disconnect; what waits for an answer gets none."""
+        """Disconnect; unacknowledged publications get no answer."""
         self._client.disconnect()
         self._gone("the connection was closed")
 
@@ -165,7 +165,7 @@ class MqttConnection:
     def _read(self) -> None:
         self._client.loop_read()
         while (made := self._client.socket()) is not None and getattr(made, "pending", int)():
-            self._client.loop_read()  # decrypted already: the socket will not say so again
+            self._client.loop_read()  # already decrypted: the socket will not become readable again
         self._check()
 
     def _write(self) -> None:
@@ -225,7 +225,7 @@ class MqttConnection:
     ) -> None:
         answer = _outcome(code.value)
         waiting = self._waiting.get(mid)
-        if waiting is None:  # answered before `publish` has returned
+        if waiting is None:  # acknowledged before `publish` has returned
             self._early[mid] = answer
         elif not waiting.done():
             waiting.set_result(answer)
@@ -241,7 +241,7 @@ def _refused(code: ReasonCode) -> Answer:
 
 
 def _outcome(code: int) -> Answer:
-    """What the reason code of a PUBACK or PUBCOMP means (MQTT 5, 3.4.2.1); version 3.1.1 has none but success."""
+    """The meaning of the reason code of a PUBACK or PUBCOMP (MQTT 5, 3.4.2.1); version 3.1.1 only has success."""
     if code < _FAILURE:
         return DONE
     reason = f"the server answered 0x{code:02x}"

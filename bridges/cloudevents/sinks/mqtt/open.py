@@ -1,4 +1,4 @@
-"""The MQTT sink of a subscription."""
+"""Makes the MQTT sink of a subscription."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VERSIONS: Final = {
 
 
 def open_mqtt(parts: SinkParts, subscription: Subscription, rule: SinkRule, listener: SinkListener) -> MqttSink:
-    """Connects with the first attempt."""
+    """Make the sink; it connects with the first attempt."""
     settings, sink = subscription.settings, subscription.sink
     assert isinstance(settings, MqttSettings)
     ((host, port),) = sink.hosts

@@ -16,11 +16,11 @@ from bridges.cloudevents.sinks.tasked import TaskedSink
 from gateway.tasks import Supervisor
 
 Encode = Callable[[CloudEvent], MqttMessage]
-"""Raises ValueError for what MQTT cannot carry."""
+"""Raises ValueError for an event that MQTT cannot carry."""
 
 
 class MqttSink(TaskedSink):
-    """One connection for a subscription; made again after it was lost, for the next attempt."""
+    """One connection per subscription; the next attempt replaces a lost one."""
 
     def __init__(
         self,
