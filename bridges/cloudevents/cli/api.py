@@ -1,4 +1,4 @@
-"""Requests of the command line to the API of a manager; blocking."""
+"""Requests of the command line to a manager's API; blocking."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 import click
 
 Parsed: TypeAlias = Any
-"""What an answer's JSON has: of a gateway's answers it is known."""
+"""Parsed JSON of an answer; its structure is known, since it comes from a gateway."""
 Document = dict[str, Parsed]
 PASSWORD: Final = "SCOPEGATE_PASSWORD"  # noqa: S105  the name of a variable
 _TIMEOUT: Final = 30.0
@@ -27,10 +27,10 @@ _NEXT: Final = re.compile(r'<([^>]*)>; rel="next"')
 
 
 class ApiRefused(Exception):
-    """The gateway's answer to a request that it did not do."""
+    """The gateway's error answer."""
 
     def __init__(self, status: int, document: object) -> None:
-        """`document`: its error object, or what came instead of one."""
+        """`document` is the error object, or a substitute if there is none."""
         told = document if isinstance(document, dict) else {}
         mistakes = [f"{each['field'] or 'object'}: {each['message']}" for each in told.get("mistakes", ())]
         super().__init__("; ".join(mistakes) or str(told.get("message", status)))
@@ -38,14 +38,14 @@ class ApiRefused(Exception):
 
 
 class ManagerClient(NamedTuple):
-    """Where a manager is, and who asks; the password is in the environment."""
+    """The URL of a manager, and the user; the password comes from the environment."""
 
     url: str
     user: str | None
     ca: Path | None
 
     def request(self, method: str, path: str = "", body: object = None) -> Parsed:
-        """The document of the answer; raises ApiRefused, or ends the command where there is none."""
+        """The document of the answer; raises ApiRefused, or ends the command if there is no answer."""
         return self._ask(method, self.url.rstrip("/") + path, body)[0]
 
     def _ask(self, method: str, url: str, body: object = None) -> tuple[Parsed, str | None]:
@@ -62,7 +62,7 @@ class ManagerClient(NamedTuple):
             fail(f"no answer from {self.url}: {getattr(error, 'reason', error)}")
 
     def objects(self) -> Iterator[Document]:
-        """Every subscription that the user sees."""
+        """All subscriptions that the user may see."""
         page: str | None = f"{self.url.rstrip('/')}?limit={_PAGE}"
         while page is not None:
             found, following = self._ask("GET", page)

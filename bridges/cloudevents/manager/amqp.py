@@ -1,4 +1,4 @@
-"""The AMQP binding of a manager: requests with a subject, answered at their reply-to (CE 3.4)."""
+"""The AMQP binding of a manager: requests with a subject, answered to their reply-to (CE 3.4)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUERY: Final = frozenset(("protocol", "state", "limit", "after", "empty"))
 
 
 class ManagerResponder:
-    """Answers the requests to the addresses whose service is this manager."""
+    """Answers requests to the addresses of this manager's service."""
 
     def __init__(self, manager: SubscriptionManager, supervisor: Supervisor) -> None:
         self._manager: Final = manager
@@ -48,7 +48,7 @@ class ManagerResponder:
             answer = await self._done(request)
         except ApiError as error:
             answer = _answer(error.code, error.document())
-        except Exception as error:  # a bug: it costs this request
+        except Exception as error:  # a bug: only this request fails
             LOG.error("request failed", manager=self._manager.rules.full_name, exc_info=error)
             answer = _answer("internal", {"error": "internal", "message": "this request could not be answered"})
         answered(answer)

@@ -10,7 +10,7 @@ from bridges.cloudevents.subscription.model import Json, Mistake
 
 
 class ErrorCode(StrEnum):
-    """The result codes of CE 3.2.4 that are errors (`conflict`, `invalid`, `notfound`), and ours beside them."""
+    """The error codes: those of CE 3.2.4 (`conflict`, `invalid`, `notfound`), and others of this manager."""
 
     CONFLICT = "conflict"
     INVALID = "invalid"
@@ -19,13 +19,13 @@ class ErrorCode(StrEnum):
     UNSUPPORTED = "unsupported"
     """The policy does not offer the operation."""
     CHANGED = "changed"
-    """The subscription has another revision than the caller expects."""
+    """The subscription's revision is not the expected one."""
     TOO_MANY = "toomany"
     UNAVAILABLE = "unavailable"
 
 
 class ApiError(Exception):
-    """An operation that was not done; nothing has changed."""
+    """An operation failed and changed nothing."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ApiError(Exception):
         *,
         retry_after: int | None = None,
     ) -> None:
-        """`retry_after`: seconds after which the same request may be done."""
+        """`retry_after`: seconds after which the request may be repeated."""
         super().__init__(message)
         self.code: Final = code
         self.message: Final = message
@@ -48,7 +48,7 @@ class ApiError(Exception):
 
 
 def error_document(code: str, message: str, mistakes: Sequence[Mistake] = ()) -> dict[str, Json]:
-    """`{"error", "message", "mistakes"}`; the last one only where there are any."""
+    """`{"error", "message", "mistakes"}`; `mistakes` only if there are any."""
     document: dict[str, Json] = {"error": code, "message": message}
     if mistakes:
         document["mistakes"] = [{"field": each.field, "message": each.message} for each in mistakes]
@@ -56,11 +56,11 @@ def error_document(code: str, message: str, mistakes: Sequence[Mistake] = ()) ->
 
 
 def invalid(mistakes: Sequence[Mistake]) -> ApiError:
-    """Every mistake of an object at once."""
+    """The error with every mistake of an object."""
     message = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
     return ApiError(ErrorCode.INVALID, message, mistakes)
 
 
 def not_found() -> ApiError:
-    """There is no such subscription, or it is somebody else's: nobody can tell which."""
+    """The subscription does not exist, or belongs to somebody else: the error is the same for both."""
     return ApiError(ErrorCode.NOT_FOUND, "there is no subscription with this id")

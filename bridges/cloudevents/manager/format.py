@@ -1,4 +1,4 @@
-"""Subscriptions as they come and as they are stored, under the rules of one policy."""
+"""Parses and encodes subscriptions under the rules of one policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policies.subscriptions import ManagerRules
 
 
 class SubscriptionFormat:
-    """Reads and writes the objects of one manager; a reload makes another one."""
+    """Parses and encodes the objects of one manager; replaced by a reload."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class SubscriptionFormat:
         keys: SubscriptionKeys | None,
         offered: Collection[SinkProtocol],
     ) -> None:
-        """`keys` None: the policy has none. `offered`: the protocols that this gateway has libraries for."""
+        """`keys` is None if the policy has none. `offered` are the protocols whose libraries are installed."""
         self._rules: Final = rules
         self._keys: Final = keys
         self.offered: Final = frozenset(offered)
@@ -32,30 +32,30 @@ class SubscriptionFormat:
     def parse(
         self, body: bytes, *, id: str | None, owner: str, now_ms: int, stored: Subscription | None = None
     ) -> Subscription:
-        """A proposal, realized; `id` is that of the request's address. Raises Invalid with every mistake."""
+        """Parse and realize a proposal; `id` comes from the request's address. Raises Invalid with every mistake."""
         offered, new_id = self.offered, str(uuid.uuid4())
         return parse(
             body, self._rules, id=id, new_id=new_id, owner=owner, now_ms=now_ms, stored=stored, offered=offered
         )
 
     def renew(self, subscription: Subscription, credential: RefreshToken) -> bytes:
-        """As JSON, with another token."""
+        """Encode as JSON, with a renewed token."""
         return self.dump(renewed(subscription, credential))
 
     def dump(self, subscription: Subscription) -> bytes:
-        """As JSON, secrets sealed."""
+        """Encode as JSON, with encrypted secrets."""
         return to_stored(subscription, self._rules, self._keys)
 
     def load(self, document: bytes) -> Subscription:
-        """What `dump` made; raises Invalid, or ValueError, where it cannot be read."""
+        """Decode the result of `dump`; raises Invalid or ValueError if that is impossible."""
         return from_stored(document, self._rules, self._keys)
 
     def outdated(self, document: bytes) -> bool:
-        """Whether secrets in what `dump` made are sealed under another key than the active one."""
+        """Whether secrets in a result of `dump` are encrypted with another key than the active one."""
         return self._keys is not None and sealed_with(document) not in (None, self._keys.active)
 
     def objection(self, subscription: Subscription) -> Reason | None:
-        """Why it may not be delivered under this policy; None: it may."""
+        """The reason why this policy does not allow the subscription; None if it does."""
         if subscription.locked:
             return Reason.CREDENTIAL
         if not_allowed(subscription, self._rules):

@@ -1,4 +1,4 @@
-"""The HTTP binding of a manager: its routes, which only translate (CE 3.3)."""
+"""The HTTP binding of a manager: translates requests to operations (CE 3.3)."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ STATUS: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.UNAVAILABLE: 503,
 }
 _SLICE: Final = 200
-"""Objects of a list that are encoded in one turn of the loop."""
+"""Number of objects of a list that are encoded before other work of the event loop."""
 _JSON: Final = "application/json"
 
 
 class _Call(NamedTuple):
-    """A request that has found its route; `id` is empty for the collection."""
+    """A routed request; `id` is empty for the collection."""
 
     request: Request
     caller: Caller
@@ -74,7 +74,7 @@ class ManagerRoutes:
         }
 
     def is_open(self, request: Request) -> bool:
-        """Whether this request needs no login."""
+        """Whether this request needs no authentication."""
         found = route_of(request.scope["raw_path"], self._manager.rules.path)
         return found is not None and found[0] == CONFIRM
 
@@ -101,7 +101,7 @@ class ManagerRoutes:
             return json_response(error.document(), STATUS[error.code], headers)
 
     def _allowed(self, route: str, methods: Mapping[str, object]) -> list[str]:
-        """The methods that the policy offers here; the text of `Allow`."""
+        """The methods that the policy offers here, as the text of `Allow`."""
         offered = self._manager.rules.operations
         off = {method for (at, method), name in OPERATIONS.items() if at == route and name not in offered}
         return [method for method in methods if method not in off]
@@ -154,7 +154,7 @@ class ManagerRoutes:
         return json_response((await self._manager.test(call.caller, call.id)).document())
 
     async def _confirm(self, call: _Call) -> Response:
-        """For the sink: its key is its login, and `WebHook-Allowed-Rate` may say how much it takes."""
+        """Consent of a sink: its key authenticates it, and `WebHook-Allowed-Rate` may limit deliveries."""
         handshake = self._manager.rules.handshake
         asked = None if handshake is None else handshake.rate.number * 60_000 // handshake.rate.per_ms
         rate = granted_rate(call.request.headers.get("webhook-allowed-rate", ""), asked)
@@ -184,7 +184,7 @@ class ManagerRoutes:
 
 
 async def _encoded(page: SubscriptionPage) -> AsyncIterator[bytes]:
-    """A list, some objects at a time: other requests and deliveries go on in between."""
+    """Encode a list in slices, so that other requests and deliveries go on in between."""
     for first in range(0, max(len(page.items), 1), _SLICE):
         part = ",".join(json.dumps(each, ensure_ascii=False) for each in page.items[first : first + _SLICE])
         begin, end = "," if first else "[", "]" if first + _SLICE >= len(page.items) else ""

@@ -16,7 +16,7 @@ def etag(revision: int) -> str:
 
 
 def expected_revisions(if_match: str | None) -> Container[int] | None:
-    """The revisions that `If-Match` allows; None: there is no such header, and every revision will do."""
+    """The revisions that `If-Match` allows; None if the header is missing, so that any revision is allowed."""
     if if_match is None:
         return None
     if if_match.strip() == "*":

@@ -1,4 +1,4 @@
-"""Test deliveries: one event that is not in any log, past everything that waits (docs/subscriptions.md)."""
+"""Test deliveries: one event that is not in a log, sent ahead of all waiting events (docs/subscriptions.md)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PROBE_TYPE: Final = "io.scopegate.test"
 _PAUSE: Final = 5.0
 """Seconds between two tests of one subscription."""
 _KEPT: Final = 10_000
-"""Subscriptions of which the last test is remembered."""
+"""Number of subscriptions whose last test is remembered."""
 
 
 class ProbeResult(NamedTuple):
-    """What the sink answered; `status` is its protocol's code, never a text of its own."""
+    """The sink's answer; `status` is its protocol's code, never text from the sink."""
 
     delivered: bool
     status: int | None
@@ -29,7 +29,7 @@ class ProbeResult(NamedTuple):
     milliseconds: int
 
     def document(self) -> dict[str, Json]:
-        """The answer of the operation `Test`."""
+        """The result of the operation `Test`."""
         shown: dict[str, Json] = {"delivered": self.delivered, "ms": self.milliseconds}
         if self.status is not None:
             shown["status"] = self.status
@@ -37,17 +37,17 @@ class ProbeResult(NamedTuple):
 
 
 class DeliveryProbe:
-    """Sends test events, to each subscription's sink at most one in five seconds."""
+    """Sends test events, at most one in five seconds to each subscription's sink."""
 
     def __init__(self, source: str, delivery: Delivery, clock: Callable[[], float] = time.monotonic) -> None:
-        """`source`: the attribute of the events, the manager's path."""
+        """`source` is the attribute of the events: the manager's path."""
         self._source: Final = source
         self._delivery: Final = delivery
         self._clock: Final = clock
         self._last: Final[dict[str, float]] = {}
 
     async def send(self, id: str) -> ProbeResult:
-        """Send one; raises ApiError where that is too often, or nobody delivers the subscription here."""
+        """Send one; raises ApiError if that is too soon, or the subscription is not delivered here."""
         began = self._clock()
         wait = self._last.get(id, began - _PAUSE) + _PAUSE - began
         if wait > 0:
@@ -69,7 +69,7 @@ class DeliveryProbe:
 
 
 def probe_event(source: str, now_ms: int) -> CloudEvent:
-    """An event that says of itself that it is a test."""
+    """Make an event that identifies itself as a test."""
     attributes = {"specversion": "1.0", "id": str(uuid.uuid4()), "source": source, "type": PROBE_TYPE}
     if (moment := rfc3339(now_ms)) is not None:
         attributes["time"] = moment

@@ -1,4 +1,4 @@
-"""Proposed subscriptions: realized under the policy, and permitted to their owner."""
+"""Proposed subscriptions: realized under the policy, and checked against their owner's rights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policies.subscriptions import ManagerRules
 
 
 class Proposals:
-    """Makes subscriptions of request bodies; nothing is stored."""
+    """Makes subscriptions from request bodies; stores nothing."""
 
     def __init__(
         self, rules: ManagerRules, form: SubscriptionFormat, check_sink: CheckSink, book: SubscriptionBook
@@ -45,7 +45,7 @@ class Proposals:
     async def check_sink(
         self, subscription: Subscription, known: KnownSubscription | None, callback: str | None
     ) -> SinkGrant:
-        """Whether events may go there, and how many a second; raises ApiError."""
+        """Check whether events may be sent to the sink, and return its rate; raises ApiError."""
         previous, granted = None, None
         if known is not None and known.consent is None:
             previous, granted = known.subscription, known.granted
@@ -55,7 +55,7 @@ class Proposals:
             raise invalid(error.mistakes) from None
 
     def _permit(self, owner: str, subscription: Subscription) -> None:
-        """The right `subscribe` on every source (section 5 of docs/subscriptions.md)."""
+        """Check the right `subscribe` on every source (section 5 of docs/subscriptions.md)."""
         named = subscription.config.addresses
         if named is None and not self._rules.subscribable(owner):
             raise ApiError(ErrorCode.FORBIDDEN, "you may not subscribe to any event stream of this manager")

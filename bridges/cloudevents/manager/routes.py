@@ -1,4 +1,4 @@
-"""What the path and the query of a request say (docs/subscriptions.md)."""
+"""Parses the path and the query of a request (docs/subscriptions.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policies.model.scopes.subscriptions import Operation
 COLLECTION: Final = "collection"
 SUBSCRIPTION: Final = "subscription"
 CONFIRM: Final = "confirm"
-"""Where a sink consents; the only route without a login."""
+"""The route at which a sink consents; the only one without authentication."""
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     (COLLECTION, "GET"): "query",
     (COLLECTION, "POST"): "create",
@@ -28,7 +28,7 @@ _FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
 
 
 def route_of(raw_path: bytes, base: str) -> tuple[str, str] | None:
-    """The route and the id of an undecoded path: an encoded slash is no slash; None: there is no such route."""
+    """The route and the id of an undecoded path (an encoded slash is no separator); None if there is no such route."""
     path = raw_path.partition(b"?")[0].removeprefix(base.encode())
     if path in (b"", b"/"):
         return COLLECTION, ""
@@ -41,7 +41,7 @@ def route_of(raw_path: bytes, base: str) -> tuple[str, str] | None:
 
 
 def query_of(given: Mapping[str, str]) -> tuple[QueryFilter, bool]:
-    """What a list is asked for, and whether an empty one is wanted as such; raises ApiError with every mistake."""
+    """The filter of a list, and whether an empty list is an ordinary result; raises ApiError with every mistake."""
     mistakes = _unknown(given, {"protocol", "state", "limit", "after", "empty"})
     limit, protocol, state = given.get("limit"), given.get("protocol"), given.get("state")
     if limit is not None and not (limit.isascii() and limit.isdigit() and 0 < int(limit[:10]) <= 1_000_000):
@@ -60,7 +60,7 @@ def query_of(given: Mapping[str, str]) -> tuple[QueryFilter, bool]:
 
 
 def dry_run_of(given: Mapping[str, str]) -> bool:
-    """Whether the request is only to be checked (`?dry=1`); raises ApiError."""
+    """Whether the request is only a check (`?dry=1`); raises ApiError."""
     dry = _FLAGS.get(given.get("dry", "0"))
     if dry is None:
         raise invalid([Mistake("?dry", "1: check the object, and store nothing")])

@@ -1,4 +1,4 @@
-"""What the manager shows of subscriptions: the object, its status, and what the manager offers."""
+"""The documents that a manager returns: subscriptions, their status, and its own capabilities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policies.subscriptions import ManagerRules
 
 
 class ShownSubscription(NamedTuple):
-    """A realized object and its revision; `created` tells an upsert that made it."""
+    """A realized object and its revision; `created` is true if an upsert created it."""
 
     id: str
     revision: int
@@ -25,19 +25,19 @@ class ShownSubscription(NamedTuple):
 
 
 class SubscriptionPage(NamedTuple):
-    """A part of a list, in the order of ids; `next` is the id after which the rest begins."""
+    """A page of a list, in the order of ids; `next` is the id after which the next page starts."""
 
     items: list[Mapping[str, Json]]
     next: str | None
 
 
 def without_query(uri: str) -> str:
-    """A sink for logs, and for managers who are not its owner: its query may hold a secret."""
+    """A sink URI for logs, and for managers who are not its owner; its query may contain a secret."""
     return uri.partition("?")[0]
 
 
 def shown_to_manager(document: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The object for somebody who is not its owner."""
+    """The object as shown to others than its owner."""
     return {**document, "sink": without_query(str(document["sink"]))}
 
 
@@ -78,7 +78,7 @@ def _reason(status: SubscriptionStatus) -> str:
 
 
 def _settled(subscription: Subscription) -> dict[str, Json]:
-    """What was settled when it was made."""
+    """The properties that were determined when the subscription was created or updated."""
     return {
         "guarantee": subscription.guarantee,
         "filter": subscription.filter.summary,
@@ -104,7 +104,7 @@ def _effective(delivery: DeliverySettings) -> dict[str, Json]:
 
 
 def discovery_document(rules: ManagerRules) -> dict[str, Json]:
-    """What a manager offers (CE 3.2.4); `protocols` are those that some sink of the policy has."""
+    """The capabilities of a manager (CE 3.2.4); `protocols` are those that a sink rule of the policy has."""
     allowed = {protocol for rule in rules.sinks for protocol in rule.protocols}
     return {
         "operations": [each for each in OPERATIONS if each in rules.operations],

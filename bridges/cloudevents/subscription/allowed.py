@@ -1,4 +1,4 @@
-"""What of a subscription the policy does not allow: when it is made, and again after every reload. Pure."""
+"""Checks a subscription against the policy: at its creation, and after every reload. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from policies.rules import KafkaRoute
 from policies.subscriptions import ManagerRules
 
 DENIED: Final = "not allowed by the policy of this gateway"
-"""One wording for whatever keeps events from a sink, so that nobody learns what is behind a name."""
+"""The same text for every cause of a denied sink, so that it does not reveal what a name resolves to."""
 _FEEDS_ITSELF: Final = "this is one of the subscription's own sources: it would feed itself"
 
 
 def sink_rule_of(subscription: Subscription, rules: ManagerRules) -> SinkRule | None:
-    """The entry of `sinks` that allows this sink to the owner; None: it is denied."""
+    """The entry of `sinks` that allows this sink to the owner; None if it is denied."""
     rule = allows(rules.sinks, subscription.place)
     if rule is None or (rule.local is not None and not _may_send(subscription, rules)):
         return None
@@ -40,9 +40,9 @@ def sink_rule_of(subscription: Subscription, rules: ManagerRules) -> SinkRule | 
 
 
 def not_allowed(subscription: Subscription, rules: ManagerRules, *, sink: bool = True) -> tuple[Mistake, ...]:
-    """What keeps the subscription from being delivered under this policy; nothing: it may be.
+    """The reasons why this policy does not allow the subscription; empty if it does.
 
-    `sink`: whether it is known where the sink is; a mistake there is enough.
+    `sink` is false if the sink could not be parsed, which is mistake enough.
     """
     found = [*_sources(subscription, rules)]
     rule = sink_rule_of(subscription, rules) if sink else None
@@ -60,7 +60,7 @@ def not_allowed(subscription: Subscription, rules: ManagerRules, *, sink: bool =
 
 
 def not_allowed_anew(subscription: Subscription, rules: ManagerRules, now_ms: int) -> tuple[Mistake, ...]:
-    """What is a mistake only in an object that comes now: times that have passed, more than the policy's limits."""
+    """The mistakes only of new objects: past times, and settings beyond the policy's limits."""
     return (*_times(subscription, rules, now_ms), *exceeded(subscription.request, rules.delivery))
 
 
@@ -101,7 +101,7 @@ def _credential(subscription: Subscription, rules: ManagerRules, rule: SinkRule)
 
 
 def _circle(subscription: Subscription, rules: ManagerRules, rule: SinkRule) -> Iterator[Mistake]:
-    """Sinks that are sources, as far as the policy shows it."""
+    """Refuse a sink that is also a source, as far as the policy shows it."""
     sources = [route for address, route in rules.streams.items() if address in _wanted(subscription, rules)]
     if isinstance(subscription.settings, KafkaSettings):
         for route in sources:
@@ -119,6 +119,6 @@ def _wanted(subscription: Subscription, rules: ManagerRules) -> tuple[str, ...]:
 
 
 def _end(address: str, rules: ManagerRules) -> KafkaRoute | None:
-    """The topic that a local address leads to, relays followed."""
+    """The topic of a local address, after following relays."""
     route = rules.access.end_of(rules.access.route(address))
     return route if isinstance(route, KafkaRoute) else None

@@ -25,7 +25,7 @@ LATEST: Final = FromLatest()
 
 
 def config(members: Members) -> SubscriptionConfig:
-    """The configuration; whether its times have passed and its addresses exist is checked with the policy."""
+    """Parse the configuration; expired times and unknown addresses are checked later, with the policy."""
     addresses = members.take("address", _addresses, None)
     start = members.take("start", _start, LATEST)
     if isinstance(start, FromOffsets) and (addresses is None or len(addresses) != 1):

@@ -1,4 +1,4 @@
-"""`sinkcredential`: the login at a sink, whose secrets go in and never come out. Pure."""
+"""`sinkcredential`: the login at a sink; its secrets are accepted, but never returned. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bridges.cloudevents.subscription.model import (
 
 MEMBER: Final = "sinkcredential"
 SECRET_MEMBERS: Final = ("secret", "accesstoken", "refreshtoken")
-"""What is stored sealed and left out of every answer."""
+"""Members that are stored encrypted and omitted from every answer."""
 _LONGEST: Final = 8192
 _NEEDED: Final = "the secret has to be given, or given again for another sink"
 _TOKENS: Final = frozenset((SinkProtocol.HTTP, SinkProtocol.NATS))
@@ -27,7 +27,7 @@ Build = Callable[[Members, Mapping[str, str]], SinkCredential]
 
 
 def credential(members: Members, kept: Mapping[str, str], protocol: SinkProtocol | None) -> SinkCredential | None:
-    """The credential in the object; `kept` are the secrets of the stored one, for members that are left out."""
+    """Parse the credential; `kept` are the stored secrets, used for omitted members."""
     builds: dict[str, Build] = {"PLAIN": _plain(protocol)}
     if protocol is None or protocol in _TOKENS:
         builds |= {"ACCESSTOKEN": _access_token, "REFRESHTOKEN": _refresh_token}
@@ -45,7 +45,7 @@ def secrets_of(found: SinkCredential | None) -> dict[str, str]:
 
 
 def _secret(members: Members, name: str, kept: Mapping[str, str], check: Check[str]) -> str:
-    """A secret member, or the one that is stored; no message holds its value."""
+    """A secret member, or the stored one; no message contains its value."""
     if name not in members and name in kept:
         return kept[name]
     if name not in members:

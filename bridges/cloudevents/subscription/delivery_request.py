@@ -1,4 +1,4 @@
-"""The `x-` settings that ask for other deliveries than the policy's, always within it. Pure."""
+"""The `x-` settings: delivery settings that a subscription requests within the policy's limits. Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from policies.model.units import parse_rate, parse_size
 _DAY: Final = 86_400_000
 _MOST_BYTES: Final = 2**30
 _BATCH: Final = Batching(100, 2**18, 0.1)
-"""What `x-mode: batched` alone asks for."""
+"""The default limits of `x-mode: batched`."""
 
 
 class DeliveryRequest(NamedTuple):
-    """What the subscription asks for; None: what the policy has."""
+    """The requested delivery settings; None means the policy's."""
 
     order: Order | None
     connections: int | None
@@ -39,7 +39,7 @@ class DeliveryRequest(NamedTuple):
 
 
 def delivery_request(members: Members, protocol: SinkProtocol | None, mode: Mode) -> DeliveryRequest:
-    """Read the settings; bounds of the policy are looked at by `exceeded`."""
+    """Parse the settings; `exceeded` checks the policy's limits."""
     retry = members.section("x-retry")
     found = DeliveryRequest(
         order=members.take("x-order", one_of("key", "partition", "none"), None),
@@ -59,7 +59,7 @@ def delivery_request(members: Members, protocol: SinkProtocol | None, mode: Mode
 
 
 def effective(request: DeliveryRequest, policy: DeliverySection) -> DeliverySettings:
-    """What is asked for, cut to what the policy allows."""
+    """The requested settings, reduced to the policy's limits."""
     rate = None if policy.rate is None else policy.rate.number * 1000 / policy.rate.per_ms
     retry, longest = policy.retry, policy.retry.max.seconds
     first = min(max(_or(request.retry_min, retry.min.seconds), retry.min.seconds), longest)
@@ -81,7 +81,7 @@ def effective(request: DeliveryRequest, policy: DeliverySection) -> DeliverySett
 
 
 def exceeded(request: DeliveryRequest, policy: DeliverySection) -> list[Mistake]:
-    """What is asked for that the policy does not allow."""
+    """The requests beyond the policy's limits."""
     retry, batch = policy.retry, request.batch
     most = [
         ("x-connections", request.connections, policy.connections),

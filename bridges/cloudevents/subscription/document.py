@@ -1,4 +1,4 @@
-"""The realized object: what was submitted, with defaults and without secrets (CE 3.2.4.1). Pure."""
+"""The realized object: the submitted one with defaults and without secrets (CE 3.2.4.1). Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _missing(given: Json, defaults: dict[str, Json]) -> dict[str, Json]:
 
 
 def _defaults(settings: ProtocolSettings) -> dict[str, Json]:
-    """The defaults that the specification gives (CE 3.2.2)."""
+    """The specification's defaults (CE 3.2.2)."""
     if isinstance(settings, HttpSettings):
         return {"method": settings.method}
     if isinstance(settings, MqttSettings):

@@ -1,4 +1,4 @@
-"""`filter`, `filters`, `types` and `source` of a subscription, as one filter (CE 3.2.3). Pure."""
+"""The members `filter`, `filters`, `types` and `source` of a subscription as one filter (CE 3.2.3). Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _KNOWN: Final = ("basic", *_EXPRESSIONS)
 
 
 class ParsedFilter(NamedTuple):
-    """The filter of a subscription, and the dialects it is written in, as the policy names them."""
+    """The filter of a subscription and its dialects, named as in the policy."""
 
     filter: EventFilter
     dialects: frozenset[str]
 
 
 def event_filter(members: Members, mistakes: list[Mistake], policy: Filters) -> ParsedFilter:
-    """Read the four members; all that are there have to be true of an event."""
+    """Parse the four members; an event must match all that are present."""
     limits = FilterLimits(
         policy.max_length, policy.max_tokens, policy.max_depth, policy.max_terms, policy.max_items
     )
@@ -49,14 +49,14 @@ class _FilterReading:
         self.used: Final[set[str]] = set()
 
     def add(self, at: str, parse: Callable[[], EventFilter]) -> None:
-        """Parse one; its mistakes point below `at`."""
+        """Parse one filter; its mistakes point below `at`."""
         try:
             self.found.append(parse())
         except InvalidFilter as error:
             self._mistakes.extend(Mistake(at + each.pointer, each.message) for each in error.mistakes)
 
     def filter(self, value: Json) -> None:
-        """The member `filter`: null, or an object that names its dialect (CE-3.2.3-4)."""
+        """The member `filter`: null, or an object with a dialect (CE-3.2.3-4)."""
         if value is None:
             return
         found = an_object(value)
@@ -98,7 +98,7 @@ def _expression(value: Json) -> str:
 
 
 def _has_sql(value: Json) -> bool:
-    """Whether `sql` is among the dialects of a filter of the draft; of malformed ones any answer is right."""
+    """Whether a draft filter contains the dialect `sql`; the result for a malformed one is arbitrary."""
     if isinstance(value, list):
         return any(map(_has_sql, value))
     if isinstance(value, dict):

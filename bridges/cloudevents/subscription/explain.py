@@ -1,6 +1,6 @@
-"""Explains what a manager would answer to a proposed subscription, with the lines of the policy that decide it. Pure.
+"""Explains the manager's answer to a proposed subscription, with the lines of the policy that decide it. Pure.
 
-The answers come from the functions that Create calls, so the two cannot differ. Names are not resolved.
+It calls the same functions as Create, so that both always agree. Names are not resolved.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SubscriptionExplanation:
     """`ok`, or the error of the API: `invalid` or `forbidden`."""
     mistakes: tuple[tuple[str, str], ...]
     sources: Mapping[str, str | None]
-    """The streams it would have, each with the line that grants it; None: no line does."""
+    """Its streams, each with the policy line that grants it; None if no line does."""
     sink_where: str | None
     lines: tuple[str, ...]
 
@@ -40,7 +40,7 @@ class SubscriptionExplanation:
 
     @property
     def allowed(self) -> bool:
-        """Whether the subscription would be made, if its sink consents."""
+        """Whether the subscription would be created, provided that its sink consents."""
         return self.code == "ok"
 
     def as_dict(self) -> dict[str, object]:
@@ -49,7 +49,7 @@ class SubscriptionExplanation:
 
 
 def explain_subscription(rules: ManagerRules, user: str, body: bytes, now_ms: int) -> SubscriptionExplanation:
-    """What the manager would answer when `user` creates the subscription that `body` proposes."""
+    """Explain the manager's answer if `user` creates the subscription that `body` proposes."""
     mistakes: tuple[Mistake, ...] = ()
     try:
         parse(body, rules, new_id=_NEW, owner=user, now_ms=now_ms)
@@ -74,7 +74,7 @@ def explain_subscription(rules: ManagerRules, user: str, body: bytes, now_ms: in
 
 
 def _read(body: bytes, rules: ManagerRules, user: str) -> Subscription | None:
-    """As much of the object as can be read, whatever else is wrong with it."""
+    """The readable part of the object, whatever its mistakes."""
     try:
         value: dict[str, Json] = read_object(body)
     except Invalid:
@@ -119,7 +119,7 @@ def _sink(found: Subscription, rule: SinkRule | None) -> str:
 
 
 def _conditions(rule: SinkRule) -> Iterator[str]:
-    """What is still checked before anything is sent."""
+    """The checks that remain before anything is sent."""
     if rule.to is not None and "kafka" not in rule.protocols:
         names = ["public"] * rule.public + [str(network) for network in rule.networks]
         yield f"its host has to resolve to an address of {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Reads the members of JSON objects: each by a check, every mistake noted with its JSON pointer. Pure."""
+"""Reads the members of JSON objects with checks, and records every mistake with its JSON pointer. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _TIME: Final = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})", re.ASCII
 )
 _MAX_UNKNOWN: Final = 20
-"""Unknown members of one object that are told one by one."""
+"""Maximum number of unknown members of an object that are reported one by one."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Wrong(ValueError):
-    """A value that a check does not accept; `below` points to what is wrong in it."""
+    """A value that failed a check; `below` is a JSON pointer relative to it."""
 
     def __init__(self, message: str, below: str = "") -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class Wrong(ValueError):
 
 
 class Members:
-    """The members of one object; those that nobody asked for are unknown."""
+    """The members of one object; those that are never read are unknown."""
 
     def __init__(self, value: Mapping[str, Json], at: str, mistakes: list[Mistake]) -> None:
         self._value: Final = value
@@ -42,15 +42,15 @@ class Members:
         self._known: Final[list[str]] = []
 
     def __contains__(self, name: str) -> bool:
-        """Whether the member is there."""
+        """Whether the member is present."""
         return name in self._value
 
     def wrong(self, name: str, message: str) -> None:
-        """Note a mistake in a member."""
+        """Record a mistake in a member."""
         self._mistakes.append(Mistake(self._at + pointer(name), message))
 
     def take(self, name: str, check: Check[T], default: D) -> T | D:
-        """The member, checked; the default where it is missing or wrong."""
+        """The checked member; the default if it is missing or wrong."""
         self._known.append(name)
         if name not in self._value:
             return default
@@ -61,19 +61,19 @@ class Members:
             return default
 
     def require(self, name: str, check: Check[T], default: D) -> T | D:
-        """As `take`; a missing member is a mistake."""
+        """As `take`, but a missing member is a mistake."""
         if name not in self._value:
             self.wrong(name, "required")
         return self.take(name, check, default)
 
     def section(self, name: str) -> Members:
-        """The object below a member; an empty one where it is missing. Of one that is wrong nothing more is said."""
+        """The object in a member; an empty one if it is missing. A wrong one is reported once."""
         found: dict[str, Json] | None = self.take(name, an_object, None)
         told = self._mistakes if found is not None or name not in self._value else []
         return Members(found or {}, self._at + pointer(name), told)
 
     def finish(self, hints: Mapping[str, str] = {}) -> None:
-        """Note the unknown members, each with `hints`, or with the nearest known name."""
+        """Record the unknown members, each with its hint or the nearest known name."""
         unknown = [name for name in self._value if name not in self._known]
         for name in unknown[:_MAX_UNKNOWN]:
             self.wrong(name, hints.get(name) or _unknown(name, self._known))
@@ -88,28 +88,28 @@ def _unknown(name: str, known: list[str]) -> str:
 
 
 def an_object(value: Json) -> dict[str, Json]:
-    """An object."""
+    """Check for an object."""
     if isinstance(value, dict):
         return value
     raise Wrong("an object")
 
 
 def a_list(value: Json) -> list[Json]:
-    """An array."""
+    """Check for an array."""
     if isinstance(value, list):
         return value
     raise Wrong("an array")
 
 
 def flag(value: Json) -> bool:
-    """True or false."""
+    """Check for true or false."""
     if isinstance(value, bool):
         return value
     raise Wrong("true or false")
 
 
 def one_of(*allowed: T) -> Check[T]:
-    """One of these, of the same type."""
+    """Check for one of these values, with the same type."""
 
     def check(value: Json) -> T:
         for each in allowed:
@@ -122,7 +122,7 @@ def one_of(*allowed: T) -> Check[T]:
 
 
 def integer(least: int, most: int) -> Check[int]:
-    """A whole number in a range."""
+    """Check for an integer in a range."""
 
     def check(value: Json) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
@@ -133,7 +133,7 @@ def integer(least: int, most: int) -> Check[int]:
 
 
 def text(longest: int, pattern: re.Pattern[str] | None = None, what: str = "text") -> Check[str]:
-    """Text of 1 to `longest` characters without control characters; `what` describes the pattern."""
+    """Check for text of 1 to `longest` characters without control characters; `what` describes the pattern."""
 
     def check(value: Json) -> str:
         if not isinstance(value, str) or not 0 < len(value) <= longest:
@@ -149,7 +149,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 
 
 def duration(least: int, most: int) -> Check[float]:
-    """A duration as the policy writes them, in seconds; the range is in milliseconds."""
+    """Check for a duration in the policy's syntax; returns seconds; the range is in milliseconds."""
 
     def check(value: Json) -> float:
         try:
@@ -164,7 +164,7 @@ def duration(least: int, most: int) -> Check[float]:
 
 
 def a_time(value: Json) -> int:
-    """A time as RFC 3339 writes it, in milliseconds since 1970."""
+    """Check for an RFC 3339 time; returns milliseconds since 1970."""
     found = _TIME.fullmatch(value) if isinstance(value, str) else None
     if found is not None:
         day, clock, fraction, zone = found.groups()

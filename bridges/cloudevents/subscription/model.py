@@ -1,4 +1,4 @@
-"""A subscription as the rest of the room uses it: checked, with its defaults applied (CE 3.2.1). Pure."""
+"""The model of a subscription: checked, with its defaults applied (CE 3.2.1). Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Mode = Literal["binary", "structured", "batched"]
 
 
 class Mistake(NamedTuple):
-    """What is wrong with a proposed object; `field` is a JSON pointer (RFC 6901), empty for the whole object."""
+    """A mistake in a proposed object; `field` is a JSON pointer (RFC 6901), empty for the whole object."""
 
     field: str
     message: str
 
 
 class Invalid(Exception):
-    """A proposed object that cannot be realized, with every mistake."""
+    """A proposed object with mistakes."""
 
     def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
         super().__init__("; ".join(f"{each.field}: {each.message}" for each in mistakes))
@@ -46,22 +46,22 @@ class SinkUri(NamedTuple):
     scheme: str
     hosts: tuple[tuple[str, int], ...]
     path: str
-    """Percent-encoded as it was given, with its first slash; empty if there is none."""
+    """Percent-encoded as in the original, with its leading slash; empty if there is none."""
     query: str
 
     @property
     def origin(self) -> str:
-        """Scheme, hosts and ports: what a secret is bound to."""
+        """Scheme, hosts and ports; secrets are bound to them."""
         return f"{self.scheme}://" + ",".join(f"{host}:{port}" for host, port in self.hosts)
 
 
 class Batching(NamedTuple):
-    """`x-batch`: a batch is sent when one of the limits is reached."""
+    """`x-batch`: a batch is sent when a limit is reached."""
 
     events: int
     size: int
     wait: float
-    """Seconds."""
+    """In seconds."""
 
 
 class RetryLimits(NamedTuple):
@@ -74,7 +74,7 @@ class RetryLimits(NamedTuple):
 
 
 class DeliverySettings(NamedTuple):
-    """How events are sent, from the policy's `delivery` and the subscription's `x-` settings, within the policy."""
+    """How events are sent: the policy's `delivery` and the subscription's `x-` settings within its limits."""
 
     order: Order
     connections: int
@@ -82,7 +82,7 @@ class DeliverySettings(NamedTuple):
     bytes: int
     timeout: float
     rate: float | None
-    """Events a second; None: no limit."""
+    """Events per second; None for no limit."""
     retry: RetryLimits
     batch: Batching | None
 
@@ -128,7 +128,7 @@ class KafkaSettings:
 
     topic: str
     key: str | None
-    """`partitionkeyextractor`: an attribute's name, or `data:` with a JSON pointer; None: the record's own key."""
+    """`partitionkeyextractor`: an attribute name, or `data:` with a JSON pointer; None for the source record's key."""
     client_id: str | None
     acks: Literal["0", "1", "all"] | None
     mode: Mode
@@ -157,7 +157,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """A bearer token until `expires` (milliseconds since 1970)."""
+    """A bearer token that is valid until `expires` (milliseconds since 1970)."""
 
     token: str = field(repr=False)
     expires: int
@@ -177,7 +177,7 @@ SinkCredential = Plain | AccessToken | RefreshToken
 
 
 class FromLatest(NamedTuple):
-    """Start where each partition ends when the subscription is made."""
+    """Start at each partition's end at the time of creation."""
 
 
 class FromEarliest(NamedTuple):
@@ -191,7 +191,7 @@ class FromTime(NamedTuple):
 
 
 class FromOffsets(NamedTuple):
-    """Start at these offsets by partition; other partitions start at their ends."""
+    """Start at these offsets by partition; partitions that are not listed start at their ends."""
 
     offsets: Mapping[int, int]
 
@@ -200,10 +200,10 @@ Start = FromLatest | FromEarliest | FromTime | FromOffsets
 
 
 class SubscriptionConfig(NamedTuple):
-    """`config`: addresses None means all of the manager's that the owner may subscribe to."""
+    """`config`; `addresses` None means all of the manager's addresses that the owner may subscribe to."""
 
     addresses: tuple[str, ...] | None
     start: Start
     expires: int | None
-    """Milliseconds since 1970."""
+    """In milliseconds since 1970."""
     max_events: int | None

@@ -1,4 +1,4 @@
-"""The JSON of a subscription to a `Subscription`, or every mistake in it at once (CE 3.2.1 to 3.2.3). Pure."""
+"""Parses the JSON of a subscription, and reports all mistakes at once (CE 3.2.1 to 3.2.3). Pure."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from policies.subscriptions import ManagerRules
 ALL_PROTOCOLS: Final = frozenset(SinkProtocol)
 MAX_ID: Final = 255
 MAX_MISTAKES: Final = 100
-"""Mistakes of one object that are told."""
+"""Maximum number of reported mistakes per object."""
 _PLACE: Final = ("/sink", "/protocolsettings/topicname", "/protocolsettings/address")
-"""The members that say where the sink is."""
+"""The members that determine where the sink is."""
 _HINTS: Final = {
     "sinkCredential": "unknown; did you mean sinkcredential?",
     "protocolSettings": "unknown; did you mean protocolsettings?",
@@ -46,7 +46,7 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KnownSecrets:
-    """The secrets of the stored subscription; they hold for one origin of the sink."""
+    """The secrets of the stored subscription, which are valid for one origin of the sink."""
 
     origin: str = ""
     credential: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -54,7 +54,7 @@ class KnownSecrets:
 
 
 class Proposal(NamedTuple):
-    """What is known of an object beside its text."""
+    """The context of a proposed object."""
 
     owner: str
     id: str | None = None
@@ -97,7 +97,7 @@ def parse(
 
 
 def _bounded(mistakes: list[Mistake]) -> tuple[Mistake, ...]:
-    """Each once, and not so many that an answer is much longer than its request."""
+    """Remove duplicates and limit their number, so that an answer is not much longer than its request."""
     found = tuple(dict.fromkeys(mistakes))
     more = len(found) - MAX_MISTAKES
     return found if more <= 0 else (*found[:MAX_MISTAKES], Mistake("", f"and {more} more mistakes"))
@@ -151,7 +151,7 @@ def _id(members: Members, id: str | None, new_id: str) -> str:
 
 
 def legal_id(value: Json) -> str:
-    """An id that a URL can hold; raises `Wrong`."""
+    """Check that a URL can contain the id; raises `Wrong`."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_ID:
         raise Wrong(f"text of 1 to {MAX_ID} characters")
     if value in (".", "..") or not value.isprintable() or set(value) & set("/\\"):

@@ -1,7 +1,7 @@
-"""Subscriptions as they are stored: the realized object, and its secrets sealed under the key ring. Pure.
+"""The stored form of subscriptions: the realized object, and its secrets encrypted under the key ring. Pure.
 
-The secrets are bound to scope, manager, id and the origin of the sink: in a record that was copied to another id or
-altered to another sink they do not open.
+The encryption binds the secrets to scope, manager, id and the origin of the sink: they cannot be decrypted in a record
+that was copied to another id or changed to another sink.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from policies.subscriptions import ManagerRules
 
 _FORM: Final = 1
 _WIDEST: Final = Filters(max_length=16_384, max_tokens=2000, max_depth=16, max_terms=8192, max_items=2048)
-"""The limits under which any filter can have been stored: a policy with narrower ones must not lose it."""
+"""Limits that every stored filter satisfies, used to decode it: a policy with narrower ones must not lose it."""
 
 
 class SecretSealer(Protocol):
-    """Seals bytes for storage; opens only with the same `bound`."""
+    """Encrypts bytes for storage; decryption requires the same `bound`."""
 
     def seal(self, content: bytes, bound: bytes) -> bytes:
-        """The sealed content."""
+        """The encrypted content."""
 
 
 class SecretOpener(Protocol):
-    """Opens what any gateway with the same key ring sealed."""
+    """Decrypts the content of any gateway with the same key ring."""
 
     def open(self, sealed: bytes, bound: bytes) -> bytes | None:
-        """The content; None if no key of the ring opens it, or `bound` is another."""
+        """The content; None if no key of the ring decrypts it, or `bound` differs."""
 
 
 class SubscriptionKeys:
-    """The key ring as sealer and opener of the secrets of subscriptions."""
+    """Encrypts and decrypts the secrets of subscriptions with a key ring."""
 
     def __init__(self, ring: KeyRing, now_ms: Callable[[], int]) -> None:
         self._ring: Final = ring
@@ -51,7 +51,7 @@ class SubscriptionKeys:
 
     @property
     def active(self) -> str:
-        """The id of the key that seals."""
+        """The id of the key that encrypts."""
         return self._ring.active
 
     def seal(self, content: bytes, bound: bytes) -> bytes:
@@ -67,7 +67,7 @@ class SubscriptionKeys:
 
 
 def to_stored(subscription: Subscription, rules: ManagerRules, sealer: SecretSealer | None) -> bytes:
-    """The subscription as the store keeps it; `sealer` None: there are no keys, and then no secrets either."""
+    """Encode for the store; `sealer` None: there are no keys, and therefore no secrets."""
     found: dict[str, Json] = {
         "form": _FORM,
         "owner": subscription.owner,
@@ -87,9 +87,9 @@ def to_stored(subscription: Subscription, rules: ManagerRules, sealer: SecretSea
 
 
 def from_stored(document: bytes, rules: ManagerRules, opener: SecretOpener | None) -> Subscription:
-    """The stored subscription; `locked` if it has secrets that cannot be opened.
+    """Decode a stored subscription; `locked` if it has secrets that cannot be decrypted.
 
-    What a newer policy does not allow is no mistake here: see `allowed.not_allowed`. Raises `Invalid` for what is no
+    A newer policy's limits do not apply here: see `allowed.not_allowed`. Raises `Invalid` for a record that is not a
     subscription, such as one that a later version stored.
     """
     record = read_object(document, MAX_DEPTH + 1)
@@ -104,7 +104,7 @@ def from_stored(document: bytes, rules: ManagerRules, opener: SecretOpener | Non
 
 
 def sealed_with(document: bytes) -> str | None:
-    """The id of the key that a stored subscription needs; None: it has no secrets, or is none of ours."""
+    """The id of the key that a stored subscription needs; None if it has no secrets, or an unknown format."""
     try:
         sealed = read_object(document, MAX_DEPTH + 1).get("secrets")
         data = base64.b64decode(sealed, validate=True) if isinstance(sealed, str) else b""
@@ -120,7 +120,7 @@ def _bound(rules: ManagerRules, id: str, origin: str) -> bytes:
 def _opened(
     value: dict[str, Json], rules: ManagerRules, sealed: str, opener: SecretOpener
 ) -> tuple[KnownSecrets, bool]:
-    """The secrets, and whether they stay locked."""
+    """The secrets, and whether they could not be decrypted."""
     bare = _read(_without_secrets(value), rules, "", KnownSecrets(), value, True)
     try:
         data = base64.b64decode(sealed, validate=True)
@@ -150,7 +150,7 @@ def _read(
 
 
 def _without_secrets(value: dict[str, Json]) -> dict[str, Json]:
-    """The object without the members that need secrets."""
+    """The object without the members that require secrets."""
     found = {name: item for name, item in value.items() if name != credentials.MEMBER}
     settings = found.get("protocolsettings")
     if isinstance(settings, dict):
@@ -159,7 +159,7 @@ def _without_secrets(value: dict[str, Json]) -> dict[str, Json]:
 
 
 def renewed(subscription: Subscription, credential: RefreshToken) -> Subscription:
-    """The subscription with a renewed token; of its document the end of the token changes."""
+    """The subscription with a renewed token, and with the token's expiry in its document."""
     login = subscription.document.get(credentials.MEMBER)
     end = datetime.fromtimestamp(credential.expires // 1000, UTC).isoformat().replace("+00:00", "Z")
     login = {**(login if isinstance(login, dict) else {}), "accesstokenexpiresutc": end}

@@ -1,4 +1,4 @@
-"""JSON as strictly as a subscription needs it: an object, no member twice, no NaN, not too deep. Pure."""
+"""A strict JSON parser for subscriptions: an object, no duplicate members, no NaN, limited depth. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 from bridges.cloudevents.subscription.model import Invalid, Json, Mistake
 
 MAX_DEPTH: Final = 16
-# A text without its end is one token, too: otherwise each quotation mark in it would be tried as a beginning.
+# An unterminated string is one token, too: otherwise each quotation mark in it would be tried as a start.
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\],:]|[^\s"{}\[\],:]++', re.DOTALL)
 
 
 def read_object(body: bytes, depth: int = MAX_DEPTH) -> dict[str, Json]:
-    """The object in `body`; raises `Invalid` with line and column."""
+    """Parse the object in `body`; raises `Invalid` with line and column."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -35,7 +35,7 @@ def read_object(body: bytes, depth: int = MAX_DEPTH) -> dict[str, Json]:
 
 
 def pointer(*parts: str | int) -> str:
-    """The JSON pointer of these members (RFC 6901)."""
+    """The JSON pointer to these members (RFC 6901)."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
@@ -46,7 +46,7 @@ def _invalid(text: str, at: int, message: str) -> Invalid:
 
 
 def _check_structure(text: str, depth: int) -> None:
-    """Depth and repeated members; whether the rest is JSON, the parser says."""
+    """Check depth and duplicate members; the parser checks the rest."""
     open_objects: list[set[str] | None] = []
     expects_name = False
     for found in _TOKEN.finditer(text):
@@ -84,7 +84,7 @@ def _finite(text: str) -> float:
 
 
 def _lone_surrogate(value: Json, at: str = "") -> tuple[str] | None:
-    """Where a text is that UTF-8 cannot hold."""
+    """The position of a string that UTF-8 cannot encode."""
     if isinstance(value, str):
         return None if _encodable(value) else (at,)
     if isinstance(value, dict):

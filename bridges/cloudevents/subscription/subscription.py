@@ -37,10 +37,10 @@ _KINDS: Mapping[SinkProtocol, SinkKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscription of a manager; `document` is what its operations return: realized, without secrets.
+    """A subscription of a manager; operations return `document`, the realized object without secrets.
 
-    `delivery` is what the policy allows of what the object asks for. `filter` has all of `filter`, `filters`, `types`
-    and `source`. `locked`: its secrets cannot be opened any more, and `credential` and secret headers are missing.
+    `delivery` has the object's requests within the policy's limits. `filter` combines `filter`, `filters`, `types`
+    and `source`. `locked`: its secrets cannot be decrypted, and `credential` and secret headers are missing.
     """
 
     id: str
@@ -50,18 +50,18 @@ class Subscription:
     settings: ProtocolSettings
     filter: EventFilter
     dialects: frozenset[str]
-    """The dialects that the filter uses, as the policy names them."""
+    """The dialects of the filter, named as in the policy."""
     config: SubscriptionConfig
     credential: SinkCredential | None = field(repr=False)
     delivery: DeliverySettings
     request: DeliveryRequest
-    """What the object asks for of `delivery`."""
+    """The delivery settings that the object requests."""
     document: Mapping[str, Json]
     locked: bool = False
 
     @property
     def guarantee(self) -> Literal["at-least-once", "at-most-once"]:
-        """What it can promise: `qos` 0, `acks` "0", settled sending and core NATS lose events with a sink."""
+        """The delivery guarantee: `qos` 0, `acks` "0", settled sending and core NATS may lose events at the sink."""
         settings = self.settings
         lossy = (
             (isinstance(settings, MqttSettings) and settings.qos == 0)
@@ -78,7 +78,7 @@ class Subscription:
 
     @property
     def place(self) -> SinkPlace:
-        """What decides whether the policy allows the sink."""
+        """The properties by which the policy allows or denies the sink."""
         address = ""
         if isinstance(self.settings, AmqpSettings):
             address = self.settings.address

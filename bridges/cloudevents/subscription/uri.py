@@ -1,4 +1,4 @@
-"""The URI of a sink, strictly: what two readers could understand in two ways is refused (CE 3.2.1). Pure."""
+"""Parses sink URIs strictly: a URI that two parsers could read differently is refused (CE 3.2.1). Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policies.model.scopes.sinks import SCHEMES
 MAX_SINK: Final = 2048
 _MAX_SERVERS: Final = 16
 _ROUNDS: Final = 4
-"""How often a path may be percent-encoded over."""
+"""Maximum number of nested percent-encodings of a path."""
 _URI: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
 )
@@ -25,7 +25,7 @@ _ELSEWHERE: Final = {"ws": "WebSockets are", "wss": "WebSockets are", "tcp": "th
 
 
 def sink_uri(value: Json, protocol: SinkProtocol | None) -> SinkUri:
-    """The parts of a sink; raises `Wrong`. With `protocol` None its own mistake is enough: any scheme may stand."""
+    """Parse the URI of a sink; raises `Wrong`. `protocol` None is reported elsewhere, and allows any scheme."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_SINK:
         raise Wrong(f"a URI of 1 to {MAX_SINK} characters")
     found = _URI.fullmatch(value)
@@ -88,7 +88,7 @@ def _place(text: str, default: int) -> tuple[str, int]:
 
 
 def _check_path(path: str) -> None:
-    """Dot segments lead elsewhere at the sink, however they are spelled: `..`, `%2e%2e`, `..;a`, `%252e`."""
+    """Refuse dot segments in any spelling (`..`, `%2e%2e`, `..;a`, `%252e`): they address another resource."""
     decoded = path
     for _ in range(_ROUNDS):
         if any(segment.partition(";")[0] in (".", "..") for segment in re.split(r"[/\\]", decoded)):

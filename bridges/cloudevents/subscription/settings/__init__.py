@@ -1,1 +1,1 @@
-"""`protocolsettings` of a subscription, a protocol a module (CE 3.2.2). Pure."""
+"""`protocolsettings` of a subscription, one protocol per module (CE 3.2.2). Pure."""

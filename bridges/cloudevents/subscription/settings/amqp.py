@@ -16,7 +16,7 @@ _SYMBOL: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
 
 
 def amqp_settings(members: Members, sink: SinkUri | None) -> AmqpSettings:
-    """The settings; the address may be in the path of the sink."""
+    """Parse the settings; the address may be in the path of the sink."""
     mode = members.take("sendersettlementmode", one_of("unsettled", "settled"), "unsettled")
     return AmqpSettings(
         address=_address(members, sink),

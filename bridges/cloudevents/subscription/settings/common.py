@@ -1,4 +1,4 @@
-"""Checks that the settings of several protocols share. Pure."""
+"""Checks for the settings of several protocols. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 CONTEXT_ATTRIBUTES: Final = frozenset(
     ("id", "source", "type", "specversion", "subject", "time", "dataschema", "datacontenttype")
 )
-"""Attributes of the specification: what they say is the event's."""
+"""Attributes of the specification, which settings may not override."""
 
 
 def text_map(longest: int, reserved: Collection[str] = ()) -> Check[tuple[tuple[str, str], ...]]:
-    """An object whose values are texts; raises `Wrong` at the first that is not."""
+    """Check for an object whose values are strings; raises `Wrong` at the first that is not."""
 
     def entries(value: Json) -> Iterator[tuple[str, str]]:
         found = an_object(value)

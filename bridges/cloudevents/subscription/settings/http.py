@@ -23,7 +23,7 @@ _RESERVED_PREFIXES: Final = ("content-", "ce-", "webhook-", "proxy-", "scopegate
 
 
 def http_settings(members: Members, kept: Mapping[str, str]) -> HttpSettings:
-    """The settings; `kept` are the secret headers of the stored subscription, which null values keep."""
+    """Parse the settings; `kept` are the stored secret headers, which null values keep."""
     headers = members.take("headers", _headers, ())
     secret = members.take(SECRET_HEADERS, _secret_headers(kept), ())
     both = {name.lower() for name, _ in headers} & {name.lower() for name, _ in secret}
@@ -42,7 +42,7 @@ def _headers(value: Json) -> tuple[tuple[str, str], ...]:
 
 
 def _secret_headers(kept: Mapping[str, str]) -> Check[tuple[tuple[str, str], ...]]:
-    """As headers; null stands for a value that is stored. `authorization` is possible here: its value is a secret."""
+    """Parse secret headers; null keeps the stored value. `authorization` is allowed: its value is a secret."""
 
     def check(value: Json) -> tuple[tuple[str, str], ...]:
         filled = dict(an_object(value))

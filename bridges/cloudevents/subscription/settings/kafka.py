@@ -14,7 +14,7 @@ _POINTER: Final = re.compile(r"data:(?:/(?:[^~/]|~[01])*)+", re.DOTALL)
 
 
 def kafka_settings(members: Members) -> KafkaSettings:
-    """The settings."""
+    """Parse the settings."""
     return KafkaSettings(
         topic=members.require("topicname", _topic, ""),
         key=members.take("partitionkeyextractor", _extractor, None),

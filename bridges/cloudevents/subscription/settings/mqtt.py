@@ -14,7 +14,7 @@ _MODES: Final[tuple[Mode, ...]] = ("binary", "structured")
 
 
 def mqtt_settings(members: Members, protocol: SinkProtocol) -> MqttSettings:
-    """The settings; MQTT 3.1.1 has neither expiry nor user properties, and its events are structured."""
+    """Parse the settings; MQTT 3.1.1 has neither expiry nor user properties, and its events are structured."""
     v5 = protocol is SinkProtocol.MQTT5
     topic = members.require("topicname", _topic, "")
     qos: Literal[0, 1, 2] = members.take("qos", _level, 1)

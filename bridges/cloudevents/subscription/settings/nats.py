@@ -12,7 +12,7 @@ _SUBJECT: Final = re.compile(r"(?!\$)[^\s.*>\x00-\x1f\x7f-\x9f]+(?:\.[^\s.*>\x00
 
 
 def nats_settings(members: Members) -> NatsSettings:
-    """The settings."""
+    """Parse the settings."""
     return NatsSettings(
         subject=members.require("subject", _subject, ""),
         jetstream=members.take("x-ack", one_of("jetstream"), None) is not None,
