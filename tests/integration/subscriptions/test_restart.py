@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import pytest
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import free_port
-from tests.support.servers.http_sink import HttpSinkServer, http_sink
+from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 from tests.support.subscriptions.api import PATH, ApiClient, EventWriter, eventually, sink_ports, subscription_policy
@@ -34,6 +35,7 @@ class Shared(NamedTuple):
         other.data["gateway"] |= {"id": f"gw-{port}", "http": f"127.0.0.1:{http}", "lease": "2s"}
         other.scope()["listen"][0]["bind"] = f"127.0.0.1:{edge}"
         other.scope()["api"][0]["bind"] = f"127.0.0.1:{port}"
+        other.scope()["subscriptions"][0]["handshake"] = {"origin": f"gw-{port}.example"}
         return other.text, ApiClient(port)
 
     def proposal(self) -> dict[str, object]:
@@ -149,3 +151,45 @@ async def test_kills_under_load_lose_nothing_and_keep_each_key_in_order(
 async def _more(shared: Shared, count: int) -> bool:
     """Whether the sink has had so many requests."""
     return len(shared.sink.requests) >= count
+
+
+@pytest.mark.row("CE-P-2")
+async def test_a_gateway_that_sleeps_longer_than_its_lease_delivers_nothing_more(
+    shared: Shared, start_gateway: Gateways
+) -> None:
+    (first, one), (second, two) = shared.policy(), shared.policy()
+    sleeper = start_gateway(first)
+    assert (await one.ask("POST", PATH, shared.proposal())).status == 201
+    await active(one)
+    heir = start_gateway(second)
+    answering = asyncio.Event()
+
+    async def answer(request: SunkRequest) -> bytes:
+        if request.header("ce-id") == "slow":
+            await answering.wait()
+        return NO_CONTENT
+
+    shared.sink.answer = answer
+    shared.write("slow")
+    await shared.arrive("slow")
+    sleeper.process.send_signal(signal.SIGSTOP)
+    shared.write("while")
+    await active(two)
+    answering.set()  # the sleeper finds the answer when it wakes
+    await shared.arrive("while")
+    shared.write(*map(str, range(10)))
+    await shared.arrive(*map(str, range(10)))
+    sleeper.process.send_signal(signal.SIGCONT)
+    await asyncio.to_thread(sleeper.wait_log, "leases of groups lost")
+    shared.write("after")
+    await shared.arrive("after")
+    origins = [request.header("webhook-request-origin") for request in shared.sink.requests]
+    assert origins[0] == f"gw-{one.port}.example"
+    assert set(origins[1:]) == {f"gw-{two.port}.example"}
+    came = [each.header("ce-id") for each in shared.sink.requests]
+    assert came == ["slow", "slow", "while", *map(str, range(10)), "after"]
+    await asyncio.to_thread(heir.stop)  # the position is the heir's, whatever the sleeper would have written
+    await active(one)
+    shared.write("last")
+    await shared.arrive("last")
+    assert [each.header("ce-id") for each in shared.sink.requests][len(came) :] == ["last"]
