@@ -1,1 +1,1 @@
-"""Predicates against one message at a time, and the access to its fields. Pure."""
+"""Evaluates predicates for one message at a time, and reads its fields. Pure."""

@@ -1,8 +1,8 @@
 """Reads the fields that a filter names: the protocol of sources, and its implementation for encoded messages (FX-2-3).
 
-Filters are evaluated on sources: encoded messages here, Kafka records in `bridges.kafka`. An `Access` makes, once for
-each filter, a function that reads only the fields of this filter; for a message only that function is called. The
-header's defaults apply here (FX-4-4), and data sections cannot be read at all (FX-2-4).
+Filters are evaluated on sources: encoded messages here, Kafka records in `bridges.kafka`. For each filter, an `Access`
+creates a function that reads only the fields of this filter; for a message only that function is called. The defaults
+of the header apply here (FX-4-4), and data sections cannot be read at all (FX-2-4).
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ HEADER_DEFAULTS: Final = {"durable": False, "priority": Ubyte(4), "first-acquire
 
 
 class Entries(Protocol[S_contra]):
-    """The fields of one section that many filters name, added and removed one by one."""
+    """The fields of one section that a set of filters names; fields are added and removed one by one."""
 
     def add(self, name: str, slot: int) -> None:
-        """Read the field `name` into `slot` from now on; it is not among those that are read already."""
+        """Begin to read the field `name` into `slot`; the field must not be read already."""
 
     def remove(self, name: str) -> None:
-        """No longer read the field `name`."""
+        """Stop reading the field `name`."""
 
     def read(self, source: S_contra, values: Slotted) -> None:
         """Put the values of present fields into `values`, as `Access.reader` does; may raise `MALFORMED`."""
 
     def salvage(self, source: S_contra, values: Slotted) -> set[int]:
-        """As `read`, for a source that cannot be decoded: returns the slots of which that is true."""
+        """As `read`, for a malformed source: returns the slots of the fields that cannot be decoded."""
 
 
 class FewEntries(Generic[S]):
-    """`Entries` of a section with few names: their reader is rebuilt after a change."""
+    """`Entries` for a section with few fields: the reader is rebuilt after each change."""
 
     def __init__(self, reader: Callable[[tuple[str, ...]], Reader[S]]) -> None:
-        """`reader`: as `Access.reader`, of one section."""
+        """`reader`: as `Access.reader`, for one section."""
         self._reader: Final = reader
         self._slots: Final[dict[str, int]] = {}
         self._read: Reader[S] | None = None
@@ -106,17 +106,17 @@ class Access(ABC, Generic[S]):
     def reader(self, section: MessageSection, names: tuple[str, ...]) -> Reader[S]:
         """A function that returns the fields `names` of `section`, in this order, `ABSENT` for absent ones.
 
-        Values are the codec's, with their AMQP types. If the section has the key as string and as symbol, the
-        first counts. In header and properties null is absent, too, and the header's defaults apply. The function may
-        raise `MALFORMED`.
+        Values have the codec's types. If a section has a name both as string and as symbol, the first one counts. In
+        header and properties, null counts as absent, and the defaults of the header apply. The function may raise
+        `MALFORMED`.
         """
 
     def entries(self, section: MessageSection) -> Entries[S]:
-        """The same for names that are added and removed; initially none."""
+        """The same for fields that are added and removed; initially there are none."""
         return FewEntries(partial(self.reader, section))
 
     def prefilter(self, section: MessageSection, texts: tuple[bytes, ...]) -> Callable[[S], bool] | None:
-        """A cheap test that every source with one of these texts in `section` passes; None if there is no such test.
+        """A cheap test that passes every source with one of these texts in `section`; None if there is no such test.
 
         It saves reading the fields of most messages that do not match.
         """
@@ -133,7 +133,7 @@ class MessageAccess(Access[Encoded]):
             return list_reader(place, slots, [defaults.get(name, ABSENT) for name in names])
         if section is MessageSection.AMQP_VALUE:
             return value_reader(names)
-        if section is MessageSection.AMQP_SEQUENCE:  # FX-5-24: there is no way to name what is in it
+        if section is MessageSection.AMQP_SEQUENCE:  # FX-5-24: a filter cannot name an item of a sequence
             return _nothing(names)
         return map_reader(_PLACES[section], names)
 
@@ -168,7 +168,7 @@ _PLACES: Final = {
     MessageSection.AMQP_VALUE: 6,
     MessageSection.FOOTER: 7,
 }
-"""The index in `Layout` at which a section starts; the next one is where it ends."""
+"""The index in `Layout` of the offset at which a section starts; it ends at the next offset."""
 _LISTS: Final[dict[MessageSection, tuple[int, tuple[str, ...], dict[str, Value]]]] = {
     MessageSection.HEADER: (0, HEADER, HEADER_DEFAULTS),
     MessageSection.PROPERTIES: (4, PROPERTIES, {}),

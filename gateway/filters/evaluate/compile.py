@@ -1,10 +1,10 @@
-"""Predicates as Python closures: built when a link attaches, called for every message (FX-2-1).
+"""Compiles predicates to Python closures, which are built when a link attaches and called for every message (FX-2-1).
 
-`compile_filter` takes the predicate and the `Access` to one kind of source and returns a function that tests whether a
+`compile_filter` takes a predicate and the `Access` to one kind of source, and returns a function that tests whether a
 source matches. The function never raises, whatever the source contains, and reads only the fields of the predicate.
 
-A predicate is compiled twice, as "is it true" and as "is it false"; if neither holds, it is unknown. So the three
-values need no arithmetic, and both functions stop at the first operand that decides.
+A predicate is compiled to two tests, "is it true" and "is it false"; if neither holds, it is unknown. So no
+three-valued arithmetic is needed, and both tests stop at the first operand that decides the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ S = TypeVar("S")
 
 
 def compile_filter(predicate: Predicate, access: Access[S]) -> Callable[[S], bool]:
-    """A function that tests whether a source matches: only if the predicate is true (FX-2-1). It never raises.
+    """A function that tests whether a source matches, that is, whether the predicate is true (FX-2-1). It never raises.
 
     A source does not match if one of the named fields cannot be decoded, whatever the filter says about that field.
     """
@@ -60,14 +60,14 @@ def _single(read: Reader[S], test: Test) -> Callable[[S], bool]:
 
 
 def prefilter_of(predicate: Predicate, access: Access[S]) -> Callable[[S], bool] | None:
-    """The test for the longest text that must be in a source for it to match; `None`: there is none."""
+    """A test for the longest text that every matching source contains; `None`: no such text is known."""
     known = [found for found in map(required_bytes, conjuncts(predicate)) if found is not None]
     known.sort(key=lambda found: min(map(len, found[1])) / len(found[1]), reverse=True)
     return next((test for test in (access.prefilter(*found) for found in known) if test is not None), None)
 
 
 def sections_of(predicate: Predicate) -> frozenset[MessageSection]:
-    """The sections a predicate reads."""
+    """The sections that a predicate reads."""
     return frozenset(field.section for field in fields_of(predicate))
 
 
@@ -77,7 +77,7 @@ def _stage(predicate: Predicate, access: Access[S]) -> tuple[Reader[S], Test]:
 
 
 def _stages(terms: list[Predicate]) -> list[Predicate]:
-    """The conjunction in parts that are evaluated in turn: one for each section, then the terms of several sections."""
+    """Group the terms for evaluation in turn: one group for each section, then the terms that read several sections."""
     parts: dict[MessageSection | None, list[Predicate]] = {}
     for item in terms:
         sections = sections_of(item)
@@ -99,7 +99,7 @@ def conjuncts(predicate: Predicate) -> list[Predicate]:
 
 
 def extraction(fields: Sequence[FieldReference], access: Access[S]) -> tuple[Slots, Reader[S]]:
-    """The place of each entry among the values, and one function that reads all of them."""
+    """The slot of each entry, and one function that reads the values of all slots."""
     names: dict[MessageSection, dict[str, None]] = {}
     for field in fields:
         names.setdefault(field.section, {})[field.name] = None
@@ -125,7 +125,7 @@ def _joined(readers: list[Reader[S]]) -> Reader[S]:
 
 
 def truth(predicate: Predicate, slots: Slots) -> Test:
-    """Whether a predicate is true; false and unknown are both something false, not always `False`."""
+    """Test whether a predicate is true; for false and unknown the result is falsy, not always `False`."""
     if isinstance(predicate, And):
         return _every([truth(item, slots) for item in predicate.items])
     if isinstance(predicate, Or):
@@ -138,7 +138,7 @@ def truth(predicate: Predicate, slots: Slots) -> Test:
 
 
 def falsity(predicate: Predicate, slots: Slots) -> Test:
-    """Whether a predicate is false."""
+    """Test whether a predicate is false."""
     if isinstance(predicate, And):
         return _some([falsity(item, slots) for item in predicate.items])
     if isinstance(predicate, Or):
@@ -152,7 +152,7 @@ def falsity(predicate: Predicate, slots: Slots) -> Test:
 
 
 def verdict(predicate: Predicate, slots: Slots) -> Test:
-    """The predicate's three values: true, false, `None` for unknown."""
+    """The three-valued result of a predicate: true, false, or `None` for unknown."""
     holds, fails = truth(predicate, slots), falsity(predicate, slots)
     return lambda values: True if holds(values) else False if fails(values) else None
 

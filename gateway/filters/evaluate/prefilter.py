@@ -1,7 +1,7 @@
-"""The bytes that a message must contain to match at all, searched for before any field is read.
+"""Finds the bytes that every matching message contains, so that they can be searched for before any field is read.
 
-A filter accepts few of many messages, and most filters compare some field with a text. Where the bytes of the section
-do not contain that text, the comparison cannot be true; one search in C finds that out.
+Most filters accept few messages and compare some field with a text. If the bytes of the section do not contain that
+text, the comparison cannot be true, and one search in C shows it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from gateway.filters.values import TEXTS
 
 RequiredBytes = tuple[MessageSection, tuple[bytes, ...]]
 _MOST: Final = 4
-"""Searching for more texts than this takes longer than reading the fields."""
+"""Searching for more texts takes longer than reading the fields."""
 
 
 def required_bytes(predicate: Predicate) -> RequiredBytes | None:
-    """A section and texts of which it must contain one for `predicate` to be true; None: no such text is known."""
+    """A section, and texts of which it contains one whenever `predicate` is true; None: no such texts are known."""
     if isinstance(predicate, Compare):
         return _of_compare(predicate)
     if isinstance(predicate, In):

@@ -1,8 +1,8 @@
-"""Fields of encoded messages, found without decoding the others: the innermost loops of the filters.
+"""Finds fields of encoded messages without decoding the others: the innermost loops of the filters.
 
-Entries of maps are walked over by their constructors and sizes (AMQP 1.0 part 1, 1.2) and compared as encoded bytes;
-only what a filter names is decoded, integers as plain `int`, for their width means nothing to a filter. The functions
-raise `MALFORMED` or return wrong values for malformed bytes, but never read beyond them.
+Map entries are skipped by their constructors and sizes (AMQP 1.0 part 1, 1.2), and keys are compared as encoded bytes.
+Only fields that a filter names are decoded, integers as plain `int`, because filters ignore their width. For malformed
+bytes the functions raise `MALFORMED` or return wrong values, but never read beyond the bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.filters.evaluate.salvage import MALFORMED, long_map, short_map
 from gateway.filters.predicate import number_in
 
 Encoded = tuple[bytes, SectionOffsets]
-"""A message as it is on the wire, and where its sections are."""
+"""An encoded message, and the offsets of its sections."""
 
 
 class Absent:
@@ -34,7 +34,7 @@ class Absent:
 
 ABSENT: Final = Absent()
 class Slotted(dict[int, Value]):
-    """The values of fields by their slots; what is not there is `ABSENT`."""
+    """The values of fields by slot; missing ones are `ABSENT`."""
 
     __slots__ = ()
 
@@ -45,14 +45,14 @@ class Slotted(dict[int, Value]):
 _V = TypeVar("_V", list[Value], Slotted)
 _Read = Callable[[Encoded], Sequence[Value]]
 _LONGEST_KEY: Final = 1 << 16
-"""Bytes of a key: no expression is as long, so no filter names a longer key."""
+"""The size of a key in bytes above which no filter can name it, because no filter expression is that long."""
 _MAX_ULONG: Final = (1 << 64) - 1
 _DEPTH: Final = LIMITS.depth - 1
 _STRING8, _SYMBOL8, _NULL, _SMALL_ULONG, _MAP8, _MAP32 = 0xA1, 0xA3, 0x40, 0x53, 0xC1, 0xD1
 
 
 def list_reader(place: int, slots: Mapping[int, int], blank: list[Value]) -> _Read:
-    """For the list at `layout[place]`: puts its items where `slots` says; nulls leave what is in `blank`."""
+    """A reader of the list at `layout[place]`: item i goes to index `slots[i]`; for null, `blank` has the value."""
     last = max(slots, default=-1)
 
     def read(source: Encoded) -> Sequence[Value]:
@@ -77,7 +77,7 @@ def list_reader(place: int, slots: Mapping[int, int], blank: list[Value]) -> _Re
 
 
 def map_reader(place: int, names: tuple[str, ...]) -> _Read:
-    """For the map at `layout[place]`: the entries under `names`, the first of each."""
+    """A reader of the map at `layout[place]`: the values of `names`, of each the first."""
     slots, blank, wanted = _slots(names), [ABSENT] * len(names), len(names)
     find, find_few, after = _finder(slots), _few_finder(slots), place + 1
 
@@ -97,7 +97,7 @@ def map_reader(place: int, names: tuple[str, ...]) -> _Read:
 
 
 def value_reader(names: tuple[str, ...]) -> _Read:
-    """For a body that is one value: the entries of a map; nothing of any other value."""
+    """A reader of an amqp-value body: the entries of a map; of any other value everything is absent."""
     slots, blank, wanted = _slots(names), [ABSENT] * len(names), len(names)
     find, find_few = _finder(slots), _few_finder(slots)
 
@@ -114,7 +114,7 @@ def value_reader(names: tuple[str, ...]) -> _Read:
 
 
 def _value_map(source: Encoded) -> tuple[int, int, int] | None:
-    """Where the entries of a body that is a map begin and end, and how many items they are."""
+    """Where the entries of an amqp-value body with a map begin and end, and the number of keys and values."""
     data, layout = source
     if layout.body == layout.footer:
         return None
@@ -125,13 +125,13 @@ def _value_map(source: Encoded) -> tuple[int, int, int] | None:
 
 
 class MapEntries:
-    """The entries of a map for many filters, whose names are added and removed one by one.
+    """The entries of a map that a set of filters names; names are added and removed one by one.
 
-    The cost of a message grows with the entries it has, not with the number of names.
+    The cost of a message grows with its number of entries, not with the number of names.
     """
 
     def __init__(self, place: int | None) -> None:
-        """`place`: the map at `layout[place]`; None: the body that is one value."""
+        """`place`: the map at `layout[place]`; None: an amqp-value body."""
         self._place: Final = place
         self._slots: Final[dict[bytes, int]] = {}
         self._find: Final = _finder(self._slots)
@@ -139,18 +139,18 @@ class MapEntries:
         self._names = 0
 
     def add(self, name: str, slot: int) -> None:
-        """Read the entry `name` into `slot` from now on."""
+        """Begin to read the entry `name` into `slot`."""
         self._names += 1
         self._slots.update((key, slot) for key in _keys(name))
 
     def remove(self, name: str) -> None:
-        """No longer read the entry `name`."""
+        """Stop reading the entry `name`."""
         self._names -= 1
         for key in _keys(name):
             del self._slots[key]
 
     def read(self, source: Encoded, values: Slotted) -> None:
-        """Put the values of present entries into `values`; raises MALFORMED where one cannot be decoded."""
+        """Put the values of present entries into `values`; raises MALFORMED if one cannot be decoded."""
         data, layout = source
         place = self._place
         if place is None:
@@ -167,7 +167,7 @@ class MapEntries:
             self._look(data, *opened(data, start), values)
 
     def salvage(self, source: Encoded, values: Slotted) -> set[int]:
-        """`read` where something cannot be decoded: returns the slots of which that is true."""
+        """As `read`, for malformed messages: returns the slots of the entries that cannot be decoded."""
         data, layout = source
         place = self._place
         try:
@@ -192,7 +192,7 @@ class MapEntries:
 
 
 def _opened(data: bytes, start: int) -> tuple[int, int, int]:
-    """Where the entries of the map at `start` begin and end; as `MapEntries.read` takes the form of most."""
+    """Where the entries of the map at `start` begin and end; opens the usual encoding as `MapEntries.read` does."""
     if data[start + 1] == _SMALL_ULONG and data[start + 3] == _MAP8:
         return start + 6, start + 5 + data[start + 4], data[start + 5]
     return opened(data, start)
@@ -203,12 +203,12 @@ def _slots(names: tuple[str, ...]) -> dict[bytes, int]:
 
 
 def _finder(slots: dict[bytes, int]) -> Callable[[bytes, int, int, _V, int], _V]:
-    """Walks the entries of a map, until as many as are wanted are found; `slots` may change between two walks."""
+    """A function that walks the entries of a map until `left` are found; `slots` may change between two walks."""
     slot_of = slots.get
 
     def find(data: bytes, position: int, end: int, values: _V, left: int) -> _V:
         while position < end:
-            if data[position] == _STRING8 or data[position] == _SYMBOL8:  # a tuple costs more
+            if data[position] == _STRING8 or data[position] == _SYMBOL8:  # testing with a tuple costs more
                 after = position + 2 + data[position + 1]
             else:
                 after = skip(data, position)
@@ -234,7 +234,7 @@ def _finder(slots: dict[bytes, int]) -> Callable[[bytes, int, int, _V, int], _V]
 
 
 def _few_finder(slots: dict[bytes, int]) -> Callable[[bytes, int, int, int, _V], _V]:
-    """Walks the entries of a map of more than `FIELDS` bytes: they are few, and large ones are texts or binaries."""
+    """The same for a map of more than `FIELDS` bytes: only few entries, and long values only as text or binary."""
 
     def find(data: bytes, position: int, end: int, count: int, values: _V) -> _V:
         if count >> 1 > ENTRIES:
@@ -259,7 +259,7 @@ def _unread(what: str) -> AmqpError:
 
 
 class _Unread:
-    """How often a filter found more in a section than it may look at, since the process began: it matched nothing."""
+    """How often a filter matched nothing because a section exceeded its limits, since the process started."""
 
     sections = 0
 
@@ -268,7 +268,7 @@ UNREAD: Final = _Unread()
 
 
 def _keys(name: str) -> list[bytes]:
-    """A name as key in all the forms a peer may send."""
+    """All encodings of a name as a map key."""
     number = number_in(name)
     if number is not None:
         short = [b"\x53" + bytes((number,))] if number < 256 else []
@@ -304,7 +304,7 @@ for _code in (0x51, 0x54, 0x55):
 
 
 def _bounded(code: int) -> Callable[[bytes, int, int], tuple[Value, int]]:
-    """Reads a list, a map or the like of a long section, which may have many items itself."""
+    """A reader of lists, maps and arrays in a long section, which refuses values of more than `FIELDS` bytes."""
     read = _VALUES[code]
 
     def bounded(data: bytes, position: int, depth: int) -> tuple[Value, int]:

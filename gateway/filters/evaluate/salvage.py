@@ -1,7 +1,7 @@
-"""The entries of malformed maps that can be decoded, found in one walk for all filters.
+"""Finds the decodable entries of malformed maps, in one walk for all filters.
 
-A filter matches no message in which a field that it names cannot be decoded. The readers of one name and of many
-(`readers`) agree on which fields those are; this module finds it out for all names at once.
+A filter does not match a message in which a field that it names cannot be decoded. The readers of single filters and of
+sets of filters (`readers`) agree on which fields those are; this module finds them for all names at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STRING8, _SYMBOL8 = 0xA1, 0xA3
 
 
 class _SalvagedEntries:
-    """The values of the entries in `slots`, the first of each name, and the slots of malformed ones."""
+    """Collects the values of entries with a slot, the first of each name, and the slots of malformed ones."""
 
     def __init__(self, data: bytes, slots: Slots, decoders: Decoders, values: dict[int, Value]) -> None:
         self.seen: Final = set[int]()
@@ -32,7 +32,7 @@ class _SalvagedEntries:
         self._data, self._slots, self._decoders, self._values = data, slots, decoders, values
 
     def entry(self, position: int, after: int, end: int) -> None:
-        """The entry with its key at `position` and its value at `after`, in a map that ends at `end`."""
+        """Add the entry with its key at `position` and its value at `after`, in a map that ends at `end`."""
         slot = self._slots.get(self._data[position:after])
         if slot is None or slot in self.seen:
             return
@@ -70,7 +70,7 @@ def short_map(
 def long_map(
     data: bytes, position: int, end: int, count: int, slots: Slots, decoders: Decoders, values: dict[int, Value]
 ) -> set[int]:
-    """The same for a map that is always walked to its end: all of it is malformed if any entry is misplaced."""
+    """The same for a long map, which readers always walk to its end: if that fails, all its entries are malformed."""
     found = _SalvagedEntries(data, slots, decoders, values)
     if count >> 1 > ENTRIES:
         return set(slots.values())

@@ -1,7 +1,7 @@
-"""The terms of a predicate as functions of the fields' values: true, false or unknown (`None`); never raising.
+"""Compiles the terms of a predicate to functions of the fields' values that return true, false or `None` for unknown.
 
-Constants are examined here once, so that the common terms (a field against a constant) cost one look at a type and one
-comparison.
+The functions never raise. Constants are analyzed at compile time, so that the common terms (a field against a constant)
+cost one type check and one comparison.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ Values = Sequence[Value] | Slotted
 Test = Callable[[Values], bool | None]
 Get = Callable[[Values], Value]
 Slots = Mapping[tuple[MessageSection, str], int]
-"""Where the value of each entry of a section is among the values."""
+"""The index in `Values` of each entry of a section."""
 
 LONGEST_PATTERN: Final = 4096
-"""Characters of a pattern that comes with a message: it is compiled for this message alone, which takes time."""
+"""The maximum length of a pattern that is a field of a message: compiling it takes time for each message."""
 _MIRRORED: Final = {
     Comparison.EQ: Comparison.EQ,
     Comparison.NE: Comparison.NE,
@@ -65,7 +65,7 @@ _MIRRORED: Final = {
 
 
 def leaf(predicate: Predicate, slots: Slots) -> Test:
-    """The test of a term; `predicate` is none of And, Or, Not, IsTrue."""
+    """Compile a term; `predicate` is not an And, Or, Not or IsTrue."""
     return _LEAVES[type(predicate)](predicate, slots)
 
 
@@ -73,7 +73,7 @@ def leaf(predicate: Predicate, slots: Slots) -> Test:
 
 
 def value(node: ValueExpression, slots: Slots) -> Get:
-    """The function that computes an expression from the values of the fields."""
+    """Compile an expression to a function of the values of the fields."""
     if isinstance(node, Literal):
         constant = node.value
         return lambda values: constant
@@ -103,7 +103,7 @@ def _key_step(get: Get, key: str) -> Get:
         found = get(values)
         if type(found) is not dict or key not in found:
             return ABSENT
-        if wrapped in found:  # behind a key that Python calls equal: the string counts before the symbol
+        if wrapped in found:  # wrapped: an equal Python key came first; strings take precedence over symbols
             return found[wrapped]
         return found[key] if len(key) > 1 else _short_entry(found, key)
 
@@ -111,7 +111,7 @@ def _key_step(get: Get, key: str) -> Get:
 
 
 def _short_entry(entries: ValueMap, key: str) -> Value:
-    """Of one character, or none: where a key of the type char is equal to it, too."""
+    """The entry of a key of at most one character: a key of type char compares equal in Python but is another key."""
     for name, item in entries.items():
         name = name.value if type(name) is MapKey else name
         if name == key and type(name) in TEXTS:
@@ -158,7 +158,7 @@ def _compare(node: Compare, slots: Slots) -> Test:
 
 
 def _with_constant(comparison: Comparison, get: Get, constant: Value) -> Test:
-    """Texts and integers of the field against a constant of their family at once, anything else by the rules."""
+    """Compare texts and integers with a constant of the same type family directly, all else by the general rules."""
     compare = comparer(comparison)
     types = TEXTS if type(constant) in TEXTS else INTEGERS if type(constant) in INTEGERS else None
     if types is None:
@@ -270,7 +270,7 @@ def _like(node: Like, slots: Slots) -> Test:
 
 
 def _short(get: Get, longest: int | None) -> Get:
-    """The value, null where it is a text that is too long to be searched."""
+    """The value; null if it is a text that is too long to be searched."""
     if longest is None:
         return get
 
@@ -285,7 +285,7 @@ def _short(get: Get, longest: int | None) -> Get:
 
 
 class _Unsearched:
-    """Texts that were too long for LIKE since the process began; each counted as null."""
+    """The number of texts that were too long for LIKE, and so taken as null, since the process started."""
 
     texts = 0
 
@@ -347,7 +347,7 @@ _PARTS: Final[dict[Affix, Callable[[int], slice]]] = {
     Affix.SUFFIX: lambda size: slice(-size, None) if size else slice(0),
     Affix.WHOLE: lambda size: slice(size + 1),
 }
-"""The part of a text that is compared with an operand of `size` characters: folding changes no length."""
+"""The slice of a text that is compared with an operand of `size` characters; folding preserves lengths."""
 _LEAVES: Final[dict[type, Callable[..., Test]]] = {
     Constant: _constant,
     Truth: _truth,

@@ -1,4 +1,4 @@
-"""The index of predicates: its entries, the fields they read, and the predicates that match a message."""
+"""The predicate index: its entries, the fields that they read, and the search for the predicates of a message."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
 
 _FEW: Final = 4
-"""Up to so many searches for a text cost less than reading the fields once."""
+"""Up to this many predicates, their prefilters cost less than reading the fields once."""
 _SHORT: Final = 8
-"""A shorter beginning or end of a text is one of more messages."""
+"""A prefix or suffix with fewer characters is assumed to fit more messages."""
 
 
 class PredicateIndex(Generic[K, S]):
-    """Which of many predicates match a source: the same answers as `compile_filter` gives each.
+    """Finds which of many predicates match a source, with the same results as `compile_filter` for each.
 
-    Keys are the caller's names of the predicates; several may have the same predicate.
+    `K` is the caller's key of a predicate; several keys may have the same predicate.
     """
 
     def __init__(self, access: Access[S]) -> None:
@@ -44,13 +44,13 @@ class PredicateIndex(Generic[K, S]):
 
     @property
     def scanned(self) -> int:
-        """The number of different predicates without a key, which are evaluated for every message."""
+        """The number of distinct predicates without a lookup key, which are evaluated for every message."""
         return len(self._scanned)
 
-    # -- filters come and go
+    # -- adding and removing predicates
 
     def add(self, key: K, predicate: Predicate) -> None:
-        """Store `predicate` under `key`; raises ValueError for a key that has one already."""
+        """Add `predicate` under `key`; raises ValueError if the key has a predicate already."""
         if key in self._entry_of:
             raise ValueError("this key has a predicate already")
         entry = self._entries.get(predicate)
@@ -107,7 +107,7 @@ class PredicateIndex(Generic[K, S]):
         return term
 
     def _weight(self, key: LookupKey) -> int:
-        """The likely number of matches of a key: keys of many filters are values of many messages."""
+        """The estimated cost of a key: values with many filters are taken to be values of many messages, too."""
         slot = self._slots.get(self._fields.slot(key.field))
         broad = 0 if key.how is How.EQUAL else max(1, _SHORT - len(key.operand))
         return 1 + broad + (0 if slot is None else slot.waiting(key)) + _SHORT * (type(key.operand) is bool)
@@ -115,7 +115,7 @@ class PredicateIndex(Generic[K, S]):
     # -- messages
 
     def matching(self, source: S) -> list[K]:
-        """The keys whose predicates match, each once, in no particular order; never raises."""
+        """The keys of all predicates that match, each once, in no particular order; never raises."""
         if len(self._entries) <= _FEW and not self._without_prefilter:
             return list(self._each(source))
         try:
@@ -129,14 +129,14 @@ class PredicateIndex(Generic[K, S]):
                 yield from entry.keys
 
     def _salvaged(self, source: S) -> list[K]:
-        """The keys that match a malformed message: predicates that name a field that cannot be decoded do not."""
+        """The keys that match a malformed message: predicates that name an undecodable field do not match."""
         values, bad = Slotted(), set[int]()
         for section in self._fields.sections:
             bad |= section.entries.salvage(source, values)
         hits: list[_IndexEntry[K, S]] = []
-        for at, each in values.items():
-            if at in self._slots:
-                self._slots[at].find(each, values, hits)
+        for slot, each in values.items():
+            if slot in self._slots:
+                self._slots[slot].find(each, values, hits)
         found: list[K] = []
         for entry in dict.fromkeys([*hits, *self._scanned]):
             if bad.isdisjoint(self._fields.slots_of(entry)) and entry.holds(values):
@@ -151,9 +151,9 @@ class PredicateIndex(Generic[K, S]):
         for read in self._fields.always:
             read(source, values)
         slots = self._slots
-        for at, each in values.items():
-            if at in slots:
-                slots[at].find(each, values, hits)
+        for slot, each in values.items():
+            if slot in slots:
+                slots[slot].find(each, values, hits)
         for entry in hits:
             if entry.message != message:
                 entry.message = message
@@ -165,7 +165,7 @@ class PredicateIndex(Generic[K, S]):
         return found
 
     def _read(self, entry: _IndexEntry[K, S], message: int, source: S, values: Slotted) -> None:
-        """Read the sections of an entry that were not read of this message."""
+        """Read the sections of an entry that were not yet read for this message."""
         for section in entry.sections:
             if not section.looked_up and section.message != message:
                 section.message = message
@@ -176,7 +176,7 @@ class PredicateIndex(Generic[K, S]):
             prefilter = entry.prefilter
             if prefilter is not None and not prefilter(source):
                 continue
-            for section in entry.sections:  # here and not in `_read`: a call costs as much as a term
+            for section in entry.sections:  # inlined from `_read`: a call costs as much as a term
                 if section.message != message and not section.looked_up:
                     section.message = message
                     section.read(source, values)
@@ -198,7 +198,7 @@ def _never(values: Values) -> bool:
 
 
 class _IndexEntry(Generic[K, S]):
-    """One predicate and the keys it has."""
+    """A predicate and the keys under which it was added."""
 
     __slots__ = (
         "_access",
@@ -223,25 +223,25 @@ class _IndexEntry(Generic[K, S]):
         self.terms: list[_Term] = []
         self.waits_under: tuple[LookupKey, ...] = ()
         self.message = 0
-        """The last message this was evaluated for."""
+        """The number of the last message for which it was evaluated."""
         self.slots: frozenset[int] | None = None
-        """The slots of the fields it names, once computed."""
+        """The slots of its fields; None: not yet computed."""
         self._access: Final = access
         self._alone: Callable[[S], bool] | None = None
 
     def matches(self, source: S) -> bool:
-        """Whether it matches, evaluated without the index."""
+        """Whether the predicate matches, evaluated without the index."""
         if self._alone is None:
             self._alone = compile_filter(self.predicate, self._access)
         return self._alone(source)
 
     def holds(self, values: Values) -> bool:
-        """Whether it is true of the fields it names."""
+        """Whether the predicate is true for these values of its fields."""
         return bool(self.test(values)) if self.waits_under else all(term.test(values) for term in self.terms)
 
 
 class _Term:
-    """A term of predicates without keys: evaluated once for a message, however many predicates have it."""
+    """A term of predicates without lookup keys: evaluated once per message, however many predicates share it."""
 
     __slots__ = ("holds", "message", "predicate", "test", "users")
 
@@ -254,7 +254,7 @@ class _Term:
 
 
 class _SectionReader(Generic[S]):
-    """A section of which some fields are read."""
+    """Reads some fields of one section."""
 
     __slots__ = ("entries", "looked_up", "message", "read")
 
@@ -262,13 +262,13 @@ class _SectionReader(Generic[S]):
         self.entries: Final = entries
         self.read: Final = entries.read
         self.looked_up = 0
-        """The number of its fields that keys are about; unless 0, the section is read of every message."""
+        """The number of its fields that have lookup keys; if not 0, the section is read for every message."""
         self.message = 0
-        """The last message of which it was read, if it is not read of every one."""
+        """The number of the last message for which it was read, if it is not read for every message."""
 
 
 class _Fields(Generic[S]):
-    """The fields that the predicates name, each with a slot of its own among the values."""
+    """The fields that the predicates name, each with its own slot in the values of a message."""
 
     def __init__(self, access: Access[S]) -> None:
         self._access: Final = access
@@ -277,10 +277,10 @@ class _Fields(Generic[S]):
         self._last = 0
         self.slots: Final[dict[tuple[MessageSection, str], int]] = {}
         self.always: tuple[Callable[[S, Slotted], None], ...] = ()
-        """The readers of the sections that are read of every message."""
+        """The readers of the sections that are read for every message."""
 
     def use(self, predicate: Predicate) -> list[_SectionReader[S]]:
-        """Read the fields of a predicate from now on; returns the readers of their sections."""
+        """Add the fields of a predicate; returns the readers of their sections."""
         names = _names(predicate)
         for section, name in names:
             self._users[section, name] = self._users.get((section, name), 0) + 1
@@ -296,7 +296,7 @@ class _Fields(Generic[S]):
         return self._sections[section]
 
     def release(self, predicate: Predicate) -> None:
-        """No longer read the fields of a predicate, unless others name them."""
+        """Remove the fields of a predicate that no other predicate names."""
         for section, name in _names(predicate):
             self._users[section, name] -= 1
             if not self._users[section, name]:
@@ -305,21 +305,21 @@ class _Fields(Generic[S]):
 
     @property
     def sections(self) -> Iterable[_SectionReader[S]]:
-        """All sections of which some fields are read."""
+        """The readers of all sections with fields that are read."""
         return self._sections.values()
 
     def slots_of(self, entry: _IndexEntry[K, S]) -> frozenset[int]:
-        """Where the fields of an entry are among the values."""
+        """The slots of the fields that an entry names."""
         if entry.slots is None:
             entry.slots = frozenset(self.slots[name] for name in _names(entry.predicate))
         return entry.slots
 
     def slot(self, field: FieldReference) -> int:
-        """Where the entry that a field is in is among the values."""
+        """The slot of the section entry that contains a field."""
         return self.slots[field.section, field.name]
 
     def look_up(self, section: MessageSection, change: int) -> None:
-        """Count a field of a section that a key is about: `change` is 1 or -1."""
+        """Count the fields of a section with lookup keys: `change` is 1 or -1."""
         self._sections[section].looked_up += change
         self.always = tuple(section.read for section in self._sections.values() if section.looked_up)
 

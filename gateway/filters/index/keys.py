@@ -1,7 +1,7 @@
-"""The keys of a predicate: necessary conditions that can be looked up instead of compared.
+"""The lookup keys of a predicate: necessary conditions that can be looked up instead of evaluated.
 
-A key states that some field is a value, or begins or ends with a text. A predicate has keys if it cannot be true of a
-message that fits none of them; whether it is true of one that fits still has to be evaluated.
+A key states that a field equals a value, or begins or ends with a text. A predicate has keys if it can be true only for
+messages that fit at least one of them; for those it still has to be evaluated.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class How(Enum):
 
 
 class LookupKey(NamedTuple):
-    """A `field` that is `operand`, or begins or ends with it; `fold`: in any case."""
+    """The condition that `field` equals, begins or ends with `operand`; `fold`: ignoring case."""
 
     field: FieldReference
     how: How
@@ -52,18 +52,18 @@ class LookupKey(NamedTuple):
 
 Keys = tuple[LookupKey, ...]
 Weight = Callable[[LookupKey], int]
-"""The likely number of messages that fit a key, and of predicates under it: fewer are better."""
+"""The estimated cost of a key: the messages that fit it, and the predicates under it; the smallest is best."""
 
 _EXACT: Final = 1 << 53
-"""Beyond these a double may be equal to an integer by SQL's rules though Python calls them different."""
+"""Integers beyond this may equal a double by the rules of SQL, but not in Python."""
 _OTHERS: Final = frozenset((bool, bytes, UUID))
 _HOW: Final = {Affix.PREFIX: How.PREFIX, Affix.SUFFIX: How.SUFFIX, Affix.WHOLE: How.EQUAL}
 
 
 def keys_of(predicate: Predicate, weight: Weight) -> Keys | None:
-    """Keys of which a message fits at least one if `predicate` is true.
+    """Keys of which a message fits at least one if `predicate` is true for it.
 
-    An empty tuple: it never is. None: there are no such keys, and it has to be evaluated for every message.
+    An empty tuple: the predicate is never true. None: it has no keys and has to be evaluated for every message.
     """
     if isinstance(predicate, IsTrue):
         return keys_of(predicate.item, weight)
@@ -88,7 +88,7 @@ def _best(choices: Iterator[Keys], weight: Weight) -> Keys | None:
 
 
 def texts_of(term: Predicate) -> tuple[FieldReference, frozenset[str]] | None:
-    """A field and the texts it has to be one of for `term` to be true."""
+    """A field, and the texts of which it must equal one for `term` to be true; None: there are none."""
     if not isinstance(term, Compare | In | Matches):
         return None
     for keys in _of_term(term):
@@ -98,7 +98,7 @@ def texts_of(term: Predicate) -> tuple[FieldReference, frozenset[str]] | None:
     return None
 
 
-# -- terms: each set of keys that they yield would do
+# -- terms: each set of keys that they yield is sufficient by itself
 
 
 def _of_term(term: Predicate) -> Iterator[Keys]:
@@ -125,7 +125,7 @@ def _equal(field: ValueExpression, items: tuple[ValueExpression, ...]) -> Iterat
 
 
 def _operand(constant: Value) -> Value:
-    """A constant as it is looked up; None: it cannot be."""
+    """A constant in the form in which it is looked up; None: it cannot be looked up."""
     if type(constant) in TEXTS:
         return str(constant)
     if type(constant) in INTEGERS or type(constant) is Timestamp:
@@ -134,7 +134,7 @@ def _operand(constant: Value) -> Value:
 
 
 def _plain(field: FieldReference) -> bool:
-    """Whether the field is at one place in all messages: no index that is computed."""
+    """Whether the path of the field is constant: no step of it is computed from the message."""
     return all(isinstance(step, str | Literal) for step in field.path)
 
 

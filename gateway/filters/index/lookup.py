@@ -1,4 +1,4 @@
-"""Items under keys: for each field a table of values, and trees of beginnings and ends of texts."""
+"""Items stored under lookup keys: for each field a hash table of values, and trees of prefixes and suffixes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gateway.filters.values import APPROXIMATES, DECIMALS, INTEGERS, TEXTS, exac
 T = TypeVar("T", bound=Hashable)
 
 LOOKED_UP: Final = TEXTS | INTEGERS | APPROXIMATES | DECIMALS | {bool, bytes, UUID, Timestamp}
-"""Types of values that may be equal to an operand."""
+"""The types of values that may equal the operand of a key."""
 Find = Callable[[Value, list[T]], None]
-"""Adds the items under keys that a value fits to a list, perhaps some of them twice."""
+"""Adds the items whose keys a value fits to a list, possibly some of them twice."""
 
 
 class _Table(Generic[T]):
-    """Items under values of the field."""
+    """Items stored under the value that the field must equal."""
 
     def __init__(self) -> None:
         self.waiting: Final[dict[Value, dict[T, None]]] = {}
@@ -52,14 +52,14 @@ class _Table(Generic[T]):
 
 
 class _Ends(Generic[T]):
-    """Items under beginnings of texts, or under ends; `fold` is applied to a message's text first."""
+    """Items stored under prefixes, or under suffixes; `fold` is applied to the text of a message first."""
 
     def __init__(self, how: How, fold: Callable[[str], str]) -> None:
         self._tree: Final = PrefixTree[T]()
         self._backwards: Final = how is How.SUFFIX
         self._fold: Final = fold
         self._longest = 1
-        """More characters of a text need not be looked at."""
+        """The length of the longest operand: no more characters of a text have to be compared."""
 
     def add(self, operand: str, item: T) -> None:
         self._longest = max(self._longest, len(operand))
@@ -77,7 +77,7 @@ class _Ends(Generic[T]):
             self._tree.find(self._fold(part), found)
 
     def _inwards(self, operand: str) -> str:
-        """The operand from the side where it is looked for."""
+        """The operand, reversed for suffixes: a suffix is a prefix of the reversed text."""
         return operand[::-1] if self._backwards else operand
 
     def __bool__(self) -> bool:
@@ -85,7 +85,7 @@ class _Ends(Generic[T]):
 
 
 class Lookup(Generic[T]):
-    """The items under keys of one field."""
+    """The items stored under keys of one field."""
 
     __slots__ = ("_ends", "_folded", "_numbers", "equal", "more")
 
@@ -99,10 +99,10 @@ class Lookup(Generic[T]):
         }
         self._numbers = 0
         self.more: tuple[Find[T], ...] = ()
-        """The lookups beside that in `equal` for the value itself."""
+        """The lookups that are needed besides that of the value in `equal`."""
 
     def add(self, key: LookupKey, item: T) -> None:
-        """Put `item` under `key`."""
+        """Store `item` under `key`."""
         self._of(key).add(key.operand, item)
         self._numbers += type(key.operand) is int
         self._choose()
@@ -118,7 +118,7 @@ class Lookup(Generic[T]):
         return self._of(key).count(key.operand)
 
     def find(self, value: Value, found: list[T]) -> None:
-        """Add the items under keys that a message's `value` fits to `found`."""
+        """Add the items whose keys the `value` of a message fits to `found`."""
         if type(value) in LOOKED_UP:
             waiting = self.equal.waiting.get(value)
             if waiting is not None:
@@ -144,7 +144,7 @@ class Lookup(Generic[T]):
 
 
 class Slot(Generic[T]):
-    """The items under keys of one entry of a section, and of what is below it."""
+    """The items stored under keys of one entry of a section, and of the fields nested in it."""
 
     __slots__ = ("_below", "here")
 
@@ -153,7 +153,7 @@ class Slot(Generic[T]):
         self._below: Final[dict[FieldReference, tuple[Get, Lookup[T]]]] = {}
 
     def add(self, key: LookupKey, item: T, get: Get) -> None:
-        """Put `item` under `key`; `get` finds its field among a message's values."""
+        """Store `item` under `key`; `get` reads the field of the key from the values of a message."""
         if not key.field.path:
             self.here.add(key, item)
         else:
@@ -177,11 +177,11 @@ class Slot(Generic[T]):
         return 0 if found is None else found[1].waiting(key)
 
     def find(self, value: Value, values: Values, found: list[T]) -> None:
-        """Add the items under keys that a message fits to `found`; the entry of the message is `value`."""
+        """Add the items whose keys a message fits to `found`; `value` is the entry of the message."""
         self.here.find(value, found)
         for get, lookup in self._below.values():
             lookup.find(get(values), found)
 
     def __bool__(self) -> bool:
-        """Whether there is any item."""
+        """Whether any item is stored."""
         return bool(self.here or self._below)

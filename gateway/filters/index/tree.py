@@ -1,7 +1,7 @@
-"""A radix tree of texts with items: finds the items of all beginnings of another text.
+"""A radix tree of items under prefixes: finds the items of all prefixes of a text.
 
-A lookup reads the text once, character by character, as far as there may be items; adding or removing a text costs as
-much as its own length.
+A lookup walks down the tree once, at most to the end of the text; the cost of adding or removing a prefix is
+proportional to its length.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class _Node(Generic[T]):
-    """`text` leads here from the parent; no two children begin with the same character."""
+    """A node; `text` labels the edge from its parent. No two children begin with the same character."""
 
     __slots__ = ("children", "items", "text")
 
@@ -23,13 +23,13 @@ class _Node(Generic[T]):
 
 
 class PrefixTree(Generic[T]):
-    """Items under texts, found by any text that begins with one of them."""
+    """Items stored under prefixes, found by every text that begins with one of them."""
 
     def __init__(self) -> None:
         self._root: Final = _Node[T]("")
 
     def add(self, prefix: str, item: T) -> None:
-        """`item` waits for texts that begin with `prefix`."""
+        """Store `item` under `prefix`."""
         node, at = self._root, 0
         while at < len(prefix):
             child = node.children.get(prefix[at])
@@ -43,7 +43,7 @@ class PrefixTree(Generic[T]):
         node.items[item] = None
 
     def remove(self, prefix: str, item: T) -> None:
-        """`item`, which waits for exactly this prefix, waits no more."""
+        """Remove `item` from exactly this prefix; it must be there."""
         above, node, at = self._root, self._root, 0
         grand = above
         while at < len(prefix):
@@ -57,7 +57,7 @@ class PrefixTree(Generic[T]):
             _merge(above, node)
 
     def waiting(self, prefix: str) -> int:
-        """How many wait for exactly this prefix."""
+        """The number of items under exactly this prefix."""
         node, at = self._root, 0
         while at < len(prefix):
             child = node.children.get(prefix[at])
@@ -67,7 +67,7 @@ class PrefixTree(Generic[T]):
         return len(node.items)
 
     def find(self, text: str, found: list[T]) -> None:
-        """Add the items of all beginnings of `text` to `found`."""
+        """Add the items under all prefixes of `text` to `found`."""
         node, at, end = self._root, 0, len(text)
         while True:
             if node.items:
@@ -81,12 +81,12 @@ class PrefixTree(Generic[T]):
             node = child
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Whether any item is stored."""
         return bool(self._root.children or self._root.items)
 
 
 def _common(text: str, other: str, at: int) -> int:
-    """How many characters `text` has in common with `other` from `at` on."""
+    """The length of the common prefix of `text` and of `other` from `at` on."""
     if other.startswith(text, at):
         return len(text)
     pairs = zip(text, other[at : at + len(text)], strict=False)
@@ -94,7 +94,7 @@ def _common(text: str, other: str, at: int) -> int:
 
 
 def _split(parent: _Node[T], child: _Node[T], at: int) -> _Node[T]:
-    """A node between the two, `at` characters into what leads to the child."""
+    """Insert a node between the two that takes the first `at` characters of the child's text."""
     middle = _Node[T](child.text[:at])
     parent.children[middle.text[0]] = middle
     child.text = child.text[at:]
@@ -103,7 +103,7 @@ def _split(parent: _Node[T], child: _Node[T], at: int) -> _Node[T]:
 
 
 def _merge(parent: _Node[T], node: _Node[T]) -> None:
-    """A node without items and with one child is replaced by the child."""
+    """Replace a node without items and with one child by the child."""
     (child,) = node.children.values()
     child.text = node.text + child.text
     parent.children[child.text[0]] = child
