@@ -2,9 +2,8 @@
 
 The record of a group (`group.Group`) is in a store, in memory or in Redis (`store`, `redis_store`). A process is a
 member while its session lasts; it renews the session every third of the time to live. All its leases end with the
-session, and they end here before they end in the store: the deadline is on this machine's monotonic clock and counts
-from before the renewal was sent. Whatever happens to the process or the network, `Lease.valid` is False before another
-link owns the partition.
+session, and they end here first: the deadline counts from before the renewal was sent, on this machine's monotonic
+clock. Whatever happens to the process or the network, `Lease.valid` is False before another link owns the partition.
 
 All decisions follow from the record, which is read after each notified change, at intervals, and while a link waits. So
 a lost notification only causes a delay.
