@@ -1,4 +1,4 @@
-"""When a group that shares begins to read its log: once for all of its links, before any of them is answered (KM-9)."""
+"""When a shared group starts to read its log: once for all of its links, before any attach is answered (KM-9)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def local() -> AsyncIterator[Streams]:
 
 
 class Slow:
-    """The first link that takes up partitions waits for the records of the group until `go` is set."""
+    """The first link that acquires partitions waits for the group's records until `go` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.reached, self.acquire = asyncio.Event(), False, TerminusCheckpointer.acquire
@@ -45,7 +45,7 @@ class Slow:
 
 @pytest.mark.row("ES-1-4")
 async def test_what_comes_after_the_first_answer_is_the_groups(local: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One link is answered, without a partition yet, while another still takes up all of them."""
+    """One link is answered, without a partition yet, while another one is still acquiring all of them."""
     slow = Slow(monkeypatch)
     first: Any = asyncio.ensure_future(local.receiver(TOPIC, credit=100, properties=GROUP, side=local.connect()))
     await until(lambda: slow.reached, "a link that takes up partitions")

@@ -265,7 +265,7 @@ def test_an_epoch_of_a_lost_owner_is_forgotten_in_the_end(port: int) -> None:
 
 
 def tries(port: int, epoch: int | None, group: str = "ends", address: str = "events/orders") -> Any:
-    """Attach with an epoch and close; the epoch that was in force, or the condition of the refusal."""
+    """Attach with an epoch and close; return the epoch in force, or the condition of the refusal."""
     member = Member(port, address, asked(group, 2, epoch))
     answer = member.peer.expect("attach")
     if answer.source is None:
@@ -345,7 +345,7 @@ def test_links_that_were_assigned_end_in_order_and_attach_again(port: int, gatew
     idle.ended("amqp:link:detach-forced")
     producer.send(b"3", partition=int(holds.partition))
     plain.take(3)  # the gateway has it, and the link that drains
-    holds.quiet()  # gets nothing new, and does not end before its outcomes
+    holds.quiet()  # receives nothing new, and does not end before its outcomes
     for delivery in holds.transfers:
         holds.peer.disposition(delivery, "accepted")
     holds.peer.expect("detach", closed=True, error="amqp:link:detach-forced")

@@ -1,4 +1,4 @@
-"""Where links of a consumer group begin, and what of a position they are told is in force (ES-4.5-10)."""
+"""Where links of a consumer group start, and which of their requested positions apply (ES-4.5-10)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def local(request: pytest.FixtureRequest) -> AsyncIterator[Streams]:
 
 
 async def leave(streams: Streams, peer: Peer) -> None:
-    """The link ends, and the gateway has noticed."""
+    """Detach, and wait until the gateway has noticed."""
     leases = streams.bridge._leases
     peer.link.detach(None)
     async with asyncio.timeout(PATIENCE):

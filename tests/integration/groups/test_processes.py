@@ -33,7 +33,7 @@ def own_redis() -> Iterator[Redis]:
 
 @pytest.fixture
 def lease() -> float:
-    """Seconds; a test may be parametrized with another one."""
+    """Lease duration in seconds; a test may override it by parametrization."""
     return LEASE
 
 
@@ -43,7 +43,7 @@ def pair(start_gateway: Gateways, kafka_broker: KafkaBroker, own_redis: Redis, l
 
 
 endless = pytest.mark.parametrize("lease", [2 * PATIENCE])
-"""No lease ends while a test waits: what comes to pass did so without that."""
+"""No lease expires during the test, so expiry cannot be the cause of its results."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def topic(pair: Pair, kafka_broker: KafkaBroker) -> str:
 
 
 def made(pair: Pair, broker: KafkaBroker, partitions: int) -> str:
-    """Make a topic and wait until both gateways have been told of it: a busy broker may not answer at once."""
+    """Create a topic and wait until both gateways know it; a busy broker may answer late."""
     topic = broker.create_topic(partitions=partitions)
     for port in (pair.a, pair.b):
         wait_until(lambda port=port: knows(port, topic), f"{topic} at {port}")
@@ -60,25 +60,25 @@ def made(pair: Pair, broker: KafkaBroker, partitions: int) -> str:
 
 
 def knows(port: int, topic: str) -> bool:
-    """Whether a gateway serves a topic by now."""
+    """Whether a gateway already serves the topic."""
     with connected(port) as peer:
         peer.attach("knows", RECEIVER, source=frames.source(f"events/{topic}"))
         return peer.expect("attach").source is not None
 
 
 def held(gateway: Gateway, address: str, partition: int) -> dict[str, Any]:
-    """What a gateway shows of the owner of a partition of the group g1, nothing where there is none."""
+    """The gateway's record of the owner of a partition in group g1; nothing if there is none."""
     owners = shown(gateway, address, "g1")["owners"]
     return next((owner for owner in owners if owner["partition"] == partition), {})
 
 
 def wait_for_heir(gateway: Gateway, address: str, partition: int) -> None:
-    """Wait until a link waits for the end of the owner."""
+    """Wait until a link waits for the owner to end."""
     wait_until(lambda: held(gateway, address, partition).get("moving"), f"an heir of partition {partition}")
 
 
 def alive(redis: Redis, member: str) -> bool:
-    """Whether the session of a process lasts, by the clock that decides."""
+    """Whether the session of a process has not expired, by the server's clock."""
     till = redis.command("ZSCORE", "scopegate:members", member)
     now = redis.command("TIME").split()
     return bool(till) and float(till) > int(now[0]) * 1000 + int(now[1]) // 1000
@@ -140,7 +140,7 @@ def test_a_process_that_slept_sends_nothing_any_more(pair: Pair, topic: str) -> 
     try:
         heir = Member(pair.b, f"events/{topic}", asked("g1", 2, 1))
         wait_for_heir(pair.second, f"events/{topic}", 2)
-        heir.quiet()  # nobody is sure yet that the owner is gone
+        heir.quiet()  # the owner's end is not certain yet
         heir.attached(credit=1000)
         producer.send(*[b"after %d" % number for number in range(50)], partition=2)
         heir.take(50)
@@ -227,7 +227,7 @@ def test_who_waits_for_a_log_that_is_deleted_is_told(pair: Pair, kafka_broker: K
 
 
 def redirect(port: int, address: str, partition: int, role: bool, group: str | None = None) -> dict[Any, Any] | None:
-    """Attach for a partition; what the redirect says, None when it is served here."""
+    """Attach to a partition; return the redirect's fields, or None if it is served here."""
     peer = connected(port)
     source = frames.source(address if role else None)
     target = frames.target(None if role else address)

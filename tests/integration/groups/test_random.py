@@ -1,8 +1,8 @@
-"""Consumers of one group at two gateways that are killed, stopped past their lease and told to deal anew, at random.
+"""Consumers of one group at two gateways that are killed, paused beyond their lease and rebalanced, at random.
 
-What clients saw is recorded and judged afterwards: nobody is sent an event that was added after somebody else had got
-the partition; every event reaches some member, for each goes on where the group has got to; each link sees the order of
-the log. The seed is printed; with it the same is drawn again (tests/support/plugins/seed.py).
+The clients' observations are recorded and checked afterwards: no client receives an event that was added after another
+one had acquired the partition; every event reaches some member, since each continues at the group's position; each
+link receives events in log order. The printed seed repeats the same choices (tests/support/plugins/seed.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LEASE = 2.0
 
 @dataclass
 class Tenure:
-    """One link's time as an owner, as its client saw it; times of this process's clock."""
+    """One link's time as an owner, as its client saw it, by this process's clock."""
 
     consumer: int
     partition: int
@@ -48,21 +48,21 @@ class Tenure:
 
 @dataclass
 class History:
-    """What happened; `added`: when the producer began to write an event, by partition and offset."""
+    """The recorded observations; `added`: when the producer began to write an event, by partition and offset."""
 
     tenures: list[Tenure] = field(default_factory=list)
     added: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def seen(self) -> set[tuple[int, int]]:
-        """Every event that some member got."""
+        """Every event that some member received."""
         return {(tenure.partition, offset) for tenure in list(self.tenures) for offset in list(tenure.offsets)}
 
     def missing(self) -> set[tuple[int, int]]:
-        """Events that are in the log and nobody got yet."""
+        """Events in the log that nobody has received yet."""
         return set(self.added) - self.seen()
 
     def wrongs(self) -> Iterable[str]:
-        """Everything that must not be."""
+        """All violations of the guarantees."""
         for tenure in self.tenures:
             if any(later <= earlier for earlier, later in zip(tenure.offsets, tenure.offsets[1:], strict=False)):
                 yield f"out of order: {tenure}"
@@ -74,12 +74,12 @@ class History:
             yield f"never delivered: {sorted(missing)[:10]} of {len(missing)}"
 
     def added_at(self, tenure: Tenure, offset: int) -> float:
-        """When an event was on its way into the log at the earliest."""
+        """The earliest time at which an event may have been in the log."""
         return self.added.get((tenure.partition, offset), 0.0)
 
 
 class Consumer(threading.Thread):
-    """Attaches anywhere, reads, accepts, and begins again whenever its link is over."""
+    """Attaches at either gateway, reads, accepts, and attaches again whenever its link ended."""
 
     def __init__(self, number: int, ports: tuple[int, ...], address: str, history: History) -> None:
         super().__init__(name=f"consumer-{number}", daemon=True)
@@ -87,7 +87,7 @@ class Consumer(threading.Thread):
         self.random = random.Random(f"{SEED}/{number}")
         self.ended = threading.Event()
         self.requested = ""
-        """What to do next with the link: cut or close."""
+        """The next action on the link: cut or close."""
 
     def run(self) -> None:
         while not self.ended.is_set():
@@ -135,12 +135,12 @@ class Consumer(threading.Thread):
 
     @staticmethod
     def ready(member: Member) -> bool:
-        """Whether something has come within a moment."""
+        """Whether something arrives within a moment."""
         return bool(select.select([member.peer._socket], [], [], 0.1)[0])
 
 
 class Writer(threading.Thread):
-    """Writes numbered events into every partition, and notes when it began with each."""
+    """Writes numbered events to every partition, and records when each write began."""
 
     def __init__(self, broker: KafkaBroker, topic: str, history: History) -> None:
         super().__init__(name="writer", daemon=True)
@@ -167,7 +167,7 @@ class Writer(threading.Thread):
 
 
 class Chaos:
-    """One thing after the other goes wrong, drawn from the seed; never both gateways at a time."""
+    """Causes one failure after another, chosen by the seed; never at both gateways at once."""
 
     def __init__(self, pair: Pair, consumers: list[Consumer], address: str) -> None:
         self.pair, self.consumers, self.address = pair, consumers, address
@@ -235,7 +235,7 @@ def test_one_owner_at_a_time_whatever_happens(
         consumer.start()
     try:
         owned = lambda: len({tenure.partition for tenure in history.tenures}) == PARTITIONS  # noqa: E731
-        wait_until(owned, "an owner of each partition")  # from here on the group's position counts
+        wait_until(owned, "an owner of each partition")  # the group has a position from here on
         writer.start()
         chaos.go(SECONDS)
         writer.ended.set()

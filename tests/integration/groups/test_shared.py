@@ -1,4 +1,4 @@
-"""Groups whose links share the partitions and are bound to none (`group_mode: shared`; ES-4.5.1-8, ES-4.5.1-9)."""
+"""Groups whose links share partitions without being bound to any (`group_mode: shared`; ES-4.5.1-8, ES-4.5.1-9)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def port(gateway: Gateway) -> int:
 
 
 class Sharer(Member):
-    """A member that keeps what came and what it was told."""
+    """A member that records its events and its partition notifications."""
 
     def __init__(self, port: int, address: str, group: str = "g", credit: int = 1000, **fields: Any) -> None:
         super().__init__(port, address, asked(group), **fields)
@@ -59,7 +59,7 @@ class Sharer(Member):
         self.settles = True
 
     def poll(self, seconds: float = 0.05) -> bool:
-        """Take the next event, if there is one."""
+        """Receive the next event, if there is one."""
         try:
             frame = self.peer.until("transfer", seconds=seconds)
         except AssertionError:
@@ -77,20 +77,20 @@ class Sharer(Member):
         return True
 
     def settle(self, outcome: str = "accepted") -> None:
-        """Give what came its outcome."""
+        """Settle the received events."""
         for delivery in self.unsettled:
             self.peer.disposition(delivery, outcome)
         self.unsettled.clear()
 
     def of(self, body: bytes) -> set[str]:
-        """The partitions from which events with this body came, each once."""
+        """The partitions of the events with this body, without duplicates."""
         found = [partition for partition, data in self.came if data == body]
         assert len(found) == len(set(found)), "delivered once"
         return set(found)
 
 
 def spread(producer: Producer, body: bytes, *sharers: Sharer, partitions: int = 4) -> list[set[str]]:
-    """Send an event to each partition; where they went."""
+    """Send an event to each partition; return which link received each."""
     for partition in range(partitions):
         producer.send(body, partition=partition)
     every = {str(partition) for partition in range(partitions)}
@@ -101,7 +101,7 @@ def spread(producer: Producer, body: bytes, *sharers: Sharer, partitions: int = 
 
 
 def levelled(producer: Producer, *sharers: Sharer, partitions: int = 4) -> list[set[str]]:
-    """Send events until each link has as many partitions as the others, or one more; which they are."""
+    """Send events until the partitions are balanced between the links; return their partitions."""
     found: list[set[str]] = []
 
     def level() -> bool:
@@ -113,23 +113,23 @@ def levelled(producer: Producer, *sharers: Sharer, partitions: int = 4) -> list[
 
 
 def gets(sharer: Sharer, body: bytes, count: int, seconds: float = PATIENCE) -> set[str]:
-    """Wait for so many events with this body; where they are from."""
+    """Wait for a number of events with this body; return their partitions."""
     wait_until(lambda: len(sharer.of(body)) == count or (sharer.poll() and False), f"{count} events", seconds)
     return sharer.of(body)
 
 
 def moving(gateway: Gateway, address: str) -> int:
-    """How many partitions are about to be given away."""
+    """The number of partitions that are about to move."""
     return sum(owner["moving"] for owner in shown(gateway, address, "g")["owners"])
 
 
 def fences(gateway: Gateway, address: str) -> set[tuple[int, int]]:
-    """The partitions of the group with what changes with their owner."""
+    """The partitions of the group, with the fence that changes with their owner."""
     return {(owner["partition"], owner["fence"]) for owner in shown(gateway, address, "g")["owners"]}
 
 
 def told(sharer: Sharer) -> set[str]:
-    """What the link was told last."""
+    """The link's last partition notification."""
     return set(sharer.told[-1])
 
 
@@ -225,7 +225,7 @@ def test_a_partition_moves_when_the_outcomes_are_in_and_goes_on_behind_them(port
 
 
 def test_what_is_released_comes_again_on_the_link_that_has_the_partition_now(port: int) -> None:
-    """Whether that is the link that released it, or another one by then."""
+    """The released event may return to the same link, or to another one."""
     first, producer = Sharer(port, "events/back"), Producer(port, "events/back")
     first.settles = False
     spread(producer, b"x", first)
@@ -254,7 +254,7 @@ def test_who_answers_nothing_keeps_a_partition_for_a_while_only(port: int) -> No
     spread(producer, b"x", first)
     second = Sharer(port, "events/stuck")
     assert len(gets(second, b"x", 2)) == 2, "what was not settled, sent again"
-    first.settle()  # too late for those two, and nothing breaks
+    first.settle()  # too late for those two, but harmless
     assert [len(each) for each in levelled(producer, first, second)] == [2, 2]
 
 
@@ -291,7 +291,7 @@ def test_a_group_is_not_bound_by_one_rule_and_shared_by_another(port: int) -> No
     Sharer(port, "events/mixed", "other").close()
     bound.close()
     shared = Sharer(port, "events/mixed")
-    for partition in (None, 1):  # it would wait for ever, or hear of an owner that no epoch displaces
+    for partition in (None, 1):  # it would wait for ever, or fail because no epoch can displace the owner
         error = Member(port, "bound/mixed", asked("g", partition)).refused("amqp:resource-locked")
         assert "group_mode" in error["description"]
     shared.close()
@@ -344,7 +344,7 @@ def test_new_partitions_are_dealt_to_the_links_that_are_there(places: list[Gatew
     wait_until(lambda: shown(places[0], address, "g")["owners"], "the group to have begun, with one partition")
     kafka_broker.grow(topic, 2)
     with kafka_broker.writing() as write:
-        write(topic, b"early", partition=1)  # before any link can have it
+        write(topic, b"early", partition=1)  # before any link can own the partition
     wait_until(lambda: first.poll() or second.poll(), "the event of the new partition")
     (taker,) = [sharer for sharer in (first, second) if sharer.came]
     assert (taker.told, taker.came) == ([("1",)], [("1", b"early")])

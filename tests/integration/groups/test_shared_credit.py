@@ -1,4 +1,4 @@
-"""The credit of senders to a direct node: what its receivers grant, and one for each sender at least (C8)."""
+"""The credit of senders to a direct node: the credit of its receivers, and at least one for each sender (C8)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_each_of_many_senders_has_one_credit_and_what_is_too_much_waits(place: P
 
 
 def test_a_sender_keeps_its_credit_when_the_receivers_leave(place: Place) -> None:
-    """What it sends then is answered as where nobody receives: nothing waits for a receiver to come."""
+    """Its messages are then answered as if there never was a receiver: they do not wait for one."""
     sender, inbox = Outbox(place.edge, "q/leave"), Inbox(place.edge, "q/leave", credit=2)
     assert sender.credit() == 2
     inbox.peer.detach(0).until("detach", closed=True)

@@ -1,4 +1,4 @@
-"""The anonymous terminus: each message goes where its `to` says, as if a link to there existed (AT 2.2, 2.3)."""
+"""The anonymous terminus: each message is routed by its `to`, like on a link to that address (AT 2.2, 2.3)."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ scopes:
     temporary: false
 """
 MAX_QUEUED = 250
-"""How many messages may wait for one destination."""
+"""Maximum number of messages that wait for one destination."""
 WINDOW = 1000
 """The credit of an anonymous link."""
 
 
 class Place(NamedTuple):
-    """The ports of the scopes; bare has nothing that a policy can leave out."""
+    """The ports of the scopes; `bare` has no optional features of the policy."""
 
     edge: int
     core: int
@@ -257,12 +257,12 @@ def test_what_came_before_a_failure_keeps_its_outcome(place: Place, outbox: Outb
     assert outbox.peer.expect("detach").error["condition"] == "amqp:not-found"
     assert inbox.empty()
     outbox.peer.close()
-    assert outbox.peer.expect("close").error is None  # and no outcome before it: the last stays unsettled
+    assert outbox.peer.expect("close").error is None  # without an outcome before it: the last message stays unsettled
 
 
 @pytest.mark.row("AT-2.2.2-2")
 def test_rejections_give_their_credit_back(outbox: Outbox) -> None:
-    """More than the whole window, one after the other's outcome: the link never runs dry."""
+    """More messages than the window, each after the previous one's outcome: the link never runs out of credit."""
     posted = [outbox.post(message(to="nope")) for _ in range(300)]
     for delivery in posted:
         assert outbox.outcome(delivery).matches({"error": "amqp:not-found"})
@@ -309,7 +309,7 @@ def test_what_is_no_message_is_rejected_alone(place: Place, outbox: Outbox, payl
 
 @pytest.mark.row("AT-2.2-5")
 def test_slow_destinations_hold_up_nobody(place: Place, outbox: Outbox) -> None:
-    """Each may keep MAX_QUEUED waiting; what is more comes back released; the others go on as if there were none."""
+    """Up to MAX_QUEUED messages wait for each destination; more are released; other destinations are unaffected."""
     slow = [Inbox(place.edge, f"q/slow-{n}", credit=0) for n in range(3)]
     quick = Inbox(place.edge, "q/quick", credit=WINDOW)
     waiting = [outbox.post(message(b"%d" % n, to=f"q/slow-{n % 3}")) for n in range(3 * MAX_QUEUED)]
@@ -333,7 +333,7 @@ def test_slow_destinations_hold_up_nobody(place: Place, outbox: Outbox) -> None:
 
 @pytest.mark.row("AT-2.2-5")
 def test_a_destination_that_settles_nothing_holds_the_credit_it_gave_and_no_more(place: Place, outbox: Outbox) -> None:
-    """Others go on with what is left of the window; at its end the link waits, and goes on with the first outcomes."""
+    """Others use the rest of the window; once it is used up, the link waits until the first outcomes."""
     count = WINDOW - 1
     silent, quick = Inbox(place.edge, "q/silent", credit=WINDOW), Inbox(place.edge, "q/other")
     for n in range(count):
@@ -359,7 +359,7 @@ def test_too_many_addresses_at_a_time_are_a_limit_not_a_leak(outbox: Outbox) -> 
 
 
 def test_a_destination_that_goes_takes_nothing_along(place: Place, outbox: Outbox) -> None:
-    """Sent and not yet settled: modified. Waiting at a temporary node that goes: its error. Later: not found."""
+    """Sent but unsettled: modified. Queued at a deleted temporary node: its error. Later: not found."""
     peer = connected(place.edge)
     source = frames.source(dynamic=True)
     peer.attach("temporary", RECEIVER, source=source)

@@ -1,4 +1,4 @@
-"""Requests and responses across two scopes, by the bytes (RA): annotated, rewritten, and both on one connection."""
+"""Requests and responses between two scopes, byte for byte (RA): annotated, rewritten, and both on one connection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.gateway.crossing import (
 from tests.support.gateway.gateway import Gateways
 
 TTL: Final = 300_000
-"""How long a cookie is good, in ms: `expiry` of the policy."""
+"""Lifetime of a cookie in ms: `expiry` of the policy."""
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_another_correlation_id_passes_unchanged(place: Place) -> None:
 
 @pytest.mark.row("RA-2.5-6", "RA-2.5-8")
 def test_a_dialogue_goes_on_over_three_turns(place: Place) -> None:
-    """The client answers the answer: the service sees its own ids and addresses, never the client's."""
+    """The client answers the response: the service only sees its own ids and addresses, never the client's."""
     service, client, answers, reply_to = pair(place, capable=False)
     onward = Inbox(place.core, "services/onward")
     client.post(message(b"1", message_id="first", reply_to=reply_to))
@@ -288,7 +288,7 @@ def asked(place: Place, capable: bool) -> tuple[bytes | None, dict[str, Any]]:
 @pytest.mark.row("RA-2.3-17", "RA-2.5-10")
 @pytest.mark.parametrize("capable", [True, False])
 def test_a_request_that_crossed_a_gateway_before_goes_home_through_it(place: Place, capable: bool) -> None:
-    """Its cookie and link target travel inside ours; its expiry ends ours; the response carries its cookie again."""
+    """Its cookie and link target are inside ours; our cookie expires with it; the response has the inner cookie."""
     service, client, _, reply_to = pair(place, capable=capable)
     before = Inbox(place.edge, f"{reply_to}/link-target")
     soon = Timestamp(int(time.time() * 1000) + 60_000)

@@ -1,4 +1,4 @@
-"""Cookies and rewritten addresses in wrong hands: the outcome of the error table, and nothing arrives (RA 2.4, 2.5)."""
+"""Forged and misused cookies and rewritten addresses: outcomes as in the error table; none arrives (RA 2.4, 2.5)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNAUTHORIZED = "amqp:unauthorized-access"
 SECRET = base64.urlsafe_b64decode(KEY + "=")
 RING = KeyRing("one", {"one": SigningSecret(SECRET)})
 FAR = 1 << 42
-"""A time in ms that no test will see."""
+"""A time in ms after the end of all tests."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def place(start_module_gateway: Gateways) -> Place:
 
 
 class Asked(NamedTuple):
-    """A request that has arrived: what its response needs, and where that would come."""
+    """A request that arrived: the data for its response, and the receiver of the response."""
 
     cookie: bytes
     reply_to: str
@@ -194,7 +194,7 @@ def test_what_has_expired_says_so(start_gateway: Gateways) -> None:
 
 
 def test_a_key_off_the_ring_ends_what_it_signed(start_gateway: Gateways) -> None:
-    """Rotation: the old key verifies as long as it is on the ring; a reload takes it off, open links included."""
+    """Rotation: the old key verifies while it is on the ring; a reload removes it, for open links, too."""
     place = start(start_gateway)
     service, client, answers, reply_to = pair(place, capable=True)
     client.post(message(reply_to=reply_to))
@@ -216,7 +216,7 @@ def test_a_key_off_the_ring_ends_what_it_signed(start_gateway: Gateways) -> None
 
 
 def test_the_log_shows_no_cookie_token_or_secret(place: Place, asked: Asked) -> None:
-    """After everything above: refused links and messages are in the log, what they carried is not."""
+    """After all tests above, the log has the refused links and messages, but not their cookies and tokens."""
     log = place.gateway.process.text()
     assert '"event": "message refused"' in log
     assert '"event": "link refused"' in log

@@ -46,7 +46,7 @@ scopes:
 def test_responses_go_back_through_the_gateways_that_were_dialled(
     start_gateway: Gateways, scopes: list[str], capable: bool
 ) -> None:
-    """One hop and two; the last scope may have the first one's name, for each gateway has names of its own."""
+    """One hop and two; the last scope may have the same name as the first, since each gateway has its own names."""
     client, port, http = ports(3)
     start_gateway(OUTER.format(http=http, client=client, port=port), env={"SCOPEGATE_KEY": KEY})
     for number, (outer, inner) in enumerate(pairwise(scopes), 1):
@@ -57,7 +57,7 @@ def test_responses_go_back_through_the_gateways_that_were_dialled(
 
 
 def answered(client: int, inside: int, scope: str, capable: bool) -> None:
-    """Ask twice on one route, and get both answers."""
+    """Send two requests on one route, and receive both responses."""
     service = Inbox(inside, "requests", capable=capable)
     answers, asking = Inbox(client, "q/1"), Outbox(client, "service")
     asking.credit()

@@ -1,4 +1,4 @@
-"""The limits of a listener: each refuses what is beyond it, counts it, and leaves everybody else alone."""
+"""The limits of a listener: each refuses and counts what exceeds it, and does not affect other peers."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Limited:
         self.gateway = start(document.text)
 
     def counted(self, name: str, least: int = 1) -> None:
-        """Wait until a counter is there."""
+        """Wait until the counter has this value."""
         self.gateway.wait_metric(name, lambda value: value >= least)
 
     def bad_input(self, reason: str, least: int = 1) -> None:
-        """Counted and logged."""
+        """The error is counted and logged."""
         self.counted(f'scopegate_bad_input_total{{reason="{reason}"}}', least)
         self.gateway.wait_log("bad input", reason=reason)
 
@@ -78,7 +78,7 @@ def limited(
 
 @pytest.fixture(autouse=True)
 def others_go_on(limited: Limited) -> Iterator[None]:
-    """Two who were there before a limit was hit, and are there after it."""
+    """Two clients that were connected before a limit was reached still work afterwards."""
     receiver, sender = receiving(limited.free, "chat/others"), sending(limited.free, "chat/others")
     passes(sender, receiver, 0)
     yield
@@ -88,7 +88,7 @@ def others_go_on(limited: Limited) -> Iterator[None]:
 
 
 def is_dropped(port: int) -> bool:
-    """Whether a new connection ends before anything was said on it."""
+    """Whether the gateway closes a new connection before it sends anything."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as peer:
         try:
             peer.sendall(SASL_HEADER)
@@ -137,7 +137,7 @@ def test_links(limited: Limited) -> None:
 
 
 def test_links_of_a_user(limited: Limited) -> None:
-    """Counted over all the user's connections, and given back when a link ends."""
+    """Counted over all connections of the user, and decremented when a link ends."""
     first, second = (connected(limited.ports["user_links"]) for _ in range(2))
     first.attach_sender("chat/a", 0)
     first.attach_receiver("chat/b", 1)
@@ -191,7 +191,7 @@ def test_handshake_time_of_tls(limited: Limited) -> None:
     stalled = [Peer(limited.tls), Peer(limited.tls)]
     for peer in stalled:
         peer.send_raw(b"\x16\x03\x01\x02\x00\x01")
-    assert is_dropped(limited.tls)  # the limit holds before any handshake is done
+    assert is_dropped(limited.tls)  # the limit applies before the TLS handshake
     for peer in stalled:
         peer.read(1)
     limited.gateway.wait_metric("scopegate_tls_failures_total", lambda value: value >= before + 2)
@@ -241,7 +241,7 @@ async def test_two_thousand_connections_at_once(limited: Limited) -> None:
 
 
 async def opens(port: int, number: int) -> asyncio.StreamWriter:
-    """Connect and say everything up to open in one piece; return when the gateway has opened."""
+    """Send all frames up to open at once; return when the gateway has sent its open."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     init = frames.performative("sasl_init", mechanism="ANONYMOUS", initial_response=b"")
     opening = frames.framed(frames.performative("open", container_id=f"many-{number}"))

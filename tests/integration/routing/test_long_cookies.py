@@ -1,4 +1,4 @@
-"""Cookies too long to travel (`keys.max_cookie`): kept in shared state; over one gateway, two in a row, a connector."""
+"""Cookies longer than `keys.max_cookie`, stored in shared state: over one gateway, two in a row, and a connector."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def place(request: pytest.FixtureRequest, start_module_gateway: Gateways) -> Pla
 
 
 def asked(place: Place, capable: bool, route: str = "any", reply_to: str = LONG) -> tuple[Any, Inbox]:
-    """Send a request with a long reply-to; return it as it arrives, and where its responses come."""
+    """Send a request with a long reply-to; return it as received, and the receiver of its responses."""
     service, client, _, _ = pair(place, route, capable=capable)
     answers = Inbox(place.edge, reply_to)
     client.post(message(reply_to=reply_to, message_id="m"))
@@ -95,7 +95,7 @@ def test_uses_of_a_kept_cookie_are_counted(place: Place) -> None:
 
 
 def test_order_is_kept_while_cookies_are(place: Place) -> None:
-    """Long and short ones in turn, more than there is credit for at a time."""
+    """Long and short cookies alternate, with more messages than credit."""
     service, client, _, _ = pair(place, "svc", capable=True)
     sent = [message(b"%d" % number, reply_to=LONG if number % 3 else "q/1") for number in range(90)]
     for each in sent:
@@ -126,7 +126,7 @@ def test_without_redis_requests_are_released_and_nothing_longer_travels(
     assert client.send(new).matches("released")
     assert service.empty()
     assert client.send_when_taken(message(reply_to="q/1"), service).matches("accepted")
-    assert replies.send_when_taken(answer(cookie_of(request)), answers).matches("accepted")  # known already
+    assert replies.send_when_taken(answer(cookie_of(request)), answers).matches("accepted")  # already known
     assert replies.send(answer(cookie_of(other))).matches("released")
     wait_until(lambda: not place.gateway.is_ready(), "the gateway to miss Redis")
     assert client.send(new).matches("released")
@@ -202,7 +202,7 @@ def test_a_chain_stays_short_however_long_the_cookies_inside(
 def test_a_chain_of_rewritten_requests_counts_uses_through_a_connector(
     start_gateway: Gateways, redis_server: Redis
 ) -> None:
-    """Gateway A carries the way home in ids; its container B hands the one response on, and not a second."""
+    """Gateway A carries the reply address in ids; its container B forwards one response, but not a second."""
     chain = chained(start_gateway, redis_server.url, replies=", replies: {mode: rewrite, uses: 1}")
     service = Inbox(chain.far, "svc/x")
     answers = Inbox(chain.near, LONG)
@@ -237,7 +237,7 @@ def test_a_receiver_without_credit_gets_the_request_when_it_has_some(
     own_redis.process.send_signal(signal.SIGSTOP)
     try:
         client.post(message(reply_to=LONG))
-        client.peer.attach_receiver("q/1", 1)  # once it is answered the request has been read
+        client.peer.attach_receiver("q/1", 1)  # once this is answered, the request has been read
         service.peer.flow(0, link_credit=1, delivery_count=0, drain=True)
         counted = service.peer.until("flow", handle=0).delivery_count
     finally:

@@ -1,4 +1,4 @@
-"""How fast one responder may answer (`response_rate`): what comes faster waits, and nothing is lost."""
+"""The response rate of one responder (`response_rate`): responses above it wait, and none is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start(gateways: Gateways, rate: str) -> Place:
 
 
 def replies_to(place: Place, route: str = "any") -> tuple[bytes, Inbox]:
-    """The cookie of a request, and where its responses come."""
+    """The cookie of a request, and the receiver of its responses."""
     service, client, answers, reply_to = pair(place, route, capable=True)
     client.post(message(reply_to=reply_to))
     return cookie_of(service.take()), answers
@@ -60,7 +60,7 @@ def test_what_comes_faster_waits_and_arrives_in_order(start_gateway: Gateways) -
         sending = aside.submit(send_all, replies.peer, 0, [answer(cookie, body=body) for body in bodies])
         got = [sections(answers.take())["data"] for _ in range(50)]
         took = time.monotonic() - began
-        assert sending.result() == 20  # a second's worth under way
+        assert sending.result() == 20  # one second's worth is unsettled
     assert got == [b"%d" % number for number in range(50)]
     assert took >= 1.45  # 20 at once, 30 more at 20 a second
     assert place.gateway.metrics().get('scopegate_outcomes_total{outcome="released",rule="$replies"}', 0) == 0
@@ -92,7 +92,7 @@ def test_pre_settled_responses_wait_too(start_gateway: Gateways) -> None:
 
 
 def test_a_wait_beyond_patience_is_released_and_other_messages_pass(start_gateway: Gateways) -> None:
-    """Over the anonymous terminus, whose credit is not for responses alone: their wait holds up nothing else."""
+    """On the anonymous terminus, credit is not only for responses: a waiting response must not delay other messages."""
     place = start(start_gateway, "12/m")
     cookie, answers = replies_to(place)
     anonymous = Outbox(place.core, None)
@@ -122,7 +122,7 @@ def test_a_wait_ends_with_its_link(start_gateway: Gateways) -> None:
 
 @pytest.mark.parametrize("route", ["any", "svc"])
 def test_what_came_settled_waits_on_though_its_link_has_ended(start_gateway: Gateways, route: str) -> None:
-    """Nobody could send it again; with a count of uses (`svc`), too."""
+    """The sender cannot repeat settled messages; the same with a limit of uses (`svc`)."""
     place = start(start_gateway, "2/s")
     given = [replies_to(place, route) for _ in range(4)]
     replies = Outbox(place.core, None)
@@ -164,7 +164,7 @@ def far(start_gateway: Gateways) -> Iterator[Far]:
 
 
 def test_a_connector_is_one_responder(far: Far) -> None:
-    """It gives the container credit for a second's worth, and no more goes home in one."""
+    """The gateway grants the container credit for one second's responses, and forwards no more in a second."""
     far.accept()
     inbox = Inbox(far.edge, "q/1")
     client = connected(far.edge)

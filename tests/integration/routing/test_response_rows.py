@@ -1,4 +1,4 @@
-"""Rows of response routing, each with what would be seen if it broke, and annotations as literal bytes (RA 2.3, 3)."""
+"""Rows of response routing, each with its visible effect, and annotations as literal bytes (RA 2.3, 3)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THEIRS = b"\x00\xfftheirs"
 RETURNED = b"\x00\x53\x71\xc1\x1b\x02\xa3\x0eaddress-cookie\xa0\x08\x00\xfftheirs"
 """The whole section of delivery annotations on a response: one symbol, one binary."""
 MAX_QUEUED = 250
-"""How many messages may wait for one destination."""
+"""Maximum number of messages that wait for one destination."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def fars(start_gateway: Gateways) -> Iterator[Callable[[str], Far]]:
 
 
 class Service:
-    """A service in core that has got one request: `respond` sends what it answers, the way it was asked to."""
+    """A service in core that received one request: `respond` sends its response as the request says."""
 
     def __init__(self, place: Place, request: bytes) -> None:
         asked = sections(request)["properties"]
@@ -77,7 +77,7 @@ def test_each_of_three_responses_carries_the_cookie_of_the_request(place: Place,
 @pytest.mark.row("RA-2.3-10")
 @pytest.mark.parametrize("capable", [True, False], ids=["annotated", "rewritten"])
 def test_a_cookie_without_a_link_target_comes_back_where_reply_to_says(place: Place, capable: bool) -> None:
-    """A request that names a link target comes before and after: neither address takes what is for the other."""
+    """Requests with a link target precede and follow it: neither address accepts the other's responses."""
     service, client, by_to, reply_to = pair(place, capable=capable)
     by_target = Inbox(place.edge, f"{reply_to}/t")
     both = {"response-address-cookie": THEIRS, "response-link-target-address": f"{reply_to}/t"}
@@ -94,7 +94,7 @@ def test_a_cookie_without_a_link_target_comes_back_where_reply_to_says(place: Pl
 @pytest.mark.row("RA-2.3-18")
 @pytest.mark.parametrize("own", [False, True], ids=["dynamic node", "address of the gateway"])
 def test_a_response_whose_cookie_a_broker_has_stripped_is_rejected(fars: Callable[[str], Far], own: bool) -> None:
-    """The broker understands annotations by its capability and target, and loses them on the way back."""
+    """The broker announces support by its capability and target, but strips annotations from responses."""
     far = fars("replies: {address: gateway}" if own else "annotations: trust").accept("RESPONSE_ANNOTATIONS_V1_0")
     home, client = Inbox(far.edge, "q/home"), connected(far.edge)
     client.attach("sender-0", SENDER, target=frames.target("far/x"))
@@ -110,7 +110,7 @@ def test_a_response_whose_cookie_a_broker_has_stripped_is_rejected(fars: Callabl
     assert heard.state.matches({"error": "amqp:unauthorized-access" if own else "amqp:not-found"})
     kept = message(b"kept", to="q/home", correlation_id="m-1", da={"address-cookie": cookie})
     broker.transfer(kept, responses or 0)
-    assert sections(home.take())["data"] == b"kept"  # the first that comes: what was stripped went nowhere
+    assert sections(home.take())["data"] == b"kept"  # the first response to arrive: the stripped one was not delivered
     assert broker.until("disposition", role=RECEIVER, settled=True).state.matches("accepted")
 
 
@@ -136,7 +136,7 @@ def test_a_responder_hears_that_the_reply_address_is_gone(place: Place, capable:
 @pytest.mark.row("RA-3-7")
 @pytest.mark.parametrize("capable", [True, False], ids=["annotated", "rewritten"])
 def test_a_responder_hears_that_the_reply_address_is_full(place: Place, capable: bool) -> None:
-    """What is one too many is released; all that wait before it are delivered when the requester has credit."""
+    """The message beyond the limit is released; the others are delivered once the requester grants credit."""
     service, client, _, reply_to = pair(place, capable=capable)
     full = Inbox(place.edge, f"{reply_to}/full", credit=0)
     client.post(message(reply_to=f"{reply_to}/full", message_id="m"))

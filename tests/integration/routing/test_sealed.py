@@ -1,4 +1,4 @@
-"""The real process with `keys.seal` and `keys.skew`: nothing of one scope shows in the other, and both forms count."""
+"""The real process with `keys.seal` and `keys.skew`: neither scope's names are visible in the other, in both forms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def inspect(place: Place, text: str, *, key: str = KEY) -> subprocess.CompletedP
 
 
 def responded(place: Place, *, capable: bool) -> tuple[bytes, Inbox, Outbox, bytes]:
-    """A request as the service saw it, where answers come, where to send them, and what opens the way."""
+    """The request as the service received it, the receiver and sender of responses, and their cookie or address."""
     service, client, answers, reply_to = pair(place, capable=capable)
     client.post(message(reply_to=reply_to, message_id="order-4711"))
     seen = service.take()

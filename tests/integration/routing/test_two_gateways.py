@@ -1,6 +1,6 @@
-"""Two gateways in a row whose scopes between them have one name: cookies in cookies, and dialogues of many turns.
+"""Two gateways in a row that use the same name for the scopes between them: nested cookies, and long dialogues.
 
-Each gateway has keys of its own, and neither knows more of the other than the address it connects to.
+Each gateway has its own keys and only knows the address of the other.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def name() -> str:
 @pytest.mark.row("RA-2.3-17", "RA-2.2-1", "RA-2.2-4", "RA-2.4-3")
 @pytest.mark.parametrize("capable", [True, False])
 def test_a_cookie_within_a_cookie(row: Row, name: str, capable: bool) -> None:
-    """The service beyond two gateways takes cookies, or does not; each gateway undoes its own part."""
+    """The service behind two gateways supports cookies or not; each gateway only restores what it changed."""
     service = Inbox(row.third, f"services/{name}", capable=capable)
     answers = Inbox(row.clients, None, source=frames.source(None, dynamic=True))
     client = Outbox(row.clients, f"svc/{name}")
@@ -102,7 +102,7 @@ def test_a_cookie_within_a_cookie(row: Row, name: str, capable: bool) -> None:
 
 
 class End:
-    """One side of a dialogue: answers every message where it says, and wants an answer itself."""
+    """One side of a dialogue: answers every message to its reply-to, and requests a response itself."""
 
     def __init__(self, port: int, address: str, capable: bool) -> None:
         self.inbox = Inbox(port, address, capable=capable)
@@ -131,7 +131,7 @@ class End:
 @pytest.mark.row("RA-2.3-17", "RA-2.5-6", "RA-2.5-7", "RA-2.5-10")
 @pytest.mark.parametrize("capable", [(True, True), (True, False), (False, True), (False, False)])
 def test_a_dialogue_over_two_gateways(row: Row, name: str, capable: tuple[bool, bool]) -> None:
-    """Five turns: every response asks for a further one; each side takes cookies, or does not."""
+    """Five turns: every response requests another one; each side supports cookies or not."""
     own = f"q/{name}"
     service, client = End(row.third, own, capable[0]), End(row.clients, own, capable[1])
     first = Inbox(row.third, f"services/{name}", capable=capable[0])

@@ -1,7 +1,7 @@
-"""Two gateways in a row between brokers that strip delivery annotations: docs/guide/two-networks.md, by its own files.
+"""Two gateways in a row between brokers that strip delivery annotations, with the files of docs/guide/two-networks.md.
 
-A client of broker A asks a service at broker B. Gateway A pulls and annotates, for gateway B announces that it
-understands; gateway B rewrites, for the broker announces nothing; nobody told either to.
+A client of broker A sends a request to a service at broker B. Gateway A pulls and annotates it, since gateway B
+announces support; gateway B rewrites it, since the broker announces none. Nothing of this is configured.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def test_an_unmodified_client_asks_an_unmodified_service(
 
 
 def asked(place: Networks, name: str, reply_to: str) -> Message:
-    """Ask at network A; return the request as the service gets it at the broker."""
+    """Send a request in network A; return it as the service at broker B receives it."""
     sent = message(b"ask", reply_to=reply_to, message_id="m-1", subject="s", app={"n": 1})
     assert Outbox(place.port, f"svc/{name}").send_with_credit(sent).matches("accepted")
     return receive(place.beyond, f"requests.{name}", 1).finish()[0].message
 
 
 def inbox(place: Networks) -> tuple[Inbox, str]:
-    """Attach a place for responses; return it and its address."""
+    """Attach a receiver for responses; return it and its address."""
     answers = Inbox(place.port, None, source=frames.source(None, dynamic=True))
     return answers, str(answers.attach.source["address"])
 
@@ -105,7 +105,7 @@ def test_a_cut_between_gateway_and_broker(place: Networks, name: str) -> None:
 
 @pytest.mark.row("RA-2.3-17")
 def test_a_gateway_in_the_middle_restarts_between_request_and_response(place: Networks, name: str) -> None:
-    """Nothing is remembered there: the cookie of gateway A comes back out of the ids that gateway B had made."""
+    """Gateway B keeps no state: it restores gateway A's cookie from the ids that it generated before the restart."""
     answers, address = inbox(place)
     request = asked(place, name, address)
     place.b.kill()
@@ -139,7 +139,7 @@ def hops(tap: Wiretap, body: str, *, sent: bool) -> list[Seen]:
 
 @pytest.mark.row("RA-2.3-17", "RA-2.5-5", "RA-2.5-6", "RA-2.5-7", "RA-2.5-10")
 def test_a_jms_client_at_broker_a_asks_a_jms_service_at_broker_b(place: Networks, name: str) -> None:
-    """The guide, step by step; what it says of each wire is asserted of the recordings."""
+    """Follows the guide step by step; its statements about each connection are checked against the recordings."""
     service = Foreign("jms", place.broker.port, place.broker.user, place.broker.password)
     serving = service.run("respond", "requests.echo").attached()
     client = Foreign("jms", place.broker_a.port, place.broker_a.user, place.broker_a.password)
@@ -184,14 +184,14 @@ def described(seen: Seen) -> str:
 
 
 def test_what_broker_a_gave_is_accepted_only_when_broker_b_accepted(place: Networks, name: str) -> None:
-    """Broker B is away: the request stays at broker A, and goes when B is back."""
+    """Broker B is down: the request stays at broker A, and is delivered when B is back."""
     place.wire.cut()
     wait_until(lambda: place.b.get("/readyz")[0] != 200, "gateway B to notice")
     send(place.before, "svc.echo", [Message(body=f"waits {name}", reply_to="q")]).finish()
     place.wire.mend()
     got = receive(place.beyond, "requests.echo", 1).finish()[0].message
     assert got.body == f"waits {name}"
-    place.a.wait_metric("scopegate_unsettled", lambda value: value == 0)  # who dies before that sends it once more
+    place.a.wait_metric("scopegate_unsettled", lambda value: value == 0)  # gateway A would send unsettled ones again
 
 
 def test_requests_pulled_before_gateway_a_dies_are_not_lost(place: Networks, name: str) -> None:

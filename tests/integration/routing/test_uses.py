@@ -1,4 +1,4 @@
-"""How many responses a request may have (`replies: {uses}`): annotated and rewritten, by one gateway and by two."""
+"""The number of responses per request (`replies: {uses}`): annotated and rewritten, over one gateway and over two."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def place(start_module_gateway: Gateways) -> Boundary:
 
 
 class Asked(NamedTuple):
-    """A request that has arrived: how to answer it, and where the answers come."""
+    """A request that arrived: how to answer it, and the receiver of the responses."""
 
     reply: Callable[[Boundary], Any]
     data: bytes
@@ -68,7 +68,7 @@ class Asked(NamedTuple):
 
 
 def asked(place: Boundary, capable: bool, route: str = "svc") -> Asked:
-    """Send a request; a responder that understands cookies gets one, another a rewritten address."""
+    """Send a request; a responder with support gets a cookie, another one a rewritten address."""
     service, client, answers, reply_to = pair(place, route, capable=capable)
     client.post(message(reply_to=reply_to))
     request = service.take()
@@ -196,7 +196,7 @@ def test_many_at_once_are_never_one_too_many(place: Boundary) -> None:
 
 
 def test_a_limit_of_another_gateway_holds_here(place: Boundary) -> None:
-    """Whoever shares the keys may have given it; the policy here says nothing of five."""
+    """A gateway with the same keys may have issued it; the limit of five is not in this policy."""
     answers = Inbox(place.edge, "q/other")
     reply = answer(seal(RING, Cookie("edge", "$replies.core", "q/other", FAR, uses=Uses(5, b"n" * 12))))
     replies = Outbox(place.core, "$replies.core")
@@ -245,7 +245,7 @@ def test_a_count_ends_with_its_cookie(start_gateway: Gateways, own_redis: Redis)
     given = asked(place, True)
     assert given.reply(place).send_when_taken(given.data, given.answers).matches("accepted")
     (key,) = own_redis.command("KEYS", "scopegate:uses:*").split()
-    assert 295_000 < int(own_redis.command("PTTL", key)) <= 305_100  # 5 s, and the clocks of others
+    assert 295_000 < int(own_redis.command("PTTL", key)) <= 305_100  # 5 s, plus an allowance for clock skew
 
 
 def test_without_redis_nothing_is_accepted_and_nothing_goes_through(start_gateway: Gateways, own_redis: Redis) -> None:

@@ -1,4 +1,4 @@
-"""A requester that is gone costs no other requester its response, however the responder sends (C7)."""
+"""A requester that disconnected does not delay the responses to others, however the responder sends (C7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reply-to needs a right of the requester's: no request makes the gateway send where its requester may not (A1)."""
+"""A reply-to requires a right of the requester: no request makes the gateway send where its requester may not (A1)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ REFUSED: Any = {"error": "amqp:unauthorized-access"}
 
 
 class Place(NamedTuple):
-    """A gateway; at `edge` everybody may ask, at `named` the owner may do everything."""
+    """A gateway; in `edge` all users may send requests, in `named` the owner has all rights."""
 
     edge: int
     named: int
@@ -77,7 +77,7 @@ def place(start_module_gateway: Gateways, tmp_path_factory: pytest.TempPathFacto
 
 
 def asks(place: Place, way: str, name: str) -> Outbox:
-    """A sender of requests to the service `name`, with credit, by one of the ways that a client has."""
+    """A sender of requests to the service `name`, with credit, of one of the kinds that clients use."""
     peer = connected(place.edge)
     if way == "pair":
         peer.attach("p", SENDER, **attach_half(f"svc/{name}", SENDER))
@@ -105,7 +105,7 @@ def test_a_reply_to_without_a_right_is_refused_at_the_request(
 @pytest.mark.row("X-10")
 @pytest.mark.parametrize("capable", [True, False], ids=["annotated", "rewritten"])
 def test_the_target_of_a_previous_gateway_needs_the_right_too(place: Place, capable: bool) -> None:
-    """What an inner cookie is sent to is where the response goes, whatever the reply-to."""
+    """The response goes to the address in the inner cookie, whatever the reply-to, so that address needs the right."""
     service = Inbox(place.core, f"services/inner-{capable}", capable=capable)
     client = Outbox(place.edge, f"svc/inner-{capable}")
     assert SUPPORTED in client.attach.target["capabilities"].items
@@ -114,7 +114,7 @@ def test_the_target_of_a_previous_gateway_needs_the_right_too(place: Place, capa
     assert client.send(message(reply_to="q/1", da=annotations)).matches(REFUSED)
     assert service.empty()
     annotations["response-link-target-address"] = "q/1"
-    client.post(message(reply_to="unknown/here", da=annotations))  # what it means only that gateway knows
+    client.post(message(reply_to="unknown/here", da=annotations))  # only the previous gateway can resolve this reply-to
     service.take()
 
 
@@ -129,7 +129,7 @@ def test_a_settled_request_without_a_right_ends_its_link(place: Place) -> None:
 
 @pytest.mark.parametrize("capable", [True, False], ids=["annotated", "rewritten"])
 def test_the_right_of_one_user_is_not_that_of_another(place: Place, capable: bool) -> None:
-    """Both ask at one node, one after the other: what was found for the owner does not count for the next."""
+    """Both send to one node, one after the other: the result for the owner must not be reused for the next user."""
     name = f"two-{capable}"
     service = Inbox(place.core, f"services/{name}", capable=capable)
     owner, anybody = Outbox(place.owner(), f"svc/{name}"), Outbox(place.edge, f"svc/{name}")
@@ -144,7 +144,7 @@ def test_the_right_of_one_user_is_not_that_of_another(place: Place, capable: boo
 
 
 def respond(place: Place, asked: bytes, capable: bool) -> Callable[[], Any]:
-    """Send the response; what is returned waits for its outcome."""
+    """Send the response; the returned function waits for its outcome."""
     address = "$replies.core" if capable else sections(asked)["properties"]["reply_to"]
     replies = Outbox(place.core, address)
     replies.credit()
@@ -232,7 +232,7 @@ def pulled(far: Far) -> int:
 @pytest.mark.row("X-10")
 @pytest.mark.parametrize("capable", [True, False], ids=["annotated", "rewritten"])
 def test_a_pulled_request_is_answered_at_its_container_and_where_everybody_may(far: Far, capable: bool) -> None:
-    """Who wrote to the queue is not known: a direct node of the scope is not for that to reach."""
+    """The author of a queued message is unknown, so responses to it must not reach a direct node of the scope."""
     inbox = Inbox(far.edge, "q/1", capable=capable)
     handle = pulled(far)
     far.peer.until("flow")
@@ -266,7 +266,7 @@ def test_so_is_what_a_container_sends_to_a_receiver_of_another_scope(far: Far, c
 
 @pytest.mark.row("X-10")
 def test_so_is_what_a_bridge_brings_from_a_container(start_gateway: Gateways) -> None:
-    """The gateway moves it by itself, and may send where the policy says: that is no right of the author's."""
+    """The gateway itself forwards the event, and its own right to send is not a right of the event's author."""
     bridge = "{name: b, from: {connector: far, address: log}, to: in/1}"
     with Listener() as listener:
         far = Far(start_gateway, listener, "", bridge, open='"open/**"').accept()
@@ -283,7 +283,7 @@ def test_so_is_what_a_bridge_brings_from_a_container(start_gateway: Gateways) ->
 
 
 def test_what_needs_no_access_entry_asks_for_another_right(place: Place) -> None:
-    """A reply address wants a cookie, the null target a right for each `to`, a temporary node its connection (A8)."""
+    """A reply address needs a cookie, the null target a right for each `to`, a temporary node its connection (A8)."""
     replies = Outbox(place.edge, "$replies.edge")
     assert replies.send_with_credit(message(b"no cookie")).matches(REFUSED)
     relay = Outbox(place.edge, None)
@@ -296,7 +296,7 @@ def test_what_needs_no_access_entry_asks_for_another_right(place: Place) -> None
 
 @pytest.mark.row("ES-6-10")
 def test_whoever_may_send_or_receive_may_ask_for_info(place: Place) -> None:
-    """The owner's entries say nothing of `info`; nobody else has a right at the log (R11)."""
+    """The owner's entries do not mention `info`; other users have no right at the log (R11)."""
     info = Inbox(place.owner(), "ledger/$info")
     assert sections(info.take())
     other = connected(place.edge)
