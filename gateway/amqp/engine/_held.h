@@ -33,23 +33,23 @@ static Py_ssize_t cost_held(Py_ssize_t size) { return cost(size) + size; }
 static bool enough(const Tally *self) { return self->room > 0 && self->fresh >= self->room; }
 
 static PyMemberDef tally_members[] = {
-    {"in_bytes", T_PYSSIZET, offsetof(Tally, in_bytes), READONLY, "What messages of the peer take that have no outcome."},
-    {"in_count", T_PYSSIZET, offsetof(Tally, in_count), READONLY, "How many they are."},
-    {"out_bytes", T_PYSSIZET, offsetof(Tally, out_bytes), READONLY, "What messages to the peer take that have no outcome."},
-    {"out_data", T_PYSSIZET, offsetof(Tally, out_data), READONLY, "What their contexts have of them beside that."},
-    {"out_count", T_PYSSIZET, offsetof(Tally, out_count), READONLY, "How many they are."},
-    {"fresh", T_PYSSIZET, offsetof(Tally, fresh), 0, "Bytes that proton was given to send since it was last written."},
-    {"room", T_PYSSIZET, offsetof(Tally, room), 0, "How many of them are enough; 0: any number is taken."},
-    {"unread", T_PYSSIZET, offsetof(Tally, unread), READONLY, "Bytes of messages in proton that are not taken out of it."},
-    {"unwritten", T_PYSSIZET, offsetof(Tally, unwritten), READONLY, "Bytes that wait to be written."},
-    {"ended", T_BOOL, offsetof(Tally, ended), READONLY, "Whether proton has written its last byte."},
+    {"in_bytes", T_PYSSIZET, offsetof(Tally, in_bytes), READONLY, "Memory of incoming messages without outcome."},
+    {"in_count", T_PYSSIZET, offsetof(Tally, in_count), READONLY, "The number of these messages."},
+    {"out_bytes", T_PYSSIZET, offsetof(Tally, out_bytes), READONLY, "Memory of outgoing messages without outcome."},
+    {"out_data", T_PYSSIZET, offsetof(Tally, out_data), READONLY, "Bytes that their contexts keep alive besides."},
+    {"out_count", T_PYSSIZET, offsetof(Tally, out_count), READONLY, "The number of these messages."},
+    {"fresh", T_PYSSIZET, offsetof(Tally, fresh), 0, "Bytes given to proton since the last write."},
+    {"room", T_PYSSIZET, offsetof(Tally, room), 0, "The limit for `fresh`; 0: no limit."},
+    {"unread", T_PYSSIZET, offsetof(Tally, unread), READONLY, "Bytes of messages that were not yet read from proton."},
+    {"unwritten", T_PYSSIZET, offsetof(Tally, unwritten), READONLY, "Bytes that are not yet written."},
+    {"ended", T_BOOL, offsetof(Tally, ended), READONLY, "Whether proton will write nothing more."},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyObject *tally_full(const Tally *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(enough(self)); }
 
 static PyGetSetDef tally_getset[] = {
-    {"full", (getter)tally_full, NULL, "Whether proton was given enough to send for now.", NULL},
+    {"full", (getter)tally_full, NULL, "Whether `fresh` has reached its limit.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
