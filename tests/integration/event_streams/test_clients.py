@@ -1,4 +1,4 @@
-"""Event streams used with unmodified clients, as far as each can say it: proton, rhea, Qpid JMS (ES-E2E-3 to -13).
+"""Event streams with unmodified clients, as far as each supports them: proton, rhea, Qpid JMS (ES-E2E-3 to -13).
 
 On a real broker and on the embedded one. Proton and rhea can ask for all of the extension; JMS has durable
 subscriptions.
@@ -27,7 +27,7 @@ KEY, TARGET = "event-streams-group-key", "event-streams-target-partition"
 
 
 class Event(NamedTuple):
-    """What a client got, and what the log says of it."""
+    """An event as a client received it, with its position in the log."""
 
     body: Any
     partition: str
@@ -41,7 +41,7 @@ def place(request: pytest.FixtureRequest, start_module_gateway: Gateways) -> Pla
 
 
 class Proton:
-    """A proton client; `wanted` is what the link asks for: partition, group, epoch, offset, sql, durable."""
+    """A proton client; `wanted` has the link's requests: partition, group, epoch, offset, sql, durable."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -72,7 +72,7 @@ class Proton:
         return {str(key): value for key, value in (self._client.attached().receiver.remote_properties or {}).items()}
 
     def finish(self) -> list[Event]:
-        """All that was asked for."""
+        """All requested events."""
         return [
             Event(_text(got.message.body), str(told.get(SOURCE)), str(told.get(OFFSET)))
             for got in self._client.finish()
@@ -80,13 +80,13 @@ class Proton:
         ]
 
     def fails(self) -> str:
-        """The condition that the link ends with."""
+        """The condition with which the link ends."""
         with pytest.raises(Failed) as failed:
             self._client.join()
         return failed.value.condition
 
     def send(self, address: str, count: int, *, partition: str = "", key: str = "", target: str = "") -> list[str]:
-        """Send messages with their numbers as bodies; the outcomes."""
+        """Send messages with their numbers as bodies; returns the outcomes."""
         annotations = {symbol(KEY): key} if key else None
         instructions = {symbol(TARGET): symbol(target)} if target else None
         messages = [Message(body=str(n), annotations=annotations, instructions=instructions) for n in range(count)]
@@ -115,7 +115,7 @@ class Rhea:
         return properties
 
     def finish(self) -> list[Event]:
-        """All that was asked for."""
+        """All requested events."""
         found = [event for event in self._running.finish() if event["event"] == "message"]
         told = [event["delivery_annotations"] for event in found]
         return [
@@ -124,11 +124,11 @@ class Rhea:
         ]
 
     def fails(self) -> str:
-        """The condition that the link ends with."""
+        """The condition with which the link ends."""
         return str(self._running.fail()["condition"])
 
     def send(self, address: str, count: int, **wanted: str) -> list[str]:
-        """Send messages with their numbers as bodies; the outcomes."""
+        """Send messages with their numbers as bodies; returns the outcomes."""
         return [outcome["outcome"] for outcome in self._client.run("send", address, count=count, **wanted).finish()]
 
 

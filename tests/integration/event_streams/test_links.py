@@ -56,7 +56,7 @@ class Place:
             assert outbox.send(message(body, **fields)).matches("accepted")
 
     def records(self, topic: str, partitions: int, count: int) -> list[Any]:
-        """What any Kafka client reads."""
+        """The records as any Kafka client reads them."""
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": "t", "log_level": 0})
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         found: list[Any] = []
@@ -87,7 +87,7 @@ def reading(port: int, address: str, *given: Described, **fields: Any) -> Inbox:
 
 
 def bodies(inbox: Inbox) -> list[bytes]:
-    """Everything up to the end of the log, which a drain finds."""
+    """All events up to the end of the log, which a drain reaches."""
     found = []
     inbox.peer.flow(inbox.handle, link_credit=1000, delivery_count=inbox.received, drain=True)
     while True:

@@ -1,4 +1,4 @@
-"""Rows of event streams, each with what would be seen if it broke (ES-E2E-2, 6, 7, 13; KM-1, KM-3, KM-11, KM-12)."""
+"""Rows of event streams, each with its visible effect (ES-E2E-2, 6, 7, 13; KM-1, KM-3, KM-11, KM-12)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def local() -> AsyncIterator[Streams]:
 
 
 def in_kafka(streams: Streams, topic: str, partitions: int, count: int) -> list[Any]:
-    """So many records as an ordinary client of Kafka sees them."""
+    """The first `count` records as an ordinary Kafka client sees them."""
     consumer = Consumer({"bootstrap.servers": streams.bootstrap, "group.id": "t", "log_level": 0})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     found: list[Any] = []
@@ -173,7 +173,7 @@ LINKS: dict[str, dict[str, Any]] = {
 @pytest.mark.row("ES-5.1-1", "ES-5.1.2-1")
 @pytest.mark.parametrize("kind", sorted(LINKS))
 async def test_every_kind_of_link_says_where_and_when_an_event_was_added(local: Streams, kind: str) -> None:
-    """When it was added: neither when its sender says it was made, nor when it is delivered."""
+    """The time of the append: neither the sender's creation time nor the time of delivery."""
     sender = await local.sender("solo")
     before = time.time_ns() // 1_000_000
     assert await sender.send(message(b"x", creation_time=1_000_000_000_000)) is ACCEPTED
@@ -192,7 +192,7 @@ async def test_every_kind_of_link_says_where_and_when_an_event_was_added(local: 
 @pytest.mark.row("ES-5.2.1-4")
 @pytest.mark.parametrize("name", [OFFSET, TIME])
 async def test_a_filter_leaves_out_the_event_whose_place_it_names(local: Streams, name: str) -> None:
-    """Later than that, not from there on: the event itself does not come, the one after it does."""
+    """The filter is exclusive: the event itself is not delivered, the next one is."""
     for number in range(3):
         await fill(local, "solo", 1, first=number)
         now = time.time_ns() // 1_000_000
@@ -234,7 +234,7 @@ async def test_what_is_undeliverable_here_is_copied_to_the_dead_letter_topic_and
 
 
 def test_positions_of_links_that_differ_in_anything_are_apart() -> None:
-    """KM-11: names of links are unique between two containers only."""
+    """KM-11: link names are unique only between two containers."""
     source = ABSENT._replace(present=True, durable=1, expiry=3)
 
     def key(scope: str = "s", user: str = "u", container: str = "c", name: str = "l", node: str = "k/t") -> str:

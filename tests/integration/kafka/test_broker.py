@@ -1,4 +1,4 @@
-"""Event-stream nodes on a real broker: what the mock cluster cannot show (KM-3, KM-7 to KM-9, KM-17 to KM-19)."""
+"""Event-stream nodes on a real broker: behaviour that the mock cluster lacks (KM-3, KM-7 to KM-9, KM-17 to KM-19)."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_growth_is_announced_once(kafka_broker: KafkaBroker, streams: Stre
 async def test_growth_is_told_each_time_and_to_agnostic_links_alone(
     kafka_broker: KafkaBroker, streams: Streams
 ) -> None:
-    """Whether a link has had an event already or not (KM-9)."""
+    """Whether or not a link has already received an event (KM-9)."""
     topic = kafka_broker.create_topic(partitions=3)
     agnostic = await streams.receiver(topic, credit=100)
     bound = await streams.receiver(topic, credit=100, properties={PARTITION: Symbol("0")})
@@ -176,7 +176,7 @@ async def test_growth_is_told_each_time_and_to_agnostic_links_alone(
 
 
 def changed(event: Delivered) -> Any:
-    """The partitions that a transfer says its link is associated with now; None: it says nothing."""
+    """The partitions that a transfer reports as associated with its link; None if it does not."""
     found = event.annotations.get("event-streams-associated-partitions-changed")
     return None if found is None else tuple(found.items)
 

@@ -1,4 +1,4 @@
-"""Requests from another scope into a Kafka topic, and the responses of Kafka clients home (X-5, X-6, KM-22)."""
+"""Requests from another scope to a Kafka topic, and Kafka clients' responses to the requesters (X-5, X-6, KM-22)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def reply_to() -> str:
 
 @pytest.fixture
 def requests(place: Place) -> Iterator[Consumer]:
-    """An ordinary Kafka client that reads what is asked from now on."""
+    """An ordinary Kafka client that reads requests from now on."""
     consumer = Consumer({"bootstrap.servers": place.bootstrap, "group.id": "service", "log_level": 0})
     _, end = consumer.get_watermark_offsets(TopicPartition("requests", 0), timeout=PATIENCE)
     consumer.assign([TopicPartition("requests", 0, end)])
@@ -139,7 +139,7 @@ REQUEST = {"message_id": b"\0\1", "subject": "s", "app": {"n": 1}, "footer": {"x
 
 
 class Reader(NamedTuple):
-    """A responder over AMQP that reads the topic, and where its responses go."""
+    """An AMQP responder that reads the topic, and the receiver of its responses."""
 
     port: int
     inbox: Inbox
@@ -147,7 +147,7 @@ class Reader(NamedTuple):
     shorn: bool
 
     def asked(self) -> tuple[bytes, dict[str, Any]]:
-        """The next request, and what its delivery annotations say beside what the log does."""
+        """The next request, and its delivery annotations without those of the event stream."""
         got = self.inbox.take()
         told = hop_annotations(got)
         own = {name for name in told if name.startswith(("event-streams-", "x-opt-kafka-"))}
@@ -170,7 +170,7 @@ def read(request: pytest.FixtureRequest, place: Place) -> Callable[[bool], Reade
 
 
 def answered(responder: Outbox, response: bytes, answers: Inbox) -> bytes:
-    """Send a response, and return it as it came home; the responder heard that it did."""
+    """Send a response, and return it as the requester received it; the responder's delivery was accepted."""
     responder.credit()
     delivery = responder.post(response)
     home = answers.take()
@@ -182,7 +182,7 @@ def answered(responder: Outbox, response: bytes, answers: Inbox) -> bytes:
 def test_a_reader_that_understands_annotations_gets_those_of_a_request(
     place: Place, reply_to: str, read: Callable[[bool], Reader]
 ) -> None:
-    """Bit for bit as it was sent, and with what a response needs."""
+    """They are bit for bit as sent, with those that a response needs in addition."""
     reader, answers = read(True), Inbox(place.edge, reply_to)
     sent = message(b"ask", reply_to=reply_to, **REQUEST)
     asked(place, "cookie/requests", sent)
@@ -242,7 +242,7 @@ FORGED = {
 def test_what_a_kafka_client_writes_gives_no_way_to_addresses_that_not_everybody_may_use(
     place: Place, capable: bool, forged: dict[str, bytes]
 ) -> None:
-    """Annotations of wrong forms count for nothing, and no address is made where not everybody may be answered."""
+    """Annotations of wrong types are ignored, and no reply address is generated unless every user may receive there."""
     reader = Inbox(place.core, "log/requests", capable=capable)
     headers = {f"amqp.response-{name}": value for name, value in forged.items()}
     produce(place, "requests", b"forged", {"amqp.reply-to": b"private/inbox", **headers})
@@ -296,7 +296,7 @@ def _refused(place: Place) -> Iterator[float]:
 @pytest.mark.row("X-6", "ES-4.6.4-3", "ES-4.6.5-3")
 @pytest.mark.parametrize("capable", [True, False])
 def test_a_consumed_event_enters_another_scope_without_what_its_log_said(place: Place, capable: bool) -> None:
-    """The gateway consumes it from an event log and forwards it: ES annotations off, those of the request on."""
+    """The gateway consumes it from an event log and forwards it: without ES annotations, with the request's."""
     service = Inbox(place.there, "far/work", capable=capable)
     sent = message(b"event", reply_to="log/answers", message_id="m", app={"n": 1})
     assert Outbox(place.core, "log/events").send_with_credit(sent).matches("accepted")
@@ -321,7 +321,7 @@ def test_a_topic_that_is_pulled_into_another_keeps_messages_as_they_were(place: 
 
 
 def test_what_comes_in_one_write_is_kept_but_for_what_is_refused(place: Place, requests: Consumer) -> None:
-    """Three before, one that is no message, one behind it."""
+    """Three before, one that is not a message, and one after it."""
     payloads = [message(b"%d" % number) for number in range(4)]
     payloads.insert(3, b"\xff\xff\xff")
     transfers = [
@@ -338,7 +338,7 @@ def test_what_comes_in_one_write_is_kept_but_for_what_is_refused(place: Place, r
 
 
 def test_requests_that_are_refused_give_back_their_credit_and_no_more(place: Place) -> None:
-    """The sender may send as many more as it might before."""
+    """The sender then has the same credit as before."""
     with Peer(place.edge) as peer:
         peer.start()
         peer.attach_sender("auto/requests")

@@ -21,7 +21,7 @@ TOPIC = "orders"
 
 @pytest.fixture
 async def outage() -> AsyncIterator[tuple[Streams, EmbeddedKafka]]:
-    """A bridge on a Kafka that is away from the start."""
+    """A bridge whose Kafka is unreachable from the start."""
     kafka = EmbeddedKafka()
     kafka.create_topic(TOPIC, 1)
     kafka.set_reachable(False)

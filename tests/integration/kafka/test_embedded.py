@@ -30,7 +30,7 @@ inside = pytest.mark.parametrize("streams", ["embedded"], indirect=True)
 
 
 def records(streams: Clients, topic: str, partitions: int, count: int) -> list[Any]:
-    """What an ordinary Kafka client reads."""
+    """The records as an ordinary Kafka client reads them."""
     consumer = Consumer({"bootstrap.servers": streams.bootstrap, "group.id": "test", "log_level": 0})
     consumer.assign([TopicPartition(streams.topic(topic), partition, 0) for partition in range(partitions)])
     found: list[Any] = []
@@ -48,7 +48,7 @@ async def test_without_a_filter_only_later_events_come(streams: Clients) -> None
     await fill(streams, SOLO, 3)
     receiver = await streams.receiver(SOLO)
     assert receiver.link.properties == {}
-    await fill(streams, SOLO, 2, first=3)  # before any credit: the start is the attach, not the flow
+    await fill(streams, SOLO, 2, first=3)  # before any credit: the attach, not the flow, determines the start
     receiver.link.grant(10)
     assert bodies(await receiver.receive(2)) == [3, 4]
     assert await receiver.drain() == []
@@ -71,7 +71,7 @@ async def test_consumers_do_not_compete_and_credit_continues(streams: Clients) -
     "ES-1-3", "ES-4.4-1", "ES-4.6.4-1", "ES-4.6.5-1", "ES-5.1-1", "ES-5.1.1-1"
 )
 async def test_every_event_says_where_and_when_it_was_added(streams: Clients) -> None:
-    """The first also tells which partitions the link has: a change from none (ES 4.6.5)."""
+    """The first event also reports the link's partitions: a change from none (ES 4.6.5)."""
     await fill(streams, ORDERS, 30)
     receiver = await streams.receiver(ORDERS, after="@earliest", credit=100)
     events = await receiver.receive(30)
@@ -293,7 +293,7 @@ async def test_released_and_failed_events_come_again_in_order(streams: Clients) 
 
 
 async def test_an_event_that_is_sent_again_does_not_announce_partitions_again(streams: Clients) -> None:
-    """The link's partitions have not changed since (ES 4.6.5)."""
+    """The link's partitions have not changed since then (ES 4.6.5)."""
     changed = "event-streams-associated-partitions-changed"
     await fill(streams, SOLO, 1)
     receiver = await streams.receiver(SOLO, after="@earliest", credit=1)

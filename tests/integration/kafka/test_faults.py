@@ -1,7 +1,7 @@
-"""Brokers, leaders, disks and Redis fail while links work: nothing accepted is lost, and operators hear the truth.
+"""Failures of brokers, leaders, disks and Redis under load: nothing accepted is lost, and the status tells operators.
 
-Three brokers, one Redis, one gateway. A sender and two receivers, one of a consumer group and one with nothing kept,
-work all the time; what Kafka holds in the end is compared with what the sender was told.
+Three brokers, one Redis, one gateway. A sender and two receivers, one in a consumer group and one without stored state,
+run throughout; at the end, the topics are compared with the outcomes that the sender received.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ pytestmark = pytest.mark.soak
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[KafkaBrokers]:
-    """Three brokers, to be killed at will."""
+    """Three brokers that tests may kill."""
     yield from served(KafkaBrokers())
 
 
 @pytest.fixture
 def own_redis() -> Iterator[Redis]:
-    """A Redis to be restarted."""
+    """A Redis that tests may restart."""
     yield from served(Redis())
 
 
 class Reader:
-    """A receive link that is attached again whenever it ended; `sessions` holds what each of them received."""
+    """A receiver link that is attached again whenever it ends; `sessions` has the events of each link."""
 
     def __init__(self, address: str, properties: dict[Any, Any] | None = None) -> None:
         self.address, self.binding = address, encode(properties) if properties else b""
@@ -62,7 +62,7 @@ class Reader:
 
     @property
     def numbers(self) -> set[int]:
-        """All that came."""
+        """All received numbers."""
         return set(itertools.chain.from_iterable(session.numbers for session in self.sessions))
 
 
@@ -82,7 +82,7 @@ class Scene:
         self.member = Reader(address, {GROUP: "workers", PARTITION: Symbol("0")})
 
     async def trickle(self) -> None:
-        """Let the sender send a little more, again and again."""
+        """Let the sender send a few more messages, repeatedly."""
         while True:
             self.sender.limit = min(self.sender.limit + RATE // 50, self.sender.sent + RATE)
             self.sender.turn()
@@ -90,7 +90,7 @@ class Scene:
 
     @asynccontextmanager
     async def traffic(self) -> AsyncIterator[None]:
-        """While this lasts, links work."""
+        """Run the traffic during the block."""
         await attach(self.sender, self.port)
         tasks = [self.trickle(), self.alone.run(self.port), self.member.run(self.port)]
         running = [asyncio.create_task(task) for task in tasks]
@@ -102,7 +102,7 @@ class Scene:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def goes_on(self, what: str) -> None:
-        """More is accepted than now, and everybody gets it."""
+        """Wait until further messages are accepted, and received by everybody."""
         goal = len(self.sender.of("accepted")) + RATE
         await until(lambda: len(self.sender.of("accepted")) >= goal, f"outcomes after {what}", PATIENCE)
         accepted = self.sender.of("accepted")
@@ -111,7 +111,7 @@ class Scene:
         assert not self.sender.trouble
 
     async def says(self, ready: bool, **parts: bool) -> None:
-        """`/readyz` and the metrics agree with what is."""
+        """Wait until `/readyz` and the metrics show the actual state."""
 
         def agrees() -> bool:
             status, text = self.gateway.get("/readyz")
@@ -133,11 +133,11 @@ class Scene:
                 await asyncio.sleep(0.05)
 
     async def led_by_another(self, than: int) -> None:
-        """The partition has moved."""
+        """Wait until the partition has another leader."""
         await self.becomes(lambda: self.brokers.leader(self.topic) not in (-1, than), "another leader")
 
     async def whole(self) -> None:
-        """All brokers have all there is."""
+        """Wait until all replicas are in sync."""
         await asyncio.to_thread(self.brokers.start)
         await self.becomes(lambda: self.brokers.in_sync(self.topic) == 3, "three in sync")
 
@@ -202,7 +202,7 @@ async def test_full_disks_are_survived(
 
 
 def check(scene: Scene) -> None:
-    """What Kafka holds against what the sender and the receivers were told."""
+    """Compare Kafka's records with the outcomes of the sender and the events of the receivers."""
     outcomes = scene.sender.outcome
     assert set(outcomes.values()) <= {"accepted", "released", "modified"}
     kept = stored(scene.brokers.bootstrap, scene.topic, [0])[0]

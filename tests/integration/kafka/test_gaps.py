@@ -1,4 +1,4 @@
-"""Offsets that are no events (KM-7): what compaction took away, records of aborted transactions, transaction markers.
+"""Offsets without events (KM-7): compacted records, records of aborted transactions, transaction markers.
 
 On a real broker: librdkafka's mock cluster neither compacts nor knows transactions.
 """
@@ -36,14 +36,14 @@ go behind the others, and nobody looks at them."""
 
 
 class Log(NamedTuple):
-    """A topic with gaps: the events that are there, by offset, and where it ends."""
+    """A topic with gaps: its events by offset, and its end."""
 
     topic: str
     events: dict[int, bytes]
     end: int
 
     def after(self, offset: int) -> list[tuple[int, bytes]]:
-        """The events behind an offset."""
+        """The events after an offset."""
         return [each for each in self.events.items() if each[0] > offset]
 
 
@@ -56,7 +56,7 @@ class Transactions:
         self._producer.init_transactions(PATIENCE)
 
     def write(self, word: bytes, *keys: int, commit: bool = True) -> None:
-        """One transaction with a record for each key; odd ones are red."""
+        """Write one transaction with a record for each key; those with odd keys are red."""
         self._producer.begin_transaction()
         for key in keys:
             color = b"red" if key % 2 else b"blue"
@@ -108,7 +108,7 @@ def places(events: list[Delivered]) -> list[tuple[int, bytes]]:
 
 
 async def test_every_position_leads_to_the_next_event(gaps: Log, streams: Streams) -> None:
-    """A drain ends behind the marker at the end of the log; no gap is taken for a loss (KM-8)."""
+    """A drain ends after the marker at the end of the log; no gap is reported as a loss (KM-8)."""
     everything = await streams.receiver(gaps.topic, after="@earliest", credit=1000)
     assert places(await everything.drain()) == list(gaps.events.items())
     for offset in range(gaps.end):
@@ -149,7 +149,7 @@ def from_the_start() -> dict[Symbol, Any]:
 
 @pytest.mark.parametrize("mode", ["bound", "shared"])
 async def test_groups_go_on_over_gaps(gaps: Log, streams: Streams, mode: Any) -> None:
-    """Each member takes two events and leaves; the next begins behind them, whatever is not there in between."""
+    """Each member takes two events and leaves; the next one continues after them, whatever gaps follow."""
     streams.routes[gaps.topic] = Route(gaps.topic, assignment=Assignment(group_mode=mode))
     properties: dict[Symbol, Any] = {GROUP: f"of-{mode}", **({PARTITION: Symbol("0")} if mode == "bound" else {})}
     found: list[tuple[int, bytes]] = []

@@ -1,4 +1,4 @@
-"""Logs that change while links attach, and partitions that nobody has read yet, on a real broker (KM-9; ES-E2E-11)."""
+"""Logs that change while links attach, and unread partitions, on a real broker (KM-9; ES-E2E-11)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def produce(broker: KafkaBroker, topic: str, value: bytes, partition: int) -> No
 
 
 async def member(streams: Streams, topic: str, group: str, partition: int | None) -> Any:
-    """A link of a group, on a connection of its own."""
+    """A link of a group, on its own connection."""
     properties: dict[Symbol, Any] = {GROUP: group}
     if partition is not None:
         properties[PARTITION] = Symbol(str(partition))
@@ -82,7 +82,7 @@ async def test_a_partition_that_was_there_when_the_group_began_is_read_from_then
 
 
 async def attached_slowly(streams: Streams, topic: str, meanwhile: Callable[[], Awaitable[None]]) -> Any:
-    """A receiver whose attach still waits for Kafka while something happens."""
+    """A receiver whose attach waits for Kafka until `meanwhile` has run."""
     cluster = streams.bridge.cluster
     ask = cluster.bounds
 
@@ -97,7 +97,7 @@ async def attached_slowly(streams: Streams, topic: str, meanwhile: Callable[[], 
 
 
 async def noticed(streams: Streams, topic: str, change: Callable[[Topic], bool]) -> None:
-    """The gateway has seen the topic change."""
+    """Wait until the gateway has seen the topic change."""
     async with asyncio.timeout(PATIENCE):
         while not change(await streams.bridge.cluster.topic(topic)):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -114,7 +114,7 @@ async def test_a_log_that_grows_while_a_link_attaches(kafka_broker: KafkaBroker,
 
 
 async def test_a_log_that_was_not_watched_while_a_link_attached(kafka_broker: KafkaBroker, streams: Streams) -> None:
-    """What nobody watches is forgotten at each look, and a link that attaches does not watch yet."""
+    """The gateway forgets unwatched topics at each refresh, and an attaching link does not watch its topic yet."""
     topic, cluster = await asyncio.to_thread(kafka_broker.create_topic), streams.bridge.cluster
 
     async def meanwhile() -> None:

@@ -1,4 +1,4 @@
-"""`$info` of the real process on a real broker: changes, drains, and who may have it (ES-E2E-13)."""
+"""`$info` of the real process on a real broker: changes, drains, and access rights (ES-E2E-13)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.servers.kafka import KafkaBroker
 
 
 class Place(NamedTuple):
-    """A gateway where only some topics tell about themselves."""
+    """A gateway where only some topics have `$info`."""
 
     broker: KafkaBroker
     port: int

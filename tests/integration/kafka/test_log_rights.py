@@ -1,6 +1,6 @@
-"""Rights at an event log by user: per node, per partition and per group, the same however they are asked (KM-21).
+"""Rights of users at an event log: per node, partition and group, the same for every way to attach (KM-21).
 
-The policy gives users addresses, and each address the partitions and groups that its links may have.
+The policy grants addresses to users, and partitions and groups to the links at an address.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tests.support.project.parts import ROOT
 PASSWORD = "a-phrase-for-all-of-them"
 PARTITION, GROUP = Symbol("event-streams-partition"), Symbol("event-streams-consumer-group")
 EVENT = b"\x00\x53\x73\xc0%c\x03\x40\x40\xa1%c%s\x00\x53\x75\xa0\x01x"
-"""A message of which only `to` is left open: the sizes of the properties and of the address, and the address."""
+"""A message with an open `to`: to fill in are the size of the properties, the size of the address, and the address."""
 DENIED, NOT_ALLOWED, NOT_FOUND = "amqp:unauthorized-access", "amqp:not-allowed", "amqp:not-found"
 
 
 class Place(NamedTuple):
-    """The listener, which asks for a name."""
+    """The listener, which authenticates by user name."""
 
     port: int
 
@@ -67,7 +67,7 @@ def add_user(users: Path, name: str) -> None:
 
 
 def answer(place: Place, user: str, role: bool, address: str, **requested: Any) -> str | None:
-    """Attach; return the condition of the refusal, None where the link was granted with all it asked for."""
+    """Attach; return the condition of the refusal, or None if the link was granted as requested."""
     names = {"partition": PARTITION, "group": GROUP}
     properties = {names[name]: Symbol(value) if name == "partition" else value for name, value in requested.items()}
     end = "source" if role is RECEIVER else "target"
@@ -136,7 +136,7 @@ def test_rights_per_partition_and_group(
 def test_a_denial_is_the_same_over_the_anonymous_terminus(
     place: Place, user: str, address: str, requested: dict[str, str]
 ) -> None:
-    """Condition and words; what is refused is not in the log, which the next event of its partition shows."""
+    """The same condition and text; the next event's offset shows that the refused message is not in the log."""
     properties = {PARTITION: Symbol(requested["partition"])} if requested else None
     with place.peer(user) as peer, place.peer("everything") as owner:
         owner.attach_receiver("all", properties={PARTITION: Symbol("2")})

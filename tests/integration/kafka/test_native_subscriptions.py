@@ -53,7 +53,7 @@ async def test_links_get_exactly_the_events_of_their_filter_for_as_long_as_they_
 
 
 def of_kafka(streams: Clients) -> list[tuple[str, str]]:
-    """The ids and types that an ordinary consumer of the topic reads, which has no filter."""
+    """The ids and types that an ordinary consumer of the topic reads, without a filter."""
     consumer = Consumer({"bootstrap.servers": streams.bootstrap, "group.id": "native", "log_level": 0})
     consumer.assign([TopicPartition(streams.topic(SOLO), 0, 0)])
     found: list[Any] = []

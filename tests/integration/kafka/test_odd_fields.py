@@ -1,4 +1,4 @@
-"""Header and properties fields of types and ranges that AMQP does not give them, in a topic."""
+"""Records in a topic whose AMQP header and properties have fields of wrong types and ranges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMES = {8: "absolute-expiry-time", 9: "creation-time", 11: "group-sequence"}
 
 
 def odd_messages() -> list[bytes]:
-    """A message for every field and odd value, and some whose header is no list of values."""
+    """A message for every field and wrong value, and some whose header is not a list."""
     places = [(0x70, index) for index in range(len(HEADER))] + [(0x73, index) for index in TIMES]
     found = [section(code, [*[None] * index, value]) + message(b"odd") for value in ODD for code, index in places]
     found.append(section(0x70, [None, None, Uint(5), None, None, "a sixth"]) + message(b"odd"))

@@ -1,4 +1,4 @@
-"""Requests in a topic whose cookies have to be kept before they may go on to a reader (KM-22; `keys.max_cookie`)."""
+"""Requests in a topic whose cookies must be stored before a reader gets them (KM-22; `keys.max_cookie`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVENT = EncodedEvent(REQUEST, 0, 7)
 
 
 class Crossings:
-    """The crossing of one reader: `outcomes` are what it does in turn."""
+    """The transform for one reader; `outcomes` are its results in order."""
 
     def __init__(self, *outcomes: Any) -> None:
         self.outcomes = list(outcomes)
@@ -93,7 +93,7 @@ def test_what_may_not_be_answered_goes_without_annotations(leave: Callable[[Cros
 
 
 class Slow:
-    """A crossing that knows of one event only when it is told."""
+    """A transform that completes an event only when the test says so."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset

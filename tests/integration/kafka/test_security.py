@@ -1,4 +1,4 @@
-"""Kafka behind TLS and logins, on the real process and a real broker (issue 6, item 12)."""
+"""Kafka with TLS and authentication, on the real process and a real broker (issue 6, item 12)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tokens() -> Iterator[TokenEndpoint]:
 
 
 def cluster(broker: SecuredKafka, tokens: TokenEndpoint, login: str) -> dict[str, Any]:
-    """A cluster of the policy that the gateway enters in this way; its password is in a file or the environment."""
+    """A cluster of the policy with this kind of login; its password is in a file or the environment."""
     tls: dict[str, Any] = {"ca": str(broker.authority.ca)}
     if login == "mtls":
         own = broker.authority.client("gateway")
@@ -59,12 +59,12 @@ def policy(where: dict[str, Any]) -> Document:
 
 
 def reasons(gateway: Gateway) -> list[str]:
-    """Why the cluster is down, as the log has it."""
+    """The logged reasons why the cluster is down."""
     return [line["reason"] for line in gateway.log() if line.get("event") == "kafka down"]
 
 
 def hidden(gateway: Gateway) -> None:
-    """No password is in the log, nor where operators look."""
+    """No password is in the log, in `/readyz` or in `/metrics`."""
     seen = [gateway.process.text(), gateway.get("/readyz")[1], gateway.get("/metrics")[1]]
     assert not [text for text in seen if PASSWORD in text or WRONG in text]
 

@@ -1,4 +1,4 @@
-"""What an event log says when its topic changes or ends, and when a link settles nothing (C11, C12, C17, B15)."""
+"""Event logs whose topic changes or ends, and links that settle nothing (C11, C12, C17, B15)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_an_info_link_ends_with_its_topic(local: Streams) -> None:
 @pytest.mark.row("ES-5.2.1-6")
 @pytest.mark.parametrize("name", ["event-streams-offset", "event-streams-timestamp"])
 async def test_a_position_of_null_is_refused(local: Streams, name: str) -> None:
-    """It is neither a symbol nor a timestamp; taken for nothing asked, it would deliver the whole log."""
+    """It is neither a symbol nor a timestamp; treated as a missing position, it would deliver the whole log."""
     await fill(local, "solo", 1)
     with pytest.raises(AmqpError) as caught:
         await local.receiver("solo", filter=position(**{name: None}))
@@ -87,7 +87,7 @@ async def test_a_link_that_settles_nothing_is_logged_and_counted(
 
 
 async def test_what_was_deleted_is_not_handed_out_of_the_cache(local: Streams) -> None:
-    """The log begins later now: whoever asked for its bounds has told the cache."""
+    """The log now starts later: a query of its bounds has updated the cache."""
     await fill(local, "solo", 10)
     keeps = await local.receiver("solo", credit=10, after="@earliest")
     assert bodies(await keeps.receive(10)) == list(range(10))
@@ -106,7 +106,7 @@ async def test_what_was_deleted_is_not_handed_out_of_the_cache(local: Streams) -
 
 
 class Young:
-    """A broker that does not yet know of a topic's partitions, for so many questions."""
+    """A broker that does not know a topic's partitions for the first few queries."""
 
     def __init__(self, refusals: int, code: int) -> None:
         self.refusals, self.code = refusals, code
@@ -142,7 +142,7 @@ def test_a_topic_that_was_just_made_is_asked_again(
 
 
 async def test_records_that_somebody_else_has_written_are_an_answer(redis_server: Redis) -> None:
-    """A broken position or group leaves no attach without an answer, and says which record it is."""
+    """An attach with an invalid record of a position or group is answered, and the error names the record."""
     redis_server.empty()
     supervisor = Supervisor(lambda name, error: None)
     state = RedisState(redis_server.url)

@@ -1,4 +1,4 @@
-"""Termini that outlive their links, on the real process and real brokers (ES-E2E-12, KM-11, KM-12)."""
+"""Durable termini on the real process and real brokers (ES-E2E-12, KM-11, KM-12)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OFFSET = "event-streams-offset"
 
 
 class Place:
-    """Gateway processes with one policy, and a topic of their own."""
+    """Gateway processes with the same policy, and their own topic."""
 
     def __init__(
         self, gateways: Gateways, broker: Kafka, state: str = "memory", *, gateway: Any = None, **rule: Any
@@ -47,7 +47,7 @@ class Place:
         self.producer = Producer({"bootstrap.servers": broker.bootstrap})
 
     def another(self) -> int:
-        """The port of one more process that shares the state."""
+        """The port of a further process with the same shared state."""
         other = self.document.but()
         port, http = ports(2)
         other.data["gateway"] |= {"id": "gw-other", "http": f"127.0.0.1:{http}"}
@@ -87,13 +87,13 @@ def numbers(peer: Peer, count: int) -> list[int]:
 
 
 def settled(place: Place, peer: Peer) -> None:
-    """The gateway has read what the peer sent: it answers a detach after it."""
+    """Wait until the gateway has read the peer's dispositions: it answers a detach after them."""
     peer.detach(0, closed=False)
     assert not peer.until("detach").closed, "a terminus that stays is detached, not closed"
 
 
 def kept(redis: Redis) -> list[int]:
-    """The positions of partition 0 that the state has."""
+    """The stored positions of partition 0."""
     keys = redis.command("--raw", "KEYS", "scopegate:terminus:*").split()
     return [int(redis.command("--raw", "HGET", key, "0") or -1) for key in keys]
 
@@ -275,7 +275,7 @@ def test_without_its_state_a_durable_terminus_is_refused_and_others_serve_on(
 
 
 def test_a_kept_position_behind_the_end_of_its_log_is_its_end(shared: Place, redis_server: Redis) -> None:
-    """A log may lose its last events (unclean election, restored disk); what comes then is new."""
+    """A log may lose its last events (unclean election, restored disk); later events are new."""
     with shared.attach() as peer:
         shared.produce(0)
         assert numbers(peer, 1) == [0]
@@ -331,7 +331,7 @@ async def test_a_process_keeps_so_many_termini_and_forgets_those_whose_link_neve
 
 
 def test_in_order_after_a_release(place: Place) -> None:
-    """KM-12: what came back goes out again before anything newer."""
+    """KM-12: released events are sent again before any newer ones."""
     with place.attach(credit=2) as peer:
         place.produce(*range(4))
         (first, _), (second, _) = bodies(peer, 2)
@@ -348,7 +348,7 @@ def test_in_order_after_a_release(place: Place) -> None:
 def test_what_a_consumer_cannot_take_is_copied_before_the_position_moves_past_it(
     start_gateway: Gateways, kafka_broker: KafkaBroker
 ) -> None:
-    """KM-12: rejected, and given up after too many redeliveries."""
+    """KM-12: rejected, and dropped after too many redeliveries."""
     place = Place(start_gateway, kafka_broker, dead_letter="{topic}.dead", max_redeliveries=1)
     letters = kafka_broker.create_topic(f"{place.topic}.dead")
     with place.attach() as peer:
@@ -368,7 +368,7 @@ def test_what_a_consumer_cannot_take_is_copied_before_the_position_moves_past_it
         assert told[b"0"]["amqp.dead-letter.description"] == b"no such customer"
         assert told[b"0"]["amqp.dead-letter.topic"] == place.topic.encode()
         assert told[b"1"]["amqp.dead-letter.offset"] == b"1"
-        # A reader may see them before the gateway hears that they are there, and only then they are done.
+        # A reader may see them before the gateway receives the delivery reports, and only then they are done.
         place.gateway.wait_metric(
             'scopegate_kafka_events_total{cluster="main",event="dead_lettered"}', lambda value: value == 2
         )

@@ -1,4 +1,4 @@
-"""A kept terminus and an attach that names it by nothing but its link (core 2.6.3): refused, and kept on (CORE-6)."""
+"""An attach that names a durable terminus by its link name alone (core 2.6.3) is refused; it remains (CORE-6)."""
 
 from __future__ import annotations
 

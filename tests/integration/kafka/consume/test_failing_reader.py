@@ -1,4 +1,4 @@
-"""A bug of ours while a link is sent events: the link ends with a word, and others go on."""
+"""An internal error while a link is sent events: that link ends with an error, and others continue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOLO = "solo"
 async def test_a_link_that_fails_in_a_turn_of_its_own_says_so(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would get nothing more, in silence; the next of that turn goes on."""
+    """Otherwise it would silently receive nothing more; the next link of that turn continues."""
     failing, pumped, pump = list[bool](), Counter[LogReceiver](), LogReceiver._deliver
 
     def fails(self: LogReceiver) -> None:
@@ -46,7 +46,7 @@ async def test_a_link_that_fails_in_a_turn_of_its_own_says_so(
 async def test_a_link_that_fails_when_it_is_told_leaves_the_news_to_others(
     streams: Streams, monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
-    """Two links wait for the same event; the bug is in the one that is told first, and costs the other nothing."""
+    """Two links wait for the same event; the first one to be notified fails, and the other is not affected."""
     failing, step = list[LogReceiver](), "_overtaken" if told == "lost" else "_deliver"
     well = getattr(LogReceiver, step)
 

@@ -1,4 +1,4 @@
-"""What consumers cost that have stopped, or reject what nobody takes (KM-12, KM-16; issue 6: bounded memory)."""
+"""Memory for consumers that have stopped, or reject every event (KM-12, KM-16; issue 6: bounded memory)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.support.kafka.streams import Route, Streams, fill
 from tests.support.servers.kafka import KafkaBroker
 
 SIZE, LOT = 32_000, 4_000
-"""Bytes of an event, and how many come at once: 122 MiB."""
+"""Size of an event in bytes, and the number of events per lot: 122 MiB."""
 GROWN = SIZE * LOT // 4
-"""Bytes that one lot more may make the gateway grow by: chunks and queues are full after the first."""
+"""Maximum growth of the gateway by one further lot, in bytes: caches and queues are full after the first."""
 OUTPUT = 'scopegate_held_bytes{kind="output"}'
-"""What waits for sockets."""
+"""The bytes that wait for sockets."""
 connections = pytest.fixture(autouse=True)(keep_connected)
 
 
@@ -65,7 +65,7 @@ def appended(producer: Producer, topic: str, numbers: range) -> None:
 
 
 def test_consumers_that_stopped_cost_no_memory(start_gateway: Gateways, kafka_broker: KafkaBroker) -> None:
-    """Some grant no credit, one has it and takes nothing from its socket: however much comes meanwhile."""
+    """Some grant no credit, one grants it but does not read its socket; memory is bounded whatever arrives."""
     document = Document()
     document.kafka(kafka_broker.bootstrap)
     document.scope()["listen"][0]["limits"] = {"idle_timeout": "10m"}  # they say nothing while the test goes on

@@ -1,4 +1,4 @@
-"""Both ways of taking records from a Kafka client, on both Kafkas (decision 17)."""
+"""Both ways to poll records from a Kafka client, on both Kafkas (decision 17)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.servers.secured_kafka import PASSWORD, USER, TokenEndpoint
 TOPIC = "orders"
 _pointer = c_void_p
 _END, _TOPIC, _PARTITION, _HEADER = map(c_int, (0, 1, 3, 9))
-"""What `rd_kafka_producev` calls its arguments."""
+"""The argument types of `rd_kafka_producev`."""
 BOTH = pytest.mark.parametrize("take", [poll_native, poll_fallback])
 RECORDS: list[dict[str, Any]] = [
     {"value": b"plain"},
@@ -63,7 +63,7 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], partition
 
 
 def until(take: Poller, consumer: Consumer, done: Callable[[list[Any], list[Failure]], bool]) -> list[Any]:
-    """What is taken until it is enough."""
+    """Poll until the condition holds; return the results."""
     records: list[Any] = []
     failures: list[Failure] = []
 
@@ -112,7 +112,7 @@ def test_records_outlive_their_client(embedded: EmbeddedKafka) -> None:
 
 
 def produce_header(bootstrap: str, topic: str, name: bytes) -> None:
-    """A record with a header that no client of Python would write."""
+    """A record with a header that no Python client would write."""
     conf = function("rd_kafka_conf_new", _pointer)()
     new = function("rd_kafka_new", _pointer, c_int, _pointer, _pointer, c_size_t)
     function("rd_kafka_conf_set", c_int, _pointer, c_char_p, c_char_p, _pointer, c_size_t)(
@@ -194,7 +194,7 @@ def test_a_partition_that_is_not_there_yet(kafka_broker: KafkaBroker, take: Poll
 
 @BOTH
 def test_a_partition_that_went_with_its_topic(kafka_broker: KafkaBroker, take: Poller) -> None:
-    """Told at most as a topic that is not there: librdkafka looks for partitions by itself, nobody has to ask again."""
+    """At most reported as an unknown topic: librdkafka looks up partitions by itself."""
     topic, admin = kafka_broker.create_topic(partitions=2), kafka_broker.admin()
     often = {"topic.metadata.refresh.interval.ms": 200, "topic.metadata.propagation.max.ms": 0}
     with reading(kafka_broker.bootstrap, topic, partitions=2, **often) as consumer:
@@ -224,7 +224,7 @@ def _created(admin: AdminClient, topic: str) -> bool:
 
 
 def test_errors_of_connections_call_nobody_back(embedded: EmbeddedKafka) -> None:
-    """confluent-kafka sets its callback for errors on every client; called from here it would end the process."""
+    """confluent-kafka sets its error callback on every client; a call from this thread would end the process."""
     said: list[Any] = []
     codes: set[int] = set()
     produce(embedded.bootstrap, TOPIC, RECORDS)
@@ -262,7 +262,7 @@ def test_a_killed_broker_is_survived_while_reading(own_kafka: KafkaBroker) -> No
 
 
 def test_tokens_are_refreshed_while_nothing_but_records_is_asked_for() -> None:
-    """OAUTHBEARER as the policy has it: librdkafka fetches its tokens itself, on a thread of its own."""
+    """OAUTHBEARER as in the policy: librdkafka fetches its tokens on its own thread."""
     tokens = TokenEndpoint(lifetime=2)
     sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
     oidc = {"method": "oidc", "client.id": USER, "client.secret": PASSWORD, "token.endpoint.url": tokens.url}

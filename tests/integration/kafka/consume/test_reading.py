@@ -1,4 +1,4 @@
-"""How a policy has logs read, on a real broker: what events say, what is skipped, truncated or gone (KM-3, KM-8, KM-13,
+"""Reading logs under a policy, on a real broker: events, and skipped, truncated or deleted ones (KM-3, KM-8, KM-13,
 KM-17, KM-18, ledger A1)."""
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def since(offset: str = "@earliest") -> dict[Symbol, Described]:
 
 @dataclass
 class Place:
-    """A gateway on the broker where `events/{topic}` has the options of a test."""
+    """A gateway on the broker, where `events/{topic}` has the options of a test."""
 
     broker: KafkaBroker
     gateway: Gateway
     port: int
 
     def receiving(self, topic: str, **fields: Any) -> Inbox:
-        """A receiver of everything that is kept."""
+        """A receiver of all events in the log."""
         source = frames.source(f"events/{topic}", filter=since())
         return Inbox(self.port, None, **{"source": source, **fields})
 
@@ -234,7 +234,7 @@ DURABLE = {"durable": Uint(2), "expiry_policy": Symbol("never")}
 
 
 def durable(port: int, topic: str) -> Inbox:
-    """A link whose terminus outlives it."""
+    """A link with a durable terminus."""
     peer = Peer(port)
     peer.start(container_id="c1")
     source = frames.source(f"events/{topic}", filter=since(), **DURABLE)
@@ -260,7 +260,7 @@ def resumed(port: int, topic: str, count: int) -> list[bytes]:
 
 
 def gaps(events: list[bytes]) -> list[bytes]:
-    """The bodies of those that say that something is missing before them."""
+    """The bodies of the events that report a gap before them."""
     return [sections(event)["data"] for event in events if GAP in sections(event).get("message_annotations", {})]
 
 
@@ -358,7 +358,7 @@ def _made_again(place: Place, broker: KafkaBroker, topic: str) -> None:
 
 
 def test_what_is_remembered_of_a_log_that_was_made_again_while_nobody_looked(start: Start) -> None:
-    """KM-18: what the gateway keeps begins anew; an offset that a client remembers is taken at its word."""
+    """KM-18: the gateway's stored position starts again; an offset that the client stored is used as it is."""
     place = start()
     topic = place.broker.create_topic()
     produce(place.broker, topic, *(b"old %d" % number for number in range(5)))

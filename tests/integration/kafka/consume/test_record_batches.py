@@ -1,4 +1,4 @@
-"""Messages that come together on a link to an event log: what is odd about one changes nothing for others (KM-15)."""
+"""Messages in one batch to an event log: an unusual one does not affect the others (KM-15)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 def odd(number: int) -> dict[str, Any]:
-    """What is special about some of them."""
+    """The unusual properties of some of them."""
     if number % 11 == 3:
         return {"ma": {GROUP_KEY: 5}}  # no text: cannot be a record
     if number % 7 == 2:

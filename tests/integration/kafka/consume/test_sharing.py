@@ -1,6 +1,6 @@
-"""Many links read with few Kafka clients, on the real process: who shares, who reads alone, what that keeps (KM-16).
+"""Many links read with few Kafka clients, on the real process: which links share a client, and its memory (KM-16).
 
-What the operator sees is what is checked: the gauges `scopegate_kafka_readers`, `…_streams` and `…_cached_bytes`.
+The tests check the operator's view: the gauges `scopegate_kafka_readers`, `…_streams` and `…_cached_bytes`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MIB = 1024 * 1024
 
 
 class Slow(NumberedReceiver):
-    """Gives credit only when told to, until it is set free."""
+    """Grants credit only on request, until it is released."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
         self.hold, self.free = True, False
 
     def give(self, credit: int) -> None:
-        """More credit, once."""
+        """Grant more credit, once."""
         lib.pn_link_flow(self.link, credit)
         self.peer.flush_soon()
 
@@ -39,7 +39,7 @@ class Slow(NumberedReceiver):
         super().delivery(delivery)
 
     def release(self) -> None:
-        """Keep credit open from now on."""
+        """Keep granting credit from now on."""
         self.free, self.spent = True, 0
         self.go()
 
@@ -61,7 +61,7 @@ class Place:
         return f"events/{self.topic}"
 
     async def produce(self, count: int, size: int = 1000) -> None:
-        """Append so many more numbered records."""
+        """Append this number of numbered records."""
         for number in range(self.count, self.count + count):
             self.producer.produce(self.topic, bytes(size - 8) + number.to_bytes(8, "big"), partition=0)
             if number % 1000 == 0:
@@ -70,7 +70,7 @@ class Place:
         await asyncio.to_thread(self.producer.flush, PATIENCE)
 
     async def all(self, *receivers: NumberedReceiver) -> None:
-        """Everybody has everything, in order and once."""
+        """Wait until every link has all events, in order and without duplicates."""
         await until(lambda: all(len(each.numbers) >= self.count for each in receivers), "all events", 3 * PATIENCE)
         for each in receivers:
             assert each.numbers == list(range(self.count))
@@ -130,7 +130,7 @@ async def test_who_falls_behind_reads_alone_until_caught_up(kafka_broker: KafkaB
 async def test_who_gives_no_credit_costs_no_memory_beyond_a_bound(
     kafka_broker: KafkaBroker, start_gateway: Gateways
 ) -> None:
-    """The first lot warms up and fills the cache; the second, 50 MB that five links do not take, costs little more."""
+    """The first lot fills the cache; the second, 50 MB that five links do not take, needs little more memory."""
     place, lot = Place(start_gateway, kafka_broker, cache="16MiB"), 50_000
     quick = await attach(NumberedReceiver(place.address), place.port)
     stopped = [await attach(Slow(place.address), place.port) for _ in range(5)]

@@ -38,7 +38,7 @@ def expected(key: str, partitions: int = 3) -> str:
 
 
 def delivered(member: Member) -> tuple[str, Any, bytes]:
-    """Partition and group key of the next event, and its bytes."""
+    """Partition and group key of the next event, and its encoded bytes."""
     ((partition, _, payload),) = member.take(1)
     return partition, message_annotations(payload, walk(payload)).get(KEY), payload
 
@@ -60,7 +60,7 @@ def test_a_key_leads_where_java_would_put_it(start_gateway: Gateways) -> None:
             assert properties(payload, walk(payload)).group_id == "another"
     assert len({expected(key) for key in JAVA_MURMUR2}) > 1
     gateway.stop()
-    gateway.restart()  # the topic is a new one; the key's partition is not
+    gateway.restart()  # the topic was recreated; the key's partition is the same
     again, reader = Producer(edge, "events/orders"), Member(edge, "events/orders", {})
     reader.attached(credit=1)
     again.peer.transfer(message(b"x", ma={KEY: "foobar"}))
@@ -73,7 +73,7 @@ def test_partition_names_are_symbols_everywhere(start_gateway: Gateways) -> None
     start_gateway(POLICY.format(edge=edge, http=http))
     member = Member(edge, "events/orders", asked(partition=Symbol("2")))
     assert member.attached(credit=1).properties == {"event-streams-partition": "2"}
-    text = Member(edge, "events/orders", {Symbol("event-streams-partition"): "2"})  # a string serves, too
+    text = Member(edge, "events/orders", {Symbol("event-streams-partition"): "2"})  # a string is accepted, too
     for answer in (member.answer, text.attached()):
         assert answer is not None
         assert type(answer.properties["event-streams-partition"]) is Symbol

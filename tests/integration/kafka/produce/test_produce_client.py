@@ -1,4 +1,4 @@
-"""Reports of a cluster's producer, taken in C and in the client's own way (KM-15, decision 18)."""
+"""Delivery reports of a cluster's producer, polled in C and by the Python client (KM-15, decision 18)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPIC = "reports"
 
 
 class Hearer:
-    """Owns records; what it heard, in order."""
+    """An owner of records that stores its delivery reports, in order."""
 
     def __init__(self, fails: bool = False) -> None:
         self.heard: list[Any] = []
@@ -49,7 +49,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture(params=[outbox.NativeClient, outbox.FallbackClient])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Reports come in this way."""
+    """Both ways to poll reports."""
     monkeypatch.setattr(outbox, "BOUND", request.param is outbox.NativeClient)
     return request.param
 
@@ -92,12 +92,12 @@ async def place(kafka: EmbeddedKafka, way: Any) -> AsyncIterator[Place]:
 
 
 def pointer(client: Producer) -> ctypes.c_void_p:
-    """librdkafka's handle, where the C code finds it, too."""
+    """librdkafka's handle, from which the C code gets it, too."""
     return ctypes.cast(id(client) + object.__basicsize__, ctypes.POINTER(ctypes.c_void_p))[0]  # type: ignore[return-value]
 
 
 def break_for_good(client: Producer) -> None:
-    """What an idempotent producer does when it cannot know any more what is written."""
+    """Cause the fatal error of an idempotent producer that cannot know what was written."""
     test = function("rd_kafka_test_fatal_error", ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
     assert test(pointer(client), KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"as a test") == 0
 
@@ -195,7 +195,7 @@ async def test_plain_messages_are_written_as_their_data(place: Place, kafka: Emb
     owner = Hearer()
     run = [(number, b"\x00\x53\x75\xa0\x04%04d" % number, False) for number in range(500)]
     at = place.producer.produce_plain(TOPIC, 0, run, 0, owner)
-    for delivery, data, _ in run[at:]:  # the client's own way takes none of them
+    for delivery, data, _ in run[at:]:  # the Python client polls none of them
         place.producer.produce(TOPIC, 0, None, data[5:], None, owner, delivery)
     await place.until(lambda: owner.heard == list(range(500)))
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "t", "log_level": 0})
@@ -211,7 +211,7 @@ async def test_plain_messages_are_written_as_their_data(place: Place, kafka: Emb
 
 
 def test_tokens_are_refreshed_while_nothing_but_reports_is_asked_for() -> None:
-    """OAUTHBEARER as the policy has it: librdkafka fetches its tokens itself, on a thread of its own."""
+    """OAUTHBEARER as in the policy: librdkafka fetches its tokens on its own thread."""
     tokens = TokenEndpoint(lifetime=2)
     oidc = {"method": "oidc", "client.id": USER, "client.secret": PASSWORD, "token.endpoint.url": tokens.url}
     sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}

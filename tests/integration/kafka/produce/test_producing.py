@@ -61,7 +61,7 @@ def refused(outcome: Outcome) -> str:
 def test_one_key_means_one_partition_for_everybody(
     start_gateway: Gateways, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    """After a restart of the gateway, at another gateway, and for a producer in Java with its own settings."""
+    """After a restart of the gateway, at another gateway, and for a Java producer with its own settings."""
     topic = kafka_broker.create_topic(partitions=12)
     document = Document()
     document.kafka(kafka_broker.bootstrap)
@@ -208,7 +208,7 @@ async def test_keys_are_asked_for_and_deleted_on_compacted_topics(kafka_broker: 
 
 
 async def test_what_a_topic_refuses_takes_nothing_else_with_it(kafka_broker: KafkaBroker, streams: Streams) -> None:
-    """Records travel in batches, and brokers refuse whole ones."""
+    """Records are sent in batches, and brokers refuse whole batches."""
     topic = kafka_broker.create_topic()
     sender = await streams.sender(topic)
     kafka_broker.configure(topic, "cleanup.policy", "compact")  # nobody has told the gateway: it asks for no keys
@@ -241,7 +241,7 @@ async def test_small_messages_reach_kafka_in_large_batches_and_in_order(kafka_br
 
 
 async def test_small_messages_make_no_batch_that_the_topic_refuses(kafka_broker: KafkaBroker, streams: Streams) -> None:
-    """Brokers measure batches: with one that is too large they refuse all that is in it."""
+    """Brokers limit the size of batches, and refuse all records of one that is too large."""
     topic, count = kafka_broker.create_topic(config={"max.message.bytes": "3000"}), 2_000
     sender = await streams.sender(topic)
     posted = [await sender.post(message(b"%0100d" % number)) for number in range(count // 2)]
@@ -253,7 +253,7 @@ async def test_small_messages_make_no_batch_that_the_topic_refuses(kafka_broker:
 
 
 def record_batches(segment: bytes) -> Iterator[int]:
-    """How many records each batch of a segment holds, as the broker has it on disk (format 2)."""
+    """The number of records in each batch of a segment, as stored by the broker (format 2)."""
     at = 0
     while at + 61 <= len(segment) and (size := int.from_bytes(segment[at + 8 : at + 12])):
         yield int.from_bytes(segment[at + 57 : at + 61])
@@ -263,7 +263,7 @@ def record_batches(segment: bytes) -> Iterator[int]:
 async def test_a_limit_that_is_lowered_costs_no_message_that_is_small_enough(
     kafka_broker: KafkaBroker, streams: Streams
 ) -> None:
-    """Brokers refuse whole batches: what travelled with the one that is too large now may be sent again."""
+    """Brokers refuse whole batches: the other records of a batch that is now too large may be sent again."""
     topic = kafka_broker.create_topic(config={"max.message.bytes": "1000000"})
     sender = await streams.sender(topic)
     assert await sender.send(message(b"first")) is ACCEPTED
