@@ -1,0 +1,177 @@
+"""A sink that is away: it costs no memory, no event an attempt and no other subscription time; then it gets all.
+
+Minutes are for the hours of a real outage: pauses between attempts are as much shorter, and there are thousands of
+events in seconds. In `make soak` it lasts as long as the time is (tests/support/plugins/seed.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.bench.running import resident_kib
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE
+from tests.support.plugins.seed import SECONDS
+from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.subscriptions.api import (
+    PATH,
+    ApiClient,
+    EventWriter,
+    api_port,
+    eventually,
+    sink_ports,
+    subscription_policy,
+)
+
+KEYS = 50
+LOT = 100
+HELD = "scopegate_subscription_held_bytes"
+NOISE = 0.1
+"""Seconds that a busy machine adds to a latency."""
+GROWN = 8 * 1024
+"""KiB that an outage may cost."""
+
+
+class Away(NamedTuple):
+    """A gateway, the sink of a subscription that is at work, and the port of the one that is away."""
+
+    gateway: Gateway
+    api: ApiClient
+    events: EventWriter
+    topic: str
+    well: HttpSinkServer
+    port: int
+
+    async def subscribe(self, id: str, port: int) -> None:
+        body = {"id": id, "protocol": "HTTP", "sink": f"http://127.0.0.1:{port}/"}
+        assert (await self.api.ask("POST", PATH, body)).status == 201
+
+    async def told(self) -> dict[str, Any]:
+        """The status of the subscription whose sink is away."""
+        found: dict[str, Any] = (await self.api.ask("GET", f"{PATH}/away/status")).json
+        return found
+
+    async def write(self, first: int, count: int) -> list[float]:
+        """Write lots of events; return how long each took until the sink at work had it, in seconds, ascending."""
+        late = []
+        for lot in range(first, first + count, LOT):
+            self.well.requests.clear()
+            begun = time.monotonic()
+
+            def write(lot: int = lot) -> None:
+                for number in range(lot, lot + LOT):
+                    last = number == lot + LOT - 1
+                    self.events.write(self.topic, str(number), key=f"k{number % KEYS}", wait=last, data="x" * 500)
+
+            await asyncio.to_thread(write)
+            late += [request.at - begun for request in await self.well.wait_for(LOT, PATIENCE)]
+        return sorted(late)
+
+    def held(self) -> float:
+        return self.gateway.metrics()[HELD]
+
+
+@pytest.fixture
+async def away(
+    tmp_path_factory: pytest.TempPathFactory, kafka_broker: KafkaBroker, start_gateway: Gateways
+) -> AsyncIterator[Away]:
+    topic = kafka_broker.create_topic(partitions=2)
+    retry = {"min": "20ms", "max": "500ms", "attempts": 2}
+    document = subscription_policy(tmp_path_factory.mktemp("away"), topics={topic: 2}, delivery={"retry": retry})
+    document.data["kafka"]["main"] = {"bootstrap": kafka_broker.bootstrap}
+    one, other, _ = sink_ports(document)
+    async with http_sink(port=one) as well:
+        gateway = start_gateway(document.text)
+        events = EventWriter(kafka_broker.bootstrap)
+        made = Away(gateway, ApiClient(api_port(document)), events, topic, well, other)
+        await made.subscribe("well", one)
+        yield made
+
+
+def tail(late: list[float], part: float) -> float:
+    """A quantile."""
+    return late[int(len(late) * part)]
+
+
+async def outage(away: Away, seconds: float, lots: int) -> None:
+    """No connection at first, then errors, then all of it."""
+    await away.write(0, 3 * LOT)
+    alone = await away.write(3 * LOT, lots * LOT)
+    await away.subscribe("away", away.port)
+    first = written = (3 + lots) * LOT
+    sizes: list[int] = []
+    late, end = list[float](), time.monotonic() + seconds
+    async with AsyncExitStack() as stack:
+        sink: HttpSinkServer | None = None
+        while written == first or len(sizes) < 4 or time.monotonic() < end:
+            late += await away.write(written, lots * LOT)
+            written += lots * LOT
+            sizes.append(resident_kib(away.gateway.process.pid))
+            if sink is None and len(sizes) >= 2:
+                sink = await stack.enter_async_context(http_sink(lambda request: status(500), port=away.port))
+        assert sink is not None
+        await eventually(lambda: _held_little(away))
+        told = await away.told()
+        assert (told["state"], told["events"]["delivered"]) == ("failing", 0)
+        check_costs(sizes, tail(alone, 0.9), tail(sorted(late), 0.9))
+        await all_of_it(away, sink, range(first, written))
+    told = await away.told()
+    assert [told["events"][each] for each in ("refused", "deadlettered", "lost")] == [0, 0, 0]
+    assert told["events"]["delivered"] == written - first
+    print(f"{written - first} events waited; RSS in KiB {sizes[0]} to {sizes[-1]}")
+
+
+async def _held_little(away: Away) -> bool:
+    """Less than ten events are in memory."""
+    return await asyncio.to_thread(away.held) < 10 * 2048
+
+
+def check_costs(sizes: list[int], alone: float, late: float) -> None:
+    """Memory after the first quarter, and the latency of the subscription at work, seconds."""
+    quarter = len(sizes) // 4
+    assert sizes[-1] - sizes[quarter] < GROWN, sizes
+    assert late <= 1.5 * alone + NOISE, (late, alone)
+
+
+async def all_of_it(away: Away, sink: HttpSinkServer, wanted: range) -> None:
+    """The sink is back: each event comes, in the order of its key."""
+    came: dict[int, None] = {}
+
+    def accept(request: SunkRequest) -> bytes:
+        came.setdefault(int(request.header("ce-id") or 0))
+        sink.requests.clear()
+        return NO_CONTENT
+
+    sink.answer = accept
+
+    async def arrived() -> bool:
+        return len(came) == len(wanted)
+
+    await eventually(arrived, PATIENCE + len(wanted) / 200)
+    ids = list(came)
+    assert sorted(ids) == list(wanted)
+    for key in range(KEYS):
+        of_key = [each for each in ids if each % KEYS == key]
+        assert of_key == sorted(of_key), key
+
+    async def settled() -> bool:
+        return bool((await away.told())["events"]["delivered"] == len(wanted))
+
+    await eventually(settled)
+
+
+@pytest.mark.row("CE-3.2.1-9", "CE-P-1")
+async def test_a_sink_that_is_away_costs_nothing_and_gets_all_afterwards(away: Away) -> None:
+    await outage(away, 0, 3)
+
+
+@pytest.mark.soak
+async def test_a_long_outage_costs_no_more_than_a_short_one(away: Away) -> None:
+    await outage(away, SECONDS, 5)
