@@ -1,6 +1,6 @@
-"""Ordinary AMQP clients on proton's own Container, used one step at a time: nothing of the gateway's engine.
+"""Ordinary AMQP clients on proton's own Container, used step by step, without the gateway's engine.
 
-One thread drives them all: a call that waits runs the container until its condition holds. Messages
+One thread runs them all: a call that waits runs the container until its condition holds. Messages
 are sent and received as bytes, so that they can be compared byte for byte.
 """
 
@@ -80,7 +80,7 @@ class SendQueue:
         self.outcomes: dict[str, SendOutcome] = {}
 
     def post(self, message: bytes) -> str:
-        """Send without waiting for the outcome; returns the delivery's name."""
+        """Send without waiting for the outcome; returns the delivery tag."""
         if not self._link.credit:
             self._clients.wait(lambda: self._link.credit > 0, f"credit to send to {self._link.target.address}")
         tag: str = self._link.delivery_tag()
@@ -128,7 +128,7 @@ class Inbox:
 
     @property
     def count(self) -> int:
-        """The number of received messages that were not taken."""
+        """The number of received messages that no `take` has returned."""
         return len(self._arrived)
 
     def ask(self, count: int) -> None:
@@ -211,7 +211,7 @@ class Clients(MessagingHandler):
     def receiver(
         self, connection: Connection, address: str | None, *, options: Collection[LinkOption | Filter] = ()
     ) -> Inbox:
-        """A receiver from `address`; without one from a temporary address of the gateway."""
+        """A receiver from `address`; if None, from a temporary address of the gateway."""
         link = self._container.create_receiver(
             connection, address, name=self._name(), dynamic=address is None, options=list(options)
         )

@@ -134,7 +134,7 @@ def _shown(value: object) -> str:
 
 
 def _answer(stage: Stage, client: CrossingClient, asked: bytes, annotations: ValueMap) -> bytes:
-    """The service's answers: one with a forged cookie, one with the real one; returns what the client got."""
+    """The service's answers: one with a forged cookie, one with the real one; returns what the client received."""
     screen, checks = stage.screen, stage.checks
     target, cookie = str(annotations[REQUEST_TARGET]), annotations[REQUEST_COOKIE]
     answers = stage.clients.sender(stage.core, target)
@@ -160,7 +160,7 @@ def _with_cookie(answer: bytes, cookie: bytes) -> bytes:
 
 
 def _reply(asked: bytes) -> bytes:
-    """The response to any request: the same body, to the reply-to, with its message-id as correlation-id."""
+    """The response to any request: the same body, sent to the reply-to, with the message-id as correlation-id."""
     request = Message()
     request.decode(asked)
     reply = Message(address=request.reply_to, correlation_id=request.id, body=request.body)
@@ -219,7 +219,7 @@ def _compare(stage: Stage, first: bytes, second: bytes) -> None:
 
 
 def _seen(data: bytes) -> dict[str, str]:
-    """All fields of a message that its receiver sees."""
+    """All fields of a message that are visible to its receiver."""
     layout = walk(data)
     maps = {
         "delivery annotations": delivery_annotations(data, layout),

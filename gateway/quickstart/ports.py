@@ -1,4 +1,4 @@
-"""The ports of the quickstart's gateway, from its policy, and the key of the cookies."""
+"""The listeners of the quickstart's gateway, from its policy, and the signing key of its cookies."""
 
 from __future__ import annotations
 

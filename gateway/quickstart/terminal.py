@@ -1,4 +1,4 @@
-"""Ctrl-C under `make run`: otherwise make would get it, too, and end with an error."""
+"""Delivers Ctrl-C only to this program under `make run`; otherwise make would receive it, too, and report an error."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from contextlib import contextmanager
 
 @contextmanager
 def own_terminal() -> Iterator[None]:
-    """Be the terminal's foreground process group while the block runs.
+    """Make this process group the terminal's foreground group while the block runs.
 
-    A shell does this for what it starts, make does not. Ctrl-Z is ignored meanwhile, because the
+    A shell does this for its commands, make does not. Ctrl-Z is ignored meanwhile, because the
     parent does not handle it.
     """
     if os.getpgrp() == os.getpid() or not _in_foreground():
         yield
         return
     before = os.getpgrp()
-    for number in (signal.SIGTTOU, signal.SIGTSTP):  # SIGTTOU: we return the terminal from the background
+    for number in (signal.SIGTTOU, signal.SIGTSTP):  # SIGTTOU: we restore the terminal's group from the background
         signal.signal(number, signal.SIG_IGN)
     os.setpgid(0, 0)
     os.tcsetpgrp(sys.stdin.fileno(), os.getpgrp())

@@ -1,4 +1,4 @@
-"""Traffic for the data pipeline's journey: a producer, a group that falls behind, an audit with a filter, a refusal."""
+"""Traffic for the data pipeline's walkthrough: a producer, a lagging group, an audit with a filter, a refused link."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SERVED: Final = "services/echo"
 _PARTITIONS: Final = 3
 _ROUNDS: Final = 10
 _SLOW: Final = range(3, 7)
-"""Rounds in which the group receives little."""
+"""Rounds in which the group receives few messages."""
 _LITTLE: Final = 50
 _PACE: Final = 0.7
 """Seconds of a round: longer than an interval of the journal."""
@@ -93,7 +93,7 @@ def _orders(
 
 
 def _take(clients: Clients, members: list[Inbox], wanted: int) -> None:
-    """Grant credit and take messages of any member, until `wanted` have come."""
+    """Grant credit and take messages of any member until `wanted` have arrived."""
 
     def there() -> bool:
         missing = wanted - _come(members)

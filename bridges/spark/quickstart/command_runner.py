@@ -1,6 +1,6 @@
-"""Runs commands of `scopegate pipeline` one after the other in a process of its own, whose Java stays between them.
+"""Runs commands of `scopegate pipeline` one after the other in a process that keeps its Java running between them.
 
-Each command does what it does on the command line; it only starts faster.
+Each command behaves as on the command line, but starts faster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CommandRunner:
         self._child: subprocess.Popen[str] | None = None
 
     def run(self, words: list[str]) -> CommandResult:
-        """Run one command; if the process dies of it, the result has its exit code."""
+        """Run one command; if it ends the process, the result has the process's exit code."""
         child = self._child = self._child or self._start()
         assert child.stdin is not None
         assert child.stdout is not None

@@ -1,6 +1,6 @@
-"""Replay to an AMQP address: an event counts once it is accepted; a file beside the archive has the progress.
+"""Replay to an AMQP address: an event counts once it is accepted; a file beside the archive stores the progress.
 
-After a run was killed, the next one may send its last chunk again: AMQP has no transaction with the file.
+If a run was killed, the next one may send its last chunk again: AMQP and the file share no transaction.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class AmqpTarget:
         self._options: Final = options
         self._state: Final = state
         self._progress: Final = _read(state)
-        self._send([])  # errors there are reported now,
-        self._keep()  # and here: without progress, events would be sent again
+        self._send([])  # reports connection errors now
+        self._keep()  # and file errors: without stored progress, events would be sent again
 
     @property
     def progress(self) -> Mapping[int, int]:
@@ -41,7 +41,7 @@ class AmqpTarget:
         return self._progress
 
     def write(self, rows: list[Row]) -> None:
-        """Send the rows in chunks; the rows of a chunk count together.
+        """Send the rows in chunks; the progress is stored after each chunk.
 
         Each call opens a connection: between two calls, Spark may sort for longer than the peer's idle time-out.
         """

@@ -35,7 +35,7 @@ class ReportTerms(NamedTuple):
 
 
 class Chapters:
-    """Makes the chapters; plots are numbered, so that the ids in them differ."""
+    """Makes the chapters; plots are numbered, so that their element ids differ."""
 
     def __init__(self, tables: Tables, terms: ReportTerms) -> None:
         self._tables: Final = tables
@@ -169,7 +169,7 @@ class Chapters:
         for row in rows:
             place = found.setdefault((words.place(row), row["action"]), {})
             name = "refused" if row["outcome"].startswith("refused") else row["outcome"]
-            if name != "refused":  # a refusal is also counted among the outcomes that the peer got
+            if name != "refused":  # a refused message is also counted by its outcome
                 place[name] = place.get(name, 0) + row["messages"]
         ranked = sorted(found.items(), key=lambda item: -sum(item[1].values()))[:SHOWN]
         parts = [name for name in _OUTCOMES if any(name in each for _, each in ranked)]

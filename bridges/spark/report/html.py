@@ -61,12 +61,12 @@ footer { margin: 2rem 0 1rem }
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table of texts; columns whose names begin with `#` are numbers."""
+    """A table of strings; columns whose names begin with `#` contain numbers."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     left: int = 0
-    """Number of rows that only the file has."""
+    """Number of rows that are only in the file."""
     file: str = ""
 
 
@@ -92,7 +92,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Page:
-    """The whole page; `tiles` are the key figures, `warnings` say what they lack."""
+    """The whole page; `tiles` are the key figures, `warnings` name missing data."""
 
     title: str
     about: Sequence[str]

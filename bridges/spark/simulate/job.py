@@ -85,7 +85,7 @@ class SimulationOutcome(NamedTuple):
         return sorted(different, key=heavy)
 
     def surprises(self) -> int:
-        """Links that the present policy decides otherwise than the journal says: it was not the one in force."""
+        """Links that the current policy decides differently from the journal: it was not the policy in force."""
         return sum(
             each.attached for each in self.findings
             if each.decided is not None and each.decided != each.finding.before.decision
@@ -201,7 +201,7 @@ def between(rows: DataFrame, since: int | None, until: int | None) -> DataFrame:
     """The rows that end after `since` and begin before `until`, in milliseconds since 1970."""
     from pyspark.sql import functions as F
 
-    untimed = F.col("to_ms").isNull()  # invalid rows are reported, whatever their time
+    untimed = F.col("to_ms").isNull()  # invalid rows are reported whatever their time
     rows = rows if since is None else rows.where(untimed | (F.col("to_ms") >= since))
     return rows if until is None else rows.where(untimed | (F.col("from_ms") < until))
 
@@ -220,7 +220,7 @@ def journal_cases(rows: DataFrame) -> DataFrame:
         {
             "route": special,
             "reply_to": reply_to,
-            # The policy had allowed what a node refused.
+            # The policy allowed what a node refused.
             "decision": F.when(F.col("refused_by").isNull() | (F.col("refused_by") != "node"), F.col("decision")),
             "filters": F.coalesce("filters", F.array().cast("array<string>")),
             "samples": F.when(F.col("kind") == "message", 1).otherwise(0),

@@ -82,10 +82,10 @@ class CaseVerdict(NamedTuple):
     end: LinkEnd = LinkEnd()
     terms: tuple[Route, ...] = ()
     crossing: tuple[str, ...] = ()
-    """How requests may cross; several ways if that depends on an unknown receiver."""
+    """How requests may cross; several values if that depends on an unknown receiver."""
     filtered: FilterReading | None = None
     responses: str | None = None
-    """Messages with a reply-to that cross: `home`, `nowhere`, or `refused` for want of a right."""
+    """For messages with a reply-to that cross: `home`, `nowhere`, or `refused` if a right is missing."""
 
     def __str__(self) -> str:
         if self.decision == DENY:
@@ -191,7 +191,7 @@ class PolicyEvaluator:
         return tuple(sorted(choices))
 
     def _capable(self, replies: str, last: Route, end: LinkEnd) -> Iterable[bool]:
-        """Whether the receiver of the requests follows annotations: both answers if that is unknown."""
+        """Whether the receiver of the requests supports annotations: both values if unknown."""
         if isinstance(last, KafkaRoute):
             return {replies == "cookie"}
         if isinstance(last, ServiceRoute):
@@ -204,7 +204,7 @@ class PolicyEvaluator:
         return {one and other for one, other in product(announced, believed)}
 
     def _annotations(self, end: LinkEnd) -> Iterable[str]:
-        """What the policy says of the places where the receiver may be attached."""
+        """The policy's settings for the places at which the receiver may be attached."""
         if (connector := self._connector(end)) is not None:
             return {connector.annotations}
         listeners = self.policy.model.scopes[end.to_scope or ""].listen
