@@ -78,7 +78,7 @@ class ClientApi:
         scopes = policy.model.scopes.values()
         if self._service is None and any(scope.subscriptions for scope in scopes):
             self._service = self._make(self._parts)
-            self._parts.supervisor.keep(self._parts.store.run, "subscriptions")
+            self._parts.supervisor.keep(self._parts.store.run, "subscription-store")
         if self._service is not None:
             await self._service.install(policy)
             self._listeners.mount(self._service.applications())

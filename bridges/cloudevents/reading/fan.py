@@ -115,10 +115,11 @@ class Fan:
 
     def start(self) -> None:
         """Start delivery; `put` may be called before and after."""
-        keep, name = self.supervisor.keep, f"{self._rules.scope}/{self._rules.manager}"
+        name = f"{self._rules.scope}/{self._rules.manager}"
         for cluster in self._clusters():
             cluster.charge(self._held)
-        self._tasks = keep(self._slices.run, f"slices:{name}"), keep(self._write, f"marks:{name}")
+        slices = self.supervisor.keep(self._slices.run, f"slices:{name}")
+        self._tasks = slices, self.supervisor.keep(self._write, f"marks:{name}")
 
     def _clusters(self) -> list[ClusterBridge]:
         """The cluster whose counters include the events in memory: that of the first stream."""

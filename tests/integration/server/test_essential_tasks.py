@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from bridges.cloudevents.manager.manager import SubscriptionManager
+from bridges.cloudevents.reading.fan import Fan
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.groups.checkpointer import TerminusCheckpointer
 from gateway import tasks
@@ -24,6 +26,7 @@ from gateway.server import process
 from gateway.state.counters.memory_store import MemoryCounterStore
 from gateway.state.leases.manager import Leases
 from gateway.state.memory import MemoryState
+from gateway.state.subscriptions.memory_store import MemorySubscriptionStore
 from tests.support.amqp import frames
 from tests.support.amqp.links import connected
 from tests.support.gateway.document import Document
@@ -46,6 +49,10 @@ KILLED: dict[str, tuple[Any, str]] = {
     "kafka-refresh": (Cluster, "_probe"),
     "termini": (TerminusCheckpointer, "_release_retained"),
     "mirror": (Cluster, "commit"),
+    "subscriptions": (SubscriptionManager, "sweep"),
+    "slices": (Leases, "share"),
+    "marks": (Fan, "_flush"),
+    "subscription-store": (MemorySubscriptionStore, "run"),
 }
 """By the name of a task: a function that it calls, which fails once."""
 
@@ -78,6 +85,7 @@ async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     (nobody,) = ports(1)
     document.scope()["connect"] = [{"name": "far", "to": f"amqp://127.0.0.1:{nobody}", "backoff": {"min": "10ms"}}]
     document.scope()["bridge"] = [{"name": "b", "from": "events/log", "to": "chat/x"}]
+    document.scope()["subscriptions"] = [{"name": "orders", "events": "events/log"}]
     document.data["gateway"]["journal"] = {"kafka": "main", "topic": "journal", "interval": "1s"}
     file = tmp_path / "policy.json"
     file.write_text(document.text)
