@@ -17,6 +17,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from bridges.cloudevents.sinks.dial import Dialer, family_of
+from bridges.cloudevents.sinks.http.connection import AnswerConnector
 
 
 def place(url: str) -> URL:
@@ -48,7 +49,7 @@ class HttpClient:
 
     def __init__(self, dialer: Dialer, tls: ssl.SSLContext) -> None:
         """Must be called on the event loop."""
-        connector = aiohttp.TCPConnector(
+        connector = AnswerConnector(
             resolver=CheckedResolver(dialer),
             use_dns_cache=False,
             ssl=tls,

@@ -119,6 +119,15 @@ async def test_informational_answers_do_not_count(answer: bytes) -> None:
     assert found.verdict is (Verdict.SINK_FAILED if b" 101 " in answer else Verdict.DONE)
 
 
+@pytest.mark.parametrize("code", [100, 103])
+async def test_informational_answers_without_end_are_given_up_before_the_time_limit(code: int) -> None:
+    flood = f"HTTP/1.1 {code} X\r\n\r\n".encode() * 50_000
+    async with http_sink(lambda request: flood) as server:
+        answer = await send_once(server)
+    assert (answer.verdict, answer.reached) == (Verdict.FAILED, False)
+    assert answer.reason == "what the sink sent is no valid answer"
+
+
 async def test_an_answer_that_does_not_end_is_given_up_in_time() -> None:
     async def slowly(request: SunkRequest) -> bytes:
         await asyncio.sleep(30)
