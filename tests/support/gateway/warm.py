@@ -64,7 +64,8 @@ class Child:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the child has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it may end just now, as with `subprocess`
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Send SIGKILL."""
