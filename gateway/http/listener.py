@@ -16,6 +16,7 @@ from gateway.amqp.transport.tls_server import TlsServer
 from gateway.http.gate import Application, Gate
 from gateway.http.login import BasicLogins
 from gateway.http.protocol import ApiProtocol, DatedState, api_protocol
+from gateway.observability.http.framing import FramingGuard
 from gateway.observability.link_events import LinkEvents
 from gateway.tasks import Supervisor, until
 
@@ -52,7 +53,7 @@ class ApiListener:
         self._state: Final = DatedState()
         self._kind: Final = api_protocol(self._dropped, lambda: self._tls, model.limits.connections)
         self._config: Final = Config(
-            self._gate, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
+            FramingGuard(self._gate), log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
             proxy_headers=False,
         )  # fmt: skip
         self._config.load()

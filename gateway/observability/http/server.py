@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
 from gateway.observability.http.bounded import bounded
+from gateway.observability.http.framing import FramingGuard
 from gateway.observability.http.groups import GroupAdminHandler, group_routes
 from gateway.observability.metrics import CONTENT_TYPE, Metrics
 from gateway.observability.readiness import Readiness
@@ -85,7 +86,7 @@ async def _serve(
     listening: socket.socket, app: ASGIApp, started: asyncio.Event, dropped: Callable[[str], None]
 ) -> None:
     config = Config(
-        app, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
+        FramingGuard(app), log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
         timeout_graceful_shutdown=GRACE, http=bounded(dropped),
     )  # fmt: skip
     server = _QuietServer(config, started)

@@ -187,3 +187,23 @@ def test_amqp_goes_on_whatever_the_api_hears(api: Api) -> None:
         for _ in range(20):
             api.client(None).request("GET")
         passes(sender, receiver)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /subscriptions HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"POST /subscriptions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n",
+        b"POST /subscriptions HTTP/1.0\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("operators", [False, True])
+def test_a_request_of_two_lengths_smuggles_no_other_one_in(api: Api, head: bytes, operators: bool) -> None:
+    port = int(str(api.gateway.http).rpartition(":")[2]) if operators else api.anonymous
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as peer:
+        peer.sendall(head + b"0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        answer = b""
+        while piece := peer.recv(1000):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1, "the connection is closed, and what follows is not looked at"
