@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urljoin
-from urllib.request import Request, urlopen
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
 import click
 
@@ -51,15 +51,15 @@ class ManagerClient(NamedTuple):
     def _ask(self, method: str, url: str, body: object = None) -> tuple[Parsed, str | None]:
         """The document, and the path of the next page."""
         data = None if body is None else json.dumps(body).encode()
-        request = Request(url, data, self._headers(), method=method)  # noqa: S310  the operator says where
         try:
-            with urlopen(request, timeout=_TIMEOUT, context=self._context()) as answer:  # noqa: S310
+            request = Request(url, data, self._headers(), method=method)  # noqa: S310  the operator says where
+            with self._opener().open(request, timeout=_TIMEOUT) as answer:
                 content, link = answer.read(), _NEXT.search(answer.headers.get("link", ""))
                 return json.loads(content) if content else None, None if link is None else link[1]
         except HTTPError as error:
             raise ApiRefused(error.code, _document(error.read())) from None
         except (URLError, OSError, ValueError) as error:
-            fail(f"no answer from {self.url}: {getattr(error, 'reason', error)}")
+            fail(f"no answer from {self._shown}: {getattr(error, 'reason', error)}")
 
     def objects(self) -> Iterator[Document]:
         """All subscriptions that the user may see."""
@@ -67,7 +67,7 @@ class ManagerClient(NamedTuple):
         while page is not None:
             found, following = self._ask("GET", page)
             yield from found or ()
-            page = None if following is None else urljoin(page, following)
+            page = None if following is None else _on_same_host(page, following)
 
     def _headers(self) -> dict[str, str]:
         headers = {"content-type": "application/json"}
@@ -76,8 +76,27 @@ class ManagerClient(NamedTuple):
             headers["authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
         return headers
 
-    def _context(self) -> ssl.SSLContext | None:
-        return ssl.create_default_context(cafile=self.ca) if self.url.startswith("https:") else None
+    def _opener(self) -> OpenerDirector:
+        return build_opener(_NoRedirect, HTTPSHandler(context=ssl.create_default_context(cafile=self.ca)))
+
+    @property
+    def _shown(self) -> str:
+        """The URL without a user and a password in it."""
+        url = urlsplit(self.url)
+        return urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2]))
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Follows no redirect: the password is for the host that the user named, and for no other."""
+
+    def redirect_request(self, *_: object) -> None:
+        """The answer is an error, with its status."""
+
+
+def _on_same_host(page: str, following: str) -> str:
+    """The next page, whose path and query the answer says; the host stays the one that the user named."""
+    there = urlsplit(urljoin(page, following))
+    return urlunsplit(urlsplit(page)._replace(path=there.path, query=there.query))
 
 
 def item(id: str) -> str:

@@ -55,8 +55,12 @@ def attempt(
         subscription = parse(file.read(), rules, new_id="try", owner=user, now_ms=time.time_ns() // 1_000_000)
     except Invalid as error:
         raise _CannotTry("\n".join(f"{each.field or 'object'}: {each.message}" for each in error.mistakes)) from None
-    total = 0
-    for address in subscription.config.addresses or rules.subscribable(user):
+    total, addresses = 0, subscription.config.addresses or rules.subscribable(user)
+    denied = [address for address in addresses if not rules.may_subscribe(user, address)]
+    if denied or not addresses:
+        streams = ", ".join(denied) or "any stream of this manager"
+        raise _CannotTry(f"{user} may not subscribe to {streams}: an entry of access with may: subscribe allows it")
+    for address in addresses:
         total += _tried(compiled, rules, subscription, address, (count, show), bootstrap)
     sys.exit(0 if total else 1)
 

@@ -108,11 +108,12 @@ def import_command(
 def _exported(file: IO[bytes]) -> list[Document]:
     try:
         found = json.load(file)
-        if found["form"] != _FORM or not all(isinstance(each, dict) for each in found["subscriptions"]):
-            raise ValueError("made by another version")
-        return list(found["subscriptions"])
-    except (ValueError, KeyError, TypeError) as error:
-        fail(f"{file.name}: no export of subscriptions: {error}")
+    except ValueError as error:
+        fail(f"{file.name}: not JSON: {error}")
+    listed = found.get("subscriptions") if isinstance(found, dict) and found.get("form") == _FORM else None
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        fail(f"{file.name}: not an export of subscriptions; `scopegate subscriptions export` makes one")
+    return listed
 
 
 def _put(client: ManagerClient, subscription: Document, *, replace: bool, dry: bool) -> None:

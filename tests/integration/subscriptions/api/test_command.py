@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 from gateway.cli.main import main
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.servers.embedded_kafka import EmbeddedKafka
+from tests.support.servers.http_sink import SunkRequest, http_sink, status
 from tests.support.subscriptions.api import (
     PATH,
     USERS,
@@ -105,3 +107,40 @@ def test_try_says_what_would_match(place: Place, tmp_path: Path) -> None:
     wrong = tried(filterz=1)
     assert (wrong.exit_code, wrong.stderr.splitlines()[0][:9]) == (2, "/filterz:")
     assert CliRunner().invoke(main, words).exit_code == 2  # embedded: nobody knows where
+
+
+async def answer_at_another_host(answer: bytes) -> tuple[Result, list[SunkRequest], list[SunkRequest]]:
+    """List subscriptions at a server that sends the client to another one."""
+    async with http_sink() as other:
+        text = answer.replace(b"OTHER", other.url.encode())
+        async with http_sink(lambda request: text) as named:
+            words = ["subscriptions", "list", "--url", f"{named.url}/subscriptions", "--user", "billing"]
+            environment = {"SCOPEGATE_PASSWORD": "pass-phrase"}
+            result = await asyncio.to_thread(CliRunner().invoke, main, words, env=environment)
+            return result, named.requests, other.requests
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_a_redirect_does_not_send_the_password_to_another_host(code: int) -> None:
+    result, named, other = await answer_at_another_host(status(code, "location: OTHER/subscriptions"))
+    assert result.exit_code == 1
+    assert len(named) == 1
+    assert other == []
+
+
+async def test_the_next_page_is_at_the_host_that_the_user_named() -> None:
+    pages = [status(200, body=b"[]"), status(200, 'link: <http://127.0.0.1:1/other?after=x>; rel="next"', body=b"[]")]
+    async with http_sink(lambda request: pages.pop()) as named:
+        words = ["subscriptions", "list", "--url", f"{named.url}/subscriptions", "--user", "billing"]
+        environment = {"SCOPEGATE_PASSWORD": "pass-phrase"}
+        result = await asyncio.to_thread(CliRunner().invoke, main, words, env=environment)
+        assert [request.path for request in named.requests] == ["/subscriptions?limit=500", "/other?after=x"]
+    assert result.exit_code == 0, result.output
+
+
+def test_a_url_that_is_none_is_told_without_its_password() -> None:
+    for url in ("nonsense", "http://user:pass-phrase@127.0.0.1:1/subscriptions"):
+        result = CliRunner().invoke(main, ["subscriptions", "list", "--url", url, "--user", "billing"])
+        assert result.exit_code == 1
+        assert result.output.startswith("no answer from ")
+        assert "pass-phrase" not in result.output
