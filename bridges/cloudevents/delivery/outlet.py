@@ -234,15 +234,15 @@ class Outlet:
         self._flying[number] = entries, self._gate.sent(now)
         return SendAttempt(number, events, repetition)
 
-    def next_time(self, now: float) -> float | None:
-        """When to look again without any other call; None for never."""
+    def next_time(self, now: float, *, attempts: bool = False) -> float | None:
+        """When to look again without any other call; None for never. `attempts`: when something may be sent."""
         backlog, batching = self._backlog, self._rules.delivery.batch
         if self.reason is not None:
             return None
         times = [] if backlog.next_time is None else [backlog.next_time]
         if backlog.ready or backlog.hungry:
             times += [self._gate.at(now), self._gate.next_at]
-            if self.failing_since is not None:
+            if self.failing_since is not None and not attempts:
                 times.append(self.failing_since + self._rules.suspend_after + 1e-3)
         if backlog.ready and batching is not None:
             times.append(next(iter(backlog.ready)).head.offered + batching.wait)

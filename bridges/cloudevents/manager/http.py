@@ -51,7 +51,11 @@ class _Call(NamedTuple):
     request: Request
     caller: Caller
     id: str
-    dry_run: bool
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is to be stored; raises ApiError."""
+        return dry_run_of(self.request.query_params.multi_items())
 
 
 class ManagerRoutes:
@@ -92,7 +96,7 @@ class ManagerRoutes:
             text = f"{request.method} is not offered here"
             return error_response(405, ErrorCode.UNSUPPORTED, text, {"allow": ", ".join(allowed)})
         try:
-            call = _Call(request, Caller(of_request(request).user), found[1], dry_run_of(request.query_params))
+            call = _Call(request, Caller(of_request(request).user), found[1])
             return await handler(call)
         except BodyRefused as error:
             return error_response(error.status, error.code, error.text, error.headers)
@@ -110,8 +114,8 @@ class ManagerRoutes:
 
     async def _create(self, call: _Call) -> Response:
         body = await self._body(call.request)
-        shown = await self._manager.create(call.caller, body, dry_run=call.dry_run)
-        return self._shown(shown, dry_run=call.dry_run)
+        dry_run = call.dry_run
+        return self._shown(await self._manager.create(call.caller, body, dry_run=dry_run), dry_run=dry_run)
 
     async def _retrieve(self, call: _Call) -> Response:
         shown = await self._manager.retrieve(call.caller, call.id)
@@ -122,8 +126,9 @@ class ManagerRoutes:
     async def _update(self, call: _Call) -> Response:
         expected = expected_revisions(call.request.headers.get("if-match"))
         body = await self._body(call.request)
-        shown = await self._manager.update(call.caller, call.id, body, expected=expected, dry_run=call.dry_run)
-        return self._shown(shown, dry_run=call.dry_run)
+        dry_run = call.dry_run
+        shown = await self._manager.update(call.caller, call.id, body, expected=expected, dry_run=dry_run)
+        return self._shown(shown, dry_run=dry_run)
 
     async def _delete(self, call: _Call) -> Response:
         expected = expected_revisions(call.request.headers.get("if-match"))
@@ -167,6 +172,8 @@ class ManagerRoutes:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != _JSON:
             raise BodyRefused(415, ErrorCode.UNSUPPORTED, f"the body has to be {_JSON}")
+        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise BodyRefused(415, ErrorCode.UNSUPPORTED, "the body has to come without Content-Encoding")
         return await read_body(request, self._manager.rules.limits.object)
 
     def _shown(self, shown: ShownSubscription, *, dry_run: bool = False) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -59,12 +59,18 @@ def query_of(given: Mapping[str, str]) -> tuple[QueryFilter, bool]:
     return wanted, bool(empty)
 
 
-def dry_run_of(given: Mapping[str, str]) -> bool:
-    """Whether the request is only a check (`?dry=1`); raises ApiError."""
-    dry = _FLAGS.get(given.get("dry", "0"))
-    if dry is None:
-        raise invalid([Mistake("?dry", "1: check the object, and store nothing")])
-    return dry
+def dry_run_of(given: Sequence[tuple[str, str]]) -> bool:
+    """Whether the request is only a check (`?dry=1`), from the pairs of its query; raises ApiError.
+
+    A name that is unknown or comes twice is a mistake: a check must not turn into a change.
+    """
+    mistakes = _unknown(dict(given), {"dry"})
+    dry = _FLAGS.get(dict(given).get("dry", "0"))
+    if dry is None or len(given) > len(dict(given)):
+        mistakes.append(Mistake("?dry", "once; 1: check the object, and store nothing"))
+    if mistakes:
+        raise invalid(mistakes)
+    return bool(dry)
 
 
 def _unknown(given: Mapping[str, str], known: set[str]) -> list[Mistake]:

@@ -290,7 +290,7 @@ class Push:
     @property
     def next_attempt(self) -> int | None:
         """When a failing sink is tried again, in milliseconds since 1970."""
-        due = self.outlet.next_time(self._loop.time())
+        due = self.outlet.next_time(self._loop.time(), attempts=True)
         if due is None or self.state is not DeliveryState.FAILING:
             return None
         return _wall() + round((due - self._loop.time()) * 1000)

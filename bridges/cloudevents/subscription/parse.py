@@ -90,7 +90,7 @@ def parse(
     if found is not None:
         wrong = {mistake.field for mistake in mistakes}
         mistakes += not_allowed(found, rules, sink=wrong.isdisjoint(_PLACE))
-        mistakes += not_allowed_anew(found, rules, now_ms)
+        mistakes += (each for each in not_allowed_anew(found, rules, now_ms) if each.field not in wrong)
     if mistakes or found is None:
         raise Invalid(_bounded(mistakes))
     return found

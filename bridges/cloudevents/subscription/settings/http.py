@@ -60,13 +60,13 @@ def _entries(value: Json, allowed: tuple[str, ...]) -> Iterator[tuple[str, str]]
     if len(headers) > MAX_HEADERS:
         raise Wrong(f"at most {MAX_HEADERS} headers")
     for name, item in headers.items():
-        below, lower = pointer(name), name.lower()
+        below, lower = pointer(name), name.lower().replace("_", "-")  # servers of CGI and WSGI fold the two
         if not _NAME.fullmatch(name):
             raise Wrong("not the name of a header (RFC 9110 token of 1 to 128 characters)", below)
         if lower not in allowed and (lower in _RESERVED or lower.startswith(_RESERVED_PREFIXES)):
             raise Wrong(f"{lower} is not for subscriptions to set{_instead(lower)}", below)
         if lower in seen:
-            raise Wrong("appears twice, in another case", below)
+            raise Wrong("appears twice, in another spelling", below)
         if not isinstance(item, str) or len(item) > MAX_VALUE or not _VALUE.fullmatch(item):
             raise Wrong(f"text of at most {MAX_VALUE} printable ASCII characters", below)
         seen.add(lower)

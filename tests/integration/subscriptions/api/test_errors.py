@@ -235,6 +235,13 @@ def test_upsert_and_limits(managers: Managers) -> None:
     assert "limits.subscriptions" in managers.create("/small", "shipping").json["mistakes"][0]["message"]
 
 
+def test_a_body_that_is_compressed_is_not_taken_for_another(managers: Managers) -> None:
+    answer = managers.client("billing").request(
+        "POST", PATH, managers.proposal(id="gzip"), {"content-encoding": "gzip"}
+    )
+    assert (answer.status, answer.json["error"]) == (415, "unsupported")
+
+
 def test_a_dry_run_stores_nothing(managers: Managers) -> None:
     client = managers.client()
     answer = client.request("POST", f"{PATH}?dry=1", managers.proposal(id="dry"))
@@ -243,7 +250,8 @@ def test_a_dry_run_stores_nothing(managers: Managers) -> None:
     assert "location" not in answer.headers
     assert client.request("GET", f"{PATH}/dry").status == 404
     assert client.request("POST", f"{PATH}?dry=1", managers.proposal(sink="x")).status == 400
-    assert client.request("POST", f"{PATH}?dry=maybe", managers.proposal()).status == 400
+    for query in ("dry=maybe", "dry=1&dry=0", "Dry=1", "dry=1&x=1"):
+        assert client.request("POST", f"{PATH}?{query}", managers.proposal()).status == 400, query
 
 
 def test_what_is_somebody_elses_is_not_there(managers: Managers) -> None:

@@ -22,6 +22,7 @@ SETTINGS: Final[list[Case]] = [
     *(
         (with_settings(HTTP, headers={name: "x"}), f"/protocolsettings/headers/{name}", "not for subscriptions to set")
         for name in (
+            "ce_id", "content_type",
             "Host", "ce-id", "CE-Type", "Content-Type", "content-length", "Transfer-Encoding", "Connection", "te",
             "upgrade", "WebHook-Request-Origin", "Authorization", "cookie", "User-Agent", "proxy-authorization",
             "scopegate-attempt", "expect",
