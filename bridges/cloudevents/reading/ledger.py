@@ -53,11 +53,6 @@ class Ledger:
         if self._marks.pop(id, None) is not None:
             self._changed[id] = None
 
-    def keep_only(self, ids: set[str]) -> None:
-        """Remove the marks of subscriptions that no longer exist."""
-        for id in self._marks.keys() - ids:
-            self.remove(id)
-
     def take(self, *, beat: bool) -> Save | None:
         """The write that is due, or None. `beat`: write even without changes, to detect a new owner."""
         if not self._changed and not beat:

@@ -9,7 +9,7 @@ MINUTE: Final = 60.0
 OF_USER: Final = 50
 TO_HOST: Final = 10
 _KEPT: Final = 10_000
-"""Maximum number of users and hosts that are counted; beyond it, requests are refused."""
+"""Users and hosts from which on those without a request in the last minute are forgotten."""
 
 
 class AskLimits:

@@ -40,13 +40,9 @@ async def system_resolve(host: str, port: int) -> list[str]:
 class Dialer:
     """Connects to the places that one rule of the policy allows."""
 
-    def __init__(
-        self, allowed: Allowed, resolve: Resolve = system_resolve, refused: Callable[[], None] = lambda: None
-    ) -> None:
-        """`refused` counts denied connections."""
+    def __init__(self, allowed: Allowed, resolve: Resolve = system_resolve) -> None:
         self._allowed: Final = allowed
         self._resolve: Final = resolve
-        self._refused: Final = refused
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """The allowed addresses of a host; raises EgressRefused if there is none."""
@@ -56,7 +52,6 @@ class Dialer:
             found = []
         if allowed := [address for address in found if self._allowed(address)]:
             return allowed
-        self._refused()
         raise EgressRefused
 
     async def connect(self, host: str, port: int) -> socket.socket:
@@ -83,7 +78,6 @@ class Dialer:
         """Make a socket for an address; the check is repeated here, whoever chose the address."""
         family, kind, protocol, _, place = info
         if not self._allowed(str(place[0])):
-            self._refused()
             raise EgressRefused
         made = socket.socket(family, kind, protocol)
         made.setblocking(False)

@@ -41,14 +41,10 @@ class SinkParts:
     save: Callable[[str, str, RefreshToken], Awaitable[None]]
     now_ms: Callable[[], int]
     resolve: Resolve = system_resolve
-    refused: Callable[[], None] = lambda: None
-    """Counts connections that the policy denied."""
 
     def dialer(self, rule: SinkRule) -> Dialer:
         """A dialer for the places that a rule allows."""
-        return Dialer(
-            lambda address: address_allowed(rule, ip_address(address), self.own()), self.resolve, self.refused
-        )
+        return Dialer(lambda address: address_allowed(rule, ip_address(address), self.own()), self.resolve)
 
     def login_dialer(self, entry: OAuthEntry) -> Dialer:
         """A dialer for token endpoints."""
@@ -57,5 +53,4 @@ class SinkParts:
         return Dialer(
             lambda address: network_allowed(public, networks, ip_address(address), self.own()),
             self.resolve,
-            self.refused,
         )
