@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.events.dialects import types
 from bridges.cloudevents.sinks.port import SendAttempt
-from bridges.cloudevents.subscription.model import FromEarliest, FromOffsets, Invalid, RetryLimits, SubscriptionConfig
+from bridges.cloudevents.subscription.model import (
+    FromEarliest,
+    FromOffsets,
+    Invalid,
+    RetryLimits,
+    SinkUri,
+    SubscriptionConfig,
+)
 from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, settings, until
+from tests.support.gateway.process import PATIENCE
 
 EARLIEST = SubscriptionConfig(None, FromEarliest(), None, None)
 DOWN = Answer(Verdict.FAILED, "no answer", reached=False)
@@ -239,3 +249,25 @@ async def test_a_renewed_token_does_not_end_a_suspension_and_an_update_does(topi
         assert status is not None
         assert (status.state, status.applied) == (state, revision)
     await until(lambda: topic.ids("s") == ["1", "1"])
+
+
+async def test_a_dead_letter_tells_subscription_sink_attempts_and_status() -> None:
+    topic = Topic(1, dead_letter="orders.dlq")
+    topic.script = lambda attempt: REFUSED
+    fan = topic.fan()
+    sink = SinkUri("http://sink/in?token=7", "http", (("sink", 80),), "/in", "token=7")
+    await topic.subscribe(fan, Subscribed("s", sink=sink))
+    await topic.produce([("k", "1")])
+    await until(lambda: fan._pushes["s"].counts.deadlettered == 1)
+
+    def letter() -> dict[str, bytes]:
+        consumer = Consumer({"bootstrap.servers": topic.bridge.bootstrap, "group.id": "x", "log_level": 0})
+        consumer.assign([TopicPartition("orders.dlq", 0, 0)])
+        (record,) = consumer.consume(1, PATIENCE)
+        consumer.close()
+        return {name: content or b"" for name, content in record.headers() or []}
+
+    headers = await asyncio.to_thread(letter)
+    told = {name: headers[f"amqp.dead-letter.{name}"] for name in ("subscription", "sink", "attempts", "status")}
+    assert told == {"subscription": b"s", "sink": b"http://sink/in", "attempts": b"1", "status": b"422"}
+    await topic.close()
