@@ -8,7 +8,9 @@ only, about 5 MB kept per partition, no lookup by timestamp, no topic ids.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from bridges.kafka.librdkafka import function as _function
@@ -16,6 +18,19 @@ from bridges.kafka.librdkafka import function as _function
 _PRODUCER: Final = 0
 _TOPIC_EXISTS: Final = 36
 _pointer: Final = ctypes.c_void_p
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Block all signals in this thread; threads that it starts inherit that.
+
+    The mock cluster's thread ends at the first interrupted call, so it must never be the one that takes a signal.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class EmbeddedKafka:
@@ -32,9 +47,9 @@ class EmbeddedKafka:
         self._client = new(_PRODUCER, configuration, reason, len(reason))
         if not self._client:
             raise RuntimeError(f"the embedded Kafka did not start: {reason.value.decode(errors='replace')}")
-        self._cluster = _function("rd_kafka_mock_cluster_new", _pointer, _pointer, ctypes.c_int)(
-            self._client, 1
-        )
+        new_cluster = _function("rd_kafka_mock_cluster_new", _pointer, _pointer, ctypes.c_int)
+        with _signals_blocked():
+            self._cluster = new_cluster(self._client, 1)
         bootstrap = _function("rd_kafka_mock_cluster_bootstraps", ctypes.c_char_p, _pointer)
         self.bootstrap: Final[str] = bootstrap(self._cluster).decode()
 
