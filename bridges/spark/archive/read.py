@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING
 
+from bridges.spark.archive.dates import DateRange, dates_of
 from bridges.spark.archive.decode import DDL
 from bridges.spark.archive.store import Archive, Commit, File, file_url
 from bridges.spark.errors import PipelineError
@@ -31,6 +32,14 @@ class ArchiveSelection:
     """An AMQP SQL filter (docs/filters.md)."""
     strict: bool = True
     """Whether a row whose columns cannot answer the filter fails the job; otherwise it does not match."""
+    since_date: date | None = field(default=None, repr=False)  # names of replays are derived from the rest
+    """Events archived under this UTC date or a later one, and those without a date."""
+
+    def dates(self) -> DateRange:
+        """The dates of the archive's folders that may hold selected events."""
+        found = dates_of(self.since, self.until)
+        first = max((each for each in (found.first, self.since_date) if each is not None), default=None)
+        return found._replace(first=first)
 
 
 def read_archive(spark: SparkSession, archive: Archive, selection: ArchiveSelection = ArchiveSelection()) -> DataFrame:
@@ -42,7 +51,8 @@ def read_commits(
     spark: SparkSession, archive: Archive, commits: Sequence[Commit], selection: ArchiveSelection
 ) -> DataFrame:
     """The rows of these commits."""
-    files = [file for commit in commits for file in commit.files if _is_selected(file, selection)]
+    dates = selection.dates()
+    files = [file for commit in commits for file in commit.files if _is_selected(file, selection, dates)]
     if not files:
         return spark.createDataFrame([], DDL)
     for file in files:
@@ -54,7 +64,9 @@ def read_commits(
         reader = reader.option(setting, "false")
     # without checksums, damaged files may be read as other events
     reader = reader.option("parquet.page.verify-checksum.enabled", "true")
-    return selected(reader.parquet(*(file_url(archive.path / file.path) for file in files)), selection)
+    frame = reader.parquet(*(file_url(archive.path / file.path) for file in files))
+    folders = dates.column()
+    return selected(frame if folders is None else frame.where(folders), selection)
 
 
 def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int, tuple[int, int]]) -> None:
@@ -72,8 +84,8 @@ def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int,
             raise PipelineError(f"{name}: offsets {asked}, {archived}")
 
 
-def _is_selected(file: File, selection: ArchiveSelection) -> bool:
-    return not selection.addresses or file.address in selection.addresses
+def _is_selected(file: File, selection: ArchiveSelection, dates: DateRange) -> bool:
+    return (not selection.addresses or file.address in selection.addresses) and dates.may_hold(file.path)
 
 
 def selected(frame: DataFrame, selection: ArchiveSelection) -> DataFrame:

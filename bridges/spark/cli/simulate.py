@@ -69,8 +69,10 @@ _WORDS: Final = ["any", "none", *DIFFERENCES]
     "--by", type=click.Choice(["address", "to"]), default="address", show_default=True,
     help="--messages: sent to the archive's column address, or each to its own `to`, as on an anonymous link.",
 )  # fmt: skip
-@click.option("--since", type=TimeParam(), help="Only journal rows from this time on (UTC if no zone is given).")
-@click.option("--until", type=TimeParam(), help="Only journal rows before this time.")
+@click.option("--since", type=TimeParam(), help="Only journal rows and archived messages from this "
+    "time on (UTC if no zone is given).")
+@click.option("--until", type=TimeParam(), help="Only journal rows and archived messages before this "
+    "time.")
 @click.option("--samples", type=click.IntRange(0), default=10, show_default=True, help="Examples of each difference.")
 @click.option("--out", type=LocalPath(path_type=Path), help="Write every row with both verdicts to this folder, as "
     "Parquet.")
@@ -144,20 +146,20 @@ def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options) -> 
 def _simulated(
     spark: SparkSession, policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options
 ) -> SimulationOutcome:
+    from bridges.spark.archive.read import ArchiveSelection
     from bridges.spark.simulate import job
     from bridges.spark.simulate.policy_diff import NOTHING
 
     cases: DataFrame | None = None
     known, lost = NOTHING, 0
     if options["journal"]:
-        rows = job.journal_rows(spark, options["journal"])
+        rows = job.journal_rows(spark, options["journal"], options["since"])
         rows = job.between(rows, _milliseconds(options["since"]), _milliseconds(options["until"]))
         lost = job.check(rows, skip_bad=options["skip_bad"])
         known = job.known_of(rows)
         cases = job.journal_cases(rows)
     for path in options["messages"]:
-        found = job.archived(spark, path)
-        rows = job.parquet(spark, path) if found is None else found
+        rows = job.messages(spark, path, ArchiveSelection(since=options["since"], until=options["until"]))
         assert options["scope"] is not None, "checked before Spark started"
         messages = job.message_cases(rows, scope=options["scope"], user=options["user"], by=options["by"])
         cases = messages if cases is None else cases.unionByName(messages, allowMissingColumns=True)

@@ -155,7 +155,7 @@ def _journal(spark: SparkSession, archive: Archive, request: ReportRequest, own:
         return None
     since, until = (None if each is None else int(each.timestamp() * 1000)
                     for each in (request.selection.since, request.selection.until))  # fmt: skip
-    rows = job.between(job.journal_rows(spark, paths), since, until).cache()
+    rows = job.between(job.journal_rows(spark, paths, request.selection.since), since, until).cache()
     job.check(rows, skip_bad=request.skip_bad)
     return rows
 

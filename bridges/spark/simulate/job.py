@@ -6,12 +6,15 @@ Even a long journal has few kinds of links. So Spark counts, Python decides, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
-from bridges.spark.archive.read import ArchiveSelection, read_archive
+from bridges.spark.archive.dates import dates_of
+from bridges.spark.archive.read import ArchiveSelection, read_archive, selected
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.simulate.policy_diff import (
@@ -36,6 +39,7 @@ MOST: Final = 200_000
 JOURNAL: Final = "scopegate.journal"
 """The default address of the journal in an archive."""
 _KEYS: Final = Case._fields
+ALL: Final = ArchiveSelection()
 _SPECIAL: Final = ("temporary", "anonymous", "replies", "pair")
 _BAD: Final = "_bad"
 _OWN: Final = r"^(\$temp/|\$replies\.[^/]+/).+"
@@ -95,15 +99,20 @@ class SimulationOutcome(NamedTuple):
 # -- reading
 
 
-def journal_rows(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Rows of journals: JSON lines, Parquet of rows, or Parquet of a topic (values in `value` or `body`)."""
-    return reduce(lambda one, other: one.unionByName(other), (_rows(spark, path) for path in paths))
+def journal_rows(spark: SparkSession, paths: Sequence[str], since: datetime | None = None) -> DataFrame:
+    """Rows of journals: JSON lines, Parquet of rows, or Parquet of a topic (values in `value` or `body`).
+
+    Of archives, files from before `since` are not opened; `between` selects the rows. There is no such bound at the
+    end: a gateway may write a row long after the time that the row is about.
+    """
+    return reduce(lambda one, other: one.unionByName(other), (_rows(spark, path, since) for path in paths))
 
 
-def _rows(spark: SparkSession, path: str) -> DataFrame:
+def _rows(spark: SparkSession, path: str, since: datetime | None) -> DataFrame:
     from pyspark.sql import functions as F
 
-    if (found := archived(spark, path, JOURNAL)) is not None:
+    written = ArchiveSelection(since_date=dates_of(since, None).first)
+    if (found := archived(spark, path, JOURNAL, written)) is not None:
         return _parsed(found, F.col("body").cast("string"))
     if not _is_parquet(path):
         try:
@@ -143,10 +152,12 @@ def _parsed(frame: DataFrame, text: Column) -> DataFrame:
     return frame.select(F.from_json(text, f"{SCHEMA}, {_BAD} string", options).alias("row")).select("row.*")
 
 
-def archived(spark: SparkSession, path: str, address: str | None = None) -> DataFrame | None:
+def archived(
+    spark: SparkSession, path: str, address: str | None = None, selection: ArchiveSelection = ALL
+) -> DataFrame | None:
     """The committed rows of an archive, or of one address if `path` ends with `address=…`; `None` if it is no archive.
 
-    `address` selects one address of a whole archive. Raises `PipelineError` for a URL.
+    `address` selects one address of a whole archive, and `selection` its rows. Raises `PipelineError` for a URL.
     """
     if (problem := url_problem(path)) is not None:
         raise PipelineError(problem)
@@ -160,7 +171,17 @@ def archived(spark: SparkSession, path: str, address: str | None = None) -> Data
     if address is not None and address not in there:
         known = ", ".join(sorted(there)) or "none"
         raise PipelineError(f"{place} has no address {address} (it has: {known}); name one as {place}/address=…")
-    return read_archive(spark, archive, ArchiveSelection(() if address is None else (address,)))
+    return read_archive(spark, archive, replace(selection, addresses=() if address is None else (address,)))
+
+
+def messages(spark: SparkSession, path: str, selection: ArchiveSelection = ALL) -> DataFrame:
+    """Selected messages of an archive or of Parquet files. Raises `PipelineError`."""
+    if (found := archived(spark, path, selection=selection)) is not None:
+        return found
+    frame = parquet(spark, path)
+    if (selection.since or selection.until) and "timestamp" not in frame.columns:
+        raise PipelineError(f"{path} has no column timestamp: leave --since and --until out")
+    return selected(frame, selection)
 
 
 def _is_parquet(path: str) -> bool:

@@ -28,9 +28,11 @@ def written(path: Path, logs: Mapping[str, Sequence[EventRow]]) -> Archive:
         for address, events in logs.items():
             rows = archived(record_batch(events), pa.array([address] * len(events), pa.string()))
             for date in set(rows.column("date").to_pylist()):
-                folder = staging / f"address={address.replace('/', '%2F')}" / f"date={date}"
+                name = "__HIVE_DEFAULT_PARTITION__" if date is None else date
+                folder = staging / f"address={address.replace('/', '%2F')}" / f"date={name}"
                 folder.mkdir(parents=True)
-                part = pa.Table.from_batches([rows]).filter(pc.equal(rows.column("date"), pa.scalar(date)))
+                of_date = rows.column("date").is_null() if date is None else pc.equal(rows.column("date"), date)
+                part = pa.Table.from_batches([rows]).filter(of_date)
                 pq.write_table(part.drop_columns(["address", "date"]), folder / "part.parquet")
             for partition in sorted({event.partition for event in events}):
                 offsets = [event.offset for event in events if event.partition == partition]
