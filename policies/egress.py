@@ -50,6 +50,8 @@ class SinkRule:
     networks: tuple[IpNetwork, ...]
     tls: SinkTls | None
     handshake: bool
+    refuses_plain: bool
+    """Whether connections have no TLS, and the entry allows no secrets in clear text."""
     where: PolicyLine = field(compare=False)
 
     def allows(self, place: SinkPlace) -> bool:
@@ -91,6 +93,7 @@ def sink_rule(entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], wher
         networks=tuple(network for network in entry.networks if not isinstance(network, str)),
         tls=entry.tls,
         handshake=entry.handshake,
+        refuses_plain=entry.to is not None and not entry.encrypted and not entry.allow_plain_without_tls,
         where=where,
     )
 

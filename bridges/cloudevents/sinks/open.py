@@ -14,7 +14,7 @@ from bridges.cloudevents.sinks.dial import EgressRefused
 from bridges.cloudevents.sinks.http.open import HttpSinks
 from bridges.cloudevents.sinks.parts import SinkParts
 from bridges.cloudevents.sinks.port import SendAttempt, Sink, SinkGrant, SinkListener
-from bridges.cloudevents.subscription.allowed import DENIED, sink_rule_of
+from bridges.cloudevents.subscription.allowed import DENIED, in_clear, sink_rule_of
 from bridges.cloudevents.subscription.model import Invalid, Mistake, SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.egress import SinkRule
@@ -47,6 +47,8 @@ class SinkFactory:
         rule = sink_rule_of(subscription, self._rules)
         if rule is None:
             return _NoSink(listener, Answer(Verdict.SINK_FAILED, DENIED, reached=False))
+        for mistake in in_clear(subscription, rule):
+            return _NoSink(listener, Answer(Verdict.CREDENTIAL, mistake.message))
         return self._opener(subscription.protocol)(subscription, rule, listener)
 
     def _opener(self, protocol: SinkProtocol) -> Opener:

@@ -8,6 +8,7 @@ from typing import Final
 from bridges.cloudevents.subscription.delivery_request import exceeded
 from bridges.cloudevents.subscription.model import (
     AccessToken,
+    AmqpSettings,
     FromTime,
     KafkaSettings,
     Mistake,
@@ -22,6 +23,10 @@ from policies.subscriptions import ManagerRules
 
 DENIED: Final = "not allowed by the policy of this gateway"
 """The same text for every cause of a denied sink, so that it does not reveal what a name resolves to."""
+_IN_CLEAR: Final = (
+    "would be sent in clear text: use {} with TLS; or the policy's entry of sinks has to say "
+    "allow_plain_without_tls: true"
+)
 _FEEDS_ITSELF: Final = "this is one of the subscription's own sources: it would feed itself"
 
 
@@ -50,6 +55,7 @@ def not_allowed(subscription: Subscription, rules: ManagerRules, *, sink: bool =
         found.append(Mistake("/sink", DENIED))
     if rule is not None:
         found += _credential(subscription, rules, rule)
+        found += in_clear(subscription, rule)
         found += _circle(subscription, rules, rule)
     missing = subscription.dialects - rules.dialects
     if missing:
@@ -98,6 +104,24 @@ def _credential(subscription: Subscription, rules: ManagerRules, rule: SinkRule)
         yield Mistake("/sinkcredential/refreshtokenendpoint", "the policy allows no such endpoint")
     if (credential is not None or subscription.secret_headers) and not rules.seals:
         yield Mistake("/sinkcredential", "this gateway stores no secrets: its policy has no keys")
+
+
+def in_clear(subscription: Subscription, rule: SinkRule) -> Iterator[Mistake]:
+    """Refuse secrets that would be sent without TLS, unless the entry of `sinks` allows that.
+
+    SCRAM, the default of AMQP and Kafka, sends no password; checked again before each sink is opened.
+    """
+    if not rule.refuses_plain:
+        return
+    settings = subscription.settings
+    if isinstance(settings, AmqpSettings | KafkaSettings):
+        if subscription.credential is not None and settings.mechanism == "PLAIN":
+            yield Mistake("/protocolsettings/x-mechanism", f"PLAIN {_IN_CLEAR.format('SCRAM-SHA-256, or a sink')}")
+        return
+    if subscription.credential is not None:
+        yield Mistake("/sinkcredential", f"this login {_IN_CLEAR.format('a sink')}")
+    if subscription.secret_headers:
+        yield Mistake("/protocolsettings/x-secretheaders", f"their values {_IN_CLEAR.format('a sink')}")
 
 
 def _circle(subscription: Subscription, rules: ManagerRules, rule: SinkRule) -> Iterator[Mistake]:

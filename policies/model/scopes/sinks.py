@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from policies.hosts import HostError, parse_host
-from policies.model.base import Name, OneOrMany, Path, Secret, Strict, StrictSection
+from policies.model.base import Flag, Name, OneOrMany, Path, Secret, Strict, StrictSection
 from policies.patterns import Pattern, PatternError, parse_pattern
 
 SinkKind = Literal["http", "amqp", "kafka", "mqtt3", "mqtt5", "nats"]
@@ -23,6 +23,8 @@ SCHEMES: Final = {
     "nats": {"tls": 4222, "nats": 4222},
 }
 """The schemes of each protocol and their default ports."""
+TLS_SCHEMES: Final = frozenset(("https", "amqps", "mqtts", "tls"))
+"""The schemes whose connections are encrypted; for Kafka, `tls` of the entry decides."""
 _PORTS: Final = {scheme: port for schemes in SCHEMES.values() for scheme, port in schemes.items()}
 _URL: Final = re.compile(r"(?P<scheme>[a-z]+)://(?P<hosts>[^/?#@\s\\]+)(?P<path>/[^?#\s\\]*)?")
 _PORT: Final = re.compile(r"(?P<host>.*[^:]):(?P<port>[0-9]{1,5})")
@@ -56,6 +58,11 @@ class UrlPattern(NamedTuple):
     scheme: str
     hosts: tuple[HostPattern, ...]
     path: Pattern | str | None
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the scheme means TLS."""
+        return self.scheme in TLS_SCHEMES
 
     def matches(self, scheme: str, hosts: tuple[tuple[str, int], ...], path: str) -> bool:
         """Whether a checked URI is one of these places."""
@@ -196,6 +203,16 @@ class SinkEntry(Strict):
         default=True,
         description="http: on (nothing is sent to a sink before it has consented, see HandshakeSection), or off",
     )
+    allow_plain_without_tls: Flag = Field(
+        default=False,
+        description="true: send passwords, tokens and secret headers of subscriptions without TLS, where anybody on "
+        "the path reads them",
+    )
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether connections to the URL of this entry use TLS."""
+        return self.tls is not None if "kafka" in self.protocol else self.to is not None and self.to.encrypted
 
     @model_validator(mode="after")
     def _one_place(self) -> SinkEntry:
@@ -227,6 +244,17 @@ def _misfits(entry: SinkEntry, place: str) -> Iterator[str]:
         yield f"tls is for URLs (to); the {place} has its own"
     if place == "local" and entry.address is not None:
         yield "local is itself the pattern of addresses"
+    if entry.allow_plain_without_tls:
+        yield from _no_use_of_plain(entry, place)
+
+
+def _no_use_of_plain(entry: SinkEntry, place: str) -> Iterator[str]:
+    """Why `allow_plain_without_tls` has no meaning in this entry."""
+    if entry.to is None:
+        yield f"allow_plain_without_tls is for URLs (to); the {place} has its own login"
+    elif entry.encrypted:
+        has = "this entry has tls" if "kafka" in entry.protocol else f"{entry.to.scheme} URLs have TLS"
+        yield f"allow_plain_without_tls is for sinks without TLS; {has}"
 
 
 class OAuthEntry(Strict):

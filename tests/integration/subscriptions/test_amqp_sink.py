@@ -50,6 +50,8 @@ scopes:
           - {{protocol: amqp, local: "svc/**"}}
           - {{protocol: amqp, connector: broker, address: "push/**"}}
           - {{protocol: amqp, to: "amqp://artemis.example:{artemis_port}", networks: "127.0.0.0/8"}}
+          - {{protocol: amqp, to: "amqp://private.example:{artemis_port}", networks: "127.0.0.0/8",
+             allow_plain_without_tls: true}}
           - {{protocol: amqp, to: "amqp://gateway.example:{port}", networks: "127.0.0.0/8"}}
           - {{protocol: amqp, to: "amqp://nobody.example:{nobody}", networks: "127.0.0.0/8"}}
           - {{protocol: amqp, to: "amqp://hidden.example:{port}"}}
@@ -185,12 +187,16 @@ async def test_a_connection_of_its_own_names_its_link_as_asked(sinks: Sinks) -> 
     assert client.received[0].message.body == DATA
 
 
-async def test_a_password_is_never_sent_in_the_clear(sinks: Sinks) -> None:
+@pytest.mark.row("CE-3.2.1-15")
+async def test_a_password_is_sent_in_the_clear_only_if_the_policy_says_so(sinks: Sinks) -> None:
     broker = sinks.artemis
     login = {"credentialtype": "PLAIN", "identifier": broker.user, "secret": broker.password}
     async with sinks.open(f"amqp://artemis.example:{broker.port}/q", sinkcredential=login) as (sink, heard):
         sink.send(attempt())
         assert await heard.next() == Answer(Verdict.CREDENTIAL, "the container does not accept the login")
+    async with sinks.open(f"amqp://private.example:{broker.port}/q", sinkcredential=login) as (sink, heard):
+        sink.send(attempt())
+        await done(heard)
 
 
 @pytest.mark.row("CE-3.2.2.3-4", part="settled")

@@ -25,7 +25,7 @@ LOGIN = {"credentialtype": "PLAIN", "identifier": "scopegate", "secret": PASSWOR
 AUTHORIZATION = base64.b64encode(f"scopegate:{PASSWORD}".encode()).decode()
 
 
-@pytest.mark.row("CE-3.2.1-14")
+@pytest.mark.row("CE-3.2.1-14", "CE-3.2.1-15")
 async def test_secrets_reach_the_sink_and_come_out_nowhere(
     tmp_path_factory: pytest.TempPathFactory, start_gateway: Gateways
 ) -> None:
@@ -33,7 +33,9 @@ async def test_secrets_reach_the_sink_and_come_out_nowhere(
     document = subscription_policy(folder)
     (folder / "key").write_text(KEY)
     document.data["keys"] = {"active": "k", "ring": {"k": {"file": str(folder / "key")}}}
-    first, second, _ = sink_ports(document)
+    for rule in document.scope()["subscriptions"][0]["sinks"][:2]:
+        rule["allow_plain_without_tls"] = True
+    first, second, closed = sink_ports(document)
     gateway = start_gateway(document.text)
     api, ops = ApiClient(api_port(document)), ApiClient(api_port(document), "ops")
     answers: list[Answered] = []
@@ -65,6 +67,9 @@ async def test_secrets_reach_the_sink_and_come_out_nowhere(
         assert moved.status == 400
         fields = [each["field"] for each in moved.json["mistakes"]]
         assert sorted(fields) == ["/protocolsettings/x-secretheaders/x-key", "/sinkcredential/secret"]
+        clear = await ask("POST", PATH, {**whole, "id": "t", "sink": f"http://127.0.0.1:{closed}/in"})
+        fields = [each["field"] for each in clear.json["mistakes"]]
+        assert (clear.status, fields) == (400, ["/sinkcredential", "/protocolsettings/x-secretheaders"])
         wrong = {**whole, "id": "t", "sinkcredential": {**LOGIN, "secret": [PASSWORD]}, "zzz": 1}
         assert (await ask("POST", PATH, wrong)).status == 400
         assert (await ask("POST", PATH, json.dumps(whole)[:-1].encode())).status == 400

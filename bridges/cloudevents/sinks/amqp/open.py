@@ -15,7 +15,6 @@ from bridges.cloudevents.sinks.amqp.container import ContainerSender, SenderTarg
 from bridges.cloudevents.sinks.amqp.deliveries import Deliveries
 from bridges.cloudevents.sinks.amqp.local import LocalLink
 from bridges.cloudevents.sinks.amqp.sink import AmqpSender, AmqpSink
-from bridges.cloudevents.sinks.dial import Dialer
 from bridges.cloudevents.sinks.parts import SinkParts
 from bridges.cloudevents.sinks.port import SinkListener
 from bridges.cloudevents.subscription.model import AmqpSettings, Json, Plain
@@ -156,7 +155,7 @@ class _OwnConnection:
         tls = subscription.sink.scheme == "amqps"
         login = subscription.credential if isinstance(subscription.credential, Plain) else None
         self._connector: Final = _SinkConnector(
-            parts, scope, Endpoint(tls, host, port), parts.dialer(rule), login, mechanism, deliveries.refused
+            parts, scope, Endpoint(tls, host, port), rule, login, mechanism, deliveries.refused
         )
         self._connector.credentials(None, parts.certificates.context(rule.tls) if tls else None)
         self._sender: Final = ContainerSender(self._connector, target, deliveries)
@@ -181,7 +180,7 @@ class _SinkConnector(Connector):
         parts: SinkParts,
         scope: Resolver,
         endpoint: Endpoint,
-        dialer: Dialer,
+        rule: SinkRule,
         login: Plain | None,
         mechanism: str | None,
         denied: Callable[[Answer], None],
@@ -196,7 +195,8 @@ class _SinkConnector(Connector):
             node_scope=lambda: scope,
             routes=False,
         )
-        self._dialer: Final = dialer
+        self._dialer: Final = parts.dialer(rule)
+        self._may_be_plain: Final = not rule.refuses_plain
         self._denied: Final = denied
         self._login: Final = login
         self._mechanisms: Final = (mechanism,) if mechanism else _STRONGEST if login is not None else ("ANONYMOUS",)
@@ -206,7 +206,7 @@ class _SinkConnector(Connector):
         return await self._dialer.connect(endpoint.host, endpoint.port)
 
     def secure(self, connection: Connection) -> SaslClient:
-        """Log in; PLAIN only over a private connection."""
+        """Log in; PLAIN without TLS only if the policy allows it."""
         login, endpoint = self._login, self.model.to[0]
         return SaslClient(
             self._mechanisms,
@@ -214,6 +214,7 @@ class _SinkConnector(Connector):
             None if login is None else login.secret,
             endpoint.host,
             tls=connection.ssl_object is not None,
+            allow_plain_without_tls=self._may_be_plain,
         )
 
     def unauthenticated(self, connection: Connection, security: Handshake) -> None:
