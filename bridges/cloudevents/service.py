@@ -16,10 +16,10 @@ from bridges.cloudevents.manager.manager import ManagerParts, SubscriptionManage
 from bridges.cloudevents.reading.fan import Fan, FanRules, FanShared, SinkMaker
 from bridges.cloudevents.reading.readings import FanReadings
 from bridges.cloudevents.reading.starts import Starts, find_starts
-from bridges.cloudevents.sinks.files import SinkCertificates
-from bridges.cloudevents.sinks.open import SinkFactory
-from bridges.cloudevents.sinks.own import own_addresses, own_hosts
-from bridges.cloudevents.sinks.parts import SinkParts
+from bridges.cloudevents.sinks.certificates import SinkCertificates
+from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.factory import SinkFactory
+from bridges.cloudevents.sinks.gateway_addresses import gateway_addresses, gateway_hosts
 from bridges.cloudevents.subscription.model import RefreshToken
 from bridges.cloudevents.subscription.sealed import SubscriptionKeys
 from bridges.cloudevents.subscription.subscription import Subscription
@@ -70,7 +70,7 @@ class OwnAddresses:
 
     async def find(self, policy: CompiledPolicy) -> None:
         """Resolve them in a thread."""
-        self.addresses = await off_loop(own_addresses, own_hosts(policy.model))
+        self.addresses = await off_loop(gateway_addresses, gateway_hosts(policy.model))
 
 
 class RunningManager:
@@ -95,7 +95,7 @@ class RunningManager:
         same = made_of == self._made_of
         self._rules, self._made_of = rules, made_of
         if not same:
-            self._sinks.change(rules, self._sink_parts(policy))
+            self._sinks.reconfigure(rules, self._sink_parts(policy))
             self._fan.change(fan_rules(rules))
         await self.manager.configure(rules, self._parts(rules, policy), same_rules=same)
 
@@ -118,9 +118,9 @@ class RunningManager:
         """For metrics."""
         return self._fan.readings
 
-    def _sink_parts(self, policy: CompiledPolicy) -> SinkParts:
+    def _sink_parts(self, policy: CompiledPolicy) -> SinkDependencies:
         gateway = self._gateway
-        return SinkParts(
+        return SinkDependencies(
             gateway.supervisor,
             SinkCertificates(policy.path),
             policy.secret,
@@ -142,7 +142,7 @@ class RunningManager:
 
     def _parts(self, rules: ManagerRules, policy: CompiledPolicy) -> ManagerParts:
         keys = None if policy.signing is None else SubscriptionKeys(make_ring(policy.signing), wall_clock_ms)
-        form = SubscriptionFormat(rules, keys, self._sinks.offered)
+        form = SubscriptionFormat(rules, keys, self._sinks.protocols)
         urls = (each.public_url for each in policy.model.scopes[rules.scope].api if each.public_url is not None)
         return ManagerParts(
             self._gateway.store, self._fan, form, self._sinks.check, self._find_starts, next(urls, None)

@@ -20,7 +20,7 @@ from bridges.cloudevents.delivery.entry import EventEntry, Letter, Place
 from bridges.cloudevents.delivery.gate import Pass, SinkGate
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.port import SendAttempt
+from bridges.cloudevents.sinks.interface import SendAttempt
 from bridges.cloudevents.subscription.model import DeliverySettings
 
 OFFSETS: Final = 4096
@@ -172,12 +172,12 @@ class Outlet:
 
     # -- to the sink
 
-    def attempts(self, now: float, room: int) -> Iterator[SendAttempt]:
-        """The attempts to make now, at most `room`."""
+    def attempts(self, now: float, limit: int) -> Iterator[SendAttempt]:
+        """The attempts to make now, at most `limit`."""
         self._backlog.wake(now)
         self._look()
-        while room > 0 and self._may_send(now) and (entries := self._batch(now)):
-            room -= 1
+        while limit > 0 and self._may_send(now) and (entries := self._batch(now)):
+            limit -= 1
             yield self._fly(entries, now)
 
     def _may_send(self, now: float) -> bool:
@@ -223,7 +223,7 @@ class Outlet:
 
     def _fly(self, entries: list[EventEntry], now: float) -> SendAttempt:
         events = tuple(entry.event for entry in entries if entry.event is not None)
-        number, repetition = next(self._numbers), max(entry.sent for entry in entries)
+        number, earlier_attempts = next(self._numbers), max(entry.sent for entry in entries)
         for entry in entries:
             self._backlog.ready.pop(entry.line, None)
             if not entry.sent:
@@ -232,7 +232,7 @@ class Outlet:
             entry.sent += 1
         self._flown += len(entries)
         self._flying[number] = entries, self._gate.sent(now)
-        return SendAttempt(number, events, repetition)
+        return SendAttempt(number, events, earlier_attempts)
 
     def next_time(self, now: float, *, attempts: bool = False) -> float | None:
         """When to look again without any other call; None for never. `attempts`: when something may be sent."""
@@ -250,7 +250,7 @@ class Outlet:
 
     # -- from the sink
 
-    def answered(self, attempt: SendAttempt, answer: Answer, now: float) -> None:
+    def on_answer(self, attempt: SendAttempt, answer: Answer, now: float) -> None:
         """Handle the answer to an attempt; cancelled attempts are ignored."""
         found = self._flying.pop(attempt.number, None)
         if found is None:

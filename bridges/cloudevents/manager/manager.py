@@ -288,7 +288,7 @@ class SubscriptionManager:
             address = consent_address(url + self.rules.path, subscription.id, self._now())
         grant = await self._proposals.check_sink(subscription, known, None if address is None else address.url)
         starts = await self._starts(subscription, None if known is None else known.starts)
-        pending = address.pending if grant.awaited and address is not None else None
+        pending = address.pending if grant.pending and address is not None else None
         edition = 1 if known is None else known.edition + 1
         envelope = Envelope(starts, self._parts.form.dump(subscription), grant.rate, pending, edition)
         return seal_envelope(envelope), pending is not None

@@ -9,7 +9,7 @@ from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.starts import Starts
-from bridges.cloudevents.sinks.port import SinkGrant
+from bridges.cloudevents.sinks.interface import SinkGrant
 from bridges.cloudevents.subscription.subscription import Subscription
 
 

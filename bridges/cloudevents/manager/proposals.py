@@ -9,7 +9,7 @@ from bridges.cloudevents.manager.book import KnownSubscription, SubscriptionBook
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode, invalid
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.ports import CheckSink
-from bridges.cloudevents.sinks.port import SinkGrant
+from bridges.cloudevents.sinks.interface import SinkGrant
 from bridges.cloudevents.subscription.model import Invalid, Mistake
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.subscriptions import ManagerRules

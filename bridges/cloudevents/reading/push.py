@@ -20,7 +20,7 @@ from bridges.cloudevents.reading.judge import Judge
 from bridges.cloudevents.reading.lane import Lane
 from bridges.cloudevents.reading.subscription import PushedSubscription
 from bridges.cloudevents.reading.turns import PushTurns
-from bridges.cloudevents.sinks.port import SendAttempt, Sink
+from bridges.cloudevents.sinks.interface import SendAttempt, Sink
 from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.records.record import KafkaRecord
 from bridges.kafka.tap import TopicLog, identity_of
@@ -247,7 +247,7 @@ class Push:
         sink = self._sink
         if sink is None or not self._owner.valid:
             return
-        for attempt in self.outlet.attempts(now, sink.room):
+        for attempt in self.outlet.attempts(now, sink.free_slots):
             sink.send(attempt)
 
     def _wait(self, now: float) -> None:
@@ -317,7 +317,7 @@ class Push:
 
     # -- from the sink
 
-    def answered(self, attempt: SendAttempt, answer: Answer) -> None:
+    def on_answer(self, attempt: SendAttempt, answer: Answer) -> None:
         """See `SinkListener`."""
         test = self._tests.pop(attempt.number, None)
         if test is not None:
@@ -325,18 +325,18 @@ class Push:
                 test.set_result(answer)
             return
         if not self._closed:
-            self.outlet.answered(attempt, answer, self._loop.time())
+            self.outlet.on_answer(attempt, answer, self._loop.time())
             self._owner.changed(self)
             self.wake()
 
-    def ready(self) -> None:
+    def on_ready(self) -> None:
         """See `SinkListener`."""
         self.wake()
 
     async def send_test(self, event: CloudEvent) -> Answer | None:
         """Send an event that is not in the log; None if the sink has no room for it."""
         sink = self._sink
-        if sink is None or self._closed or sink.room < 1:
+        if sink is None or self._closed or sink.free_slots < 1:
             return None
         number = -1 - max(map(abs, self._tests), default=0)
         answer: asyncio.Future[Answer | None] = self._loop.create_future()

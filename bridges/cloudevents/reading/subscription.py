@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from bridges.cloudevents.events.filter import EventFilter
-from bridges.cloudevents.sinks.port import Sink, SinkListener
+from bridges.cloudevents.sinks.interface import Sink, SinkListener
 from bridges.cloudevents.subscription.model import DeliverySettings, SinkProtocol, SinkUri, SubscriptionConfig
 
 
@@ -29,6 +29,6 @@ class PushedSubscription(Protocol):
 
 
 class SinkMaker(Protocol):
-    """Makes the sink of a subscription; implemented by `sinks.open.SinkFactory.open`."""
+    """Makes the sink of a subscription; implemented by `sinks.factory.SinkFactory.open`."""
 
     def __call__(self, subscription: PushedSubscription, listener: SinkListener) -> Sink: ...

@@ -10,8 +10,8 @@ from typing import Final
 from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
 from bridges.cloudevents.events.bindings.kafka import kafka_binary, kafka_structured, record_key
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.parts import SinkParts
-from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
+from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
 from bridges.cloudevents.subscription.model import KafkaSettings, Plain
 from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.kafka.produce.event_producer import EventProducer, EventReport, Written
@@ -19,7 +19,7 @@ from bridges.kafka.records.envelope import Header
 from policies.egress import SinkRule
 from policies.model.scopes.sinks import SinkTls
 
-_MOST: Final = 64
+_MAX_CLIENTS: Final = 64
 """Maximum number of Kafka clients of one manager; each has its own threads."""
 _MECHANISM: Final = "SCRAM-SHA-256"
 _MEANINGS: Final[Mapping[Written, tuple[Verdict, str]]] = {
@@ -37,11 +37,11 @@ class KafkaClients:
     def __init__(self) -> None:
         self._users: Final[dict[frozenset[tuple[str, object]], tuple[EventProducer, list[None]]]] = {}
 
-    def use(self, settings: Mapping[str, object]) -> EventProducer | None:
+    def acquire(self, settings: Mapping[str, object]) -> EventProducer | None:
         """A client with these settings, until `release`; None if there are too many."""
         key = frozenset(settings.items())
         if key not in self._users:
-            if len(self._users) >= _MOST:
+            if len(self._users) >= _MAX_CLIENTS:
                 return None
             self._users[key] = (EventProducer(settings), [])
         producer, users = self._users[key]
@@ -79,54 +79,54 @@ class KafkaSink:
         self._listener: Final = listener
         self._loop: Final = asyncio.get_running_loop()
         self._producer: EventProducer | None = None
-        self._under_way = 0
-        self._drained: Final[deque[asyncio.Future[None]]] = deque()
+        self._in_flight = 0
+        self._drain_waiters: Final[deque[asyncio.Future[None]]] = deque()
         self._closed = False
 
     @property
-    def room(self) -> int:
+    def free_slots(self) -> int:
         """See `Sink`."""
-        return 0 if self._closed else self._window - self._under_way
+        return 0 if self._closed else self._window - self._in_flight
 
     def send(self, attempt: SendAttempt) -> None:
         """See `Sink`."""
-        self._under_way += 1
+        self._in_flight += 1
         (event,) = attempt.events
         try:
             key, headers, value = self._encode(event)
         except ValueError:
-            self._later(attempt, Answer(Verdict.REFUSED, "the event cannot be encoded for Kafka"))
+            self._answer_later(attempt, Answer(Verdict.REFUSED, "the event cannot be encoded for Kafka"))
             return
         if self._producer is None:
-            self._producer = self._clients.use(self._settings)
+            self._producer = self._clients.acquire(self._settings)
         if self._producer is None:
-            text = f"this manager has {_MOST} Kafka clients already, its limit"
-            self._later(attempt, Answer(Verdict.SINK_FAILED, text))
+            text = f"this manager has {_MAX_CLIENTS} Kafka clients already, its limit"
+            self._answer_later(attempt, Answer(Verdict.SINK_FAILED, text))
             return
         self._producer.produce(
-            self._topic, key, value, headers, lambda report: self._answered(attempt, _answer_of(report))
+            self._topic, key, value, headers, lambda report: self._on_answer(attempt, _answer_of(report))
         )
 
-    def _later(self, attempt: SendAttempt, answer: Answer) -> None:
-        self._loop.call_soon(self._answered, attempt, answer)
+    def _answer_later(self, attempt: SendAttempt, answer: Answer) -> None:
+        self._loop.call_soon(self._on_answer, attempt, answer)
 
-    def _answered(self, attempt: SendAttempt, answer: Answer) -> None:
-        self._under_way -= 1
+    def _on_answer(self, attempt: SendAttempt, answer: Answer) -> None:
+        self._in_flight -= 1
         if not self._closed:
-            self._listener.answered(attempt, answer)
-            self._listener.ready()
-        if not self._under_way:
-            while self._drained:
-                waiting = self._drained.popleft()
+            self._listener.on_answer(attempt, answer)
+            self._listener.on_ready()
+        if not self._in_flight:
+            while self._drain_waiters:
+                waiting = self._drain_waiters.popleft()
                 if not waiting.done():
                     waiting.set_result(None)
 
-    async def close(self, patience: float) -> None:
+    async def close(self, grace: float) -> None:
         """See `Sink`."""
-        if self._under_way and patience:
+        if self._in_flight and grace:
             waiting: asyncio.Future[None] = self._loop.create_future()
-            self._drained.append(waiting)
-            await asyncio.wait([waiting], timeout=patience)
+            self._drain_waiters.append(waiting)
+            await asyncio.wait([waiting], timeout=grace)
         self._closed = True
         if self._producer is not None:
             self._producer = None
@@ -141,49 +141,56 @@ def _answer_of(report: EventReport) -> Answer:
 
 
 def open_kafka(
-    parts: SinkParts, clients: KafkaClients, subscription: Subscription, rule: SinkRule, listener: SinkListener
+    dependencies: SinkDependencies,
+    clients: KafkaClients,
+    subscription: Subscription,
+    rule: SinkRule,
+    listener: SinkListener,
 ) -> KafkaSink:
     """Make the sink of a subscription; its client is made, or shared, with the first event."""
-    asked = subscription.settings
-    assert isinstance(asked, KafkaSettings)
-    settings = {**_place(parts, subscription, asked, rule), **_own(asked, subscription.delivery.timeout)}
-    write = kafka_binary if asked.mode == "binary" else kafka_structured
+    kafka = subscription.settings
+    assert isinstance(kafka, KafkaSettings)
+    settings = {
+        **_cluster_settings(dependencies, subscription, kafka, rule),
+        **_producer_settings(kafka, subscription.delivery.timeout),
+    }
+    write = kafka_binary if kafka.mode == "binary" else kafka_structured
 
     def encode(event: CloudEvent) -> tuple[bytes | None, list[Header], bytes | None]:
         headers, value = write(event)
-        return record_key(event, asked.key), headers, value
+        return record_key(event, kafka.key), headers, value
 
-    return KafkaSink(clients, settings, asked.topic, encode, subscription.delivery.window, listener)
+    return KafkaSink(clients, settings, kafka.topic, encode, subscription.delivery.window, listener)
 
 
-def _own(asked: KafkaSettings, timeout: float) -> dict[str, object]:
-    acks = asked.acks or "all"
-    own: dict[str, object] = {
+def _producer_settings(kafka: KafkaSettings, timeout: float) -> dict[str, object]:
+    acks = kafka.acks or "all"
+    settings: dict[str, object] = {
         "acks": acks,
         "enable.idempotence": acks == "all",
         "message.timeout.ms": max(1000, int(timeout * 1000)),
     }
-    return own if asked.client_id is None else {**own, "client.id": asked.client_id}
+    return settings if kafka.client_id is None else {**settings, "client.id": kafka.client_id}
 
 
-def _place(
-    parts: SinkParts, subscription: Subscription, asked: KafkaSettings, rule: SinkRule
+def _cluster_settings(
+    dependencies: SinkDependencies, subscription: Subscription, kafka: KafkaSettings, rule: SinkRule
 ) -> Mapping[str, object]:
     """The settings of the cluster and the login: those of the policy, or the subscription's credential."""
     if rule.cluster is not None:
-        return parts.cluster_settings(rule.cluster)
+        return dependencies.cluster_settings(rule.cluster)
     servers = ",".join(f"{host}:{port}" for host, port in subscription.sink.hosts)
     login = subscription.credential if isinstance(subscription.credential, Plain) else None
-    found: dict[str, object] = {"bootstrap.servers": servers, **_tls(parts, rule.tls)}
+    found: dict[str, object] = {"bootstrap.servers": servers, **_tls(dependencies, rule.tls)}
     found["security.protocol"] = ("SASL_" if login else "") + ("SSL" if rule.tls is not None else "PLAINTEXT")
     if login is not None:
-        mechanism = asked.mechanism or _MECHANISM
+        mechanism = kafka.mechanism or _MECHANISM
         found |= {"sasl.mechanism": mechanism, "sasl.username": login.identifier, "sasl.password": login.secret}
     return found
 
 
-def _tls(parts: SinkParts, tls: SinkTls | None) -> dict[str, object]:
+def _tls(dependencies: SinkDependencies, tls: SinkTls | None) -> dict[str, object]:
     if tls is None:
         return {}
     files = {"ssl.ca.location": tls.ca, "ssl.certificate.location": tls.cert, "ssl.key.location": tls.key}
-    return {name: str(parts.certificates.path(file)) for name, file in files.items() if file is not None}
+    return {name: str(dependencies.certificates.path(file)) for name, file in files.items() if file is not None}

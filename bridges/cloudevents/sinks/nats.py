@@ -15,10 +15,10 @@ from nats.js.errors import APIError, NoStreamResponseError
 from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
 from bridges.cloudevents.events.bindings.nats import nats_binary, nats_structured
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dial import Dialer, EgressRefused, bracketed, reason_of
-from bridges.cloudevents.sinks.parts import SinkParts
-from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
-from bridges.cloudevents.sinks.tasked import TaskedSink
+from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
+from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.dialer import Dialer, EgressRefused, failure_reason, uri_host
+from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
 from bridges.cloudevents.subscription.model import AccessToken, NatsSettings, Plain
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.tasks import Supervisor
@@ -51,15 +51,15 @@ class _SecuredClient(Client):
     async def _process_info(self, info: dict[str, object], initial_connection: bool = False) -> None:
         """Check TLS before anything is sent: neither server nor man in the middle can downgrade the connection."""
         if self.secured and initial_connection and not info.get("tls_required"):
-            raise InClear
+            raise TlsNotOffered
         await super()._process_info(info, initial_connection=initial_connection)
 
 
-class InClear(OSError):
+class TlsNotOffered(OSError):
     """The server does not offer the TLS that the sink's URI requires."""
 
 
-class NatsSink(TaskedSink):
+class NatsSink(ConcurrentSink):
     """One connection per subscription; the next attempt replaces a lost one."""
 
     def __init__(
@@ -77,12 +77,12 @@ class NatsSink(TaskedSink):
         self._encode: Final = encode
         self._client: Client | None = None
         self._connecting: Final = asyncio.Lock()
-        self._last: Exception | None = None
+        self._last_error: Exception | None = None
         """The last error, which the client hides behind `NoServersError`."""
-        self._denied = 0
+        self._permission_errors = 0
         """Number of permission errors from the server."""
 
-    async def _answer(self, attempt: SendAttempt) -> Answer:
+    async def _deliver(self, attempt: SendAttempt) -> Answer:
         (event,) = attempt.events
         try:
             headers, payload = self._encode(event)
@@ -91,30 +91,32 @@ class NatsSink(TaskedSink):
         try:
             client = await self._connected()
         except EgressRefused as error:
-            return Answer(Verdict.SINK_FAILED, reason_of(error), reached=False)
+            return Answer(Verdict.SINK_FAILED, failure_reason(error), reached=False)
         except (Error, OSError, ValueError) as error:
             return _not_connected(error)
         try:
             async with asyncio.timeout(self._target.timeout):
                 if self._target.jetstream:
-                    return await self._store(client, event, payload, headers)
+                    return await self._publish_to_stream(client, event, payload, headers)
                 return await self._publish(client, payload, headers)
         except MaxPayloadError:
             return Answer(Verdict.REFUSED, f"larger than the server's max_payload of {client.max_payload} bytes")
         except (TimeoutError, FlushTimeoutError):
             return Answer(Verdict.FAILED, "no answer in time", reached=False)
         except (Error, OSError) as error:
-            return Answer(Verdict.FAILED, _lost(error), reached=False)
+            return Answer(Verdict.FAILED, _loss_reason(error), reached=False)
 
     async def _publish(self, client: Client, payload: bytes, headers: dict[str, str]) -> Answer:
-        denied = self._denied
+        denied = self._permission_errors
         await client.publish(self._target.subject, payload, headers=headers)
         await client.flush(int(self._target.timeout) + 1)
-        if self._denied > denied:
+        if self._permission_errors > denied:
             return Answer(Verdict.CREDENTIAL, "the server does not let us publish to the subject")
         return DONE
 
-    async def _store(self, client: Client, event: CloudEvent, payload: bytes, headers: dict[str, str]) -> Answer:
+    async def _publish_to_stream(
+        self, client: Client, event: CloudEvent, payload: bytes, headers: dict[str, str]
+    ) -> Answer:
         headers["Nats-Msg-Id"] = message_id(event)
         try:
             await client.jetstream().publish(self._target.subject, payload, self._target.timeout, headers=headers)
@@ -141,12 +143,12 @@ class NatsSink(TaskedSink):
             try:
                 async with asyncio.timeout(target.timeout):
                     await client.connect(
-                        servers=[f"nats://{bracketed(address)}:{target.port}"],
+                        servers=[f"nats://{uri_host(address)}:{target.port}"],
                         allow_reconnect=False,
                         max_reconnect_attempts=1,  # 0 means no limit
                         reconnect_time_wait=0,
                         connect_timeout=int(target.timeout) + 1,
-                        error_cb=self._error,
+                        error_cb=self._on_error,
                         name="scopegate",
                         no_echo=True,
                         pending_size=1,  # `publish` returns once the message is written, so that the PING follows it
@@ -157,22 +159,24 @@ class NatsSink(TaskedSink):
                         token=target.login.token if isinstance(target.login, AccessToken) else None,
                     )
             except (Error, OSError) as error:
-                failure = self._last if isinstance(error, NoServersError) and self._last is not None else error
+                failure = (
+                    self._last_error if isinstance(error, NoServersError) and self._last_error is not None else error
+                )
                 continue
             return client
         raise failure
 
-    async def _error(self, error: Exception) -> None:
-        self._last = error
+    async def _on_error(self, error: Exception) -> None:
+        self._last_error = error
         if "permissions violation" in str(error).lower():
-            self._denied += 1
+            self._permission_errors += 1
 
     async def _disconnect(self) -> None:
         if self._client is not None and not self._client.is_closed:
             await self._client.close()
         self._client = None
 
-    async def _end(self) -> None:
+    async def _release(self) -> None:
         await self._disconnect()
 
 
@@ -185,15 +189,17 @@ def message_id(event: CloudEvent) -> str:
 def _not_connected(error: Exception) -> Answer:
     if any(word in str(error).lower() for word in _UNAUTHORIZED):
         return Answer(Verdict.CREDENTIAL, "the server does not accept the login")
-    reason = "the server does not offer TLS" if isinstance(error, InClear) else reason_of(error)
+    reason = "the server does not offer TLS" if isinstance(error, TlsNotOffered) else failure_reason(error)
     return Answer(Verdict.SINK_FAILED, reason, reached=False)
 
 
-def _lost(error: Exception) -> str:
-    return reason_of(error) if isinstance(error, OSError) else "the connection was lost"
+def _loss_reason(error: Exception) -> str:
+    return failure_reason(error) if isinstance(error, OSError) else "the connection was lost"
 
 
-def open_nats(parts: SinkParts, subscription: Subscription, rule: SinkRule, listener: SinkListener) -> NatsSink:
+def open_nats(
+    dependencies: SinkDependencies, subscription: Subscription, rule: SinkRule, listener: SinkListener
+) -> NatsSink:
     """Make the NATS sink of a subscription; it connects with the first attempt."""
     settings, sink, login = subscription.settings, subscription.sink, subscription.credential
     assert isinstance(settings, NatsSettings)
@@ -203,9 +209,11 @@ def open_nats(parts: SinkParts, subscription: Subscription, rule: SinkRule, list
         port,
         settings.subject,
         settings.jetstream,
-        parts.certificates.context(rule.tls) if sink.scheme == "tls" else None,
+        dependencies.certificates.context(rule.tls) if sink.scheme == "tls" else None,
         login if isinstance(login, Plain | AccessToken) else None,
         subscription.delivery.timeout,
     )
     encode = nats_binary if settings.mode == "binary" else nats_structured
-    return NatsSink(parts.dialer(rule), target, encode, subscription.delivery.window, listener, parts.supervisor)
+    return NatsSink(
+        dependencies.dialer(rule), target, encode, subscription.delivery.window, listener, dependencies.supervisor
+    )

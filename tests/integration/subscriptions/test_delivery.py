@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.events.dialects import types
-from bridges.cloudevents.sinks.port import SendAttempt
+from bridges.cloudevents.sinks.interface import SendAttempt
 from bridges.cloudevents.subscription.model import (
     FromEarliest,
     FromOffsets,
@@ -221,7 +221,7 @@ async def test_what_was_under_way_at_a_crash_is_sent_again_before_newer_events_o
 
 async def test_events_in_memory_are_on_the_account_of_held_bytes_and_bounded(topic: Topic) -> None:
     topic.script = lambda attempt: None
-    topic.room = 1000
+    topic.slots = 1000
     fan, before = topic.fan(hold=20_000), topic.bridge.held
     for number in range(4):
         await topic.subscribe(fan, Subscribed(f"s{number}", delivery=settings("partition", window=50)))

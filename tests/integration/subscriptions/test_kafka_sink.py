@@ -65,7 +65,7 @@ async def test_events_keep_their_order_with_any_acks(kafka_broker: KafkaBroker, 
     async with sink(kafka_broker.bootstrap, topic, acks=acks) as (made, heard):
         sent = 0
         for _ in range(100):
-            while made.room and sent < 100:
+            while made.free_slots and sent < 100:
                 made.send(attempt(str(sent).encode(), sent))
                 sent += 1
             assert (await heard.next()).verdict is Verdict.DONE
@@ -98,12 +98,12 @@ async def test_a_cluster_that_is_away_is_repeated() -> None:
 
 async def test_clients_are_shared_and_bounded() -> None:
     clients = KafkaClients()
-    first = clients.use({"bootstrap.servers": "127.0.0.1:1"})
-    assert clients.use({"bootstrap.servers": "127.0.0.1:1"}) is first
+    first = clients.acquire({"bootstrap.servers": "127.0.0.1:1"})
+    assert clients.acquire({"bootstrap.servers": "127.0.0.1:1"}) is first
     for number in range(2, 65):
-        assert clients.use({"bootstrap.servers": f"127.0.0.1:{number}"}) is not None
-    assert clients.use({"bootstrap.servers": "127.0.0.1:99"}) is None
+        assert clients.acquire({"bootstrap.servers": f"127.0.0.1:{number}"}) is not None
+    assert clients.acquire({"bootstrap.servers": "127.0.0.1:99"}) is None
     for number in (1, *range(1, 65)):
         clients.release({"bootstrap.servers": f"127.0.0.1:{number}"})
-    assert clients.use({"bootstrap.servers": "127.0.0.1:99"}) is not None
+    assert clients.acquire({"bootstrap.servers": "127.0.0.1:99"}) is not None
     clients.release({"bootstrap.servers": "127.0.0.1:99"})

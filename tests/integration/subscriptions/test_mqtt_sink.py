@@ -14,7 +14,7 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt5_binary
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dial import NOT_ALLOWED
+from bridges.cloudevents.sinks.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import MqttSink
 from bridges.cloudevents.subscription.model import Plain
@@ -103,7 +103,7 @@ async def test_many_events_share_a_connection_and_keep_their_order(broker: Mosqu
     async with sink(broker.port) as (made, heard):
         sent = 0
         for _ in range(200):
-            while made.room and sent < 200:
+            while made.free_slots and sent < 200:
                 made.send(attempt(str(sent).encode(), sent))
                 sent += 1
             assert (await heard.next()).verdict is Verdict.DONE

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.bindings.nats import nats_binary
-from bridges.cloudevents.sinks.dial import NOT_ALLOWED
+from bridges.cloudevents.sinks.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.nats import NatsSink, NatsTarget
 from bridges.cloudevents.subscription.model import AccessToken, Plain
 from tests.support.cloudevents.heard import Heard, attempt, event, local_dialer, strict_supervisor
@@ -87,7 +87,7 @@ async def test_many_events_keep_their_order(server: NatsServer) -> None:
     async with subscribed(server.port) as following, sink(server.port) as (made, heard):
         sent = 0
         for _ in range(200):
-            while made.room and sent < 200:
+            while made.free_slots and sent < 200:
                 made.send(attempt(str(sent).encode(), sent))
                 sent += 1
             assert (await heard.next()).verdict is Verdict.DONE
@@ -100,7 +100,7 @@ async def test_jetstream_acknowledges_and_drops_repetitions(server: NatsServer) 
     await stream.add_stream(name="KEPT", subjects=["kept.*"])
     async with sink(server.port, subject="kept.orders", jetstream=True) as (made, heard):
         for repetition in range(3):
-            made.send(attempt(repetition=repetition))
+            made.send(attempt(earlier_attempts=repetition))
             assert (await heard.next()).verdict is Verdict.DONE
         made.send(attempt(number=2))
         assert (await heard.next()).verdict is Verdict.DONE

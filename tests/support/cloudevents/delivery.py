@@ -16,7 +16,7 @@ from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
 from bridges.cloudevents.reading.fan import Fan, FanRules, FanShared
 from bridges.cloudevents.reading.starts import Starts, find_starts
 from bridges.cloudevents.reading.subscription import PushedSubscription
-from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
+from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
 from bridges.cloudevents.subscription.model import (
     Batching,
     DeliverySettings,
@@ -85,18 +85,18 @@ Script = Callable[[SendAttempt], Answer | None]
 class ScriptedSink:
     """Answers in a later turn, as its script says."""
 
-    def __init__(self, listener: SinkListener, heard: list[SendAttempt], script: Script, room: int) -> None:
+    def __init__(self, listener: SinkListener, heard: list[SendAttempt], script: Script, slots: int) -> None:
         self.listener = listener
         self._heard = heard
         self._script = script
-        self._room = room
+        self._slots = slots
         self.waiting: dict[int, SendAttempt] = {}
         self.closed = False
         self.subscription = ""
 
     @property
-    def room(self) -> int:
-        return 0 if self.closed else self._room - len(self.waiting)
+    def free_slots(self) -> int:
+        return 0 if self.closed else self._slots - len(self.waiting)
 
     def send(self, attempt: SendAttempt) -> None:
         assert not self.closed
@@ -109,10 +109,10 @@ class ScriptedSink:
     def answer(self, attempt: SendAttempt, answer: Answer) -> None:
         """Answer an attempt now."""
         if not self.closed and self.waiting.pop(attempt.number, None) is not None:
-            self.listener.answered(attempt, answer)
-            self.listener.ready()
+            self.listener.on_answer(attempt, answer)
+            self.listener.on_ready()
 
-    async def close(self, patience: float) -> None:
+    async def close(self, grace: float) -> None:
         self.closed = True
 
 
@@ -131,7 +131,7 @@ class Topic:
         self.heard: dict[str, list[SendAttempt]] = {}
         self.script: Script = lambda attempt: DONE
         self.sinks: list[ScriptedSink] = []
-        self.room = 8
+        self.slots = 8
         self.fans: list[Fan] = []
         self.beats: list[asyncio.Task[None]] = []
         """What renews the leases of each."""
@@ -150,7 +150,7 @@ class Topic:
 
     def _sink(self, subscription: PushedSubscription, listener: SinkListener) -> ScriptedSink:
         heard = self.heard.setdefault(subscription.id, [])
-        sink = ScriptedSink(listener, heard, lambda attempt: self.script(attempt), self.room)
+        sink = ScriptedSink(listener, heard, lambda attempt: self.script(attempt), self.slots)
         sink.subscription = subscription.id
         self.sinks.append(sink)
         return sink

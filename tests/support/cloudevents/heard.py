@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dial import Dialer
-from bridges.cloudevents.sinks.port import SendAttempt
+from bridges.cloudevents.sinks.dialer import Dialer
+from bridges.cloudevents.sinks.interface import SendAttempt
 from gateway.tasks import Supervisor
 from tests.support.gateway.process import PATIENCE
 
@@ -19,10 +19,10 @@ class Heard:
     def __init__(self) -> None:
         self._answers: asyncio.Queue[tuple[SendAttempt, Answer]] = asyncio.Queue()
 
-    def answered(self, attempt: SendAttempt, answer: Answer) -> None:
+    def on_answer(self, attempt: SendAttempt, answer: Answer) -> None:
         self._answers.put_nowait((attempt, answer))
 
-    def ready(self) -> None:
+    def on_ready(self) -> None:
         pass
 
     @property
@@ -42,9 +42,9 @@ def event(data: bytes | None = b"data", number: int = 1) -> CloudEvent:
     return CloudEvent(attributes, "text/plain", data, None, "a", 0, number, 0)
 
 
-def attempt(data: bytes | None = b"data", number: int = 1, repetition: int = 0) -> SendAttempt:
+def attempt(data: bytes | None = b"data", number: int = 1, earlier_attempts: int = 0) -> SendAttempt:
     """A sending of one event."""
-    return SendAttempt(number, (event(data, number),), repetition)
+    return SendAttempt(number, (event(data, number),), earlier_attempts)
 
 
 def local_dialer(allowed: Callable[[str], bool] = lambda address: True) -> Dialer:

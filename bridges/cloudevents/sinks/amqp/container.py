@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bridges.cloudevents.sinks.amqp.deliveries import Deliveries, Waiting
+from bridges.cloudevents.sinks.amqp.deliveries import Deliveries, PendingAnswer
 from gateway.amqp.codec.types import Value
 from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.link.handlers import Outgoing
@@ -37,22 +37,22 @@ class ContainerSender(Outgoing):
         self._target: Final = target
         self._deliveries: Final = deliveries
         self._link: Link | None = None
-        self._asked = False
+        self._attaching = False
         self._closed = False
         connector.watch(self)
 
     def attach(self) -> None:
         """Attach if the connection is open and no attach is pending."""
         engine: Engine | None = self._connector.engine
-        if engine is None or self._asked or self._closed:
+        if engine is None or self._attaching or self._closed:
             return
         target = self._target
         name = target.name or f"subscription-{token_hex(8)}"
         if any(each.name == name for each in engine.links):
             error = AmqpError(DETACH_FORCED, "another link has this name")
-            asyncio.get_running_loop().call_soon(self._deliveries.gone, error)
+            asyncio.get_running_loop().call_soon(self._deliveries.link_lost, error)
             return
-        self._asked = True
+        self._attaching = True
         link = engine.attach(name, incoming=False, known=True)
         link.request(self, AttachReply(target.address, properties=target.properties, settled=target.settled))
 
@@ -74,7 +74,7 @@ class ContainerSender(Outgoing):
             link.detach()
             return
         self._link = link
-        self._deliveries.open(self)
+        self._deliveries.link_attached(self)
 
     def on_refused(self, error: AmqpError) -> None:
         """The container refused the link."""
@@ -86,17 +86,17 @@ class ContainerSender(Outgoing):
         if self._link is not None and self._link.draining:
             self._link.drained()
 
-    def on_outcome(self, context: Waiting, outcome: Outcome) -> None:
+    def on_outcome(self, context: PendingAnswer, outcome: Outcome) -> None:
         """The container has sent an outcome."""
-        self._deliveries.outcome(context, outcome)
+        self._deliveries.on_outcome(context, outcome)
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The container has detached, or the connection was lost."""
         self._end(error)
 
     def _end(self, error: AmqpError | None) -> None:
-        self._asked, self._link = False, None
-        self._deliveries.gone(error)
+        self._attaching, self._link = False, None
+        self._deliveries.link_lost(error)
 
     # -- the deliveries'
 
@@ -105,7 +105,7 @@ class ContainerSender(Outgoing):
         """See `SendingLink`."""
         return self._link.credit if self._link is not None and self._link.open else 0
 
-    def send(self, data: bytes, waiting: Waiting) -> None:
+    def send(self, data: bytes, waiting: PendingAnswer) -> None:
         """See `SendingLink`."""
         assert self._link is not None
         self._link.send(data, waiting, settled=self._target.settled)

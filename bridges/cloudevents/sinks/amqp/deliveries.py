@@ -10,7 +10,7 @@ from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
 from gateway.amqp.link.outcomes import Accepted, Modified, Outcome, Rejected
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
 
-Waiting = asyncio.Future[Answer]
+PendingAnswer = asyncio.Future[Answer]
 
 
 class SendingLink(Protocol):
@@ -18,7 +18,7 @@ class SendingLink(Protocol):
 
     @property
     def credit(self) -> int: ...
-    def send(self, data: bytes, waiting: Waiting) -> None:
+    def send(self, data: bytes, waiting: PendingAnswer) -> None:
         """Send one message; its outcome is passed to `Deliveries.outcome`, unless it was sent settled."""
 
 
@@ -29,8 +29,8 @@ class Deliveries:
         """`settled`: messages are sent settled, and are done once sent."""
         self._settled: Final = settled
         self._loop: Final = asyncio.get_running_loop()
-        self._queue: Final[deque[tuple[bytes, Waiting]]] = deque()
-        self._sent: Final[dict[Waiting, None]] = {}
+        self._queue: Final[deque[tuple[bytes, PendingAnswer]]] = deque()
+        self._sent: Final[dict[PendingAnswer, None]] = {}
         self._link: SendingLink | None = None
 
     @property
@@ -40,7 +40,7 @@ class Deliveries:
 
     async def deliver(self, data: bytes, seconds: float) -> Answer:
         """Send the message as soon as a link has credit, and wait for its outcome."""
-        waiting: Waiting = self._loop.create_future()
+        waiting: PendingAnswer = self._loop.create_future()
         self._queue.append((data, waiting))
         self.pump()
         try:
@@ -60,25 +60,25 @@ class Deliveries:
             if not waiting.done():
                 self._send(link, data, waiting)
 
-    def _send(self, link: SendingLink, data: bytes, waiting: Waiting) -> None:
+    def _send(self, link: SendingLink, data: bytes, waiting: PendingAnswer) -> None:
         if not self._settled:
             self._sent[waiting] = None
         link.send(data, waiting)
         if self._settled:
             waiting.set_result(DONE)
 
-    def open(self, link: SendingLink) -> None:
+    def link_attached(self, link: SendingLink) -> None:
         """A link is attached."""
         self._link = link
         self.pump()
 
-    def outcome(self, waiting: Waiting, outcome: Outcome) -> None:
+    def on_outcome(self, waiting: PendingAnswer, outcome: Outcome) -> None:
         """The outcome of a message."""
         self._sent.pop(waiting, None)
         if not waiting.done():
             waiting.set_result(answer_of(outcome))
 
-    def gone(self, error: AmqpError | None) -> None:
+    def link_lost(self, error: AmqpError | None) -> None:
         """The link ended or was refused: unsettled messages fail, and waiting ones count as not sent."""
         self._link = None
         sent = [*self._sent]
@@ -86,9 +86,9 @@ class Deliveries:
         for each in sent:
             if not each.done():
                 each.set_result(Answer(Verdict.FAILED, "the link was lost before the outcome came", reached=False))
-        self.refused(no_link(error))
+        self.fail_queued(link_failure(error))
 
-    def refused(self, answer: Answer) -> None:
+    def fail_queued(self, answer: Answer) -> None:
         """Fail the messages that wait for a link."""
         waiting = [each for _, each in self._queue]
         self._queue.clear()
@@ -97,7 +97,7 @@ class Deliveries:
                 each.set_result(answer)
 
 
-def no_link(error: AmqpError | None) -> Answer:
+def link_failure(error: AmqpError | None) -> Answer:
     """The answer for a link that was refused, or ended."""
     if error is None:
         return Answer(Verdict.SINK_FAILED, "the sink has ended the link")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from bridges.cloudevents.sinks.amqp.deliveries import Deliveries, Waiting
+from bridges.cloudevents.sinks.amqp.deliveries import Deliveries, PendingAnswer
 from gateway.amqp.codec.types import ValueMap
 from gateway.amqp.engine.config import EngineConfig, PeerInfo
 from gateway.amqp.engine.proton_data import ABSENT
@@ -48,8 +48,8 @@ class LocalLink(InternalLink[Incoming]):
         self._principal: Final = user
         self._node_scope: Final = scope
         self._deliveries: Final = deliveries
-        self._room = 0
-        self._numbers: Final[dict[Waiting, int]] = {}
+        self._credit = 0
+        self._delivery_numbers: Final[dict[PendingAnswer, int]] = {}
         self._count = 0
         self.user: Final = owner
         self.engine: Final = SubscriptionEngine(scope.name, owner)
@@ -81,7 +81,7 @@ class LocalLink(InternalLink[Incoming]):
         """The node accepts the link."""
         if self.accepted(self.instrumented(handler)):
             self.max_message_size, self.understands = max_message_size, understands
-            self._deliveries.open(self)
+            self._deliveries.link_attached(self)
 
     def fail(self, error: AmqpError) -> None:
         """Do nothing: one bad message must not stop the others."""
@@ -89,26 +89,26 @@ class LocalLink(InternalLink[Incoming]):
     @property
     def granted(self) -> int:
         """Credit that the node granted and that is not used."""
-        return self._room if self.open else 0
+        return self._credit if self.open else 0
 
     def grant(self, credit: int) -> None:
         """The node grants credit for `credit` more messages."""
         if self.open:
-            self._room += credit
+            self._credit += credit
             self._deliveries.pump()
 
-    def settle(self, delivery: Waiting, outcome: Outcome) -> None:
+    def settle(self, delivery: PendingAnswer, outcome: Outcome) -> None:
         """The node settles an event."""
-        self._numbers.pop(delivery, None)
-        self._deliveries.outcome(delivery, outcome)
+        self._delivery_numbers.pop(delivery, None)
+        self._deliveries.on_outcome(delivery, outcome)
 
-    def drop(self, delivery: Waiting) -> None:
+    def drop(self, delivery: PendingAnswer) -> None:
         """The node dropped a message that was sent settled."""
-        self._numbers.pop(delivery, None)
+        self._delivery_numbers.pop(delivery, None)
 
-    def tag(self, delivery: Waiting) -> bytes:
+    def tag(self, delivery: PendingAnswer) -> bytes:
         """The delivery tag that it would have on a connection."""
-        return self._numbers.get(delivery, 0).to_bytes(8)
+        return self._delivery_numbers.get(delivery, 0).to_bytes(8)
 
     def message_refused(self, error: AmqpError) -> None:
         """Do nothing: its outcome has the error."""
@@ -120,16 +120,16 @@ class LocalLink(InternalLink[Incoming]):
         """See `SendingLink`."""
         return self.granted
 
-    def send(self, data: bytes, waiting: Waiting) -> None:
+    def send(self, data: bytes, waiting: PendingAnswer) -> None:
         """See `SendingLink`."""
-        self._room -= 1
+        self._credit -= 1
         self._count += 1
-        self._numbers[waiting] = self._count
+        self._delivery_numbers[waiting] = self._count
         self.handler.on_transfer(waiting, data, False)
 
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:
         """Fail the messages without an outcome."""
-        self._numbers.clear()
+        self._delivery_numbers.clear()
         if was_open:
             self.handler.on_detach(error)
-        self._deliveries.gone(error)
+        self._deliveries.link_lost(error)

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.amqp.deliveries import Deliveries
-from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
-from bridges.cloudevents.sinks.tasked import TaskedSink
+from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
+from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
 from gateway.tasks import Supervisor
 
 
@@ -23,7 +23,7 @@ class AmqpSender(Protocol):
         """Detach."""
 
 
-class AmqpSink(TaskedSink):
+class AmqpSink(ConcurrentSink):
     """Sends each event as a message and waits for its outcome, up to `window` at a time."""
 
     def __init__(
@@ -42,7 +42,7 @@ class AmqpSink(TaskedSink):
         self._encode: Final = encode
         self._timeout: Final = timeout
 
-    async def _answer(self, attempt: SendAttempt) -> Answer:
+    async def _deliver(self, attempt: SendAttempt) -> Answer:
         (event,) = attempt.events
         try:
             message = self._encode(event)
@@ -52,5 +52,5 @@ class AmqpSink(TaskedSink):
             self._sender.attach()
         return await self._deliveries.deliver(message, self._timeout)
 
-    async def _end(self) -> None:
+    async def _release(self) -> None:
         self._sender.close()

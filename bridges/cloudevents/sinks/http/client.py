@@ -16,11 +16,11 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from bridges.cloudevents.sinks.dial import Dialer, family_of
-from bridges.cloudevents.sinks.http.connection import AnswerConnector
+from bridges.cloudevents.sinks.dialer import Dialer, family_of
+from bridges.cloudevents.sinks.http.bounded_connector import BoundedConnector
 
 
-def place(url: str) -> URL:
+def parse_url(url: str) -> URL:
     """Parse a checked URI without normalizing it."""
     return URL(url, encoded=True)
 
@@ -30,9 +30,9 @@ def time_limit(seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=seconds)
 
 
-_BODY: Final = 65_536
-_HEADER: Final = 16_384
-_IDLE: Final = 4.0
+_MAX_BODY: Final = 65_536
+_MAX_HEADER: Final = 16_384
+_IDLE_TIMEOUT: Final = 4.0
 """Seconds that an idle connection is kept: less than servers keep theirs, of which node's five are the shortest."""
 
 
@@ -49,12 +49,12 @@ class HttpClient:
 
     def __init__(self, dialer: Dialer, tls: ssl.SSLContext) -> None:
         """Must be called on the event loop."""
-        connector = AnswerConnector(
+        connector = BoundedConnector(
             resolver=CheckedResolver(dialer),
             use_dns_cache=False,
             ssl=tls,
             limit=0,
-            keepalive_timeout=_IDLE,
+            keepalive_timeout=_IDLE_TIMEOUT,
             socket_factory=dialer.socket,
         )
         self._session: Final = aiohttp.ClientSession(
@@ -63,8 +63,8 @@ class HttpClient:
             auto_decompress=False,
             trust_env=False,
             skip_auto_headers=("Accept-Encoding", "Content-Type", "User-Agent"),
-            max_line_size=_HEADER,
-            max_field_size=_HEADER,
+            max_line_size=_MAX_HEADER,
+            max_field_size=_MAX_HEADER,
             requote_redirect_url=False,
         )
         # Requests are sent once: the outlet counts attempts and repeats them. There is no public switch.
@@ -82,7 +82,7 @@ class HttpClient:
         async with self._session.request(
             method, url, headers=headers, data=body, timeout=limit, allow_redirects=False
         ) as response:
-            await _forget_body(response)
+            await _discard_body(response)
             return HttpAnswer(response.status, response.headers)
 
     async def post_form(
@@ -90,9 +90,9 @@ class HttpClient:
     ) -> tuple[int, bytes]:
         """Send a form; returns the status and up to 64 KiB of the body; raises the same errors as `request`."""
         async with self._session.post(
-            place(url), data=dict(form), headers=headers, timeout=time_limit(seconds), allow_redirects=False
+            parse_url(url), data=dict(form), headers=headers, timeout=time_limit(seconds), allow_redirects=False
         ) as response:
-            body = await response.content.read(_BODY)
+            body = await response.content.read(_MAX_BODY)
             response.close()
             return response.status, body
 
@@ -127,9 +127,9 @@ class CheckedResolver(AbstractResolver):
         """Nothing to close."""
 
 
-async def _forget_body(response: aiohttp.ClientResponse) -> None:
+async def _discard_body(response: aiohttp.ClientResponse) -> None:
     """Read it, so that the connection can be reused; a long or truncated body closes the connection."""
-    left = _BODY
+    left = _MAX_BODY
     try:
         while left >= 0:
             chunk = await response.content.readany()

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
-from bridges.cloudevents.sinks.dial import reason_of
-from bridges.cloudevents.sinks.http.client import HttpAnswer, HttpClient, place, time_limit
+from bridges.cloudevents.sinks.dialer import failure_reason
+from bridges.cloudevents.sinks.http.client import HttpAnswer, HttpClient, parse_url, time_limit
 
 ORIGIN: Final = "webhook-request-origin"
 _MINUTE: Final = 60.0
@@ -17,14 +17,14 @@ _LONGEST_RATE: Final = 9
 class Consent(NamedTuple):
     """A sink's answer; `rate` is the allowed deliveries per second, None for no limit."""
 
-    given: bool
+    granted: bool
     rate: float | None = None
     reason: str = ""
     answered: bool = True
     """False if the sink probably did not receive the request."""
 
 
-async def ask(
+async def request_consent(
     client: HttpClient, url: str, origin: str, rate: int | None, callback: str | None, seconds: float
 ) -> Consent:
     """Ask with OPTIONS; `rate`: requested deliveries per minute; `callback`: where the sink may consent later.
@@ -35,13 +35,15 @@ async def ask(
     headers += [] if rate is None else [("webhook-request-rate", str(rate))]
     headers += [] if callback is None else [("webhook-request-callback", callback)]
     try:
-        return consent_of(await client.request("OPTIONS", place(url), headers, None, time_limit(seconds)), origin, rate)
+        return consent_of(
+            await client.request("OPTIONS", parse_url(url), headers, None, time_limit(seconds)), origin, rate
+        )
     except aiohttp.ClientConnectorCertificateError as error:
-        return Consent(False, reason=reason_of(error.certificate_error), answered=False)
+        return Consent(False, reason=failure_reason(error.certificate_error), answered=False)
     except aiohttp.ClientConnectorError as error:
-        return Consent(False, reason=reason_of(error.os_error), answered=False)
+        return Consent(False, reason=failure_reason(error.os_error), answered=False)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Consent(False, reason=reason_of(error), answered=False)
+        return Consent(False, reason=failure_reason(error), answered=False)
 
 
 def consent_of(answer: HttpAnswer, origin: str, rate: int | None) -> Consent:
@@ -52,11 +54,11 @@ def consent_of(answer: HttpAnswer, origin: str, rate: int | None) -> Consent:
     return Consent(True, granted_rate(answer.headers.get("webhook-allowed-rate", ""), rate))
 
 
-def granted_rate(granted: str, asked: int | None) -> float | None:
+def granted_rate(granted: str, requested: int | None) -> float | None:
     """The deliveries per second that `WebHook-Allowed-Rate` allows, by default those requested (per minute)."""
     text = granted.strip()
     if text == "*":
         return None
     if text.isascii() and text.isdigit() and len(text) <= _LONGEST_RATE and int(text) > 0:
         return int(text) / _MINUTE
-    return None if asked is None else asked / _MINUTE
+    return None if requested is None else requested / _MINUTE

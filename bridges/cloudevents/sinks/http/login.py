@@ -15,11 +15,11 @@ from bridges.cloudevents.subscription.model import AccessToken, Plain, RefreshTo
 
 Authorization = Callable[[bool], Awaitable[str]]
 """Returns the header's value; the argument is True if the last one was refused. Raises LoginFailed."""
-_EARLY: Final = 60_000
+_RENEW_BEFORE: Final = 60_000
 """Milliseconds before its expiry at which a token is renewed."""
-_LIFE: Final = 3600
+_DEFAULT_LIFETIME: Final = 3600
 """Lifetime in seconds of a token whose server does not give one."""
-_PATIENCE: Final = 15.0
+_TIMEOUT: Final = 15.0
 
 
 class LoginFailed(Exception):
@@ -92,7 +92,7 @@ class TokenRenewal:
         return f"Bearer {self._credential.token}"
 
     def _due(self, credential: RefreshToken) -> bool:
-        return self._now_ms() >= credential.expires - _EARLY
+        return self._now_ms() >= credential.expires - _RENEW_BEFORE
 
     async def _renew(self) -> None:
         if self._unsaved is None:
@@ -108,7 +108,7 @@ class TokenRenewal:
         login = base64.b64encode(f"{server.client_id}:{server.client_secret}".encode()).decode()
         headers = [("authorization", f"Basic {login}"), ("accept", "application/json")]
         try:
-            status, body = await self._client.post_form(server.endpoint, form, headers, _PATIENCE)
+            status, body = await self._client.post_form(server.endpoint, form, headers, _TIMEOUT)
         except (aiohttp.ClientError, OSError, ValueError):
             raise LoginFailed("the login server does not answer") from None
         if status != 200:
@@ -118,7 +118,7 @@ class TokenRenewal:
     def _renewed(self, body: bytes) -> RefreshToken:
         try:
             answer = json.loads(body)
-            token, life = answer["access_token"], int(answer.get("expires_in", _LIFE))
+            token, life = answer["access_token"], int(answer.get("expires_in", _DEFAULT_LIFETIME))
             refresh = answer.get("refresh_token", self._credential.refresh_token)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise LoginFailed("the login server's answer has no token") from None

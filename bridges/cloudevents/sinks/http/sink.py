@@ -10,12 +10,12 @@ import aiohttp
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dial import EgressRefused, reason_of
+from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
+from bridges.cloudevents.sinks.dialer import EgressRefused, failure_reason
 from bridges.cloudevents.sinks.http.answers import UNAUTHORIZED, answer_of
-from bridges.cloudevents.sinks.http.client import HttpClient, place, time_limit
+from bridges.cloudevents.sinks.http.client import HttpClient, parse_url, time_limit
 from bridges.cloudevents.sinks.http.login import Authorization, LoginFailed
-from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
-from bridges.cloudevents.sinks.tasked import TaskedSink
+from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
 from gateway.tasks import Supervisor
 
 Headers = list[tuple[str, str]]
@@ -32,13 +32,13 @@ class HttpTarget:
         self, method: str, url: str, headers: Headers, timeout: float, authorization: Authorization | None
     ) -> None:
         self.method: Final = method
-        self.url: Final = place(url)
+        self.url: Final = parse_url(url)
         self.headers: Final = headers
         self.limit: Final = time_limit(timeout)
         self.authorization: Final = authorization
 
 
-class HttpSink(TaskedSink):
+class HttpSink(ConcurrentSink):
     """Sends each attempt as one request, with up to `connections` at a time."""
 
     def __init__(
@@ -49,16 +49,16 @@ class HttpSink(TaskedSink):
         connections: int,
         listener: SinkListener,
         supervisor: Supervisor,
-        ended: Callable[[], object] = lambda: None,
+        on_closed: Callable[[], object] = lambda: None,
     ) -> None:
         """`ended` is called when the sink no longer needs its client."""
         super().__init__(connections, listener, supervisor)
-        self._ended: Final = ended
+        self._on_closed: Final = on_closed
         self._client: Final = client
         self._target: Final = target
         self._encode: Final = encode
 
-    async def _answer(self, attempt: SendAttempt) -> Answer:
+    async def _deliver(self, attempt: SendAttempt) -> Answer:
         authorization = self._target.authorization
         if authorization is None:
             return await self._post(attempt, None)
@@ -77,22 +77,22 @@ class HttpSink(TaskedSink):
             headers, body = self._encode(attempt.events)
         except ValueError:  # the protocol cannot carry it; a repetition would fail, too
             return Answer(Verdict.REFUSED, "the event cannot be encoded for HTTP")
-        headers += [*target.headers, ("scopegate-attempt", str(attempt.repetition + 1))]
+        headers += [*target.headers, ("scopegate-attempt", str(attempt.earlier_attempts + 1))]
         headers += [] if login is None else [("authorization", login)]
         try:
             found = await self._client.request(target.method, target.url, headers, body, target.limit)
         except aiohttp.ClientConnectorCertificateError as error:
-            return Answer(Verdict.SINK_FAILED, reason_of(error.certificate_error), reached=False)
+            return Answer(Verdict.SINK_FAILED, failure_reason(error.certificate_error), reached=False)
         except aiohttp.ClientConnectorError as error:
-            return Answer(Verdict.SINK_FAILED, reason_of(error.os_error), reached=False)
+            return Answer(Verdict.SINK_FAILED, failure_reason(error.os_error), reached=False)
         except EgressRefused as error:
-            return Answer(Verdict.SINK_FAILED, reason_of(error), reached=False)
+            return Answer(Verdict.SINK_FAILED, failure_reason(error), reached=False)
         except (aiohttp.ClientError, OSError, ValueError) as error:  # the sink may have received the event
             return Answer(Verdict.FAILED, _failure(error), reached=False)
         return answer_of(found.status, found.headers.get("retry-after"), time.time())
 
-    async def _end(self) -> None:
-        self._ended()
+    async def _release(self) -> None:
+        self._on_closed()
 
 
 def _failure(error: Exception) -> str:
@@ -100,4 +100,4 @@ def _failure(error: Exception) -> str:
         return "the sink closed the connection without an answer"
     if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError):
         return "what the sink sent is no valid answer"
-    return reason_of(error)
+    return failure_reason(error)

@@ -27,8 +27,8 @@ _FAILURE: Final = 0x80
 _REFUSED: Final = frozenset((0x90, 0x95, 0x99))
 """Topic name invalid, packet too large, payload format invalid."""
 _DENIED: Final = frozenset((0x86, 0x87, 0x8C))
-_LATER: Final = frozenset((0x89, 0x97))
-_DENIED_3: Final = frozenset(("Bad user name or password", "Not authorized"))
+_RETRY_LATER: Final = frozenset((0x89, 0x97))
+_DENIED_V3: Final = frozenset(("Bad user name or password", "Not authorized"))
 _OVERHEAD: Final = 16
 """Maximum size of a PUBLISH beyond topic, payload and properties, in bytes."""
 
@@ -59,10 +59,10 @@ class ConnectRefused(Exception):
 class _SocketClient(paho.Client):
     """paho's client on a socket that is already connected to a checked address."""
 
-    given: socket.socket
+    connected_socket: socket.socket
 
     def _create_socket_connection(self) -> socket.socket:
-        return self.given
+        return self.connected_socket
 
 
 class MqttConnection:
@@ -71,14 +71,14 @@ class MqttConnection:
     def __init__(self, target: MqttTarget, connected: socket.socket, window: int) -> None:
         self.lost = False
         self._target: Final = target
-        self._five: Final = target.version is MQTTProtocolVersion.MQTTv5
+        self._is_v5: Final = target.version is MQTTProtocolVersion.MQTTv5
         self._loop: Final = asyncio.get_running_loop()
-        self._waiting: Final[dict[int, asyncio.Future[Answer]]] = {}
-        self._early: Final[dict[int, Answer]] = {}
+        self._unacknowledged: Final[dict[int, asyncio.Future[Answer]]] = {}
+        self._early_answers: Final[dict[int, Answer]] = {}
         self._opened: Final[asyncio.Future[None]] = self._loop.create_future()
-        self._watched: socket.socket | None = None
+        self._watched_socket: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._most = 0
+        self._max_packet_size = 0
         """Maximum packet size of the server; 0 for no limit."""
         self._client: Final = self._make(connected, window)
 
@@ -87,11 +87,11 @@ class MqttConnection:
         client = _SocketClient(
             CallbackAPIVersion.VERSION2,
             client_id="",
-            clean_session=None if self._five else True,
+            clean_session=None if self._is_v5 else True,
             protocol=target.version,
             reconnect_on_failure=False,
         )
-        client.given = connected
+        client.connected_socket = connected
         client.suppress_exceptions = True
         client.max_inflight_messages_set(min(window, 65_535))
         if target.login is not None:
@@ -102,43 +102,43 @@ class MqttConnection:
         client.on_publish = self._on_publish
         client.on_disconnect = self._on_disconnect
         client.on_socket_register_write = self._want_write
-        client.on_socket_unregister_write = self._written
+        client.on_socket_unregister_write = self._stop_writing
         return client
 
     async def open(self) -> None:
         """Log in; raises OSError or ConnectRefused. The TLS handshake runs in a thread, since paho's blocks."""
         target = self._target
-        self._client.given.setblocking(True)
-        self._client.given.settimeout(target.timeout)
+        self._client.connected_socket.setblocking(True)
+        self._client.connected_socket.settimeout(target.timeout)
         await off_loop(self._client.connect, target.host, target.port, KEEPALIVE)
         made = self._client.socket()
         if not isinstance(made, socket.socket):
             raise ConnectionResetError
-        self._watched = made
-        self._loop.add_reader(self._watched, self._read)
+        self._watched_socket = made
+        self._loop.add_reader(self._watched_socket, self._read)
         if self._client.want_write():
-            self._want_write(self._client, None, self._watched)
+            self._want_write(self._client, None, self._watched_socket)
         self._tick()
         await self._opened
 
     async def publish(self, message: MqttMessage) -> Answer:
         """Publish and wait for PUBACK or PUBCOMP, or at QoS 0 until the packet is written."""
-        if self._most and self._size(message) > self._most:
-            return Answer(Verdict.REFUSED, f"larger than the server's largest packet of {self._most} bytes")
+        if self._max_packet_size and self._size(message) > self._max_packet_size:
+            return Answer(Verdict.REFUSED, f"larger than the server's largest packet of {self._max_packet_size} bytes")
         target = self._target
         info = self._client.publish(
-            target.topic, message.payload, target.qos, target.retain, self._properties(message) if self._five else None
+            target.topic, message.payload, target.qos, target.retain, self._properties(message) if self._is_v5 else None
         )
         if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
             return Answer(Verdict.FAILED, "the connection was lost", reached=False)
-        if (early := self._early.pop(info.mid, None)) is not None:
+        if (early := self._early_answers.pop(info.mid, None)) is not None:
             return early
         waiting: asyncio.Future[Answer] = self._loop.create_future()
-        self._waiting[info.mid] = waiting
+        self._unacknowledged[info.mid] = waiting
         try:
             return await waiting
         finally:
-            self._waiting.pop(info.mid, None)
+            self._unacknowledged.pop(info.mid, None)
 
     def _size(self, message: MqttMessage) -> int:
         own = sum(len(name.encode()) + len(value.encode()) + 5 for name, value in message.user_properties)
@@ -158,7 +158,7 @@ class MqttConnection:
     def close(self) -> None:
         """Disconnect; unacknowledged publications get no answer."""
         self._client.disconnect()
-        self._gone("the connection was closed")
+        self._on_lost("the connection was closed")
 
     # -- from the loop
 
@@ -180,27 +180,27 @@ class MqttConnection:
 
     def _check(self) -> None:
         if self._client.socket() is None:
-            self._gone("the connection was lost")
+            self._on_lost("the connection was lost")
 
     def _want_write(self, client: paho.Client, data: object, made: object) -> None:
-        if self._watched is not None:
-            self._loop.add_writer(self._watched, self._write)
+        if self._watched_socket is not None:
+            self._loop.add_writer(self._watched_socket, self._write)
 
-    def _written(self, client: paho.Client, data: object, made: object) -> None:
-        if self._watched is not None:
-            self._loop.remove_writer(self._watched)
+    def _stop_writing(self, client: paho.Client, data: object, made: object) -> None:
+        if self._watched_socket is not None:
+            self._loop.remove_writer(self._watched_socket)
 
-    def _gone(self, reason: str) -> None:
+    def _on_lost(self, reason: str) -> None:
         self.lost = True
         if self._timer is not None:
             self._timer.cancel()
-        if (watched := self._watched) is not None:
-            self._watched = None
+        if (watched := self._watched_socket) is not None:
+            self._watched_socket = None
             self._loop.remove_reader(watched)
             self._loop.remove_writer(watched)
             watched.close()
-        self._client.given.close()
-        for waiting in [*self._waiting.values()]:
+        self._client.connected_socket.close()
+        for waiting in [*self._unacknowledged.values()]:
             if not waiting.done():
                 waiting.set_result(Answer(Verdict.FAILED, reason, reached=False))
         if not self._opened.done():
@@ -215,7 +215,7 @@ class MqttConnection:
         if self._opened.done():
             return
         if not code.is_failure:
-            self._most = getattr(properties, "MaximumPacketSize", 0)
+            self._max_packet_size = getattr(properties, "MaximumPacketSize", 0)
             self._opened.set_result(None)
         else:
             self._opened.set_exception(ConnectRefused(_refused(code)))
@@ -224,9 +224,9 @@ class MqttConnection:
         self, client: paho.Client, data: object, mid: int, code: ReasonCode, properties: Properties | None
     ) -> None:
         answer = _outcome(code.value)
-        waiting = self._waiting.get(mid)
+        waiting = self._unacknowledged.get(mid)
         if waiting is None:  # acknowledged before `publish` has returned
-            self._early[mid] = answer
+            self._early_answers[mid] = answer
         elif not waiting.done():
             waiting.set_result(answer)
 
@@ -235,7 +235,7 @@ class MqttConnection:
 
 
 def _refused(code: ReasonCode) -> Answer:
-    if code.value in _DENIED or code.getName() in _DENIED_3:
+    if code.value in _DENIED or code.getName() in _DENIED_V3:
         return Answer(Verdict.CREDENTIAL, "the server does not accept the login", code.value)
     return Answer(Verdict.SINK_FAILED, f"the server refused the connection with 0x{code.value:02x}", code.value)
 
@@ -249,4 +249,4 @@ def _outcome(code: int) -> Answer:
         return Answer(Verdict.REFUSED, reason, code)
     if code in _DENIED:
         return Answer(Verdict.CREDENTIAL, reason, code)
-    return Answer(Verdict.WAIT if code in _LATER else Verdict.FAILED, reason, code)
+    return Answer(Verdict.WAIT if code in _RETRY_LATER else Verdict.FAILED, reason, code)

@@ -9,17 +9,17 @@ from typing import Final
 from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dial import Dialer, reason_of
+from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
+from bridges.cloudevents.sinks.dialer import Dialer, failure_reason
+from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
 from bridges.cloudevents.sinks.mqtt.connection import ConnectRefused, MqttConnection, MqttTarget
-from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
-from bridges.cloudevents.sinks.tasked import TaskedSink
 from gateway.tasks import Supervisor
 
 Encode = Callable[[CloudEvent], MqttMessage]
 """Raises ValueError for an event that MQTT cannot carry."""
 
 
-class MqttSink(TaskedSink):
+class MqttSink(ConcurrentSink):
     """One connection per subscription; the next attempt replaces a lost one."""
 
     def __init__(
@@ -39,7 +39,7 @@ class MqttSink(TaskedSink):
         self._connection: MqttConnection | None = None
         self._connecting: Final = asyncio.Lock()
 
-    async def _answer(self, attempt: SendAttempt) -> Answer:
+    async def _deliver(self, attempt: SendAttempt) -> Answer:
         (event,) = attempt.events
         try:
             message = self._encode(event)
@@ -50,7 +50,7 @@ class MqttSink(TaskedSink):
         except ConnectRefused as error:
             return error.answer
         except (OSError, ValueError) as error:
-            return Answer(Verdict.SINK_FAILED, reason_of(error), reached=False)
+            return Answer(Verdict.SINK_FAILED, failure_reason(error), reached=False)
         try:
             async with asyncio.timeout(self._target.timeout):
                 return await connection.publish(message)
@@ -81,6 +81,6 @@ class MqttSink(TaskedSink):
         if self._connection is connection:
             self._connection = None
 
-    async def _end(self) -> None:
+    async def _release(self) -> None:
         if self._connection is not None:
             self._connection.close()

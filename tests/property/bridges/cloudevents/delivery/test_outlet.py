@@ -15,7 +15,7 @@ from bridges.cloudevents.delivery.positions import Position, dump_positions, loa
 from bridges.cloudevents.delivery.rates import AttemptRate
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.port import SendAttempt
+from bridges.cloudevents.sinks.interface import SendAttempt
 from bridges.cloudevents.subscription.model import Batching, DeliverySettings, Order, RetryLimits
 from tests.support.plugins.examples import examples
 
@@ -117,7 +117,7 @@ class World:
             if answer.verdict is Verdict.DONE:
                 for event in attempt.events:
                     self.settle(event)
-            self.outlet.answered(attempt, answer, self.now)
+            self.outlet.on_answer(attempt, answer, self.now)
         self.check()
 
     def positions(self) -> dict[int, Position]:

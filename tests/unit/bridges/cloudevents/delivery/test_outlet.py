@@ -13,7 +13,7 @@ from bridges.cloudevents.delivery.outlet import OFFSETS, Outlet, OutletRules
 from bridges.cloudevents.delivery.rates import AttemptRate
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.port import SendAttempt
+from bridges.cloudevents.sinks.interface import SendAttempt
 from bridges.cloudevents.subscription.model import Batching, DeliverySettings, Order, RetryLimits
 
 FAILED = Answer(Verdict.FAILED, "500", 500)
@@ -69,7 +69,7 @@ class Bench:
         return list(self.outlet.attempts(self.now, room))
 
     def answer(self, attempt: SendAttempt, answer: Answer = DONE) -> None:
-        self.outlet.answered(attempt, answer, self.now)
+        self.outlet.on_answer(attempt, answer, self.now)
 
 
 def ids(attempts: list[SendAttempt]) -> list[list[str]]:

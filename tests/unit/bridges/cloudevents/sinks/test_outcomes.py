@@ -6,7 +6,7 @@ import pytest
 
 from bridges.cloudevents.delivery.answers import Verdict
 from bridges.cloudevents.sinks import kafka
-from bridges.cloudevents.sinks.amqp.deliveries import answer_of, no_link
+from bridges.cloudevents.sinks.amqp.deliveries import answer_of, link_failure
 from bridges.cloudevents.sinks.mqtt import connection
 from bridges.kafka.produce.event_producer import EventReport, Written
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Rejected
@@ -31,9 +31,9 @@ def test_outcomes_of_amqp(outcome: Outcome, verdict: Verdict) -> None:
 
 
 def test_links_that_amqp_refuses() -> None:
-    assert no_link(AmqpError(UNAUTHORIZED_ACCESS, "")).verdict is Verdict.CREDENTIAL
-    assert no_link(AmqpError(NOT_FOUND, "")).verdict is Verdict.SINK_FAILED
-    assert no_link(None).verdict is Verdict.SINK_FAILED
+    assert link_failure(AmqpError(UNAUTHORIZED_ACCESS, "")).verdict is Verdict.CREDENTIAL
+    assert link_failure(AmqpError(NOT_FOUND, "")).verdict is Verdict.SINK_FAILED
+    assert link_failure(None).verdict is Verdict.SINK_FAILED
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from bridges.cloudevents.delivery.answers import Verdict
-from bridges.cloudevents.sinks.open import SinkFactory
-from bridges.cloudevents.sinks.parts import SinkParts
+from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.subscription.allowed import not_allowed
 from policies.load.diagnostics import PolicyErrors
 from policies.subscriptions import ManagerRules
@@ -113,7 +113,7 @@ def test_secrets_that_nobody_can_read_are_accepted(value: Any) -> None:
 async def test_it_is_not_sent_after_a_reload_either(value: Any, field: str) -> None:
     found, heard = parsed(value, rules=LAX), Heard()
     assert [each.field for each in not_allowed(found, STRICT)] == [field]
-    parts: Any = object.__new__(SinkParts)  # no service of the gateway is used before the secret is refused
+    parts: Any = object.__new__(SinkDependencies)  # no service of the gateway is used before the secret is refused
     sink = SinkFactory(STRICT, parts).open(found, heard)
     sink.send(attempt())
     answer = await asyncio.wait_for(heard.next(), 5)

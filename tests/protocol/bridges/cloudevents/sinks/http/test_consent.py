@@ -6,9 +6,9 @@ import ssl
 
 import pytest
 
-from bridges.cloudevents.sinks.dial import NOT_ALLOWED, Dialer
+from bridges.cloudevents.sinks.dialer import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpAnswer, HttpClient
-from bridges.cloudevents.sinks.http.consent import Consent, ask, consent_of
+from bridges.cloudevents.sinks.http.consent import Consent, consent_of, request_consent
 from tests.support.servers.http_sink import HttpSinkServer, http_sink, status
 
 ORIGIN = "gw.events.example"
@@ -17,7 +17,7 @@ ORIGIN = "gw.events.example"
 async def asked(server: HttpSinkServer, callback: str | None = None, *, allowed: bool = True) -> Consent:
     client = HttpClient(Dialer(lambda address: allowed), ssl.create_default_context())
     try:
-        return await ask(client, f"{server.url}/in", ORIGIN, 120, callback, 2.0)
+        return await request_consent(client, f"{server.url}/in", ORIGIN, 120, callback, 2.0)
     finally:
         await client.close()
 
@@ -55,7 +55,7 @@ def test_the_headers_decide_and_the_status_does_not(
     headers: dict[str, str], given: bool, rate: float | None, code: int
 ) -> None:
     answer = consent_of(HttpAnswer(code, headers), ORIGIN, 120)
-    assert (answer.given, answer.rate) == (given, rate)
+    assert (answer.granted, answer.rate) == (given, rate)
 
 
 @pytest.mark.row("CE-W-1", part="no consent without an answer")
@@ -63,7 +63,7 @@ def test_the_headers_decide_and_the_status_does_not(
 async def test_no_answer_is_no_consent(answer: bytes | None) -> None:
     async with http_sink(lambda request: answer) as server:
         consent = await asked(server)
-        assert not consent.given
+        assert not consent.granted
         assert len(server.requests) == 1
 
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from bridges.cloudevents.sinks.dial import Dialer
+from bridges.cloudevents.sinks.dialer import Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.login import LoginFailed, LoginServer, TokenRenewal, basic, bearer
 from bridges.cloudevents.subscription.model import AccessToken, Plain, RefreshToken

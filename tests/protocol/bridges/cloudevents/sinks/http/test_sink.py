@@ -11,7 +11,7 @@ import pytest
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dial import NOT_ALLOWED, Dialer
+from bridges.cloudevents.sinks.dialer import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.sink import HttpSink, HttpTarget
 from tests.support.cloudevents.heard import Heard, attempt, strict_supervisor
@@ -65,7 +65,7 @@ async def test_a_request_is_sent_once_whatever_its_method(method: str) -> None:
 
 async def send_once(server: HttpSinkServer, path: str = "/in?q=%2F", **options: object) -> Answer:
     async with sink_at(server.url + path, **options) as (sink, heard):  # type: ignore[arg-type]
-        sink.send(attempt(repetition=2))
+        sink.send(attempt(earlier_attempts=2))
         return await heard.next()
 
 
@@ -228,14 +228,14 @@ async def test_no_more_requests_run_than_connections() -> None:
 
     async with http_sink(held) as server, sink_at(server.url, connections=3) as (sink, heard):
         for number in range(3):
-            assert sink.room == 3 - number
+            assert sink.free_slots == 3 - number
             sink.send(attempt(number=number))
-        assert sink.room == 0
+        assert sink.free_slots == 0
         await server.wait_for(3)
         release.set()
         for _ in range(3):
             assert (await heard.next()).verdict is Verdict.DONE
-        assert sink.room == 3
+        assert sink.free_slots == 3
         assert server.connections == 3
 
 
@@ -248,5 +248,5 @@ async def test_a_closed_sink_tells_nothing() -> None:
         sink.send(attempt())
         await server.wait_for(1)
         await sink.close(0.05)
-        assert sink.room == 0
+        assert sink.free_slots == 0
     assert heard.nothing

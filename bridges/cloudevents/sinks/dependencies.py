@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from bridges.cloudevents.sinks.dial import Dialer, Resolve, system_resolve
-from bridges.cloudevents.sinks.files import SinkCertificates
+from bridges.cloudevents.sinks.certificates import SinkCertificates
+from bridges.cloudevents.sinks.dialer import Dialer, Resolve, system_resolve
 from bridges.cloudevents.subscription.model import RefreshToken
 from policies.egress import SinkRule, address_allowed, network_allowed
 from policies.hosts import IpAddress
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkParts:
+class SinkDependencies:
     """Shared by all managers of a gateway, and replaced by a reload.
 
-    `own` are the addresses of the gateway and of what it uses. `cluster_settings` are those of a Kafka client of a
-    cluster of the policy. `save` stores a renewed credential of a subscription (manager, id); raises OSError.
+    `gateway_addresses` are those of the gateway and of the services that it uses. `cluster_settings` are the settings
+    of a Kafka client for a cluster of the policy. `save` stores a renewed credential of a subscription (manager, id);
+    raises OSError.
     """
 
     supervisor: Supervisor
     certificates: SinkCertificates
     secret: Callable[[Secret], bytes]
-    own: Callable[[], Collection[IpAddress]]
+    gateway_addresses: Callable[[], Collection[IpAddress]]
     cluster_settings: Callable[[str], Mapping[str, str]]
     scope: Callable[[str], Resolver]
     hub: FlushScheduler
@@ -44,13 +45,15 @@ class SinkParts:
 
     def dialer(self, rule: SinkRule) -> Dialer:
         """A dialer for the places that a rule allows."""
-        return Dialer(lambda address: address_allowed(rule, ip_address(address), self.own()), self.resolve)
+        return Dialer(
+            lambda address: address_allowed(rule, ip_address(address), self.gateway_addresses()), self.resolve
+        )
 
     def login_dialer(self, entry: OAuthEntry) -> Dialer:
         """A dialer for token endpoints."""
         public = "public" in entry.networks
         networks = tuple(network for network in entry.networks if not isinstance(network, str))
         return Dialer(
-            lambda address: network_allowed(public, networks, ip_address(address), self.own()),
+            lambda address: network_allowed(public, networks, ip_address(address), self.gateway_addresses()),
             self.resolve,
         )

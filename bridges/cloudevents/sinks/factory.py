@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
-from bridges.cloudevents.sinks.ask_limits import AskLimits
-from bridges.cloudevents.sinks.dial import EgressRefused
-from bridges.cloudevents.sinks.http.open import HttpSinks
-from bridges.cloudevents.sinks.parts import SinkParts
-from bridges.cloudevents.sinks.port import SendAttempt, Sink, SinkGrant, SinkListener
+from bridges.cloudevents.sinks.consent_rate_limiter import ConsentRateLimiter
+from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.dialer import EgressRefused
+from bridges.cloudevents.sinks.http.factory import HttpSinkFactory
+from bridges.cloudevents.sinks.interface import SendAttempt, Sink, SinkGrant, SinkListener
 from bridges.cloudevents.subscription.allowed import DENIED, in_clear, sink_rule_of
 from bridges.cloudevents.subscription.model import Invalid, Mistake, SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
@@ -29,26 +29,26 @@ Opener = Callable[[Subscription, SinkRule, SinkListener], Sink]
 class SinkFactory:
     """Makes the sinks of one manager under the current policy."""
 
-    def __init__(self, rules: ManagerRules, parts: SinkParts) -> None:
-        self.offered: Final = offered()
+    def __init__(self, rules: ManagerRules, dependencies: SinkDependencies) -> None:
+        self.protocols: Final = offered()
         self._rules = rules
-        self._parts = parts
-        self._http = HttpSinks(rules, parts)
+        self._dependencies = dependencies
+        self._http = HttpSinkFactory(rules, dependencies)
         self._kafka: KafkaClients | None = None
-        self._limits: Final = AskLimits()
+        self._limits: Final = ConsentRateLimiter()
 
-    def change(self, rules: ManagerRules, parts: SinkParts) -> None:
+    def reconfigure(self, rules: ManagerRules, dependencies: SinkDependencies) -> None:
         """Continue under another policy; open sinks do not change until they are closed."""
         self._http.close()
-        self._rules, self._parts, self._http = rules, parts, HttpSinks(rules, parts)
+        self._rules, self._dependencies, self._http = rules, dependencies, HttpSinkFactory(rules, dependencies)
 
     def open(self, subscription: Subscription, listener: SinkListener) -> Sink:
         """Make the sink; if the policy denies its place, it fails every attempt."""
         rule = sink_rule_of(subscription, self._rules)
         if rule is None:
-            return _NoSink(listener, Answer(Verdict.SINK_FAILED, DENIED, reached=False))
+            return _DeniedSink(listener, Answer(Verdict.SINK_FAILED, DENIED, reached=False))
         for mistake in in_clear(subscription, rule):
-            return _NoSink(listener, Answer(Verdict.CREDENTIAL, mistake.message))
+            return _DeniedSink(listener, Answer(Verdict.CREDENTIAL, mistake.message))
         return self._opener(subscription.protocol)(subscription, rule, listener)
 
     def _opener(self, protocol: SinkProtocol) -> Opener:
@@ -56,22 +56,26 @@ class SinkFactory:
         if protocol is SinkProtocol.HTTP:
             return self._http.open
         if protocol in (SinkProtocol.MQTT3, SinkProtocol.MQTT5):
-            from bridges.cloudevents.sinks.mqtt.open import open_mqtt
+            from bridges.cloudevents.sinks.mqtt.factory import open_mqtt
 
-            return lambda subscription, rule, listener: open_mqtt(self._parts, subscription, rule, listener)
+            return lambda subscription, rule, listener: open_mqtt(self._dependencies, subscription, rule, listener)
         if protocol is SinkProtocol.NATS:
             from bridges.cloudevents.sinks.nats import open_nats
 
-            return lambda subscription, rule, listener: open_nats(self._parts, subscription, rule, listener)
+            return lambda subscription, rule, listener: open_nats(self._dependencies, subscription, rule, listener)
         if protocol is SinkProtocol.AMQP:
-            from bridges.cloudevents.sinks.amqp.open import open_amqp
+            from bridges.cloudevents.sinks.amqp.factory import open_amqp
 
             scope = self._rules.scope
-            return lambda subscription, rule, listener: open_amqp(self._parts, scope, subscription, rule, listener)
+            return lambda subscription, rule, listener: open_amqp(
+                self._dependencies, scope, subscription, rule, listener
+            )
         from bridges.cloudevents.sinks.kafka import KafkaClients, open_kafka
 
         clients = self._kafka = self._kafka or KafkaClients()
-        return lambda subscription, rule, listener: open_kafka(self._parts, clients, subscription, rule, listener)
+        return lambda subscription, rule, listener: open_kafka(
+            self._dependencies, clients, subscription, rule, listener
+        )
 
     async def check(
         self, subscription: Subscription, previous: Subscription | None, granted: float | None, callback: str | None
@@ -87,34 +91,34 @@ class SinkFactory:
         if previous is not None and previous.sink == subscription.sink:
             return SinkGrant(granted)
         if subscription.protocol is not SinkProtocol.KAFKA:  # a rule names brokers exactly, and these return the others
-            await self._resolved(subscription, rule)
+            await self._check_resolution(subscription, rule)
         if subscription.protocol is SinkProtocol.HTTP and rule.handshake:
-            return await self._consents(subscription, rule, callback)
+            return await self._request_consent(subscription, rule, callback)
         return SinkGrant()
 
-    async def _consents(self, subscription: Subscription, rule: SinkRule, callback: str | None) -> SinkGrant:
+    async def _request_consent(self, subscription: Subscription, rule: SinkRule, callback: str | None) -> SinkGrant:
         if self._rules.handshake is None:
             raise Invalid((Mistake("/sink", DENIED),))
-        self._may_ask(subscription)
-        consent = await self._http.ask(subscription, rule, callback)
-        awaited = not consent.given and consent.answered and callback is not None
-        if not (consent.given or awaited):
+        self._count_consent_request(subscription)
+        consent = await self._http.request_consent(subscription, rule, callback)
+        pending = not consent.granted and consent.answered and callback is not None
+        if not (consent.granted or pending):
             raise Invalid((Mistake("/sink", consent.reason),))
-        return SinkGrant(consent.rate, awaited)
+        return SinkGrant(consent.rate, pending)
 
-    def _may_ask(self, subscription: Subscription) -> None:
+    def _count_consent_request(self, subscription: Subscription) -> None:
         ((host, _),) = subscription.sink.hosts
-        wait = self._limits.take(subscription.owner, host, self._parts.now_ms() / 1000)
+        wait = self._limits.take(subscription.owner, host, self._dependencies.now_ms() / 1000)
         if wait is not None:
             text = f"too many sinks were asked for their consent; try again in {math.ceil(wait)} s"
             raise Invalid((Mistake("/sink", text),))
 
-    async def _resolved(self, subscription: Subscription, rule: SinkRule) -> None:
+    async def _check_resolution(self, subscription: Subscription, rule: SinkRule) -> None:
         if rule.connector is not None:
             return
         for host, port in subscription.sink.hosts:
             try:
-                await self._parts.dialer(rule).addresses(host, port)
+                await self._dependencies.dialer(rule).addresses(host, port)
             except EgressRefused:
                 raise Invalid((Mistake("/sink", DENIED),)) from None
 
@@ -123,21 +127,21 @@ class SinkFactory:
         self._http.close()
 
 
-class _NoSink:
+class _DeniedSink:
     """A sink that the policy denies."""
 
     def __init__(self, listener: SinkListener, answer: Answer) -> None:
         self._listener: Final = listener
         self._answer: Final = answer
-        self.room = 1
+        self.free_slots = 1
 
     def send(self, attempt: SendAttempt) -> None:
         """See `Sink`."""
-        asyncio.get_running_loop().call_soon(self._listener.answered, attempt, self._answer)
+        asyncio.get_running_loop().call_soon(self._listener.on_answer, attempt, self._answer)
 
-    async def close(self, patience: float) -> None:
+    async def close(self, grace: float) -> None:
         """See `Sink`."""
-        self.room = 0
+        self.free_slots = 0
 
 
 def offered() -> frozenset[SinkProtocol]:

@@ -8,13 +8,13 @@ from typing import Final
 from urllib.parse import quote
 
 from bridges.cloudevents.events.bindings.http import http_batched, http_binary, http_structured
-from bridges.cloudevents.sinks.dial import Dialer
+from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.dialer import Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
-from bridges.cloudevents.sinks.http.consent import ORIGIN, Consent, ask
+from bridges.cloudevents.sinks.http.consent import ORIGIN, Consent, request_consent
 from bridges.cloudevents.sinks.http.login import Authorization, LoginServer, TokenRenewal, basic, bearer
 from bridges.cloudevents.sinks.http.sink import Encode, HttpSink, HttpTarget
-from bridges.cloudevents.sinks.parts import SinkParts
-from bridges.cloudevents.sinks.port import SinkListener
+from bridges.cloudevents.sinks.interface import SinkListener
 from bridges.cloudevents.subscription.model import AccessToken, HttpSettings, Mode, Plain, RefreshToken
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway import __version__
@@ -31,12 +31,12 @@ _MINUTE: Final = 60_000
 """In milliseconds."""
 
 
-class HttpSinks:
+class HttpSinkFactory:
     """Makes the HTTP sinks of one manager."""
 
-    def __init__(self, rules: ManagerRules, parts: SinkParts) -> None:
+    def __init__(self, rules: ManagerRules, dependencies: SinkDependencies) -> None:
         self._rules: Final = rules
-        self._parts: Final = parts
+        self._dependencies: Final = dependencies
         self._clients: Final[dict[SinkRule, _SharedClient]] = {}
         self._logins: Final[dict[OAuthEntry, _SharedClient]] = {}
 
@@ -54,13 +54,13 @@ class HttpSinks:
             self._authorization(subscription, used),
         )
         return HttpSink(
-            client.use(),
+            client.acquire(),
             target,
             _ENCODERS[settings.mode],
             subscription.delivery.connections,
             listener,
-            self._parts.supervisor,
-            ended=lambda: _release(used),
+            self._dependencies.supervisor,
+            on_closed=lambda: _release(used),
         )
 
     def _own_headers(self, subscription: Subscription) -> list[tuple[str, str]]:
@@ -73,7 +73,7 @@ class HttpSinks:
         if isinstance(credential, Plain):
             return basic(credential)
         if isinstance(credential, AccessToken):
-            return bearer(credential, self._parts.now_ms)
+            return bearer(credential, self._dependencies.now_ms)
         if isinstance(credential, RefreshToken):
             return self._renewal(subscription, credential, used)
         return None
@@ -83,25 +83,25 @@ class HttpSinks:
     ) -> Authorization:
         entry = next((entry for entry in self._rules.oauth if entry.endpoint == credential.endpoint), None)
         if entry is None:  # the policy has changed: use the token until it expires
-            return bearer(AccessToken(credential.token, credential.expires), self._parts.now_ms)
-        secret = "" if entry.secret is None else self._parts.secret(entry.secret).decode()
+            return bearer(AccessToken(credential.token, credential.expires), self._dependencies.now_ms)
+        secret = "" if entry.secret is None else self._dependencies.secret(entry.secret).decode()
         if entry not in self._logins:
-            self._logins[entry] = self._shared(self._parts.login_dialer(entry), entry.tls)
+            self._logins[entry] = self._shared(self._dependencies.login_dialer(entry), entry.tls)
         used.append(self._logins[entry])
-        save = partial(self._parts.save, self._rules.full_name, subscription.id)
+        save = partial(self._dependencies.save, self._rules.full_name, subscription.id)
         server = LoginServer(entry.endpoint, entry.client, secret)
-        return TokenRenewal(credential, server, self._logins[entry].use(), save, self._parts.now_ms)
+        return TokenRenewal(credential, server, self._logins[entry].acquire(), save, self._dependencies.now_ms)
 
     def _client(self, rule: SinkRule) -> _SharedClient:
         if rule not in self._clients:
-            self._clients[rule] = self._shared(self._parts.dialer(rule), rule.tls)
+            self._clients[rule] = self._shared(self._dependencies.dialer(rule), rule.tls)
         return self._clients[rule]
 
     def _shared(self, dialer: Dialer, tls: SinkTls | None) -> _SharedClient:
-        client = HttpClient(dialer, self._parts.certificates.context(tls))
-        return _SharedClient(client, partial(self._parts.supervisor.start, name="push-close"))
+        client = HttpClient(dialer, self._dependencies.certificates.context(tls))
+        return _SharedClient(client, partial(self._dependencies.supervisor.start, name="push-close"))
 
-    async def ask(self, subscription: Subscription, rule: SinkRule, callback: str | None) -> Consent:
+    async def request_consent(self, subscription: Subscription, rule: SinkRule, callback: str | None) -> Consent:
         """Ask the sink for its consent, if the policy requires it."""
         handshake = self._rules.handshake
         if handshake is None or not rule.handshake:
@@ -110,7 +110,7 @@ class HttpSinks:
         client = self._client(rule)
         url, seconds = subscription.sink.text, handshake.patience / 1000
         try:
-            return await ask(client.use(), url, handshake.origin, rate, callback, seconds)
+            return await request_consent(client.acquire(), url, handshake.origin, rate, callback, seconds)
         finally:
             client.release()
 
@@ -134,7 +134,7 @@ class _SharedClient:
         self._users = 0
         self._retired = False
 
-    def use(self) -> HttpClient:
+    def acquire(self) -> HttpClient:
         self._users += 1
         return self._client
 

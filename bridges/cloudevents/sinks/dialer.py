@@ -18,7 +18,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolves a name to addresses as text; raises OSError."""
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
 """An entry of `getaddrinfo`: family, kind, protocol, name, address."""
-Allowed = Callable[[str], bool]
+AddressCheck = Callable[[str], bool]
 """Whether the policy allows a sink at this address."""
 NOT_ALLOWED: Final = "the sink's host does not resolve to an address that the policy allows"
 """The same text for both causes, so that it does not reveal what a name resolves to."""
@@ -40,7 +40,7 @@ async def system_resolve(host: str, port: int) -> list[str]:
 class Dialer:
     """Connects to the places that one rule of the policy allows."""
 
-    def __init__(self, allowed: Allowed, resolve: Resolve = system_resolve) -> None:
+    def __init__(self, allowed: AddressCheck, resolve: Resolve = system_resolve) -> None:
         self._allowed: Final = allowed
         self._resolve: Final = resolve
 
@@ -89,7 +89,7 @@ def family_of(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def bracketed(address: str) -> str:
+def uri_host(address: str) -> str:
     """The address as in a URI."""
     return f"[{address}]" if ":" in address else address
 
@@ -101,7 +101,7 @@ def _is_address(host: str) -> bool:
     return False
 
 
-def reason_of(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
     """The reason for a failed connection, without any text from the peer."""
     if isinstance(error, EgressRefused):
         return NOT_ALLOWED

@@ -23,7 +23,7 @@ _SIOCGIFADDR: Final = 0x8915
 _IPV6: Final = Path("/proc/net/if_inet6")
 
 
-def own_hosts(policy: Policy) -> frozenset[str]:
+def gateway_hosts(policy: Policy) -> frozenset[str]:
     """The hosts of the listeners, of Kafka and of Redis."""
     hosts = {bind.host for bind in _binds(policy)}
     for cluster in policy.kafka.values():
@@ -42,7 +42,7 @@ def _binds(policy: Policy) -> Iterator[Bind]:
         yield from (listener.bind for listener in scope.api)
 
 
-def own_addresses(hosts: frozenset[str]) -> frozenset[IpAddress]:
+def gateway_addresses(hosts: frozenset[str]) -> frozenset[IpAddress]:
     """The addresses of these hosts; of every interface if one is a wildcard address. Blocks to resolve names."""
     found = {address for host in hosts - _ANY for address in _addresses(host)}
     if hosts & _ANY:

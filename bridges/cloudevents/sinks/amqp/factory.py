@@ -15,8 +15,8 @@ from bridges.cloudevents.sinks.amqp.container import ContainerSender, SenderTarg
 from bridges.cloudevents.sinks.amqp.deliveries import Deliveries
 from bridges.cloudevents.sinks.amqp.local import LocalLink
 from bridges.cloudevents.sinks.amqp.sink import AmqpSender, AmqpSink
-from bridges.cloudevents.sinks.parts import SinkParts
-from bridges.cloudevents.sinks.port import SinkListener
+from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.interface import SinkListener
 from bridges.cloudevents.subscription.model import AmqpSettings, Json, Plain
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.amqp.codec.types import Long, Symbol, Value, ValueMap
@@ -33,21 +33,21 @@ from policies.model.units import Endpoint
 
 _NAME: Final = "subscriptions"
 """The name of sinks' connections in metrics and logs."""
-_STRONGEST: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 _SYMBOLS: Final = frozenset((PARTITION,))
 """Link properties whose values are symbols."""
 
 
 def open_amqp(
-    parts: SinkParts, scope: str, subscription: Subscription, rule: SinkRule, listener: SinkListener
+    dependencies: SinkDependencies, scope: str, subscription: Subscription, rule: SinkRule, listener: SinkListener
 ) -> AmqpSink:
     """Make the sink; it attaches with the first event."""
     settings, delivery = subscription.settings, subscription.delivery
     assert isinstance(settings, AmqpSettings)
     deliveries = Deliveries(settled=settings.settled)
-    sender = _sender(parts, parts.scope(scope), subscription, settings, rule, deliveries)
+    sender = _sender(dependencies, dependencies.scope(scope), subscription, settings, rule, deliveries)
     encode = _structured if settings.mode == "structured" else partial(amqp_binary, separator=settings.separator)
-    return AmqpSink(sender, deliveries, encode, delivery.timeout, delivery.window, listener, parts.supervisor)
+    return AmqpSink(sender, deliveries, encode, delivery.timeout, delivery.window, listener, dependencies.supervisor)
 
 
 def _structured(event: CloudEvent) -> bytes:
@@ -55,7 +55,7 @@ def _structured(event: CloudEvent) -> bytes:
 
 
 def _sender(
-    parts: SinkParts,
+    dependencies: SinkDependencies,
     scope: Resolver,
     subscription: Subscription,
     settings: AmqpSettings,
@@ -68,7 +68,7 @@ def _sender(
     target = SenderTarget(settings.address, settings.link_name, properties, settings.settled)
     if rule.connector is not None:
         return _ConnectorSender(scope, rule.connector, target, deliveries)
-    return _OwnConnection(parts, scope, subscription, settings.mechanism, rule, target, deliveries)
+    return _DirectSender(dependencies, scope, subscription, settings.mechanism, rule, target, deliveries)
 
 
 def link_properties(named: Mapping[str, Json]) -> ValueMap:
@@ -130,7 +130,7 @@ class _ConnectorSender:
             self._sender.attach()
         else:
             error = AmqpError(DETACH_FORCED, "the connector is not in the policy")
-            asyncio.get_running_loop().call_soon(self._deliveries.gone, error)
+            asyncio.get_running_loop().call_soon(self._deliveries.link_lost, error)
 
     def close(self) -> None:
         """See `AmqpSender`."""
@@ -138,12 +138,12 @@ class _ConnectorSender:
             self._sender.close()
 
 
-class _OwnConnection:
+class _DirectSender:
     """A link over the subscription's own connection to a checked address."""
 
     def __init__(
         self,
-        parts: SinkParts,
+        dependencies: SinkDependencies,
         scope: Resolver,
         subscription: Subscription,
         mechanism: str | None,
@@ -155,11 +155,11 @@ class _OwnConnection:
         tls = subscription.sink.scheme == "amqps"
         login = subscription.credential if isinstance(subscription.credential, Plain) else None
         self._connector: Final = _SinkConnector(
-            parts, scope, Endpoint(tls, host, port), rule, login, mechanism, deliveries.refused
+            dependencies, scope, Endpoint(tls, host, port), rule, login, mechanism, deliveries.fail_queued
         )
-        self._connector.credentials(None, parts.certificates.context(rule.tls) if tls else None)
+        self._connector.credentials(None, dependencies.certificates.context(rule.tls) if tls else None)
         self._sender: Final = ContainerSender(self._connector, target, deliveries)
-        self._run: Final = parts.supervisor.keep(self._connector.run, "connector:subscriptions")
+        self._run: Final = dependencies.supervisor.keep(self._connector.run, "connector:subscriptions")
 
     def attach(self) -> None:
         """See `AmqpSender`."""
@@ -177,29 +177,29 @@ class _SinkConnector(Connector):
 
     def __init__(
         self,
-        parts: SinkParts,
+        dependencies: SinkDependencies,
         scope: Resolver,
         endpoint: Endpoint,
         rule: SinkRule,
         login: Plain | None,
         mechanism: str | None,
-        denied: Callable[[Answer], None],
+        on_login_failure: Callable[[Answer], None],
     ) -> None:
         model = ConnectorSection.model_validate({"name": _NAME, "to": (endpoint,), "annotations": "never"})
         super().__init__(
             scope.name,
             model,
             container_id=f"scopegate-{_NAME}",
-            hub=parts.hub,
-            report=parts.report,
+            hub=dependencies.hub,
+            report=dependencies.report,
             node_scope=lambda: scope,
             routes=False,
         )
-        self._dialer: Final = parts.dialer(rule)
+        self._dialer: Final = dependencies.dialer(rule)
         self._may_be_plain: Final = not rule.refuses_plain
-        self._denied: Final = denied
+        self._on_login_failure: Final = on_login_failure
         self._login: Final = login
-        self._mechanisms: Final = (mechanism,) if mechanism else _STRONGEST if login is not None else ("ANONYMOUS",)
+        self._mechanisms: Final = (mechanism,) if mechanism else _MECHANISMS if login is not None else ("ANONYMOUS",)
 
     async def dial(self, endpoint: Endpoint) -> socket.socket:
         """Connect a socket to a checked address."""
@@ -220,4 +220,4 @@ class _SinkConnector(Connector):
     def unauthenticated(self, connection: Connection, security: Handshake) -> None:
         """Fail the waiting deliveries at once."""
         super().unauthenticated(connection, security)
-        self._denied(Answer(Verdict.CREDENTIAL, "the container does not accept the login"))
+        self._on_login_failure(Answer(Verdict.CREDENTIAL, "the container does not accept the login"))

@@ -8,10 +8,10 @@ from paho.mqtt.enums import MQTTProtocolVersion
 
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt3, mqtt5_binary, mqtt5_structured
 from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.interface import SinkListener
 from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import Encode, MqttSink
-from bridges.cloudevents.sinks.parts import SinkParts
-from bridges.cloudevents.sinks.port import SinkListener
 from bridges.cloudevents.subscription.model import MqttSettings, Plain, SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.egress import SinkRule
@@ -22,7 +22,9 @@ _VERSIONS: Final = {
 }
 
 
-def open_mqtt(parts: SinkParts, subscription: Subscription, rule: SinkRule, listener: SinkListener) -> MqttSink:
+def open_mqtt(
+    dependencies: SinkDependencies, subscription: Subscription, rule: SinkRule, listener: SinkListener
+) -> MqttSink:
     """Make the sink; it connects with the first attempt."""
     settings, sink = subscription.settings, subscription.sink
     assert isinstance(settings, MqttSettings)
@@ -35,13 +37,18 @@ def open_mqtt(parts: SinkParts, subscription: Subscription, rule: SinkRule, list
         settings.qos,
         settings.retain,
         settings.expiry,
-        parts.certificates.context(rule.tls) if sink.scheme == "mqtts" else None,
+        dependencies.certificates.context(rule.tls) if sink.scheme == "mqtts" else None,
         subscription.credential if isinstance(subscription.credential, Plain) else None,
         subscription.delivery.timeout,
     )
     window = subscription.delivery.window
     return MqttSink(
-        parts.dialer(rule), target, _encoder(subscription.protocol, settings), window, listener, parts.supervisor
+        dependencies.dialer(rule),
+        target,
+        _encoder(subscription.protocol, settings),
+        window,
+        listener,
+        dependencies.supervisor,
     )
 
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from bridges.cloudevents.sinks.ask_limits import MINUTE, OF_USER, TO_HOST, AskLimits
+from bridges.cloudevents.sinks.consent_rate_limiter import MINUTE, PER_HOST, PER_USER, ConsentRateLimiter
 
 
 @pytest.mark.row("CE-W-1", part="no flood")
 def test_a_host_is_asked_ten_times_a_minute_whoever_wants_it() -> None:
-    limits = AskLimits()
-    assert [limits.take(f"user-{each}", "host", 100.0 + each) for each in range(TO_HOST)] == [None] * TO_HOST
+    limits = ConsentRateLimiter()
+    assert [limits.take(f"user-{each}", "host", 100.0 + each) for each in range(PER_HOST)] == [None] * PER_HOST
     assert limits.take("another", "host", 111.0) == pytest.approx(49.0)
     assert limits.take("another", "elsewhere", 111.0) is None
     assert limits.take("another", "host", 160.0) is None
 
 
 def test_a_user_asks_fifty_hosts_a_minute() -> None:
-    limits = AskLimits()
-    assert all(limits.take("user", f"host-{each}", 0.0) is None for each in range(OF_USER))
+    limits = ConsentRateLimiter()
+    assert all(limits.take("user", f"host-{each}", 0.0) is None for each in range(PER_USER))
     assert limits.take("user", "one-more", 1.0) == pytest.approx(MINUTE - 1)
     assert limits.take("other", "one-more", 1.0) is None
     assert limits.take("user", "one-more", MINUTE) is None
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    limits = AskLimits()
+    limits = ConsentRateLimiter()
     for number in range(30_000):
         limits.take(f"user-{number}", f"host-{number}", number * 1.0)
-    assert len(limits._asked) <= 10_002
+    assert len(limits._requests) <= 10_002

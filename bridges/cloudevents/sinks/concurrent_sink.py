@@ -6,48 +6,48 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from bridges.cloudevents.delivery.answers import Answer
-from bridges.cloudevents.sinks.port import SendAttempt, SinkListener
+from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
 from gateway.tasks import Supervisor, until
 
 
-class TaskedSink(ABC):
+class ConcurrentSink(ABC):
     """A sink with up to `most` concurrent attempts."""
 
-    def __init__(self, most: int, listener: SinkListener, supervisor: Supervisor) -> None:
-        self._most: Final = most
+    def __init__(self, limit: int, listener: SinkListener, supervisor: Supervisor) -> None:
+        self._limit: Final = limit
         self._listener: Final = listener
         self._supervisor: Final = supervisor
-        self._sending = 0
+        self._in_flight = 0
         self._closed = False
 
     @property
-    def room(self) -> int:
+    def free_slots(self) -> int:
         """See `Sink`."""
-        return 0 if self._closed else self._most - self._sending
+        return 0 if self._closed else self._limit - self._in_flight
 
     def send(self, attempt: SendAttempt) -> None:
         """See `Sink`."""
-        self._sending += 1
+        self._in_flight += 1
         self._supervisor.start(self._send(attempt), "push")
 
     async def _send(self, attempt: SendAttempt) -> None:
         try:
-            answer = await self._answer(attempt)
+            answer = await self._deliver(attempt)
         finally:
-            self._sending -= 1
+            self._in_flight -= 1
         if not self._closed:
-            self._listener.answered(attempt, answer)
-            self._listener.ready()
+            self._listener.on_answer(attempt, answer)
+            self._listener.on_ready()
 
     @abstractmethod
-    async def _answer(self, attempt: SendAttempt) -> Answer:
+    async def _deliver(self, attempt: SendAttempt) -> Answer:
         """Send and wait; every failure is an answer."""
 
-    async def close(self, patience: float) -> None:
+    async def close(self, grace: float) -> None:
         """See `Sink`."""
-        await until(lambda: not self._sending, patience)
+        await until(lambda: not self._in_flight, grace)
         self._closed = True
-        await self._end()
+        await self._release()
 
-    async def _end(self) -> None:  # noqa: B027 - not every sink has a connection of its own
+    async def _release(self) -> None:  # noqa: B027 - not every sink has a connection of its own
         """Release the connection."""

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from bridges.cloudevents.sinks.own import own_addresses, own_hosts
+from bridges.cloudevents.sinks.gateway_addresses import gateway_addresses, gateway_hosts
 from tests.support.gateway.policy import load_text
 
 POLICY = """
@@ -23,11 +23,11 @@ scopes:
 
 @pytest.mark.row("CE-P-3", part="the gateway's own addresses")
 def test_listeners_kafka_and_redis_are_the_gateways_own() -> None:
-    hosts = own_hosts(load_text(POLICY).model)
+    hosts = gateway_hosts(load_text(POLICY).model)
     assert hosts == {"127.0.0.9", "192.0.2.7", "192.0.2.8", "k1.internal", "k2.internal", "redis.internal"}
 
 
 def test_names_are_resolved_and_wildcards_are_every_interface() -> None:
-    assert own_addresses(frozenset(("192.0.2.7", "no.such.host.invalid"))) == {ip_address("192.0.2.7")}
-    assert ip_address("127.0.0.1") in own_addresses(frozenset(("localhost",)))
-    assert ip_address("127.0.0.1") in own_addresses(frozenset(("0.0.0.0",)))
+    assert gateway_addresses(frozenset(("192.0.2.7", "no.such.host.invalid"))) == {ip_address("192.0.2.7")}
+    assert ip_address("127.0.0.1") in gateway_addresses(frozenset(("localhost",)))
+    assert ip_address("127.0.0.1") in gateway_addresses(frozenset(("0.0.0.0",)))
