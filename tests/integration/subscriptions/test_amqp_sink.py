@@ -128,7 +128,7 @@ async def done(heard: Heard) -> None:
 
 @pytest.mark.row("CE-3.2.2.3-1", part="local")
 async def test_an_address_of_the_scope_gets_the_event(sinks: Sinks) -> None:
-    client = await asyncio.to_thread(lambda: receive(Login(sinks.interface), "svc/open", 1).attached())
+    client = await asyncio.to_thread(lambda: receive(Login(sinks.port), "svc/open", 1).attached())
     async with sinks.open("amqp:///svc/open") as (sink, heard):
         sink.send(attempt())
         await done(heard)
@@ -152,7 +152,7 @@ async def test_a_node_without_receiver_is_waited_for(sinks: Sinks) -> None:
     async with sinks.open("amqp:///svc/open") as (sink, heard):
         for number in range(3):
             sink.send(attempt(str(number).encode(), number))
-        got = await received(Login(sinks.interface), "svc/open", 3)
+        got = await received(Login(sinks.port), "svc/open", 3)
         for _ in range(3):
             await done(heard)
     assert [each.message.body for each in got] == [b"0", b"1", b"2"]
@@ -176,8 +176,8 @@ async def test_a_queue_behind_a_connector_gets_the_event(sinks: Sinks) -> None:
 @pytest.mark.row("CE-3.2.2.3-3", "CE-3.2.2.3-5", part="on the wire")
 async def test_a_connection_of_its_own_names_its_link_as_asked(sinks: Sinks) -> None:
     settings = {"address": "svc/open", "linkname": "my-link", "linkproperties": {"team": "a", "n": 7}}
-    client = await asyncio.to_thread(lambda: receive(Login(sinks.interface), "svc/open", 1).attached())
-    url = f"amqp://gateway.example:{sinks.interface}"
+    client = await asyncio.to_thread(lambda: receive(Login(sinks.port), "svc/open", 1).attached())
+    url = f"amqp://gateway.example:{sinks.port}"
     async with sinks.open(url, protocolsettings=settings) as (sink, heard):
         sink.send(attempt())
         await done(heard)
@@ -202,8 +202,8 @@ async def test_a_password_is_sent_in_the_clear_only_if_the_policy_says_so(sinks:
 @pytest.mark.row("CE-3.2.2.3-4", part="settled")
 async def test_settled_events_wait_for_no_outcome(sinks: Sinks) -> None:
     settings = {"sendersettlementmode": "settled"}
-    client = await asyncio.to_thread(lambda: receive(Login(sinks.interface), "svc/open", 1).attached())
-    url = f"amqp://gateway.example:{sinks.interface}/svc/open"
+    client = await asyncio.to_thread(lambda: receive(Login(sinks.port), "svc/open", 1).attached())
+    url = f"amqp://gateway.example:{sinks.port}/svc/open"
     async with sinks.open(url, protocolsettings=settings) as (sink, heard):
         sink.send(attempt())
         await done(heard)
@@ -212,7 +212,7 @@ async def test_settled_events_wait_for_no_outcome(sinks: Sinks) -> None:
 
 
 async def test_a_refused_link_is_told_by_its_condition(sinks: Sinks) -> None:
-    async with sinks.open(f"amqp://gateway.example:{sinks.interface}/nowhere/1") as (sink, heard):
+    async with sinks.open(f"amqp://gateway.example:{sinks.port}/nowhere/1") as (sink, heard):
         sink.send(attempt())
         answer = await heard.next()
         assert answer == Answer(
@@ -222,7 +222,7 @@ async def test_a_refused_link_is_told_by_its_condition(sinks: Sinks) -> None:
 
 @pytest.mark.row("CE-P-3", part="AMQP")
 async def test_nothing_is_connected_that_is_not_allowed(sinks: Sinks) -> None:
-    for url in (f"amqp://hidden.example:{sinks.interface}/svc/open", f"amqp://nobody.example:{sinks.nobody}/q"):
+    for url in (f"amqp://hidden.example:{sinks.port}/svc/open", f"amqp://nobody.example:{sinks.nobody}/q"):
         async with sinks.open(url) as (sink, heard):
             sink.send(attempt())
             assert await heard.next() == Answer(Verdict.SINK_FAILED, "not attached in time", reached=False)
