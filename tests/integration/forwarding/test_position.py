@@ -88,7 +88,7 @@ def test_the_offset_outlives_a_kill_as_it_came(fars: Fars, redis_server: Redis) 
 
 def test_after_a_kill_a_link_that_sees_all_partitions_misses_nothing(fars: Fars, redis_server: Redis) -> None:
     """What was under way comes again, and so does the past of partitions of which nothing was moved; the rest not."""
-    redis_server.command("FLUSHALL")
+    redis_server.empty()
     far = fars(state=redis_server.url).accept(STREAMS)
     attach, handle = asked(far)
     assert position(attach) == "@latest"

@@ -111,7 +111,8 @@ class Redis(Server):
         self.process.wait_ready(lambda: answers(self.port), "Redis to listen")
 
     def command(self, *words: str) -> str:
-        """Return what `redis-cli` prints for a command."""
+        """Return what `redis-cli` prints for a command; not `FLUSHALL`, which empties other workers' databases, too."""
+        assert "FLUSHALL" not in words, "other workers have databases of the same server: use empty()"
         tool = program("redis-server").replace("redis-server", "redis-cli")
         client = [tool, "-p", str(self.port), "-n", self._database, *words]
         return subprocess.run(client, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.strip()
