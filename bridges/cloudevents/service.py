@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.state import DeliveryState
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.manager.amqp import ManagerResponder
@@ -16,17 +17,19 @@ from bridges.cloudevents.manager.manager import ManagerParts, SubscriptionManage
 from bridges.cloudevents.reading.fan import Fan, FanRules, FanShared, SinkMaker
 from bridges.cloudevents.reading.readings import FanReadings
 from bridges.cloudevents.reading.starts import Starts, find_starts
+from bridges.cloudevents.samples import counters, gauges, histograms, protocols_of
 from bridges.cloudevents.sinks.certificates import SinkCertificates
 from bridges.cloudevents.sinks.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.sinks.gateway_addresses import gateway_addresses, gateway_hosts
-from bridges.cloudevents.subscription.model import RefreshToken
+from bridges.cloudevents.subscription.model import RefreshToken, SinkProtocol
 from bridges.cloudevents.subscription.sealed import SubscriptionKeys
 from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.kafka.records.record import KafkaRecord
 from gateway.config.policy import make_ring
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.observability.counters import Sample
+from gateway.observability.histogram import HistogramSample
 from gateway.tasks import off_loop
 from policies.hosts import IpAddress
 from policies.subscriptions import ManagerRules, manager_rules
@@ -80,9 +83,11 @@ class RunningManager:
         self._gateway: Final = gateway
         self._rules = rules
         self._made_of = _made_of(rules, policy)
+        self.metrics: Final = ManagerMetrics()
         self._sinks: Final = SinkFactory(rules, self._sink_parts(policy))
         shared = FanShared(gateway.clusters, gateway.leases, gateway.termini, gateway.supervisor)
-        self._fan: Final = Fan(fan_rules(rules), shared, cast(SinkMaker, self._sinks.open), self._event_of)
+        make_sink = cast(SinkMaker, self._sinks.open)
+        self._fan: Final = Fan(fan_rules(rules), shared, make_sink, self._event_of, self.metrics)
         self.manager: Final = SubscriptionManager(rules, self._parts(rules, policy))
         self.routes: Final = ManagerRoutes(self.manager)
         self.responder: Final = ManagerResponder(self.manager, gateway.supervisor)
@@ -114,6 +119,11 @@ class RunningManager:
         return True, ", ".join([f"delivering {self.readings.delivering} of {states.total()}", *told])
 
     @property
+    def protocols(self) -> list[SinkProtocol]:
+        """The protocols that the policy allows."""
+        return protocols_of(self._rules)
+
+    @property
     def readings(self) -> FanReadings:
         """For metrics."""
         return self._fan.readings
@@ -131,6 +141,7 @@ class RunningManager:
             gateway.report,
             self._save,
             wall_clock_ms,
+            metrics=self.metrics,
         )
 
     def _cluster_settings(self, policy: CompiledPolicy, cluster: str) -> dict[str, str]:
@@ -145,7 +156,13 @@ class RunningManager:
         form = SubscriptionFormat(rules, keys, self._sinks.protocols)
         urls = (each.public_url for each in policy.model.scopes[rules.scope].api if each.public_url is not None)
         return ManagerParts(
-            self._gateway.store, self._fan, form, self._sinks.check, self._find_starts, next(urls, None)
+            self._gateway.store,
+            self._fan,
+            form,
+            self._sinks.check,
+            self._find_starts,
+            self.metrics,
+            next(urls, None),
         )
 
     def _event_of(self, record: KafkaRecord, address: str) -> CloudEvent | None:
@@ -169,6 +186,7 @@ class SubscriptionManagers:
         self._running: Final[dict[str, RunningManager]] = {}
         gateway.report.metrics.gauge_source(self._gauges)
         gateway.report.metrics.count_source(self._counts)
+        gateway.report.metrics.histogram_source(self._histograms)
 
     async def install(self, policy: CompiledPolicy) -> None:
         """Run the managers of this policy; those that already run continue, and subscriptions keep their positions."""
@@ -194,21 +212,16 @@ class SubscriptionManagers:
             yield rules.scope, rules.path, running.routes
 
     def _gauges(self) -> Iterator[Sample]:
-        """Labels are names of the policy and of protocols, never of subscriptions."""
         for name, running in self._running.items():
-            readings, label = running.readings, ("manager", name)
-            for (protocol, state), number in readings.states().items():
-                yield Sample("subscriptions", (label, ("protocol", protocol), ("state", state)), number)
-            yield Sample("subscription_held_bytes", (label,), readings.held_bytes)
-            oldest = readings.oldest
-            age = 0.0 if oldest is None else max(0.0, (wall_clock_ms() - oldest) / 1000)
-            yield Sample("subscription_oldest_seconds", (label,), age)
+            yield from gauges(name, running.protocols, running.readings, wall_clock_ms())
 
     def _counts(self) -> Iterator[Sample]:
         for name, running in self._running.items():
-            for protocol, outcome, number in running.readings.events():
-                labels = ("manager", name), ("protocol", protocol), ("outcome", outcome)
-                yield Sample("subscription_events", labels, number)
+            yield from counters(name, running.protocols, running.readings, running.metrics)
+
+    def _histograms(self) -> Iterator[HistogramSample]:
+        for name, running in self._running.items():
+            yield from histograms(name, running.protocols, running.metrics)
 
     async def close(self) -> None:
         """Stop all deliveries."""

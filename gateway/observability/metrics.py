@@ -11,12 +11,14 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from gateway.observability.counters import CounterTable, Labels, LinkCounters, Reading, Sample, SocketCounters
+from gateway.observability.histogram import HistogramSample
 
 Source = Callable[[], Iterable[Reading]]
+HistogramSource = Callable[[], Iterable[HistogramSample]]
 Table = TypeVar("Table", bound=CounterTable)
 Family = CounterMetricFamily | GaugeMetricFamily
 
@@ -77,6 +79,13 @@ HELP: Final = {
     "subscriptions": "Subscriptions of a manager, by the protocol of their sinks and by state.",
     "subscription_events": "Events of subscriptions by what happened to them (docs/subscriptions.md).",
     "subscription_held_bytes": "Bytes of events in memory for the sinks of a manager.",
+    "subscriptions_suspended": "Suspended subscriptions of a manager, by reason.",
+    "subscription_attempts": "Attempts to send events to sinks, by the class of the answer (docs/subscriptions.md).",
+    "subscription_attempt_seconds": "From sending events to a sink to its answer.",
+    "subscription_delivery_seconds": "From an event's timestamp in its topic to its acceptance by the sink.",
+    "subscription_handshakes": "Requests for the consent of HTTP sinks, by result.",
+    "subscription_egress_refused": "Sinks that the gateway did not connect to, by reason.",
+    "subscription_filters": "Different filters that are indexed, tried for every event, or true of every event.",
     "subscription_oldest_seconds": "Age of the oldest event that is read and not done with; 0: there is none.",
     "dropped": "Settled messages that no receiver could take.",
     "outcomes": "Outcomes of messages, as sent to their senders.",
@@ -97,6 +106,7 @@ class Metrics:
         self._gauges: dict[tuple[str, Labels], Callable[[], float]] = {}
         self._sources: list[Source] = []
         self._gauge_sources: list[Source] = []
+        self._histogram_sources: list[HistogramSource] = []
 
     def sockets(self, scope: str, name: str) -> SocketCounters:
         """The counters of a listener or connector, by its name in the policy."""
@@ -131,6 +141,10 @@ class Metrics:
         """Show the gauges that `source()` yields (names without prefix) at every scrape."""
         self._gauge_sources.append(source)
 
+    def histogram_source(self, source: HistogramSource) -> None:
+        """Show the histograms that `source()` yields (names without prefix) at every scrape."""
+        self._histogram_sources.append(source)
+
     def exposition(self) -> bytes:
         """The text that Prometheus reads."""
         return generate_latest(self._registry)
@@ -142,12 +156,13 @@ class Metrics:
         assert isinstance(found, kind)
         return found
 
-    def _read(self) -> Iterator[Family]:
+    def _read(self) -> Iterator[Metric]:
         gauges = [*self._gauge_samples(), *(each for source in self._gauge_sources for each in self._samples(source))]
         sources = [sample for source in self._sources for sample in self._samples(source)]
         own = (sample for counters in self._counters.values() for sample in counters.samples())
         yield from _families(CounterMetricFamily, chain(own, sources, self._rare_samples()))
         yield from _families(GaugeMetricFamily, gauges)
+        yield from _histograms(each for source in self._histogram_sources for each in source())
 
     def _samples(self, source: Source) -> list[Sample]:
         try:
@@ -171,15 +186,27 @@ class Metrics:
 
 
 class _CounterCollector(Collector):
-    def __init__(self, read: Callable[[], Iterator[Family]]) -> None:
+    def __init__(self, read: Callable[[], Iterator[Metric]]) -> None:
         self._read = read
 
-    def collect(self) -> Iterator[Family]:
+    def collect(self) -> Iterator[Metric]:
         return self._read()
 
     def describe(self) -> list[Metric]:
         """Nothing, because registration must not read the metrics."""
         return []
+
+
+def _histograms(samples: Iterable[HistogramSample]) -> Iterator[HistogramMetricFamily]:
+    """One family per metric, as `_families`."""
+    families: dict[str, HistogramMetricFamily] = {}
+    for name, labels, value in samples:
+        family = families.get(name)
+        if family is None:
+            names = [label for label, _ in labels]
+            family = families[name] = HistogramMetricFamily(PREFIX + name, HELP[name], labels=names)
+        family.add_metric([text for _, text in labels], list(value.buckets()), value.total)
+    return iter(families.values())
 
 
 def _families(kind: Callable[..., Family], samples: Iterable[Sample]) -> Iterator[Family]:

@@ -26,6 +26,11 @@ class Verdict(Enum):
     GONE = auto()
     """The sink no longer exists: the subscription is suspended and keeps its position."""
 
+    @property
+    def label(self) -> str:
+        """Its name in metrics and in the journal."""
+        return self.name.lower().replace("_", "")
+
 
 class Answer(NamedTuple):
     """An answer of the sink, or the failure to get one."""

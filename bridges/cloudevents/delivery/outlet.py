@@ -232,7 +232,7 @@ class Outlet:
             entry.sent += 1
         self._flown += len(entries)
         self._flying[number] = entries, self._gate.sent(now)
-        return SendAttempt(number, events, earlier_attempts)
+        return SendAttempt(number, events, earlier_attempts, now)
 
     def next_time(self, now: float, *, attempts: bool = False) -> float | None:
         """When to look again without any other call; None for never. `attempts`: when something may be sent."""

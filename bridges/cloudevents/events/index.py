@@ -35,6 +35,11 @@ class FilterIndex(Generic[K]):
         """The number of different filters that must be evaluated for every event."""
         return self._unindexed
 
+    def sizes(self) -> dict[str, int]:
+        """The number of different filters that are looked up, evaluated for every event, or have no condition."""
+        indexed = len(self._keys) - self._unindexed
+        return {"indexed": indexed, "unindexed": self._unindexed, "every": len(self._every)}
+
     def add(self, key: K, wanted: EventFilter) -> None:
         """Add the filter of `key`; raises ValueError if the key has one already."""
         if key in self._filter_of:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
+from bridges.cloudevents.delivery.metrics import ConsentResult, ManagerMetrics
 from bridges.cloudevents.delivery.state import DeliveryState
 from bridges.cloudevents.manager.book import KnownSubscription, SubscriptionBook
 from bridges.cloudevents.manager.consents import NO_CONSENT, consent_address
@@ -63,6 +64,7 @@ class ManagerParts(NamedTuple):
     form: SubscriptionFormat
     check_sink: CheckSink
     find_starts: FindStarts
+    metrics: ManagerMetrics
     public_url: str | None = None
     """Where sinks reach the API of the scope; None: no consent by callback."""
     now_ms: Callable[[], int] = wall_clock_ms
@@ -85,7 +87,7 @@ class SubscriptionManager:
         self._parts = parts
         self._sealed = False
         self.book: Final = SubscriptionBook(rules.full_name, parts.store, parts.form, parts.delivery)
-        self._proposals = Proposals(rules, parts.form, parts.check_sink, self.book)
+        self._proposals = Proposals(rules, parts.form, parts.check_sink, self.book, parts.metrics)
         self._probe: Final = DeliveryProbe(rules.path, parts.delivery)
 
     async def configure(self, rules: ManagerRules, parts: ManagerParts, *, same_rules: bool) -> None:
@@ -94,7 +96,7 @@ class SubscriptionManager:
         `same_rules`: nothing has changed for this manager, except perhaps rights.
         """
         self.rules, self._parts, self._sealed = rules, parts, False
-        self._proposals = Proposals(rules, parts.form, parts.check_sink, self.book)
+        self._proposals = Proposals(rules, parts.form, parts.check_sink, self.book, parts.metrics)
         await self.book.configure(parts.form, same_rules=same_rules)
 
     async def run(self) -> None:
@@ -208,6 +210,7 @@ class SubscriptionManager:
         except SubscriptionsUnavailable:
             raise _unavailable() from None
         await self.book.apply(stored)
+        self._parts.metrics.asked(ConsentResult.CONFIRMED)
         self._told("subscription consented", Caller(known.stored.owner), known.subscription)
 
     async def renew(self, id: str, credential: RefreshToken) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.manager.book import KnownSubscription, SubscriptionBook
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode, invalid
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.ports import CheckSink
 from bridges.cloudevents.sinks.interface import SinkGrant
+from bridges.cloudevents.subscription.allowed import denials_in
 from bridges.cloudevents.subscription.model import Invalid, Mistake
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.subscriptions import ManagerRules
@@ -19,12 +21,18 @@ class Proposals:
     """Makes subscriptions from request bodies; stores nothing."""
 
     def __init__(
-        self, rules: ManagerRules, form: SubscriptionFormat, check_sink: CheckSink, book: SubscriptionBook
+        self,
+        rules: ManagerRules,
+        form: SubscriptionFormat,
+        check_sink: CheckSink,
+        book: SubscriptionBook,
+        metrics: ManagerMetrics,
     ) -> None:
         self._rules: Final = rules
         self._form: Final = form
         self._check_sink: Final = check_sink
         self._book: Final = book
+        self._metrics: Final = metrics
 
     def realize(
         self, body: bytes, owner: str, now_ms: int, *, id: str | None = None, known: KnownSubscription | None = None
@@ -37,6 +45,8 @@ class Proposals:
         try:
             subscription = self._form.parse(body, id=id, owner=owner, now_ms=now_ms, stored=stored)
         except Invalid as error:
+            for reason in denials_in(error.mistakes):
+                self._metrics.denied(reason)
             raise invalid(error.mistakes) from None
         self._permit(owner, subscription)
         self._bound_unindexed(subscription)

@@ -13,6 +13,7 @@ from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import Letter
 from bridges.cloudevents.delivery.gate import SinkGate, SinkGates
 from bridges.cloudevents.delivery.mark import StreamPosition, dump_mark
+from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.outlet import OutletRules
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
@@ -77,17 +78,20 @@ class FanShared(NamedTuple):
 class Fan:
     """Delivers the subscriptions of one manager; used on the event loop only."""
 
-    def __init__(self, rules: FanRules, shared: FanShared, make_sink: SinkMaker, event_of: EventOf) -> None:
+    def __init__(
+        self, rules: FanRules, shared: FanShared, make_sink: SinkMaker, event_of: EventOf, metrics: ManagerMetrics
+    ) -> None:
         self._rules = rules
         self._shared: Final = shared
         self._make_sink: Final = make_sink
         self.event_in: Final = event_of
         self.judge: Final = Judge(event_of)
         self.turns: Final = PushTurns()
+        self.metrics: Final = metrics
         self.supervisor: Final = shared.supervisor
         self._known: Final[dict[str, Known]] = {}
         self._pushes: Final[dict[str, Push]] = {}
-        self.readings: Final = FanReadings(self._known, self._pushes)
+        self.readings: Final = FanReadings(self._known, self._pushes, self.judge)
         self._dirty: Final[dict[Push, None]] = {}
         self._moved: Final[dict[Push, None]] = {}
         self._locks: Final[dict[str, asyncio.Lock]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final, Protocol
@@ -81,6 +81,13 @@ class Judge:
         """Add `reader` to the stream at `address`."""
         self._serials[reader] = self._last = next(self._count)
         self._indexes.setdefault(address, FilterIndex()).add(reader, wanted)
+
+    def filters(self) -> dict[str, int]:
+        """The number of different filters of all streams: `indexed`, `unindexed` and `every` (no condition)."""
+        total = Counter(dict.fromkeys(("indexed", "unindexed", "every"), 0))
+        for index in self._indexes.values():
+            total.update(index.sizes())
+        return dict(total)
 
     def leave(self, address: str, reader: EventReader) -> None:
         """Remove `reader` from that stream."""

@@ -13,6 +13,7 @@ from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import Letter, Place
 from bridges.cloudevents.delivery.gate import SinkGate
 from bridges.cloudevents.delivery.mark import Mark, StreamPosition
+from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.outlet import Outlet, OutletRules
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.events.event import CloudEvent
@@ -56,6 +57,10 @@ class PushOwner(Protocol):
     def judge(self) -> Judge:
         """The shared filter evaluation."""
 
+    @property
+    def metrics(self) -> ManagerMetrics:
+        """The manager's counters."""
+
     def log(self, address: str) -> TopicLog | None:
         """The log of a stream; None if the policy no longer has it."""
 
@@ -98,6 +103,7 @@ class Push:
         self.counts: Final = counts
         self.incarnation: Final = mark.incarnation
         self._owner: Final = owner
+        self._metrics: Final = owner.metrics.of(subscription.protocol)
         self._loop: Final = asyncio.get_running_loop()
         self._gate: Final = gate
         retry = rules.delivery.retry
@@ -325,7 +331,9 @@ class Push:
                 test.set_result(answer)
             return
         if not self._closed:
-            self.outlet.on_answer(attempt, answer, self._loop.time())
+            now = self._loop.time()
+            self._metrics.answered(attempt, answer, now, _wall())
+            self.outlet.on_answer(attempt, answer, now)
             self._owner.changed(self)
             self.wake()
 

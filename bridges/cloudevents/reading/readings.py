@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
+from bridges.cloudevents.reading.judge import Judge
 from bridges.cloudevents.reading.push import Push
 from bridges.cloudevents.reading.subscription import PushedSubscription
 from bridges.cloudevents.subscription.model import SinkProtocol
@@ -25,9 +26,10 @@ class PutSubscription(Protocol):
 class FanReadings:
     """Observes the deliveries of this process; evaluated when metrics are scraped."""
 
-    def __init__(self, known: Mapping[str, PutSubscription], pushes: Mapping[str, Push]) -> None:
+    def __init__(self, known: Mapping[str, PutSubscription], pushes: Mapping[str, Push], judge: Judge) -> None:
         self._known: Final = known
         self._pushes: Final = pushes
+        self._judge: Final = judge
         self._followed: Final[dict[int, tuple[SinkProtocol, DeliveryCounts]]] = {}
         self._ended: Final[Counter[tuple[SinkProtocol, str]]] = Counter()
 
@@ -43,6 +45,16 @@ class FanReadings:
             held = DeliveryState.ACTIVE if known.hold is None else known.hold.state
             found[known.subscription.protocol, held if push is None else push.state] += 1
         return found
+
+    def suspended(self) -> Counter[Reason]:
+        """The number of suspended subscriptions by reason, as far as this process knows it."""
+        pushes, known = self._pushes, self._known
+        reasons = (pushes[id].outlet.reason if id in pushes else known[id].hold for id in known)
+        return Counter(reason for reason in reasons if reason is not None)
+
+    def filters(self) -> dict[str, int]:
+        """The number of different filters of the streams, by how events are compared with them."""
+        return self._judge.filters()
 
     def events(self) -> Iterator[tuple[SinkProtocol, str, int]]:
         """The number of events by protocol and outcome since the process started."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.sinks.certificates import SinkCertificates
 from bridges.cloudevents.sinks.dialer import Dialer, Resolve, system_resolve
 from bridges.cloudevents.subscription.model import RefreshToken
@@ -42,11 +43,14 @@ class SinkDependencies:
     save: Callable[[str, str, RefreshToken], Awaitable[None]]
     now_ms: Callable[[], int]
     resolve: Resolve = system_resolve
+    metrics: ManagerMetrics = field(default_factory=ManagerMetrics)
 
     def dialer(self, rule: SinkRule) -> Dialer:
         """A dialer for the places that a rule allows."""
         return Dialer(
-            lambda address: address_allowed(rule, ip_address(address), self.gateway_addresses()), self.resolve
+            lambda address: address_allowed(rule, ip_address(address), self.gateway_addresses()),
+            self.resolve,
+            self.metrics.denied,
         )
 
     def login_dialer(self, entry: OAuthEntry) -> Dialer:
@@ -56,4 +60,5 @@ class SinkDependencies:
         return Dialer(
             lambda address: network_allowed(public, networks, ip_address(address), self.gateway_addresses()),
             self.resolve,
+            self.metrics.denied,
         )

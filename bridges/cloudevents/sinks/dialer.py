@@ -14,6 +14,8 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Final
 
+from bridges.cloudevents.delivery.metrics import EgressDenial
+
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolves a name to addresses as text; raises OSError."""
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
@@ -40,9 +42,16 @@ async def system_resolve(host: str, port: int) -> list[str]:
 class Dialer:
     """Connects to the places that one rule of the policy allows."""
 
-    def __init__(self, allowed: AddressCheck, resolve: Resolve = system_resolve) -> None:
+    def __init__(
+        self,
+        allowed: AddressCheck,
+        resolve: Resolve = system_resolve,
+        denied: Callable[[EgressDenial], None] = lambda reason: None,
+    ) -> None:
+        """`denied` is called for a host without an allowed address."""
         self._allowed: Final = allowed
         self._resolve: Final = resolve
+        self._denied: Final = denied
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """The allowed addresses of a host; raises EgressRefused if there is none."""
@@ -52,6 +61,7 @@ class Dialer:
             found = []
         if allowed := [address for address in found if self._allowed(address)]:
             return allowed
+        self._denied(EgressDenial.ADDRESS if found else EgressDenial.NAME)
         raise EgressRefused
 
     async def connect(self, host: str, port: int) -> socket.socket:

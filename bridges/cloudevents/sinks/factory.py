@@ -9,9 +9,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.metrics import ConsentResult, EgressDenial
 from bridges.cloudevents.sinks.consent_rate_limiter import ConsentRateLimiter
 from bridges.cloudevents.sinks.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.dialer import EgressRefused
+from bridges.cloudevents.sinks.http.consent import Consent
 from bridges.cloudevents.sinks.http.factory import HttpSinkFactory
 from bridges.cloudevents.sinks.interface import SendAttempt, Sink, SinkGrant, SinkListener
 from bridges.cloudevents.subscription.allowed import DENIED, in_clear, sink_rule_of
@@ -46,8 +48,10 @@ class SinkFactory:
         """Make the sink; if the policy denies its place, it fails every attempt."""
         rule = sink_rule_of(subscription, self._rules)
         if rule is None:
+            self._dependencies.metrics.denied(EgressDenial.RULE)
             return _DeniedSink(listener, Answer(Verdict.SINK_FAILED, DENIED, reached=False))
         for mistake in in_clear(subscription, rule):
+            self._dependencies.metrics.denied(EgressDenial.SECRET)
             return _DeniedSink(listener, Answer(Verdict.CREDENTIAL, mistake.message))
         return self._opener(subscription.protocol)(subscription, rule, listener)
 
@@ -102,6 +106,7 @@ class SinkFactory:
         self._count_consent_request(subscription)
         consent = await self._http.request_consent(subscription, rule, callback)
         pending = not consent.granted and consent.answered and callback is not None
+        self._dependencies.metrics.asked(_result(consent, pending=pending))
         if not (consent.granted or pending):
             raise Invalid((Mistake("/sink", consent.reason),))
         return SinkGrant(consent.rate, pending)
@@ -110,6 +115,7 @@ class SinkFactory:
         ((host, _),) = subscription.sink.hosts
         wait = self._limits.take(subscription.owner, host, self._dependencies.now_ms() / 1000)
         if wait is not None:
+            self._dependencies.metrics.asked(ConsentResult.LIMITED)
             text = f"too many sinks were asked for their consent; try again in {math.ceil(wait)} s"
             raise Invalid((Mistake("/sink", text),))
 
@@ -125,6 +131,14 @@ class SinkFactory:
     def close(self) -> None:
         """Make no more sinks; open ones are kept until they are closed."""
         self._http.close()
+
+
+def _result(consent: Consent, *, pending: bool) -> ConsentResult:
+    if consent.granted:
+        return ConsentResult.CONSENTED
+    if pending:
+        return ConsentResult.AWAITED
+    return ConsentResult.REFUSED if consent.answered else ConsentResult.UNANSWERED
 
 
 class _DeniedSink:

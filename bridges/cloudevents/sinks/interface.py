@@ -16,6 +16,8 @@ class SendAttempt(NamedTuple):
     events: Sequence[CloudEvent]
     earlier_attempts: int
     """How often these events were sent before."""
+    sent: float = 0.0
+    """When, in seconds of the loop's clock."""
 
 
 class SinkGrant(NamedTuple):

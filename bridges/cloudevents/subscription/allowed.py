@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from bridges.cloudevents.delivery.metrics import EgressDenial
 from bridges.cloudevents.subscription.delivery_request import exceeded
 from bridges.cloudevents.subscription.model import (
     AccessToken,
@@ -23,9 +24,9 @@ from policies.subscriptions import ManagerRules
 
 DENIED: Final = "not allowed by the policy of this gateway"
 """The same text for every cause of a denied sink, so that it does not reveal what a name resolves to."""
+_CLEAR_TEXT: Final = "would be sent in clear text"
 _IN_CLEAR: Final = (
-    "would be sent in clear text: use {} with TLS; or the policy's entry of sinks has to say "
-    "allow_plain_without_tls: true"
+    f"{_CLEAR_TEXT}: use {{}} with TLS; or the policy's entry of sinks has to say allow_plain_without_tls: true"
 )
 _FEEDS_ITSELF: Final = "this is one of the subscription's own sources: it would feed itself"
 
@@ -122,6 +123,15 @@ def in_clear(subscription: Subscription, rule: SinkRule) -> Iterator[Mistake]:
         yield Mistake("/sinkcredential", f"this login {_IN_CLEAR.format('a sink')}")
     if subscription.secret_headers:
         yield Mistake("/protocolsettings/x-secretheaders", f"their values {_IN_CLEAR.format('a sink')}")
+
+
+def denials_in(mistakes: Iterable[Mistake]) -> Iterator[EgressDenial]:
+    """The reasons for metrics among the mistakes of a subscription."""
+    for mistake in mistakes:
+        if mistake.message == DENIED:
+            yield EgressDenial.RULE
+        elif _CLEAR_TEXT in mistake.message:
+            yield EgressDenial.SECRET
 
 
 def _circle(subscription: Subscription, rules: ManagerRules, rule: SinkRule) -> Iterator[Mistake]:

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from bridges.cloudevents.delivery.answers import DONE, Answer
+from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
@@ -143,7 +144,8 @@ class Topic:
             leases = Leases(MemoryLeaseStore(self.table, 0.6), self.supervisor)
             self.beats.append(self.supervisor.start(leases.run(), "leases"))
         shared = FanShared({"main": self.bridge}, leases, self.termini, self.supervisor)
-        made = Fan(FanRules("core", "m", {ADDRESS: self.route}, **rules), shared, self._sink, _event_of)
+        named = FanRules("core", "m", {ADDRESS: self.route}, **rules)
+        made = Fan(named, shared, self._sink, _event_of, ManagerMetrics())
         made.start()
         self.fans.append(made)
         return made

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
 from bridges.cloudevents.delivery.answers import Verdict
-from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.delivery.metrics import EgressDenial, ManagerMetrics
 from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.subscription.allowed import not_allowed
 from policies.load.diagnostics import PolicyErrors
@@ -113,12 +114,13 @@ def test_secrets_that_nobody_can_read_are_accepted(value: Any) -> None:
 async def test_it_is_not_sent_after_a_reload_either(value: Any, field: str) -> None:
     found, heard = parsed(value, rules=LAX), Heard()
     assert [each.field for each in not_allowed(found, STRICT)] == [field]
-    parts: Any = object.__new__(SinkDependencies)  # no service of the gateway is used before the secret is refused
+    parts: Any = SimpleNamespace(metrics=ManagerMetrics())  # no other service is used before the secret is refused
     sink = SinkFactory(STRICT, parts).open(found, heard)
     sink.send(attempt())
     answer = await asyncio.wait_for(heard.next(), 5)
     assert answer.verdict is Verdict.CREDENTIAL
     assert "allow_plain_without_tls" in answer.reason
+    assert parts.metrics.denials[EgressDenial.SECRET] == 1
 
 
 @pytest.mark.parametrize(
