@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from bridges.kafka.admin.offsets import Offsets
 from bridges.kafka.produce.replayer import Replayer
-from bridges.spark.archive import job
+from bridges.spark.archive import job, verification
 from bridges.spark.archive.bounded_source import SnapshotOrigin
 from bridges.spark.archive.delta import CONF, DeltaLog, is_table
-from bridges.spark.archive.job import ArchiveOrigin, LogBounds, VerifyVerdict
+from bridges.spark.archive.job import ArchiveOrigin, LogBounds
 from bridges.spark.archive.kafka_origin import KafkaOrigin, Start
 from bridges.spark.archive.read import ArchiveSelection
 from bridges.spark.archive.store import Archive, Commit
+from bridges.spark.archive.verification import VerifyVerdict
 from bridges.spark.errors import PipelineError, Stopped, sentence
 from bridges.spark.jars import DELTA, KAFKA, JarSet, fetch, find_jars
 from bridges.spark.replay import job as replaying
@@ -194,7 +195,7 @@ def _archive(
 
 def verify(path: Path) -> VerifyVerdict:
     """Check an archive; needs no Spark. Raises `PipelineError` if there is none."""
-    return job.verify(Archive(path))
+    return verification.verify(Archive(path))
 
 
 def replay_to_topic(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,7 +18,9 @@ from urllib.parse import quote, unquote
 import pyarrow.parquet as pq
 
 from bridges.spark.archive.decode import DDL
-from bridges.spark.archive.store import Archive, Commit, File, file_url
+from bridges.spark.archive.manifest.commits import Commit, File, folder_of
+from bridges.spark.archive.manifest.history import History
+from bridges.spark.archive.store import Archive, file_url
 from bridges.spark.errors import PipelineError, sentence
 
 if TYPE_CHECKING:
@@ -55,8 +57,9 @@ class DeltaLog:
     def follow(self) -> None:
         """Add the commits that the table lacks, in their order. Raises `PipelineError`."""
         try:
-            if commits := self._archive.placed():  # Delta's classes load slowly: not before they are needed
-                for commit in commits[self._latest() :]:
+            history = self._archive.readable()
+            if history.number:  # Delta's classes load slowly: not before they are needed
+                for commit in history.commits(self._latest()):
                     self._add(commit)
         except PipelineError:
             raise
@@ -134,17 +137,20 @@ def is_table(archive: Archive) -> bool:
     return (archive.path / LOG).is_dir()
 
 
-def table_problems(archive: Archive, commits: Sequence[Commit]) -> list[str]:
+def table_problems(archive: Archive, history: History) -> list[str]:
     """How the Delta table differs from the manifest; it may lack the last commit."""
     if not is_table(archive):
         return []
     files, latest = _read_log(archive.path / LOG)
-    if latest < len(commits) - 1:
+    if latest < history.number - 1:
         return [f"the Delta table has commits up to {latest} only: the next job of the archive adds the others"]
-    expected = {file.path for commit in commits[:latest] for file in commit.files}
-    beyond = {file.path for commit in archive.commits()[len(commits) :] for file in commit.files}
-    found = [f"the Delta table lacks {path}" for path in sorted(expected - files)]
-    return found + [f"the Delta table has {path}, which is in no commit" for path in sorted(files - expected - beyond)]
+    later = list(archive.history().commits(min(latest, history.number)))  # what the table may have or lack
+    skipped = {file.path for commit in later for file in commit.files}
+    folders = {folder for commit in later for folder in commit.replaced}
+    expected = {file.path for _, file in history.live_files() if file.folder not in folders}
+    files = {path for path in files - skipped if folder_of(path) not in folders}
+    found = [f"the Delta table lacks {path}" for path in sorted(expected - skipped - files)]
+    return found + [f"the Delta table has {path}, which is in no commit" for path in sorted(files - expected)]
 
 
 def _read_log(log: Path) -> tuple[set[str], int]:

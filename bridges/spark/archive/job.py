@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bridges.spark.archive.audit import Counts, count_files, gaps, partition_name, row_differences, with_row_counts
 from bridges.spark.archive.decode import count_unknown
-from bridges.spark.archive.delta import table_problems
-from bridges.spark.archive.ranges import Log, Range, Refused, next_ranges, problems
-from bridges.spark.archive.store import Archive, Commit, digest, file_url
+from bridges.spark.archive.manifest.history import History
+from bridges.spark.archive.ranges import Log, Range, Refused, next_ranges
+from bridges.spark.archive.store import Archive, Commit, file_url
 from bridges.spark.errors import PipelineError, sentence
 
 if TYPE_CHECKING:
@@ -55,18 +55,17 @@ def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bo
 
     Raises `PipelineError`, which leaves the archive unchanged.
     """
-    commits = archive.commits()
-    ends = {(each.address, each.partition): each for commit in commits for each in commit.ranges}
+    history = archive.history()
     try:
-        ranges = next_ranges(ends, origin.logs(), bounds.offsets, fail_on_loss=bounds.fail_on_loss)
+        ranges = next_ranges(history.ends, origin.logs(), bounds.offsets, fail_on_loss=bounds.fail_on_loss)
     except Refused as error:
         raise PipelineError(str(error)) from None
     if not ranges:
         return None
-    number = len(commits) + 1
+    number = history.number + 1
     staging = archive.stage(number)
     try:
-        report, unknown = _write(spark, origin, ranges, staging, _rows_per_file(commits, bounds.file_bytes))
+        report, unknown = _write(spark, origin, ranges, staging, _rows_per_file(history, bounds.file_bytes))
         if unknown and bounds.fail_on_unknown:
             raise PipelineError(f"{unknown} records have a mapping of a newer version: update scopegate")
         files = archive.staged(staging, number)
@@ -121,10 +120,12 @@ def _compare(
         raise PipelineError(f"Spark skipped events that the log has, nothing is committed: {text}")
 
 
-def _rows_per_file(commits: Sequence[Commit], size: int) -> int:
-    latest = commits[-8:]
-    rows = sum(each.rows for commit in latest for each in commit.ranges)
+def _rows_per_file(history: History, size: int) -> int:
+    latest = history.recent[-8:]
+    rows = sum(commit.rows for commit in latest)
     stored = sum(file.bytes for commit in latest for file in commit.files)
+    if not stored:
+        rows, stored = history.summary.totals.rows, history.summary.totals.bytes
     return max(size * rows // stored, _LEAST_ROWS) if rows and stored else _FIRST_FILE
 
 
@@ -153,59 +154,3 @@ def run(
             elif over():
                 return True
         return False
-
-
-@dataclass(frozen=True)
-class VerifyVerdict:
-    """Result of a check of an archive."""
-
-    commits: int
-    files: int
-    rows: int
-    ranges: tuple[Range, ...]
-    """One range per partition, from its first to its last offset."""
-    problems: tuple[str, ...]
-    unknown: int = 0
-    """Events whose record mapping was unknown to the version that archived them."""
-
-
-def verify(archive: Archive) -> VerifyVerdict:
-    """Check files and manifest for missing and duplicate offsets. Raises `PipelineError` if there is no archive."""
-    commits = archive.placed()
-    found = problems(each for commit in commits for each in commit.ranges)
-    for commit in commits:
-        found += [f"commit {commit.number}: {text}" for text in _file_problems(archive, commit)]
-    found += [f"{path}: in no commit" for path in _unknown_files(archive, commits)]
-    found += table_problems(archive, commits)
-    merged: dict[tuple[str, int], Range] = {}
-    for each in (each for commit in commits for each in commit.ranges):
-        before = merged.get((each.address, each.partition))
-        rows = each.rows + (before.rows if before else 0)
-        merged[each.address, each.partition] = replace(each, start=before.start if before else each.start, rows=rows)
-    rows = sum(each.rows for each in merged.values())
-    files = sum(len(commit.files) for commit in commits)
-    unknown = sum(commit.unknown for commit in commits)
-    return VerifyVerdict(len(commits), files, rows, tuple(merged[key] for key in sorted(merged)), tuple(found), unknown)
-
-
-def _file_problems(archive: Archive, commit: Commit) -> list[str]:
-    found = []
-    for file in commit.files:
-        path = archive.path / file.path
-        if not path.exists():
-            found.append(f"{path} is missing")
-        elif path.stat().st_size != file.bytes or digest(path) != file.sha256:
-            found.append(f"{path} is not the file that was committed: its bytes changed")
-    if found:
-        return found
-    try:
-        counts = count_files((file.address, archive.path / file.path) for file in commit.files)
-        return row_differences(commit.ranges, counts)
-    except PipelineError as error:
-        return [str(error)]
-
-
-def _unknown_files(archive: Archive, commits: Sequence[Commit]) -> list[Path]:
-    known = {archive.path / file.path for commit in commits for file in commit.files}
-    latest = {archive.path / file.path for commit in archive.commits()[len(commits) :] for file in commit.files}
-    return sorted(set(archive.path.glob("address=*/date=*/*.parquet")) - known - latest)

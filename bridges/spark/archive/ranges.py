@@ -102,13 +102,17 @@ def _shared(ready: Sequence[Range], limit: int) -> list[Range]:
     return sorted(found)
 
 
-def problems(ranges: Iterable[Range]) -> list[str]:
-    """Gaps, overlaps, changes of the log and losses among ranges in the order in which they were written."""
-    last: dict[tuple[str, int], Range] = {}
-    found = []
-    for item in ranges:
-        before = last.get((item.address, item.partition))
+class Continuity:
+    """Finds gaps, overlaps, changes of the log and losses among ranges in the order in which they were written."""
+
+    def __init__(self) -> None:
+        self._last: Final[dict[tuple[str, int], Range]] = {}
+
+    def add(self, item: Range) -> list[str]:
+        """What is wrong with one more range."""
+        before = self._last.get((item.address, item.partition))
         place = f"{item.address}, partition {item.partition}"
+        found = []
         if before is not None and item.start > before.end:
             found.append(f"{place}: offsets {before.end} to {item.start - 1} are in no commit")
         if before is not None and item.start < before.end:
@@ -117,5 +121,11 @@ def problems(ranges: Iterable[Range]) -> list[str]:
             found.append(f"{place}: the log changed from {before.identity} to {item.identity}")
         if item.gap_reason == LOST:
             found.append(f"{place}: offsets {item.start} to {item.end - 1} were lost before they were archived")
-        last[item.address, item.partition] = item
-    return found
+        self._last[item.address, item.partition] = item
+        return found
+
+
+def problems(ranges: Iterable[Range]) -> list[str]:
+    """What `Continuity` finds in all of them."""
+    continuity = Continuity()
+    return [text for item in ranges for text in continuity.add(item)]

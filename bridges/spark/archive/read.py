@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bridges.spark.archive.dates import DateRange, dates_of
 from bridges.spark.archive.decode import DDL
+from bridges.spark.archive.manifest.commits import address_of
 from bridges.spark.archive.store import Archive, Commit, File, file_url
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
@@ -44,7 +45,9 @@ class ArchiveSelection:
 
 def read_archive(spark: SparkSession, archive: Archive, selection: ArchiveSelection = ArchiveSelection()) -> DataFrame:
     """All committed rows that are selected; raises `PipelineError`."""
-    return read_commits(spark, archive, archive.placed(), selection)
+    dates = selection.dates()
+    live = archive.readable().live_files(lambda folder: _is_selected(folder, selection, dates))
+    return _read_files(spark, archive, [file for _, file in live], selection)
 
 
 def read_commits(
@@ -52,7 +55,11 @@ def read_commits(
 ) -> DataFrame:
     """The rows of these commits."""
     dates = selection.dates()
-    files = [file for commit in commits for file in commit.files if _is_selected(file, selection, dates)]
+    files = [file for commit in commits for file in commit.files if _is_selected(file.folder, selection, dates)]
+    return _read_files(spark, archive, files, selection)
+
+
+def _read_files(spark: SparkSession, archive: Archive, files: Sequence[File], selection: ArchiveSelection) -> DataFrame:
     if not files:
         return spark.createDataFrame([], DDL)
     for file in files:
@@ -65,7 +72,7 @@ def read_commits(
     # without checksums, damaged files may be read as other events
     reader = reader.option("parquet.page.verify-checksum.enabled", "true")
     frame = reader.parquet(*(file_url(archive.path / file.path) for file in files))
-    folders = dates.column()
+    folders = selection.dates().column()
     return selected(frame if folders is None else frame.where(folders), selection)
 
 
@@ -84,8 +91,9 @@ def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int,
             raise PipelineError(f"{name}: offsets {asked}, {archived}")
 
 
-def _is_selected(file: File, selection: ArchiveSelection, dates: DateRange) -> bool:
-    return (not selection.addresses or file.address in selection.addresses) and dates.may_hold(file.path)
+def _is_selected(folder: str, selection: ArchiveSelection, dates: DateRange) -> bool:
+    is_address = not selection.addresses or address_of(folder) in selection.addresses
+    return is_address and dates.may_hold(f"{folder}/")
 
 
 def selected(frame: DataFrame, selection: ArchiveSelection) -> DataFrame:

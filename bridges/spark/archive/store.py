@@ -5,62 +5,35 @@
     address=orders/date=2026-11-21/00000001-0000.parquet
 
 A commit counts once its manifest is written. Its files are moved to their places afterwards, by the next job if this
-one is killed; so no reader sees a file that is half written or belongs to no commit (docs/pipeline.md).
+one is killed; so no reader sees a file that is half written or belongs to no commit (docs/pipeline.md). Manifests of
+older commits are in segments (bridges.spark.archive.manifest.checkpoint).
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
-import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-from urllib.parse import unquote
+from typing import Final
 
+import pyarrow as pa
+
+from bridges.spark.archive.manifest.commits import Commit, File, to_json
+from bridges.spark.archive.manifest.disk import digest, manifest_path, sync_folder, write_whole
+from bridges.spark.archive.manifest.history import COMMITS_PER_CHECKPOINT, History
 from bridges.spark.archive.ranges import Range
 from bridges.spark.errors import PipelineError, sentence
 from policies.folders import url_problem
 
-JsonObject: TypeAlias = dict[str, Any]
-"""A manifest or a part of it; the classes below check what it contains."""
-FORMAT: Final = 1
+__all__ = ["MANIFEST", "STAGING", "Archive", "Commit", "File", "digest", "file_url", "write_whole"]
+
 MANIFEST: Final = "_manifest"
 STAGING: Final = "_staging"
-_CHUNK: Final = 1 << 20
-_GAP_REASON: Final = "fate"
-"""The key of `Range.gap_reason` in a manifest."""
-
-
-@dataclass(frozen=True)
-class File:
-    """A Parquet file of a commit; `path` is relative to the archive."""
-
-    path: str
-    bytes: int
-    sha256: str
-
-    @property
-    def address(self) -> str:
-        """The address of its rows."""
-        return unquote(self.path.split("/", 1)[0].removeprefix("address="))
-
-
-@dataclass(frozen=True)
-class Commit:
-    """One commit of an archive."""
-
-    number: int
-    staging: str
-    ranges: tuple[Range, ...]
-    files: tuple[File, ...]
-    unknown: int = 0
-    """Events of an unknown record mapping: their records are unchanged, their columns those of plain records."""
 
 
 class Archive:
@@ -71,25 +44,31 @@ class Archive:
         if (problem := url_problem(str(path))) is not None:
             raise PipelineError(problem)
         self.path: Final = path
+        self._written: History | None = None
+        """Of the writer, which therefore reads the manifest once."""
 
     # -- reading
 
+    def history(self) -> History:
+        """The commits. Raises `PipelineError` for an invalid manifest."""
+        return self._written or History.read(self.path / MANIFEST)
+
+    def readable(self) -> History:
+        """The commits that readers see: without the last one if its files are not in place yet."""
+        history = self.history()
+        if not history.number and not (self.path / MANIFEST).is_dir():
+            raise PipelineError(f"{self.path} is not an archive: it has no {MANIFEST}")
+        if history.recent and (self.path / STAGING / history.recent[-1].staging).exists():
+            return history.without_last()
+        return history
+
     def commits(self) -> list[Commit]:
-        """All commits in their order. Raises `PipelineError` for an invalid manifest."""
-        found = [_read(path) for path in sorted((self.path / MANIFEST).glob("[0-9]*.json"))]
-        for number, commit in enumerate(found, 1):
-            if commit.number != number:
-                raise PipelineError(f"{self.path}: commit {number} is missing from {MANIFEST}")
-        return found
+        """All commits in their order, as they were written. Raises `PipelineError` for an invalid manifest."""
+        return list(self.history().commits())
 
     def placed(self) -> list[Commit]:
-        """The commits that readers see: without the last one if its files are not in place yet."""
-        commits = self.commits()
-        if not commits and not (self.path / MANIFEST).is_dir():
-            raise PipelineError(f"{self.path} is not an archive: it has no {MANIFEST}")
-        if commits and (self.path / STAGING / commits[-1].staging).exists():
-            commits.pop()
-        return commits
+        """The commits that readers see, with those of their files that no later commit replaced."""
+        return list(self.readable().live_commits())
 
     # -- writing
 
@@ -107,20 +86,31 @@ class Archive:
             except OSError:
                 raise PipelineError(f"another job is writing to {self.path}") from None
             try:
-                self._tidy()
+                self.tidy()
+                self._written = self._opened()
             except OSError as error:
                 raise PipelineError(f"{self.path}: the last commit is not in place yet: {sentence(error)}") from None
             try:
                 yield
             finally:
+                self._written = None
                 with suppress(OSError, PipelineError):  # the next job does it
-                    self._tidy()  # a step that failed, on a full disk say, gives back the room it took
+                    self.tidy()  # a step that failed, on a full disk say, gives back the room it took
 
-    def _tidy(self) -> None:
-        commits = self.commits()
-        if commits:
-            self._place(commits[-1])
+    def tidy(self) -> None:
+        """Put the last commit in place, and remove what was written for none. Call it within `writing()`."""
+        if (last := History.last(self.path / MANIFEST)) is not None:
+            self._place(last)
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
+
+    def _opened(self) -> History:
+        """The commits, with a checkpoint of those that have none: of an older version, or of a job that was killed."""
+        folder = self.path / MANIFEST
+        while (history := History.read(folder, COMMITS_PER_CHECKPOINT)).due():
+            if not _checkpointed(history):
+                return History.read(folder)
+        history.tidy()
+        return history
 
     def stage(self, number: int) -> Path:
         """A new folder in which the rows of a commit are written first."""
@@ -146,14 +136,25 @@ class Archive:
         unknown: int = 0,
     ) -> Commit:
         """Write the manifest of a commit, then put its files in place."""
-        staging.mkdir(exist_ok=True)
-        for index, (source, _) in enumerate(files):
-            source.rename(staging / f"{index:04}.parquet")
-        _sync(staging)
         commit = Commit(number, staging.name, tuple(ranges), tuple(file for _, file in files), unknown)
-        text = json.dumps({"format": FORMAT, **_as_manifest(commit)}, indent=1)
-        write_whole(self.path / MANIFEST / f"{number:08}.json", text)
+        return self.add(commit, [source for source, _ in files])
+
+    def add(self, commit: Commit, sources: Sequence[Path]) -> Commit:
+        """Write a commit whose files are at `sources`, then put them in place."""
+        staging = self.path / STAGING / commit.staging
+        staging.mkdir(parents=True, exist_ok=True)
+        for index, source in enumerate(sources):
+            source.rename(staging / f"{index:04}.parquet")
+        sync_folder(staging)
+        commit = replace(commit, time=time.time_ns() // 1_000_000)
+        history, self._written = self._written, None  # if this fails, the manifest is read again
+        write_whole(manifest_path(self.path / MANIFEST, commit.number), to_json(commit))
         self._place(commit)
+        if history is not None:
+            history.add(commit)
+            self._written = history
+            if history.due():
+                _checkpointed(history)
         return commit
 
     def _place(self, commit: Commit) -> None:
@@ -165,69 +166,19 @@ class Archive:
             if source.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
                 source.rename(place)
-                _sync(place.parent)
+                sync_folder(place.parent)
         shutil.rmtree(staging)
 
 
-def _as_manifest(commit: Commit) -> dict[str, object]:
-    found = asdict(commit)
-    for each in found["ranges"]:
-        each[_GAP_REASON] = each.pop("gap_reason")
-    return found
-
-
-def _range(entry: JsonObject) -> Range:
-    reason = entry.pop(_GAP_REASON, "")
-    return Range(**entry, gap_reason=reason)
-
-
-def _read(path: Path) -> Commit:
+def _checkpointed(history: History) -> bool:
+    """Write a checkpoint; a disk that is full does not fail the commit, the next one tries again."""
     try:
-        found: JsonObject = json.loads(path.read_bytes())
-        version = found.pop("format")
-        if version != FORMAT:
-            raise PipelineError(f"{path}: manifest of version {version}, this scopegate reads version {FORMAT}")
-        ranges = tuple(_range(each) for each in found.pop("ranges"))
-        files = tuple(File(**each) for each in found.pop("files"))
-        return Commit(**found, ranges=ranges, files=files)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PipelineError(f"{path}: not a manifest of a commit ({type(error).__name__}: {error})") from None
+        history.write_checkpoint()
+    except (OSError, pa.ArrowException, ValueError):
+        return False
+    return True
 
 
 def file_url(path: Path) -> str:
     """The URL of a local path, which Spark reads the same whatever its default file system is."""
     return f"file://{path.absolute()}"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file atomically, for readers and for the disk after a crash. Raises `OSError`."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with fresh.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.rename(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
-    _sync(path.parent)
-
-
-def digest(path: Path, *, sync: bool = False) -> str:
-    """SHA-256 of a file, which is on the disk afterwards if `sync`."""
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            found.update(chunk)
-        if sync:
-            os.fsync(file.fileno())
-    return found.hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -63,7 +63,7 @@ def report(
     """Write the report of the archive at `path` into the folder `out`; return its page. Raises `PipelineError`."""
     _check(out)
     archive = Archive(path)
-    archive.placed()  # errors of the archive are reported before Spark starts
+    archive.readable()  # errors of the archive are reported before Spark starts
     check_java()
     on_progress("starting Spark")
     spark = open_session("report") if engine is None else open_session("report", master=engine.master, conf=engine.conf)
@@ -116,7 +116,7 @@ def make(
     """Write the tables into a folder; returns the page's HTML."""
     import pyarrow.parquet as pq
 
-    there = {file.address for commit in archive.placed() for file in commit.files}
+    there = {file.address for _, file in archive.readable().live_files()}
     own = [each for each in (request.journals or (JOURNAL,)) if each in there]
     events = _events(spark, archive, request.selection, sorted(there - set(own)))
     rows = _journal(spark, archive, request, own)

@@ -167,7 +167,7 @@ def archived(
     if not (place / MANIFEST).is_dir():
         return None
     archive = Archive(place)
-    there = {file.address for commit in archive.placed() for file in commit.files}
+    there = {file.address for _, file in archive.readable().live_files()}
     if address is not None and address not in there:
         known = ", ".join(sorted(there)) or "none"
         raise PipelineError(f"{place} has no address {address} (it has: {known}); name one as {place}/address=…")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridges.spark.archive.job import verify
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
+from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, wait_until
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark import archives

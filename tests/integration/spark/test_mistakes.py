@@ -16,11 +16,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from bridges.spark.archive.job import LogBounds, commit_next, verify
+from bridges.spark.archive.job import LogBounds, commit_next
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Log, Range
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import STAGING, Archive
+from bridges.spark.archive.verification import verify
 from bridges.spark.cli.defaults import settings
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.job import Pace, replay

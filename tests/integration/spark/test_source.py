@@ -10,11 +10,12 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from bridges.spark.archive.amqp_origin import AmqpOrigin
-from bridges.spark.archive.job import LogBounds, commit_next, verify
+from bridges.spark.archive.job import LogBounds, commit_next
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Range
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import Archive
+from bridges.spark.archive.verification import verify
 from bridges.spark.columns import schema
 from bridges.spark.datasource.options import read_options
 from bridges.spark.datasource.source import BatchReader, ScopeGateDataSource, StreamReader

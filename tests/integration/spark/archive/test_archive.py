@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from bridges.kafka.produce.replayer import Replayer
-from bridges.spark.archive.job import LogBounds, commit_next, verify
+from bridges.spark.archive.job import LogBounds, commit_next
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
+from bridges.spark.archive.verification import verify
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.job import Pace, TopicTarget, replay
 from gateway.amqp.codec.types import Ubyte

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pyspark
 import pytest
 
-from bridges.spark.archive.job import verify
 from bridges.spark.archive.store import Archive
+from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, fresh_folder, ports
 from tests.support.project.parts import PARTS, ROOT, folder
 from tests.support.servers.kafka import KafkaBroker

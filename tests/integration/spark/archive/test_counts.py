@@ -11,11 +11,12 @@ import pytest
 from confluent_kafka import Producer
 
 from bridges.spark.archive.amqp_origin import AmqpOrigin
-from bridges.spark.archive.job import LogBounds, commit_next, verify
+from bridges.spark.archive.job import LogBounds, commit_next
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Log, Range
 from bridges.spark.archive.read import read_archive
 from bridges.spark.archive.store import STAGING, Archive
+from bridges.spark.archive.verification import verify
 from bridges.spark.errors import PipelineError
 from tests.support.gateway.process import PATIENCE
 from tests.support.servers.kafka import KafkaBroker

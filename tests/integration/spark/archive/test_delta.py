@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bridges.spark.archive.job import verify
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
+from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, wait_until
 from tests.support.project.parts import ROOT, folder
 from tests.support.servers.kafka import KafkaBroker

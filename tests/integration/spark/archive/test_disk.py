@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridges.spark.archive.job import LogBounds, commit_next, verify
+from bridges.spark.archive.job import LogBounds, commit_next
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Range
 from bridges.spark.archive.store import STAGING, Archive
+from bridges.spark.archive.verification import verify
 from bridges.spark.datasource.options import read_options
 from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.errors import PipelineError, sentence

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridges.spark.archive.job import LogBounds, commit_next, verify
+from bridges.spark.archive.job import LogBounds, commit_next
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
+from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, Timeout
 from tests.support.plugins.seed import SEED
 from tests.support.servers.kafka import KafkaBroker

@@ -1,0 +1,194 @@
+"""The commits of an archive as of one moment: a checkpoint, and the manifests after it.
+
+Older commits are read from their segments one after the other, so memory does not grow with the archive's age.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from bridges.spark.archive.manifest import disk
+from bridges.spark.archive.manifest.checkpoint import Checkpoint, ManifestSegment, Summary, from_table
+from bridges.spark.archive.manifest.commits import Commit, File
+from bridges.spark.archive.ranges import Range
+from bridges.spark.errors import PipelineError
+
+COMMITS_PER_CHECKPOINT: Final = 500
+ENTRIES_PER_CHECKPOINT: Final = 20_000
+"""Ranges and files after which a checkpoint is written sooner."""
+_MANIFEST: Final = re.compile(r"(\d{8,})\.json")
+_CHECKPOINT: Final = re.compile(r"checkpoint-(\d{8,})\.json")
+_UNFINISHED: Final = re.compile(r"\.(?:checkpoint-)?\d{8,}\.json\.\d+")
+"""What a writer that was killed left behind."""
+_TRIES: Final = 5
+
+
+class History:
+    """The commits; a writer adds to it, so that it never reads them again."""
+
+    def __init__(self, folder: Path, checkpoint: Checkpoint, tail: list[Commit]) -> None:
+        """`folder` is that of the manifest; `tail` are the commits after the checkpoint."""
+        self._folder: Final = folder
+        self._checkpoint = checkpoint
+        self._tail = tail
+        self._summary = Summary(checkpoint)
+        for commit in tail:
+            self._summary.add(commit)
+
+    @classmethod
+    def read(cls, folder: Path, most: int | None = None) -> History:
+        """Read the manifest's folder; at most this many commits after the checkpoint. Raises `PipelineError`."""
+        for _ in range(_TRIES):
+            seen, numbers = _listed(folder)
+            try:
+                checkpoint = disk.read_checkpoint(disk.checkpoint_path(folder, seen)) if seen else Checkpoint()
+                tail = [disk.read_commit(disk.manifest_path(folder, each)) for each in numbers[:most]]
+            except FileNotFoundError:  # a writer has made another checkpoint
+                continue
+            if (gap := _first_gap(checkpoint.number, tail)) is None:
+                return cls(folder, checkpoint, tail)
+            if _listed(folder)[0] == seen:
+                break
+        else:
+            raise PipelineError(f"{folder}: files of the manifest disappear while they are read")
+        raise PipelineError(f"{folder.parent}: commit {gap} is missing from {folder.name}")
+
+    @staticmethod
+    def last(folder: Path) -> Commit | None:
+        """The last commit, if no checkpoint stands for it. Raises `PipelineError`."""
+        _, numbers = _listed(folder)
+        return disk.read_commit(disk.manifest_path(folder, numbers[-1])) if numbers else None
+
+    # -- what is known without reading segments
+
+    @property
+    def number(self) -> int:
+        """The number of the last commit; 0 if there is none."""
+        return self._summary.number
+
+    @property
+    def ends(self) -> Mapping[tuple[str, int], Range]:
+        """The last range of each partition."""
+        return self._summary.ends
+
+    @property
+    def summary(self) -> Summary:
+        """What the commits add up to."""
+        return self._summary
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint that it begins with."""
+        return self._checkpoint
+
+    @property
+    def recent(self) -> list[Commit]:
+        """The commits after the checkpoint."""
+        return self._tail
+
+    def add(self, commit: Commit) -> None:
+        """One more commit."""
+        self._tail.append(commit)
+        self._summary.add(commit)
+
+    def without_last(self) -> History:
+        """All but the last commit."""
+        return History(self._folder, self._checkpoint, self._tail[:-1])
+
+    # -- commits and files
+
+    def commits(self, after: int = 0) -> Iterator[Commit]:
+        """The commits after this number, as they were written."""
+        for segment in self._checkpoint.segments:
+            if segment.last > after:
+                read = from_table(disk.read_segment(self._folder, segment))
+                yield from (each for each in read if each.number > after)
+        yield from (each for each in self._tail if each.number > after)
+
+    def live_commits(self) -> Iterator[Commit]:
+        """The commits with those of their files that are read now."""
+        for commit in self.commits():
+            files = tuple(file for file in commit.files if self.is_live(commit.number, file))
+            yield commit if len(files) == len(commit.files) else replace(commit, files=files)
+
+    def is_live(self, number: int, file: File) -> bool:
+        """Whether a file of this commit is read now; otherwise a later commit replaced it."""
+        return number >= self._summary.replaced.get(file.folder, 0)
+
+    def live_files(self, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[tuple[int, File]]:
+        """The files that are read now, with the numbers of their commits; only in folders that are wanted."""
+        for segment in self._checkpoint.segments:
+            if self._may_hold(segment, wanted):
+                table = disk.read_segment(self._folder, segment, ["number", "files"])
+                yield from self._wanted_files(from_table(table), wanted)
+        yield from self._wanted_files(iter(self._tail), wanted)
+
+    def _wanted_files(self, commits: Iterator[Commit], wanted: Callable[[str], bool]) -> Iterator[tuple[int, File]]:
+        for commit in commits:
+            for file in commit.files:
+                if self.is_live(commit.number, file) and wanted(file.folder):
+                    yield commit.number, file
+
+    def _may_hold(self, segment: ManifestSegment, wanted: Callable[[str], bool]) -> bool:
+        if segment.folders is None:
+            return True
+        replaced = self._summary.replaced
+        return any(wanted(each) and replaced.get(each, 0) <= segment.last for each in segment.folders)
+
+    # -- checkpoints
+
+    def due(self) -> bool:
+        """Whether there are enough commits for another checkpoint."""
+        entries = sum(len(each.ranges) + len(each.files) for each in self._tail)
+        return len(self._tail) >= COMMITS_PER_CHECKPOINT or entries >= ENTRIES_PER_CHECKPOINT
+
+    def write_checkpoint(self) -> None:
+        """Put the commits since the last checkpoint into a new one, and remove their manifests.
+
+        The manifests are removed when the segment was read back and the checkpoint is on the disk; a writer that is
+        killed before leaves both, and readers take the checkpoint. Raises `OSError` and `PipelineError`.
+        """
+        segment = disk.write_segment(self._folder, self._tail)
+        checkpoint = self._summary.checkpoint((*self._checkpoint.segments, segment))
+        disk.write_checkpoint(self._folder, checkpoint)
+        self._checkpoint, self._tail = checkpoint, []
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Remove what a checkpoint stands for: manifests, older checkpoints, segments of one that was not written."""
+        number = self._checkpoint.number
+        names = {each.path for each in self._checkpoint.segments}
+        for name in os.listdir(self._folder):
+            manifest, older = _MANIFEST.fullmatch(name), _CHECKPOINT.fullmatch(name)
+            covered = (manifest and int(manifest[1]) <= number) or (older and int(older[1]) < number)
+            if covered or _UNFINISHED.fullmatch(name):
+                (self._folder / name).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            for name in os.listdir(self._folder / disk.SEGMENTS):
+                if f"{disk.SEGMENTS}/{name}" not in names:
+                    (self._folder / disk.SEGMENTS / name).unlink(missing_ok=True)
+
+
+def _listed(folder: Path) -> tuple[int, list[int]]:
+    """The number of the last checkpoint, 0 if there is none, and those of the manifests after it."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return 0, []
+    checkpoints = [int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))]
+    last = max(checkpoints, default=0)
+    manifests = [int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name))]
+    return last, sorted(each for each in manifests if each > last)
+
+
+def _first_gap(number: int, tail: list[Commit]) -> int | None:
+    for expected, commit in enumerate(tail, number + 1):
+        if commit.number != expected:
+            return expected
+    return None

@@ -1,0 +1,180 @@
+"""Verification of an archive: its manifest, its files, and their rows (docs/pipeline.md).
+
+It goes through the commits once, in their order, and keeps no more of them than the sums by partition.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from bridges.spark.archive.audit import Counts, count_files, partition_name, row_differences
+from bridges.spark.archive.delta import table_problems
+from bridges.spark.archive.manifest.checkpoint import Summary
+from bridges.spark.archive.manifest.commits import Commit, File
+from bridges.spark.archive.manifest.disk import digest
+from bridges.spark.archive.manifest.history import History
+from bridges.spark.archive.ranges import Continuity, Range
+from bridges.spark.archive.store import MANIFEST, Archive
+from bridges.spark.errors import PipelineError
+
+
+@dataclass(frozen=True)
+class VerifyVerdict:
+    """Result of a check of an archive."""
+
+    commits: int
+    files: int
+    """Those that readers read."""
+    rows: int
+    ranges: tuple[Range, ...]
+    """One range per partition, from its first to its last offset."""
+    problems: tuple[str, ...]
+    unknown: int = 0
+    """Events whose record mapping was unknown to the version that archived them."""
+    removed: tuple[tuple[str, int], ...] = ()
+    """Events that were removed on purpose, by kind of commit."""
+
+
+def verify(archive: Archive) -> VerifyVerdict:
+    """Check files and manifest for missing and duplicate offsets. Raises `PipelineError` if there is no archive."""
+    history = archive.readable()
+    audit = _Audit(archive, history)
+    for commit in history.commits():
+        audit.add(commit)
+    return audit.verdict()
+
+
+class _Audit:
+    """What was found so far."""
+
+    def __init__(self, archive: Archive, history: History) -> None:
+        self._archive: Final = archive
+        self._history: Final = history
+        self._found = _segment_problems(archive, history)
+        self._summary: Final = Summary()
+        self._continuity: Final = Continuity()
+        self._merged: Final[dict[tuple[str, int], Range]] = {}
+        self._present: Final[Counter[tuple[str, int]]] = Counter()
+        self._missing: Final[Counter[tuple[str, int]]] = Counter()
+        self._removed: Final[Counter[str]] = Counter()
+        self._known: Final = _Paths()
+        self._files = 0
+        self._damaged = False
+
+    def add(self, commit: Commit) -> None:
+        """Check one more commit."""
+        self._summary.add(commit)
+        self._check_sums(commit.number)
+        for each in commit.ranges:
+            self._found += self._continuity.add(each)
+            before = self._merged.get((each.address, each.partition))
+            start, rows = (before.start, before.rows) if before else (each.start, 0)
+            self._merged[each.address, each.partition] = replace(each, start=start, rows=rows + each.rows)
+        for gone in commit.removed:
+            self._missing[gone.address, gone.partition] += gone.rows
+            self._removed[commit.kind] += gone.rows
+        live = [file for file in commit.files if self._history.is_live(commit.number, file)]
+        self._files += len(live)
+        self._known.add(file.path for file in live)
+        if wrong := self._file_problems(commit, live):
+            self._damaged = True
+            self._found += [f"commit {commit.number}: {text}" for text in wrong]
+
+    def _check_sums(self, number: int) -> None:
+        checkpoint = self._history.checkpoint
+        if number and number == checkpoint.number and self._summary.checkpoint(checkpoint.segments) != checkpoint:
+            self._found.append(f"the checkpoint of commit {number} is not what the commits up to it add up to")
+
+    def _file_problems(self, commit: Commit, live: Sequence[File]) -> list[str]:
+        found = []
+        for file in live:
+            path = self._archive.path / file.path
+            if not path.exists():
+                found.append(f"{path} is missing")
+            elif path.stat().st_size != file.bytes or digest(path) != file.sha256:
+                found.append(f"{path} is not the file that was committed: its bytes changed")
+        if found:
+            return found
+        try:
+            counts = count_files((file.address, self._archive.path / file.path) for file in live)
+        except PipelineError as error:
+            return [str(error)]
+        self._present.update({key: each.rows for key, each in counts.items()})
+        if commit.ranges and len(live) == len(commit.files):
+            return row_differences(commit.ranges, counts)
+        return _duplicates(counts)
+
+    def verdict(self) -> VerifyVerdict:
+        """The result."""
+        found = self._found + ([] if self._damaged else self._row_problems())
+        found += [f"{path}: in no commit" for path in self._unknown_files()]
+        found += table_problems(self._archive, self._history)
+        merged = [
+            replace(self._merged[key], rows=self._merged[key].rows - self._missing[key]) for key in sorted(self._merged)
+        ]
+        rows, unknown = sum(each.rows for each in merged), self._summary.totals.unknown
+        removed = tuple(sorted(self._removed.items()))
+        return VerifyVerdict(self._summary.number, self._files, rows, tuple(merged), tuple(found), unknown, removed)
+
+    def _row_problems(self) -> list[str]:
+        """How the rows of all files differ from the ranges of all commits, without those that were removed."""
+        found = []
+        for key in sorted({*self._merged, *self._present}):
+            ranged = self._merged[key].rows if key in self._merged else 0
+            if self._present[key] != ranged - self._missing[key]:
+                removed = f", of which {self._missing[key]} were removed" if self._missing[key] else ""
+                text = f"{self._present[key]} rows in the files, {ranged} in the manifest{removed}"
+                found.append(f"{partition_name(key)}: {text}")
+        return found
+
+    def _unknown_files(self) -> list[Path]:
+        later = self._archive.history().commits(self._summary.number)
+        latest = {file.path for commit in later for file in commit.files}
+        there = self._archive.path.glob("address=*/date=*/*.parquet")
+        named = ((path, str(path.relative_to(self._archive.path))) for path in there)
+        return sorted(path for path, name in named if not self._known.has(name) and name not in latest)
+
+
+def _segment_problems(archive: Archive, history: History) -> list[str]:
+    found = []
+    for segment in history.checkpoint.segments:
+        path = archive.path / MANIFEST / segment.path
+        if path.exists() and digest(path) != segment.sha256:
+            found.append(f"{path} is not the file that was written: its bytes changed")
+    return found
+
+
+def _duplicates(counts: Counts) -> list[str]:
+    return [
+        f"{partition_name(key)}: {each.rows - each.distinct} offsets are there more than once"
+        for key, each in sorted(counts.items())
+        if each.rows != each.distinct
+    ]
+
+
+class _Paths:
+    """Millions of paths in eight bytes each."""
+
+    def __init__(self) -> None:
+        self._hashes: Final = array("q")
+        self._sorted: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
+
+    def add(self, paths: Iterable[str]) -> None:
+        """These are known."""
+        self._hashes.extend(map(hash, paths))
+        self._sorted = None
+
+    def has(self, path: str) -> bool:
+        """Whether it is known."""
+        if self._sorted is None:
+            self._sorted = np.sort(np.frombuffer(self._hashes, np.int64)) if self._hashes else np.empty(0, np.int64)
+        wanted = hash(path)
+        place = int(np.searchsorted(self._sorted, wanted))
+        return place < len(self._sorted) and int(self._sorted[place]) == wanted

@@ -1,0 +1,179 @@
+"""Checkpoints: a step costs the same after a year, nothing is lost at a kill, and every loss is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bridges.spark.archive.manifest import disk
+from bridges.spark.archive.manifest.commits import COMPACT, Commit, File, FilePart, RemovedRows
+from bridges.spark.archive.manifest.history import COMMITS_PER_CHECKPOINT as EACH
+from bridges.spark.archive.manifest.history import History
+from bridges.spark.archive.ranges import Log, next_ranges
+from bridges.spark.archive.store import MANIFEST, Archive
+from bridges.spark.archive.verification import verify
+from bridges.spark.errors import PipelineError
+from tests.support.spark import aged
+
+LONG = 50_000
+"""Commits: 17 days at one in 30 seconds. What a step costs does not depend on it."""
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("long")
+    aged.checkpointed(path, LONG)
+    aged.old(path, range(LONG + 1, LONG + EACH - 2))
+    return path
+
+
+def step(archive: Archive) -> Commit:
+    """What a step does with the manifest: it asks where to go on, and commits."""
+    history = archive.history()
+    number = history.number + 1
+    high = number * aged.ROWS
+    ranges = next_ranges(history.ends, [Log("orders", "id", {0: (0, high), 1: (0, high)})], 1000)
+    assert [each.end - each.start for each in ranges] == [aged.ROWS] * 2
+    return archive.commit(number, archive.stage(number), ranges, [])
+
+
+def test_a_step_costs_the_same_at_any_age(long: Path, tmp_path: Path) -> None:
+    """Also the step that writes a checkpoint, and the first one, which reads what is there."""
+    shutil.copytree(long, tmp_path / "archive")
+    archive, costs = Archive(tmp_path / "archive"), []
+    tracemalloc.start()
+    with archive.writing():
+        for _ in range(10):
+            before = time.process_time()
+            step(archive)
+            costs.append(time.process_time() - before)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sorted(costs)[len(costs) // 2] < 0.05
+    assert peak < 50e6
+    found = archive.history()
+    assert (found.number, found.checkpoint.number) == (LONG + EACH + 7, LONG + EACH)
+    assert len(list((archive.path / MANIFEST).iterdir())) < 12  # 7 manifests, the checkpoint, segments, the lock
+
+
+def test_readers_open_what_has_the_dates_that_they_want(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    read = disk.read_segment
+    monkeypatch.setattr(disk, "read_segment", lambda *each: opened.append(each[1].path) or read(*each))
+    history = Archive(long).readable()
+    assert (history.number, opened) == (LONG + EACH - 3, [])
+    wanted = "address=orders/date=2026-01-03"
+    files = list(history.live_files(lambda folder: folder == wanted))
+    assert [number for number, _ in files] == list(range(2 * aged.PER_DAY + 1, 3 * aged.PER_DAY + 1))
+    assert {file.folder for _, file in files} == {wanted}
+    assert len(opened) <= aged.PER_DAY // EACH + 2
+
+
+def test_archives_without_checkpoints_get_them_from_the_next_job(tmp_path: Path) -> None:
+    aged.old(tmp_path, range(1, 3 * EACH))
+    archive = Archive(tmp_path)
+    before = archive.commits()
+    with archive.writing():
+        step(archive)
+        assert archive.history().checkpoint.number == 3 * EACH
+    assert archive.commits()[:-1] == before == archive.placed()[:-1]
+    assert not list((tmp_path / MANIFEST).glob("[0-9]*.json"))
+    names = sorted(path.name for path in (tmp_path / MANIFEST / disk.SEGMENTS).iterdir())
+    assert names == ["00000001-00000500.parquet", "00000501-00001000.parquet", "00001001-00001500.parquet"]
+
+
+def test_a_commit_of_any_kind_comes_back_from_a_segment(tmp_path: Path) -> None:
+    parts = (FilePart(0, 5, 1, 9), FilePart(7, 1, 2**60, 2**60))
+    file = File("_compacted/00000002/address=a%2Fb/date=2026-01-01/x.parquet", 9, "0" * 64, parts, -5, None)
+    plain = aged.commit(1)
+    other = Commit(2, "s", (), (file,), 3, COMPACT, (file.folder,), (RemovedRows("a/b", 0, 2),), {"by": "\u00fc"}, 17)
+    segment = disk.write_segment(tmp_path, [plain, other])
+    found = list(disk.checkpoint.from_table(disk.read_segment(tmp_path, segment)))
+    assert found == [plain, other]
+    assert (file.address, file.date, segment.folders) == ("a/b", "2026-01-01", (file.folder, plain.files[0].folder))
+
+
+def few_left(path: Path) -> Callable[[], None]:
+    """Make an archive that lacks one commit until a checkpoint is due."""
+
+    def renew() -> None:
+        shutil.rmtree(path, ignore_errors=True)
+        aged.old(path, range(1, EACH))
+
+    return renew
+
+
+def test_kill_at_each_moment_of_a_checkpoint_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+
+    def work() -> None:
+        archive = Archive(path)
+        with archive.writing():
+            step(archive)
+
+    seen = set()
+    for at in aged.deaths(work, few_left(path), lambda at: 15 < at < EACH + 10):
+        history = History.read(path / MANIFEST)
+        assert history.number in (EACH - 1, EACH), at
+        numbers = [each.number for each in history.commits()]
+        assert numbers == list(range(1, history.number + 1)), at
+        seen.add((history.number, history.checkpoint.number))
+        work()
+        assert [each.number for each in History.read(path / MANIFEST).commits()] == list(range(1, numbers[-1] + 2)), at
+        assert not [each for each in (path / MANIFEST).iterdir() if each.name.startswith(".check")], at
+    assert seen == {(EACH - 1, 0), (EACH, 0), (EACH, EACH)}
+
+
+def test_a_reader_beside_a_writer_sees_whole_histories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifests that it has listed are put into a checkpoint before it opens them."""
+    few_left(tmp_path)()
+    step_once, read = [lambda: step(Archive(tmp_path))], disk.read_commit
+
+    def late(path: Path) -> Commit:
+        if step_once:
+            step_once.pop()()
+            with Archive(tmp_path).writing():
+                pass
+        return read(path)
+
+    monkeypatch.setattr(disk, "read_commit", late)
+    history = History.read(tmp_path / MANIFEST)
+    assert (history.number, history.checkpoint.number) == (EACH, EACH)
+
+
+@pytest.mark.parametrize("loss", ["segment", "byte", "checkpoint", "sums", "manifest"])
+def test_every_loss_in_a_manifest_with_checkpoints_is_found(tmp_path: Path, loss: str) -> None:
+    aged.checkpointed(tmp_path, 20, 10)
+    aged.old(tmp_path, range(21, 24))
+    folder = tmp_path / MANIFEST
+    damaged, head = folder / "segments/00000001-00000010.parquet", folder / "checkpoint-00000020.json"
+    if loss == "segment":
+        damaged.unlink()
+    elif loss == "byte":
+        damaged.write_bytes(damaged.read_bytes()[:-9] + b"?" * 9)
+    elif loss == "checkpoint":
+        head.unlink()
+    elif loss == "manifest":
+        disk.manifest_path(folder, 22).unlink()
+    else:
+        found = json.loads(head.read_text())
+        found["ends"][0]["end"] += 1
+        head.write_text(json.dumps(found))
+    try:
+        said = "\n".join(verify(Archive(tmp_path)).problems)
+    except PipelineError as error:
+        said = str(error)
+    expected = {
+        "segment": f"{damaged} is missing, with the manifests of commits 1 to 10",
+        "byte": f"{damaged} cannot be read as Parquet",
+        "checkpoint": "commit 1 is missing from _manifest",
+        "sums": "the checkpoint of commit 20 is not what the commits up to it add up to",
+        "manifest": "commit 22 is missing from _manifest",
+    }
+    assert expected[loss] in said
