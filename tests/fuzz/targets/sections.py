@@ -40,4 +40,4 @@ def _spliced(data: bytes, found: section_index.SectionOffsets) -> None:
     after = sections.delivery_annotations(changed, section_index.walk(changed))
     assert after.pop("x-opt-a", 0) is None
     before.pop("x-opt-a", None)
-    assert list(after) == list(before)
+    assert list(map(repr, after)) == list(map(repr, before)), "a key may be NaN, which equals nothing"
