@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.state import DeliveryState
@@ -15,6 +15,7 @@ from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.http import ManagerRoutes
 from bridges.cloudevents.manager.manager import ManagerParts, SubscriptionManager, wall_clock_ms
 from bridges.cloudevents.reading.fan import Fan, FanRules, FanShared, SinkMaker
+from bridges.cloudevents.reading.push_rows import PushRows
 from bridges.cloudevents.reading.readings import FanReadings
 from bridges.cloudevents.reading.starts import Starts, find_starts
 from bridges.cloudevents.samples import counters, gauges, histograms, protocols_of
@@ -88,6 +89,8 @@ class RunningManager:
         shared = FanShared(gateway.clusters, gateway.leases, gateway.termini, gateway.supervisor)
         make_sink = cast(SinkMaker, self._sinks.open)
         self._fan: Final = Fan(fan_rules(rules), shared, make_sink, self._event_of, self.metrics)
+        if gateway.report.journal is not None:
+            self._fan.readings.rows = PushRows()
         self.manager: Final = SubscriptionManager(rules, self._parts(rules, policy))
         self.routes: Final = ManagerRoutes(self.manager)
         self.responder: Final = ManagerResponder(self.manager, gateway.supervisor)
@@ -184,9 +187,13 @@ class SubscriptionManagers:
     def __init__(self, gateway: GatewayParts) -> None:
         self._gateway: Final = gateway
         self._running: Final[dict[str, RunningManager]] = {}
+        self._last_rows: list[tuple[str, dict[str, Any]] | None] = []
+        """Of managers that the policy no longer has."""
         gateway.report.metrics.gauge_source(self._gauges)
         gateway.report.metrics.count_source(self._counts)
         gateway.report.metrics.histogram_source(self._histograms)
+        if gateway.report.journal is not None:
+            gateway.report.journal.sources.append(self._push_rows)
 
     async def install(self, policy: CompiledPolicy) -> None:
         """Run the managers of this policy; those that already run continue, and subscriptions keep their positions."""
@@ -197,6 +204,7 @@ class SubscriptionManagers:
             gone = self._running.pop(name)
             self._gateway.context.responders.pop((gone.manager.rules.scope, gone.manager.rules.name), None)
             await gone.close()
+            self._last_rows += _push_rows(gone)
         for name, rules in wanted.items():
             if (running := self._running.get(name)) is not None:
                 await running.configure(rules, policy)
@@ -222,6 +230,13 @@ class SubscriptionManagers:
     def _histograms(self) -> Iterator[HistogramSample]:
         for name, running in self._running.items():
             yield from histograms(name, running.protocols, running.metrics)
+
+    def _push_rows(self) -> Iterator[tuple[str, dict[str, Any]] | None]:
+        """The journal's rows of kind `push` (docs/journal.md)."""
+        rows, self._last_rows = self._last_rows, []
+        yield from rows
+        for running in list(self._running.values()):
+            yield from _push_rows(running)
 
     async def close(self) -> None:
         """Stop all deliveries."""
@@ -251,6 +266,12 @@ def _made_of(rules: ManagerRules, policy: CompiledPolicy) -> tuple[object, ...]:
     clusters = [policy.client_settings(policy.model.kafka[rule.cluster]) for rule in rules.sinks if rule.cluster]
     secrets = [policy.secret(entry.secret) for entry in rules.oauth if entry.secret is not None]
     return rules, policy.signing, [policy.files.get(name) for name in names], clusters, secrets
+
+
+def _push_rows(running: RunningManager) -> Iterator[tuple[str, dict[str, Any]] | None]:
+    rules = running.manager.rules
+    for fields in running.readings.push_rows():
+        yield None if fields is None else ("push", {"scope": rules.scope, "manager": rules.name, **fields})
 
 
 def _part(name: str) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.codec.codec import encode
@@ -136,6 +137,10 @@ class _IncomingProbe(IncomingWrapper):
             self._journal.message(self._counts, data, settled)
 
 
+RowSource = Callable[[], Iterable[tuple[str, dict[str, Any]] | None]]
+"""Yields kind and fields of rows; None: a pause for other work."""
+
+
 class JournalRow(NamedTuple):
     """A record value; `told` are the losses that it reports."""
 
@@ -159,6 +164,8 @@ class Journal:
         self._links: Final[dict[LinkSeen, LinkCounts]] = {}
         self._crossings: Final[dict[Crossed, LinkTotals]] = {}
         self.readings: Final = Readings(clock, options.buffer)
+        self.sources: Final[list[RowSource]] = []
+        """Called for further rows whenever rows are made."""
 
     # -- links
 
@@ -335,6 +342,10 @@ class Journal:
             if told is not None:
                 seen, fields = told
                 self._put("reading", start, now, {**seen.fields(), **fields})
+            yield
+        for row in chain.from_iterable(source() for source in self.sources):
+            if row is not None:
+                self._put(row[0], start, now, row[1])
             yield
         self._tell(start, now)
 

@@ -238,7 +238,7 @@ class Fan:
         version = PushVersion(known.subscription, known.revision, self._outlet_rules(known), known.hold, known.edition)
         mark = mark_of(known, ledger.mark(id))
         push = self._pushes[id] = Push(self, version, mark, self._gate(known.subscription), counts)
-        self.readings.follow(known.subscription.protocol, counts)
+        self.readings.follow(known.subscription, known.starts.streams, counts)
         ledger.put(id, dump_mark(mark))
         push.open(self._make_sink(known.subscription, push))
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Final, Protocol
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, Protocol
 
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.reading.judge import Judge
 from bridges.cloudevents.reading.push import Push
+from bridges.cloudevents.reading.push_rows import PushRows, kind_of
 from bridges.cloudevents.reading.subscription import PushedSubscription
 from bridges.cloudevents.subscription.model import SinkProtocol
+
+_UNSEEN: Final = 1000
+"""Number of ended deliveries that are kept apart until the next scrape."""
 
 
 class PutSubscription(Protocol):
@@ -31,11 +35,22 @@ class FanReadings:
         self._pushes: Final = pushes
         self._judge: Final = judge
         self._followed: Final[dict[int, tuple[SinkProtocol, DeliveryCounts]]] = {}
+        self.rows: PushRows | None = None
+        """The journal's rows about this manager; None without a journal."""
         self._ended: Final[Counter[tuple[SinkProtocol, str]]] = Counter()
 
-    def follow(self, protocol: SinkProtocol, counts: DeliveryCounts) -> None:
+    def follow(self, subscription: PushedSubscription, streams: Collection[str], counts: DeliveryCounts) -> None:
         """Count this delivery; idempotent for further versions of it."""
-        self._followed.setdefault(id(counts), (protocol, counts))
+        self._followed.setdefault(id(counts), (subscription.protocol, counts))
+        if len(self._followed) > 2 * len(self._pushes) + _UNSEEN:
+            self._settle()
+        if self.rows is not None:
+            self.rows.follow(kind_of(subscription, streams), counts)
+
+    def push_rows(self) -> Iterator[dict[str, Any] | None]:
+        """The fields of the journal's rows about what was pushed since the last call; None: a pause."""
+        kept = {id(push.counts) for push in self._pushes.values()}
+        return iter(()) if self.rows is None else self.rows.rows(kept)
 
     def states(self) -> Counter[tuple[SinkProtocol, DeliveryState]]:
         """The number of subscriptions per state; those that other gateways deliver count as active, or as held."""
@@ -58,6 +73,13 @@ class FanReadings:
 
     def events(self) -> Iterator[tuple[SinkProtocol, str, int]]:
         """The number of events by protocol and outcome since the process started."""
+        totals = self._settle()
+        totals.update(self._ended)
+        for (protocol, name), number in totals.items():
+            yield protocol, name, number
+
+    def _settle(self) -> Counter[tuple[SinkProtocol, str]]:
+        """Add up the counts of the deliveries that go on, and move those of ended ones to `_ended`."""
         kept, totals = {id(push.counts) for push in self._pushes.values()}, Counter[tuple[SinkProtocol, str]]()
         for key, (protocol, counts) in list(self._followed.items()):
             named = {(protocol, name): number for name, number in counts.by_name().items()}
@@ -66,9 +88,7 @@ class FanReadings:
             else:
                 self._ended.update(named)
                 del self._followed[key]
-        totals.update(self._ended)
-        for (protocol, name), number in totals.items():
-            yield protocol, name, number
+        return totals
 
     @property
     def delivering(self) -> int:

@@ -53,7 +53,8 @@ SCHEMA: Final = (
     "why string, size bigint, settled boolean, annotated boolean, message_to string, message_reply_to string, "
     "malformed string, count bigint, causes map<string,bigint>, `group` string, links bigint, scanned bigint, "
     "matched bigint, older bigint, latency map<string,bigint>, slowest_ms bigint, "
-    "partitions array<struct<`partition`:int,`position`:bigint,`end`:bigint>>"
+    "partitions array<struct<`partition`:int,`position`:bigint,`end`:bigint>>, manager string, protocol string, "
+    "sink string, streams array<string>, subscriptions bigint, events map<string,bigint>"
 )
 """A row of any kind (docs/journal.md)."""
 

@@ -18,6 +18,7 @@ from bridges.spark.errors import PipelineError
 from bridges.spark.report import tables
 from bridges.spark.report.html import POLICY
 from bridges.spark.report.job import ReportRequest, make
+from bridges.spark.simulate.job import journal_rows
 from tests.support.gateway.chromium import Proxy, chromium, measured
 from tests.support.spark import archives
 from tests.support.spark.pipeline import here, lent
@@ -123,6 +124,12 @@ def test_filter_and_time(spark: SparkSession, report: Made, tmp_path: Path) -> N
     assert "a.color = &#x27;red&#x27;" in found.page.read_text()
     with pytest.raises(PipelineError, match=r"the archive has no address nowhere \(it has: orders\)"):
         make(spark, report.archive, ReportRequest(ArchiveSelection(("nowhere",))), tmp_path)
+
+
+def test_rows_about_pushed_events_can_be_read(spark: SparkSession, report: Made) -> None:
+    rows = journal_rows(spark, [str(report.archive.path)]).where("kind = 'push'")
+    (row,) = rows.selectExpr("user", "sink", "streams[0]", "subscriptions", "events['delivered']").collect()
+    assert tuple(row) == ("app", "https://sink.example:443", "events/orders", 2, 7)
 
 
 def test_the_journal_may_have_any_address(spark: SparkSession, tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ def journal() -> list[dict[str, Any]]:
             outcomes={}, refused={}),
         row(32, "crossing", scope="edge", replies="auto", to_scope="core", to_address="services/echo", announced=True,
             result="annotated", why="the receiver supports response annotations", messages=7, bytes=70, refused={}),
+        row(32, "push", scope="edge", manager="orders", user="app", protocol="HTTP", sink="https://sink.example:443",
+            streams=["events/orders"], subscriptions=2, events={"matched": 9, "delivered": 7}),
         row(33, "lost", count=3, causes={"buffer": 3}),
     ]  # fmt: skip
     return found
