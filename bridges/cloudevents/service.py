@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.state import DeliveryState
@@ -187,7 +187,7 @@ class SubscriptionManagers:
     def __init__(self, gateway: GatewayParts) -> None:
         self._gateway: Final = gateway
         self._running: Final[dict[str, RunningManager]] = {}
-        self._last_rows: list[tuple[str, dict[str, Any]] | None] = []
+        self._last_rows: list[tuple[str, dict[str, object]] | None] = []
         """Of managers that the policy no longer has."""
         gateway.report.metrics.gauge_source(self._gauges)
         gateway.report.metrics.count_source(self._counts)
@@ -231,7 +231,7 @@ class SubscriptionManagers:
         for name, running in self._running.items():
             yield from histograms(name, running.protocols, running.metrics)
 
-    def _push_rows(self) -> Iterator[tuple[str, dict[str, Any]] | None]:
+    def _push_rows(self) -> Iterator[tuple[str, dict[str, object]] | None]:
         """The journal's rows of kind `push` (docs/journal.md)."""
         rows, self._last_rows = self._last_rows, []
         yield from rows
@@ -268,7 +268,7 @@ def _made_of(rules: ManagerRules, policy: CompiledPolicy) -> tuple[object, ...]:
     return rules, policy.signing, [policy.files.get(name) for name in names], clusters, secrets
 
 
-def _push_rows(running: RunningManager) -> Iterator[tuple[str, dict[str, Any]] | None]:
+def _push_rows(running: RunningManager) -> Iterator[tuple[str, dict[str, object]] | None]:
     rules = running.manager.rules
     for fields in running.readings.push_rows():
         yield None if fields is None else ("push", {"scope": rules.scope, "manager": rules.name, **fields})

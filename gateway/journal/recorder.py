@@ -137,7 +137,7 @@ class _IncomingProbe(IncomingWrapper):
             self._journal.message(self._counts, data, settled)
 
 
-RowSource = Callable[[], Iterable[tuple[str, dict[str, Any]] | None]]
+RowSource = Callable[[], Iterable[tuple[str, dict[str, object]] | None]]
 """Yields kind and fields of rows; None: a pause for other work."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.reading.subscription import PushedSubscription
@@ -68,7 +68,7 @@ class PushRows:
             self._add(self._changed, found)
             found.kind = kind
 
-    def rows(self, kept: Collection[int]) -> Iterator[dict[str, Any] | None]:
+    def rows(self, kept: Collection[int]) -> Iterator[dict[str, object] | None]:
         """The fields of a row for each place that was sent something; None: a pause for other work.
 
         `kept` are the ids of the counts of deliveries that go on; the others are forgotten.
@@ -92,5 +92,5 @@ class PushRows:
             totals.setdefault(each.kind, Counter()).update(grown)
 
 
-def _fields(kind: PushKind) -> dict[str, Any]:
+def _fields(kind: PushKind) -> dict[str, object]:
     return {**kind._asdict(), "streams": list(kind.streams)}

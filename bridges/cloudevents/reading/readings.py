@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
@@ -47,7 +47,7 @@ class FanReadings:
         if self.rows is not None:
             self.rows.follow(kind_of(subscription, streams), counts)
 
-    def push_rows(self) -> Iterator[dict[str, Any] | None]:
+    def push_rows(self) -> Iterator[dict[str, object] | None]:
         """The fields of the journal's rows about what was pushed since the last call; None: a pause."""
         kept = {id(push.counts) for push in self._pushes.values()}
         return iter(()) if self.rows is None else self.rows.rows(kept)
