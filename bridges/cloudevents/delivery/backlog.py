@@ -99,6 +99,20 @@ class EventBacklog:
             self.hungry.pop(line, None)
             self.ready[line] = None
 
+    def gather(self, most: int, size: int) -> tuple[list[EventEntry], bool]:
+        """Up to `most` events of ready lines, up to `size` bytes, and whether a limit was reached."""
+        entries: list[EventEntry] = []
+        left = size
+        for line in self.ready:
+            for entry in line.entries:
+                if entry.event is None or entry.most == 1:
+                    break
+                most, left = min(most, entry.most), left - entry.size
+                if len(entries) >= most or (entries and left < 0):
+                    return entries, True
+                entries.append(entry)
+        return entries, len(entries) >= most or left <= 0
+
     def pause(self, line: Line, until: float) -> None:
         """Do not send the first event of a line before `time`."""
         heapq.heappush(self._pausing, (until, next(self._serials), line))

@@ -56,6 +56,11 @@ class SinkGate:
         """When the next attempt of an open breaker is due; otherwise a time in the past."""
         return max(self._sink.next_at, self._place.next_at)
 
+    def closed_for(self, now: float) -> float:
+        """How long the open breakers have been open, or how long their pause still is, in seconds; 0 if none is."""
+        since = [each.open_since for each in (self._sink, self._place) if each.open_since is not None]
+        return max(now - min(since), self.next_at - now) if since else 0.0
+
     def allows(self, now: float) -> bool:
         """Whether the breakers allow an attempt now."""
         return self._sink.allows(now) and self._place.allows(now)

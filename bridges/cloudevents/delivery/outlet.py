@@ -26,7 +26,7 @@ from bridges.cloudevents.subscription.model import DeliverySettings
 OFFSETS: Final = 4096
 """Number of known places at which reading stops."""
 _LONG: Final = 1.0
-"""Seconds of a pause after which an event is read again instead of being kept in memory."""
+"""Seconds of a pause, or of an outage, during which events are not kept in memory: they are read again."""
 _CREDENTIALS: Final = 3
 """Number of refused logins in a row that suspend a subscription."""
 
@@ -70,7 +70,7 @@ class Outlet:
         self._flown = 0
         self._most = rules.delivery.bytes
         self._taken = self._refusals = self._credentials = 0
-        self._shut = False
+        self._shut = self._away = False
         self.draining = False
         """Send nothing new, and wait for pending answers."""
         self.failing_since: float | None = None
@@ -95,7 +95,7 @@ class Outlet:
     @property
     def rests(self) -> bool:
         """Whether nothing is sent for a while, so that no event should be in memory."""
-        return self._shut or self.reason is not None
+        return self._away or self.reason is not None
 
     @property
     def _has_room(self) -> bool:
@@ -140,11 +140,20 @@ class Outlet:
         if self.reason is not None:
             return []
         backlog.wake(now)
+        self._look(now)
+        if self._shut:
+            return backlog.ask(1) if self._needs_probe(now) else []
         delivery, idle = self._rules.delivery, backlog.held - self._flown - len(self._burying)
         most = delivery.window - backlog.held if backlog.bytes < self._most or not idle else 0
-        if self._shut:
-            most = 1 - idle if self._gate.allows(now) else 0
         return backlog.ask(most - len(backlog.asked))
+
+    def _needs_probe(self, now: float) -> bool:
+        """Whether a single attempt is due and no event for it is in memory, or being read."""
+        if self._backlog.ready or self._backlog.asked or not self._gate.allows(now):
+            return False
+        if self._away or not self._has_room:
+            self.forget()  # those behind a pause or another event make room for the one that is sent
+        return True
 
     def found(self, place: Place, event: CloudEvent | None, size: int) -> None:
         """An event was read again; None if it is no longer in the log, or no longer matches."""
@@ -155,7 +164,8 @@ class Outlet:
             self._backlog.leave(entry)
             self._backlog.done(entry)
         else:
-            self._backlog.keep(entry, event, size)
+            if not self.rests or (self.reason is None and not self._backlog.ready):
+                self._backlog.keep(entry, event, size)
             self._backlog.turn(entry.line)
 
     def unread(self) -> None:
@@ -175,7 +185,6 @@ class Outlet:
     def attempts(self, now: float, limit: int) -> Iterator[SendAttempt]:
         """The attempts to make now, at most `limit`."""
         self._backlog.wake(now)
-        self._look()
         while limit > 0 and self._may_send(now) and (entries := self._batch(now)):
             limit -= 1
             yield self._fly(entries, now)
@@ -188,9 +197,10 @@ class Outlet:
             return False
         return self._gate.allows(now) and self._gate.at(now) <= now
 
-    def _look(self) -> None:
-        """Discard the events in memory while the sink is unreachable."""
+    def _look(self, now: float) -> None:
+        """Discard the events in memory while the sink is unreachable; after a short pause they are sent."""
         self._shut = self._gate.open
+        self._away = self._gate.closed_for(now) >= _LONG
         if self.rests and self._backlog.held > self._flown + len(self._burying) + 1:
             self.forget()
 
@@ -202,24 +212,11 @@ class Outlet:
             return []
         if batching is None or first.head.most == 1 or self._shut:
             return [first.head]
-        entries, full = self._gathered(batching.events, batching.size)
+        limit = self._rules.limit
+        most = batching.events if limit is None else min(batching.events, limit - self.delivered - self._flown)
+        entries, full = self._backlog.gather(most, batching.size)
         due = full or not self._has_room or first.head.sent > 0 or first.head.offered + batching.wait <= now
         return entries if due else []
-
-    def _gathered(self, events: int, size: int) -> tuple[list[EventEntry], bool]:
-        """Ready events within the limits of a batch, and whether a limit was reached."""
-        entries: list[EventEntry] = []
-        limit, left = self._rules.limit, size
-        most = events if limit is None else min(events, limit - self.delivered - self._flown)
-        for line in self._backlog.ready:
-            for entry in line.entries:
-                if entry.event is None or entry.most == 1:
-                    break
-                most, left = min(most, entry.most), left - entry.size
-                if len(entries) >= most or (entries and left < 0):
-                    return entries, True
-                entries.append(entry)
-        return entries, len(entries) >= most or left <= 0
 
     def _fly(self, entries: list[EventEntry], now: float) -> SendAttempt:
         events = tuple(entry.event for entry in entries if entry.event is not None)
@@ -271,7 +268,7 @@ class Outlet:
                 self.stop(Reason.GONE)
             case _:
                 self._failed(entries, passed, answer, now)
-        self._look()
+        self._look(now)
 
     def _accepted(self, entries: Sequence[EventEntry], passed: Pass) -> None:
         self._gate.succeeded(passed)

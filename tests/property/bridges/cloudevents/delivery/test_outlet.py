@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
 from bridges.cloudevents.delivery.breaker import Breaker, RetryPauses
 from bridges.cloudevents.delivery.counts import DeliveryCounts
-from bridges.cloudevents.delivery.entry import Letter
+from bridges.cloudevents.delivery.entry import Letter, Place
 from bridges.cloudevents.delivery.gate import SinkGate
 from bridges.cloudevents.delivery.outlet import Outlet, OutletRules
 from bridges.cloudevents.delivery.positions import Position, dump_positions, load_positions
@@ -19,6 +19,7 @@ from bridges.cloudevents.sinks.interface import SendAttempt
 from bridges.cloudevents.subscription.model import Batching, DeliverySettings, Order, RetryLimits
 from tests.support.plugins.examples import examples
 
+WAITS = Answer(Verdict.WAIT, "503", 503)
 ANSWERS = (
     DONE,
     DONE,
@@ -30,7 +31,7 @@ ANSWERS = (
     Answer(Verdict.REFUSED, "400", 400),
     Answer(Verdict.TOO_LARGE, "413", 413),
     Answer(Verdict.WAIT, "429", 429, 3.0),
-    Answer(Verdict.WAIT, "503", 503),
+    WAITS,
     Answer(Verdict.GONE, "410", 410),
 )
 LOG = st.lists(st.tuples(st.integers(0, 1), st.sampled_from((None, b"a", b"b", b"c"))), max_size=30)
@@ -39,6 +40,8 @@ STEPS = st.lists(
         st.tuples(st.just("answer"), st.integers(0, 20), st.sampled_from(ANSWERS)),
         st.tuples(st.just("answer"), st.integers(0, 20), st.just(DONE)),
         st.tuples(st.just("send"), st.integers(0, 5), st.just(DONE)),
+        st.tuples(st.just("found"), st.integers(0, 5), st.just(DONE)),
+        st.tuples(st.just("all"), st.integers(0, 5), st.sampled_from(ANSWERS)),
         st.tuples(st.just("wait"), st.integers(0, 9), st.just(DONE)),
         st.tuples(st.just("crash"), st.just(0), st.just(DONE)),
         st.tuples(st.just("save"), st.just(0), st.just(DONE)),
@@ -46,6 +49,8 @@ STEPS = st.lists(
     ),
     max_size=60,
 )
+LONGEST = 5.0
+"""Seconds: no pause of a retry, no answer and no batch lets the outlet wait for longer."""
 BATCHES = st.none() | st.builds(Batching, st.integers(1, 6), st.integers(100, 1000), st.sampled_from((0.0, 2.0)))
 
 
@@ -67,6 +72,10 @@ class World:
     def begin(self) -> None:
         """A new process, from the stored position on."""
         self.flying: dict[int, SendAttempt] = {}
+        self.asked: list[Place] = []
+        """What is being read again."""
+        self.due: float | None = 0.0
+        """When the next turn is, if nothing comes before it."""
         rate = None if self.delivery.rate is None else AttemptRate(self.delivery.rate)
         pauses = RetryPauses(self.delivery.retry.min, self.delivery.retry.max, lambda: 1.0)
         gate = SinkGate(Breaker(), Breaker(), rate, pauses, 3600)
@@ -91,10 +100,15 @@ class World:
             self.firsts.append(event)
         self.done[place] = None
 
-    def read(self) -> None:
-        """Offer what is wanted; what was under way in an earlier process comes before anything newer."""
-        for place in self.outlet.missing(self.now):
+    def read(self, found: int) -> None:
+        """Offer what is wanted; what was under way in an earlier process comes before anything newer.
+
+        `found`: how many of the events that are read again have come.
+        """
+        self.asked += self.outlet.missing(self.now)
+        for place in self.asked[:found]:
             self.outlet.found(place, self.partitions[place.partition][place.offset], 100)
+        del self.asked[:found]
         for number, events in self.partitions.items():
             while self.todo[number]:
                 self.outlet.offer(events[self.todo[number].pop(0)], 100, self.now)
@@ -102,11 +116,13 @@ class World:
                 self.outlet.offer(events[self.next[number]], 100, self.now)
                 self.next[number] += 1
 
-    def send(self, room: int) -> None:
-        """Give the outlet room for so many attempts."""
-        self.read()
-        for attempt in self.outlet.attempts(self.now, room):
-            self.flying[attempt.number] = attempt
+    def send(self, room: int, found: int = 0) -> None:
+        """A turn of the subscription, with room for so many attempts."""
+        self.read(found)
+        attempts = list(self.outlet.attempts(self.now, room))
+        self.flying |= {attempt.number: attempt for attempt in attempts}
+        full = len(attempts) == room  # a sink says when it has room again
+        self.due = self.now if full else self.outlet.next_time(self.now)
         self.check()
 
     def answer(self, index: int, answer: Answer) -> None:
@@ -118,6 +134,7 @@ class World:
                 for event in attempt.events:
                     self.settle(event)
             self.outlet.on_answer(attempt, answer, self.now)
+            self.due = self.now
         self.check()
 
     def positions(self) -> dict[int, Position]:
@@ -160,21 +177,27 @@ class World:
         return None if key is None else (event.partition, key)
 
     def finish(self) -> None:
-        """Let everything succeed from now on."""
-        for _ in range(400):
+        """Let everything succeed from now on; a turn comes only with something that has come, or at the time due."""
+        while not self.settled() or self.flying:
             if self.outlet.reason is not None:
                 self.outlet.resume(self.now)
-            self.send(4)
-            while self.flying:
+                self.due = self.now
+            if self.flying:
                 self.answer(0, DONE)
-            if all(position == Position(len(self.partitions[at])) for at, position in self.positions().items()):
-                break
-            due = self.outlet.next_time(self.now)
-            self.now = self.now + 0.1 if due is None else max(due, self.now + 1e-6)
+            if not self.asked:
+                due = self.now if self.settled() else self.due
+                assert due is not None, "nothing wakes it"
+                assert due <= self.now + LONGEST, "it waits for longer than any pause"
+                self.now = max(self.now + 1e-6, due)
+            self.send(4, len(self.asked))
         assert len(self.done) == sum(map(len, self.partitions.values()))
         self.save()
         assert {number: len(events) for number, events in self.partitions.items()} == self.next
         assert [position.undone for position in load_positions(self.stored).values()] == [(), ()]
+
+    def settled(self) -> bool:
+        """Whether there is nothing left to be sent."""
+        return all(position == Position(len(self.partitions[at])) for at, position in self.positions().items())
 
     def in_order(self) -> bool:
         """Whether the first arrivals of each line are in the order of the log."""
@@ -193,6 +216,17 @@ class World:
     st.sampled_from((None, 2.0)),
     BATCHES,
 )
+@example(  # events that are read again while an outage begins and ends
+    [(0, None)] * 6,
+    [
+        ("all", 4, WAITS), ("wait", 2, DONE), ("send", 1, DONE), ("found", 1, DONE), ("answer", 0, DONE),
+        ("all", 2, WAITS), ("wait", 4, DONE),
+    ],
+    "none",
+    4,
+    None,
+    None,
+)
 @settings(max_examples=examples(200), deadline=None)
 def test_nothing_is_lost_and_order_is_kept(
     log: list[tuple[int, bytes | None]],
@@ -208,6 +242,12 @@ def test_nothing_is_lost_and_order_is_kept(
         match step:
             case "send":
                 world.send(number)
+            case "all":
+                world.send(number)
+                for _ in list(world.flying):
+                    world.answer(0, answer)
+            case "found":
+                world.send(number, number)
             case "answer":
                 world.answer(number, answer)
             case "wait":

@@ -276,3 +276,25 @@ def test_answers_to_abandoned_attempts_change_nothing() -> None:
     bench.outlet.abandon()
     bench.answer(attempt)
     assert bench.outlet.undone("s", 0) == [0]
+
+
+def test_events_that_come_late_during_an_outage_are_not_forgotten_for_good() -> None:
+    bench, wait = Bench("none"), Answer(Verdict.WAIT, "503", 503)
+    bench.offer("", "", "", "")
+    for attempt in bench.send():
+        bench.answer(attempt, wait)
+    bench.now = 1.0
+    bench.answer(bench.send()[0])  # the pause is over, and so is the outage
+    late = bench.outlet.missing(bench.now)
+    assert len(late) == 3
+    bench.offer("", "")
+    for attempt in bench.outlet.attempts(bench.now, 2):
+        bench.answer(attempt, wait)
+    bench.now = 2.5  # the next pause is over before they have been read
+    assert not bench.outlet.missing(bench.now)
+    for place in late:
+        bench.outlet.found(place, bench.events[place.offset], 10)
+    sent = list(bench.outlet.attempts(bench.now, 100))
+    assert len(sent) == 1, bench.outlet.next_time(bench.now)
+    bench.answer(sent[0])
+    assert len(bench.send()) == 4
