@@ -11,7 +11,7 @@ from typing import Final
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
-from bridges.cloudevents.reading.readings import FanReadings
+from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from bridges.cloudevents.subscription.model import SinkProtocol
 from gateway.observability.counters import Sample
 from gateway.observability.histogram import HistogramSample
@@ -27,41 +27,41 @@ def protocols_of(rules: ManagerRules) -> list[SinkProtocol]:
 
 
 def gauges(
-    manager: str, protocols: Collection[SinkProtocol], readings: FanReadings, now_ms: int
+    manager: str, protocols: Collection[SinkProtocol], observer: DeliveryObserver, now_ms: int
 ) -> Iterator[Sample]:
     """States, filters, and events in memory; `protocols` are shown at 0, too."""
     label = ("manager", manager)
-    states = readings.states()
+    states = observer.states()
     for protocol in dict.fromkeys([*protocols, *(protocol for protocol, _ in states)]):
         for state in DeliveryState:
             labels = (label, ("protocol", protocol.value), ("state", state.value))
             yield Sample("subscriptions", labels, states[protocol, state])
-    suspended = readings.suspended()
+    suspended = observer.suspended()
     for reason in _SUSPENDED:
         yield Sample("subscriptions_suspended", (label, ("reason", reason.value)), suspended[reason])
-    for kind, number in readings.filters().items():
+    for kind, number in observer.filters().items():
         yield Sample("subscription_filters", (label, ("kind", kind)), number)
-    yield Sample("subscription_held_bytes", (label,), readings.held_bytes)
-    oldest = readings.oldest
+    yield Sample("subscription_held_bytes", (label,), observer.buffered_bytes)
+    oldest = observer.oldest_timestamp
     age = 0.0 if oldest is None else max(0.0, (now_ms - oldest) / 1000)
     yield Sample("subscription_oldest_seconds", (label,), age)
 
 
 def counters(
-    manager: str, protocols: Collection[SinkProtocol], readings: FanReadings, metrics: ManagerMetrics
+    manager: str, protocols: Collection[SinkProtocol], observer: DeliveryObserver, metrics: ManagerMetrics
 ) -> Iterator[Sample]:
     """Events, attempts, handshakes and denials since the process started."""
     label = ("manager", manager)
-    events = {(protocol, outcome): number for protocol, outcome, number in readings.events()}
+    events = {(protocol, outcome): number for protocol, outcome, number in observer.events()}
     for protocol in dict.fromkeys([*protocols, *(protocol for protocol, _ in events)]):
         named = ("protocol", protocol.value)
         for outcome in DeliveryCounts.__slots__:
             labels = (label, named, ("outcome", outcome))
             yield Sample("subscription_events", labels, events.get((protocol, outcome), 0))
-        for verdict, number in metrics.of(protocol).attempts.items():
-            yield Sample("subscription_attempts", (label, named, ("class", verdict.label)), number)
-    for result, number in metrics.handshakes.items():
-        yield Sample("subscription_handshakes", (label, ("result", result.value)), number)
+        for result, number in metrics.of(protocol).attempts.items():
+            yield Sample("subscription_attempts", (label, named, ("class", result.label)), number)
+    for handshake, number in metrics.handshakes.items():
+        yield Sample("subscription_handshakes", (label, ("result", handshake.value)), number)
     for reason, number in metrics.denials.items():
         yield Sample("subscription_egress_refused", (label, ("reason", reason.value)), number)
 

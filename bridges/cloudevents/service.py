@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.state import DeliveryState
+from bridges.cloudevents.dispatch.dispatcher import (
+    DispatcherServices,
+    DispatcherSettings,
+    OpenSink,
+    SubscriptionDispatcher,
+)
+from bridges.cloudevents.dispatch.journal_rows import JournalRows
+from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.manager.amqp import ManagerResponder
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.http import ManagerRoutes
 from bridges.cloudevents.manager.manager import ManagerParts, SubscriptionManager, wall_clock_ms
-from bridges.cloudevents.reading.fan import Fan, FanRules, FanShared, SinkMaker
-from bridges.cloudevents.reading.push_rows import PushRows
-from bridges.cloudevents.reading.readings import FanReadings
-from bridges.cloudevents.reading.starts import Starts, find_starts
+from bridges.cloudevents.reading.start_offsets import StartOffsets, find_start_offsets
 from bridges.cloudevents.samples import counters, gauges, histograms, protocols_of
 from bridges.cloudevents.sinks.certificates import SinkCertificates
 from bridges.cloudevents.sinks.dependencies import SinkDependencies
@@ -86,15 +91,16 @@ class RunningManager:
         self._made_of = _made_of(rules, policy)
         self.metrics: Final = ManagerMetrics()
         self._sinks: Final = SinkFactory(rules, self._sink_parts(policy))
-        shared = FanShared(gateway.clusters, gateway.leases, gateway.termini, gateway.supervisor)
-        make_sink = cast(SinkMaker, self._sinks.open)
-        self._fan: Final = Fan(fan_rules(rules), shared, make_sink, self._event_of, self.metrics)
+        services = DispatcherServices(gateway.clusters, gateway.leases, gateway.termini, gateway.supervisor)
+        open_sink = cast(OpenSink, self._sinks.open)
+        settings = dispatcher_settings(rules)
+        self._dispatcher: Final = SubscriptionDispatcher(settings, services, open_sink, self._event_of, self.metrics)
         if gateway.report.journal is not None:
-            self._fan.readings.rows = PushRows()
+            self._dispatcher.observer.rows = JournalRows()
         self.manager: Final = SubscriptionManager(rules, self._parts(rules, policy))
         self.routes: Final = ManagerRoutes(self.manager)
         self.responder: Final = ManagerResponder(self.manager, gateway.supervisor)
-        self._fan.start()
+        self._dispatcher.start()
         self._task: Final = gateway.supervisor.keep(self.manager.run, f"subscriptions:{rules.full_name}")
 
     async def configure(self, rules: ManagerRules, policy: CompiledPolicy) -> None:
@@ -104,22 +110,22 @@ class RunningManager:
         self._rules, self._made_of = rules, made_of
         if not same:
             self._sinks.reconfigure(rules, self._sink_parts(policy))
-            self._fan.change(fan_rules(rules))
+            self._dispatcher.reconfigure(dispatcher_settings(rules))
         await self.manager.configure(rules, self._parts(rules, policy), same_rules=same)
 
     async def close(self) -> None:
         """Stop delivery; positions are kept."""
         self._task.cancel()
-        await self._fan.close()
+        await self._dispatcher.close()
         self._sinks.close()
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`: an unreachable sink does not make the gateway unready."""
         states: Counter[DeliveryState] = Counter()
-        for (_, state), number in self.readings.states().items():
+        for (_, state), number in self.observer.states().items():
             states[state] += number
         told = [f"{state.value} {states[state]}" for state in DeliveryState if states[state]]
-        return True, ", ".join([f"delivering {self.readings.delivering} of {states.total()}", *told])
+        return True, ", ".join([f"delivering {self.observer.delivering} of {states.total()}", *told])
 
     @property
     def protocols(self) -> list[SinkProtocol]:
@@ -127,9 +133,9 @@ class RunningManager:
         return protocols_of(self._rules)
 
     @property
-    def readings(self) -> FanReadings:
-        """For metrics."""
-        return self._fan.readings
+    def observer(self) -> DeliveryObserver:
+        """For metrics and the journal."""
+        return self._dispatcher.observer
 
     def _sink_parts(self, policy: CompiledPolicy) -> SinkDependencies:
         gateway = self._gateway
@@ -160,7 +166,7 @@ class RunningManager:
         urls = (each.public_url for each in policy.model.scopes[rules.scope].api if each.public_url is not None)
         return ManagerParts(
             self._gateway.store,
-            self._fan,
+            self._dispatcher,
             form,
             self._sinks.check,
             self._find_starts,
@@ -171,12 +177,12 @@ class RunningManager:
     def _event_of(self, record: KafkaRecord, address: str) -> CloudEvent | None:
         return event_of(record, address, wrap=self._rules.wrap)
 
-    async def _find_starts(self, subscription: Subscription, known: Starts | None) -> Starts:
+    async def _find_starts(self, subscription: Subscription, known: StartOffsets | None) -> StartOffsets:
         rules = self._rules
         addresses = subscription.config.addresses or rules.subscribable(subscription.owner)
         try:
             routes = {address: rules.streams[address] for address in addresses}
-            return await find_starts(routes, subscription.config.start, self._gateway.clusters, known)
+            return await find_start_offsets(routes, subscription.config.start, self._gateway.clusters, known)
         except KeyError as error:  # a reload removed it
             raise AmqpError(INTERNAL_ERROR, f"{error}: the policy has changed") from None
 
@@ -193,7 +199,7 @@ class SubscriptionManagers:
         gateway.report.metrics.count_source(self._counts)
         gateway.report.metrics.histogram_source(self._histograms)
         if gateway.report.journal is not None:
-            gateway.report.journal.sources.append(self._push_rows)
+            gateway.report.journal.sources.append(self._journal_rows)
 
     async def install(self, policy: CompiledPolicy) -> None:
         """Run the managers of this policy; those that already run continue, and subscriptions keep their positions."""
@@ -204,7 +210,7 @@ class SubscriptionManagers:
             gone = self._running.pop(name)
             self._gateway.context.responders.pop((gone.manager.rules.scope, gone.manager.rules.name), None)
             await gone.close()
-            self._last_rows += _push_rows(gone)
+            self._last_rows += _journal_rows(gone)
         for name, rules in wanted.items():
             if (running := self._running.get(name)) is not None:
                 await running.configure(rules, policy)
@@ -221,22 +227,22 @@ class SubscriptionManagers:
 
     def _gauges(self) -> Iterator[Sample]:
         for name, running in self._running.items():
-            yield from gauges(name, running.protocols, running.readings, wall_clock_ms())
+            yield from gauges(name, running.protocols, running.observer, wall_clock_ms())
 
     def _counts(self) -> Iterator[Sample]:
         for name, running in self._running.items():
-            yield from counters(name, running.protocols, running.readings, running.metrics)
+            yield from counters(name, running.protocols, running.observer, running.metrics)
 
     def _histograms(self) -> Iterator[HistogramSample]:
         for name, running in self._running.items():
             yield from histograms(name, running.protocols, running.metrics)
 
-    def _push_rows(self) -> Iterator[tuple[str, dict[str, object]] | None]:
+    def _journal_rows(self) -> Iterator[tuple[str, dict[str, object]] | None]:
         """The journal's rows of kind `push` (docs/journal.md)."""
         rows, self._last_rows = self._last_rows, []
         yield from rows
         for running in list(self._running.values()):
-            yield from _push_rows(running)
+            yield from _journal_rows(running)
 
     async def close(self) -> None:
         """Stop all deliveries."""
@@ -244,10 +250,10 @@ class SubscriptionManagers:
             await running.close()
 
 
-def fan_rules(rules: ManagerRules) -> FanRules:
+def dispatcher_settings(rules: ManagerRules) -> DispatcherSettings:
     """The settings of the policy for delivery; times in seconds."""
     delivery = rules.delivery
-    return FanRules(
+    return DispatcherSettings(
         scope=rules.scope,
         manager=rules.name,
         streams=rules.streams,
@@ -255,7 +261,7 @@ def fan_rules(rules: ManagerRules) -> FanRules:
         refusals=delivery.refusals,
         suspend_after=delivery.suspend_after / 1000,
         retry_after=delivery.retry_after / 1000,
-        hold=delivery.hold,
+        max_buffered_bytes=delivery.hold,
     )
 
 
@@ -268,9 +274,9 @@ def _made_of(rules: ManagerRules, policy: CompiledPolicy) -> tuple[object, ...]:
     return rules, policy.signing, [policy.files.get(name) for name in names], clusters, secrets
 
 
-def _push_rows(running: RunningManager) -> Iterator[tuple[str, dict[str, object]] | None]:
+def _journal_rows(running: RunningManager) -> Iterator[tuple[str, dict[str, object]] | None]:
     rules = running.manager.rules
-    for fields in running.readings.push_rows():
+    for fields in running.observer.journal_rows():
         yield None if fields is None else ("push", {"scope": rules.scope, "manager": rules.name, **fields})
 
 

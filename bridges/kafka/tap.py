@@ -19,22 +19,22 @@ class LogStart(NamedTuple):
     offsets: Mapping[int, int]
 
 
-class TapOwner(Protocol):
+class TapListener(Protocol):
     """Who reads; an error that it raises is reported, and ends nothing."""
 
-    def arrived(self, partition: int) -> None:
+    def on_records(self, partition: int) -> None:
         """The batch that it waited for is there."""
 
-    def lost(self, partition: int, low: int) -> None:
+    def on_truncated(self, partition: int, low: int) -> None:
         """Retention has deleted the events before offset `low`: what it waited for is gone."""
 
-    def failed(self, error: AmqpError) -> None:
+    def on_failed(self, error: AmqpError) -> None:
         """Kafka does not permit reading."""
 
-    def grew(self, partitions: int) -> None:
+    def on_partitions_added(self, partitions: int) -> None:
         """The topic has so many partitions now."""
 
-    def gone(self) -> None:
+    def on_topic_gone(self) -> None:
         """The topic was deleted, or created anew: its offsets mean nothing any more."""
 
 
@@ -79,7 +79,7 @@ class TopicLog:
         bounds = await self._cluster.bounds(self._topic, tuple(positions), self._isolation)
         return sum(max(0, each.high - max(each.low, positions[partition])) for partition, each in bounds.items())
 
-    def tap(self, topic: Topic, owner: TapOwner) -> Tap:
+    def tap(self, topic: Topic, owner: TapListener) -> Tap:
         """Read the log as it was `find`ed."""
         return Tap(self._cluster, topic, owner, self._isolation)
 
@@ -92,7 +92,7 @@ def identity_of(topic: Topic) -> str:
 class Tap:
     """One reader of a topic: it has one position in each partition."""
 
-    def __init__(self, cluster: Cluster, topic: Topic, owner: TapOwner, isolation: str) -> None:
+    def __init__(self, cluster: Cluster, topic: Topic, owner: TapListener, isolation: str) -> None:
         self._cluster: Final = cluster
         self._topic: Final = topic.name
         self._owner: Final = owner
@@ -139,24 +139,24 @@ class Tap:
     def arrived(self, partition: int) -> None:
         """See `Waiter`."""
         self._waiting.pop(partition, None)
-        self._tell(partial(self._owner.arrived, partition))
+        self._tell(partial(self._owner.on_records, partition))
 
     def lost(self, partition: int, low: int) -> None:
         """See `Waiter`."""
         self._waiting.pop(partition, None)
-        self._tell(partial(self._owner.lost, partition, low))
+        self._tell(partial(self._owner.on_truncated, partition, low))
 
     def failed(self, error: AmqpError) -> None:
         """See `Waiter`."""
-        self._tell(partial(self._owner.failed, error))
+        self._tell(partial(self._owner.on_failed, error))
 
     def topic_grew(self, topic: Topic) -> None:
         """See `TopicWatcher`."""
-        self._tell(partial(self._owner.grew, topic.partitions))
+        self._tell(partial(self._owner.on_partitions_added, topic.partitions))
 
     def topic_gone(self) -> None:
         """See `TopicWatcher`."""
-        self._tell(self._owner.gone)
+        self._tell(self._owner.on_topic_gone)
 
     def _tell(self, step: Callable[[], None]) -> None:
         if self._open:

@@ -1,1 +1,4 @@
-"""The delivery state of one subscription: order, windows, retries, positions. Pure: time is an argument."""
+"""Delivery: the queue of one subscription with order, retries, rate and circuit breaker, and its stored checkpoint.
+
+Pure: time is an argument, and nothing here reads or sends. The room uses `events` and `subscription.model`.
+"""

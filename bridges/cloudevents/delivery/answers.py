@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 
-class Verdict(Enum):
+class DeliveryOutcome(Enum):
     """The meaning of an answer for the events of the attempt, and for the sink."""
 
     DONE = auto()
@@ -35,7 +35,7 @@ class Verdict(Enum):
 class Answer(NamedTuple):
     """An answer of the sink, or the failure to get one."""
 
-    verdict: Verdict
+    outcome: DeliveryOutcome
     reason: str = ""
     """For the log, `status` and dead letters; never contains text from the sink."""
     status: int | None = None
@@ -46,4 +46,4 @@ class Answer(NamedTuple):
     """False: nothing came back, so that the failure counts for the place (host and port) and all its users."""
 
 
-DONE = Answer(Verdict.DONE)
+DONE = Answer(DeliveryOutcome.DONE)

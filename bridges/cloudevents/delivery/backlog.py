@@ -1,7 +1,7 @@
-"""The events of one subscription that are not done, in lines; some are in memory, others are known by place. Pure.
+"""The unfinished events of one subscription, in groups; of some, only the location is in memory. Pure.
 
-Dependent events are in one line, and only the first of a line is sent. A line whose first event may be sent is ready,
-or hungry: then its first event is not in memory and must be read again.
+Dependent events are in one group, and only the first of a group is sent. A group whose first event may be sent is
+ready, or waits for a refetch: then its first event is not in memory and must be read again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-from bridges.cloudevents.delivery.entry import EventEntry, Line, Place
+from bridges.cloudevents.delivery.entry import EventEntry, EventLocation, OrderingGroup
 from bridges.cloudevents.events.event import CloudEvent
 
 
@@ -19,148 +19,134 @@ class EventBacklog:
     """A store without limits of its own; the owner counts the events that were sent."""
 
     def __init__(self) -> None:
-        self.ready: Final[dict[Line, None]] = {}
-        """Lines whose first event may be sent, the longest waiting first."""
-        self.hungry: Final[dict[Line, None]] = {}
-        self.asked: Final[dict[Place, EventEntry]] = {}
+        self.ready: Final[dict[OrderingGroup, None]] = {}
+        """Groups whose first event may be sent, the longest waiting first."""
+        self.to_refetch: Final[dict[OrderingGroup, None]] = {}
+        self.refetching: Final[dict[EventLocation, EventEntry]] = {}
         """First events that are being read again."""
-        self.held = 0
+        self.buffered = 0
         """Number of events in memory."""
-        self.bytes = 0
-        self._lines: Final[dict[object, Line]] = {}
-        self._undone: Final[dict[tuple[str, int], dict[int, EventEntry]]] = {}
-        self._pausing: Final[list[tuple[float, int, Line]]] = []
+        self.buffered_bytes = 0
+        self._groups: Final[dict[object, OrderingGroup]] = {}
+        self._unfinished: Final[dict[tuple[str, int], dict[int, EventEntry]]] = {}
+        self._paused: Final[list[tuple[float, int, OrderingGroup]]] = []
         self._serials: Final = itertools.count()
         self._count = 0
 
     @property
-    def lines(self) -> int:
-        """The number of lines."""
-        return len(self._lines)
+    def groups(self) -> int:
+        """The number of groups."""
+        return len(self._groups)
 
     @property
-    def places(self) -> int:
-        """The number of events of which only the place is known."""
-        return self._count - self.held
+    def evicted(self) -> int:
+        """The number of events of which only the location is known."""
+        return self._count - self.buffered
 
-    def line(self, name: object) -> Line:
-        """The line with this name; an empty line is discarded with its last entry."""
-        return self._lines.get(name) or self._lines.setdefault(name, Line(name))
+    def group(self, key: object) -> OrderingGroup:
+        """The group with this key; an empty group is discarded with its last entry."""
+        return self._groups.get(key) or self._groups.setdefault(key, OrderingGroup(key))
 
     def add(self, entry: EventEntry) -> None:
-        """Append an entry to its line."""
-        place, line = entry.place, entry.line
-        self._undone.setdefault((place.address, place.partition), {})[place.offset] = entry
+        """Append an entry to its group."""
+        location, group = entry.location, entry.group
+        self._unfinished.setdefault((location.address, location.partition), {})[location.offset] = entry
         self._count += 1
-        line.entries.append(entry)
-        if len(line.entries) == 1:
-            self.turn(line)
+        group.entries.append(entry)
+        if len(group.entries) == 1:
+            self.make_ready(group)
 
-    def keep(self, entry: EventEntry, event: CloudEvent, size: int) -> None:
+    def buffer(self, entry: EventEntry, event: CloudEvent, size: int) -> None:
         """Keep the event of an entry in memory."""
         entry.event, entry.size = event, size
-        self.held += 1
-        self.bytes += size
+        self.buffered += 1
+        self.buffered_bytes += size
 
-    def drop(self, entry: EventEntry) -> None:
-        """Discard the event of an entry, but not its place."""
+    def evict(self, entry: EventEntry) -> None:
+        """Discard the event of an entry, but not its location."""
         if entry.event is not None:
-            self.held -= 1
-            self.bytes -= entry.size
+            self.buffered -= 1
+            self.buffered_bytes -= entry.size
             entry.event = None
 
-    def leave(self, entry: EventEntry) -> None:
-        """Take the first entry from its line, and make the next one the first. The entry is still not done."""
-        line = entry.line
-        line.entries.popleft()
-        if line.entries:
-            self.turn(line)
+    def pop(self, entry: EventEntry) -> None:
+        """Take the first entry from its group, and make the next one the first. The entry is not finished by that."""
+        group = entry.group
+        group.entries.popleft()
+        if group.entries:
+            self.make_ready(group)
         else:
-            del self._lines[line.name]
-            self.ready.pop(line, None)
-            self.hungry.pop(line, None)
+            del self._groups[group.key]
+            self.ready.pop(group, None)
+            self.to_refetch.pop(group, None)
 
-    def done(self, entry: EventEntry) -> None:
-        """Mark an entry as done."""
-        self.drop(entry)
+    def finish(self, entry: EventEntry) -> None:
+        """Mark an entry as finished."""
+        self.evict(entry)
         self._count -= 1
-        place = entry.place
-        undone = self._undone[place.address, place.partition]
-        del undone[place.offset]
-        if not undone:
-            del self._undone[place.address, place.partition]
+        location = entry.location
+        unfinished = self._unfinished[location.address, location.partition]
+        del unfinished[location.offset]
+        if not unfinished:
+            del self._unfinished[location.address, location.partition]
 
-    def turn(self, line: Line) -> None:
-        """Allow the first event of a line to be sent."""
-        if line.head.event is None:
-            self.ready.pop(line, None)
-            self.hungry[line] = None
+    def make_ready(self, group: OrderingGroup) -> None:
+        """Allow the first event of a group to be sent."""
+        if group.first.event is None:
+            self.ready.pop(group, None)
+            self.to_refetch[group] = None
         else:
-            self.hungry.pop(line, None)
-            self.ready[line] = None
+            self.to_refetch.pop(group, None)
+            self.ready[group] = None
 
-    def gather(self, most: int, size: int) -> tuple[list[EventEntry], bool]:
-        """Up to `most` events of ready lines, up to `size` bytes, and whether a limit was reached."""
-        entries: list[EventEntry] = []
-        left = size
-        for line in self.ready:
-            for entry in line.entries:
-                if entry.event is None or entry.most == 1:
-                    break
-                most, left = min(most, entry.most), left - entry.size
-                if len(entries) >= most or (entries and left < 0):
-                    return entries, True
-                entries.append(entry)
-        return entries, len(entries) >= most or left <= 0
-
-    def pause(self, line: Line, until: float) -> None:
-        """Do not send the first event of a line before `time`."""
-        heapq.heappush(self._pausing, (until, next(self._serials), line))
+    def pause(self, group: OrderingGroup, until: float) -> None:
+        """Do not send the first event of a group before `until`."""
+        heapq.heappush(self._paused, (until, next(self._serials), group))
 
     @property
-    def next_time(self) -> float | None:
+    def next_pause_end(self) -> float | None:
         """The end of the first pause."""
-        return self._pausing[0][0] if self._pausing else None
+        return self._paused[0][0] if self._paused else None
 
-    def wake(self, now: float) -> None:
-        """Make lines ready whose pause has ended."""
-        while self._pausing and self._pausing[0][0] <= now:
-            self.turn(heapq.heappop(self._pausing)[2])
+    def end_pauses(self, now: float) -> None:
+        """Make groups ready whose pause has ended."""
+        while self._paused and self._paused[0][0] <= now:
+            self.make_ready(heapq.heappop(self._paused)[2])
 
-    def ask(self, most: int) -> list[Place]:
-        """Up to `most` events that must be read again."""
-        lines = list(itertools.islice(self.hungry, max(0, most)))
-        for line in lines:
-            del self.hungry[line]
-            self.asked[line.head.place] = line.head
-        return [line.head.place for line in lines]
+    def take_refetches(self, limit: int) -> list[EventLocation]:
+        """Up to `limit` events that must be read again."""
+        groups = list(itertools.islice(self.to_refetch, max(0, limit)))
+        for group in groups:
+            del self.to_refetch[group]
+            self.refetching[group.first.location] = group.first
+        return [group.first.location for group in groups]
 
-    def unask(self) -> None:
-        """Revert `ask` for an event that cannot be read now."""
-        for entry in self.asked.values():
-            self.hungry[entry.line] = None
-        self.asked.clear()
+    def cancel_refetches(self) -> None:
+        """Return the events that `take_refetches` gave out and that cannot be read now."""
+        for entry in self.refetching.values():
+            self.to_refetch[entry.group] = None
+        self.refetching.clear()
 
-    def shrink(self, line: Line) -> None:
-        """Discard the events behind the first one of a line, but not their places."""
-        for entry in itertools.islice(line.entries, 1, None):
-            self.drop(entry)
+    def evict_followers(self, group: OrderingGroup) -> None:
+        """Discard the events behind the first one of a group, but not their locations."""
+        for entry in itertools.islice(group.entries, 1, None):
+            self.evict(entry)
 
-    def forget(self, flying: Iterable[EventEntry]) -> None:
+    def evict_all(self, in_flight: Iterable[EventEntry]) -> None:
         """Discard all events but those that were sent and have no answer yet."""
-        busy = set(flying)
-        for line in self._lines.values():
-            for entry in line.entries:
-                if entry not in busy:
-                    self.drop(entry)
-        for line in list(self.ready):
-            self.turn(line)
+        kept = set(in_flight)
+        for group in self._groups.values():
+            for entry in group.entries:
+                if entry not in kept:
+                    self.evict(entry)
+        for group in list(self.ready):
+            self.make_ready(group)
 
-    def undone(self, address: str, partition: int) -> list[int]:
-        """The offsets that are not done, ascending."""
-        return list(self._undone.get((address, partition), ()))
+    def unfinished(self, address: str, partition: int) -> list[int]:
+        """The offsets that are not finished, ascending."""
+        return list(self._unfinished.get((address, partition), ()))
 
     @property
-    def oldest(self) -> int | None:
+    def oldest_timestamp(self) -> int | None:
         """The timestamp of the oldest event, in milliseconds since 1970."""
-        return min((entry.time for line in self._lines.values() for entry in line.entries), default=None)
+        return min((entry.timestamp for group in self._groups.values() for entry in group.entries), default=None)

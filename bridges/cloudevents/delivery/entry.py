@@ -1,4 +1,4 @@
-"""An event that a subscription has not done yet, and lines of dependent events. Pure."""
+"""An event whose delivery is not finished, and groups of events that are delivered in order. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.events.event import CloudEvent
 
-_ANY: Final = 1 << 30
+_UNLIMITED: Final = 1 << 30
 
 
-class Place(NamedTuple):
+class EventLocation(NamedTuple):
     """The address, partition and offset of an event."""
 
     address: str
@@ -20,58 +20,58 @@ class Place(NamedTuple):
 
 
 class EventEntry:
-    """One event; `event` is None while only its place is known, and it is read again before it is sent."""
+    """One event; `event` is None while only its location is known, and it is read again before it is sent."""
 
     __slots__ = (
-        "event", "failures", "first_failed", "line", "most", "offered", "place", "seen", "sent", "size", "time",
-        "tries",
+        "accepted_before", "attempts", "event", "event_failures", "failures", "first_failed", "group", "location",
+        "max_batch", "offered_at", "size", "timestamp",
     )  # fmt: skip
 
-    def __init__(self, place: Place, line: Line, offered: float, time: int) -> None:
-        """`time` is the timestamp of its record, in milliseconds since 1970."""
-        self.place: Final = place
-        self.line: Final = line
-        self.offered: Final = offered
-        self.time: Final = time
+    def __init__(self, location: EventLocation, group: OrderingGroup, offered_at: float, timestamp: int) -> None:
+        """`timestamp` is that of its record, in milliseconds since 1970."""
+        self.location: Final = location
+        self.group: Final = group
+        self.offered_at: Final = offered_at
+        self.timestamp: Final = timestamp
         self.event: CloudEvent | None = None
         self.size = 0
-        self.sent = 0
+        self.attempts = 0
         """Number of attempts."""
         self.failures = 0
         """Number of failed attempts, whether the event or the sink was at fault."""
-        self.tries = 0
+        self.event_failures = 0
         """Number of failed attempts that count against the event."""
-        self.seen = 0
+        self.accepted_before = 0
         """Number of events that the sink had accepted at its first attempt, or at its last failure."""
         self.first_failed: float | None = None
-        self.most = _ANY
+        self.max_batch = _UNLIMITED
         """Maximum size of a batch that contains it."""
 
 
-class Line:
-    """Dependent events, named by their common key; only the first is sent."""
+class OrderingGroup:
+    """Dependent events with a common key; only the first is sent."""
 
-    __slots__ = ("entries", "name")
+    __slots__ = ("entries", "key")
 
-    def __init__(self, name: object) -> None:
-        self.name: Final = name
+    def __init__(self, key: object) -> None:
+        self.key: Final = key
         self.entries: Final[deque[EventEntry]] = deque()
 
     @property
-    def head(self) -> EventEntry:
+    def first(self) -> EventEntry:
         """The first entry."""
         return self.entries[0]
 
     @property
-    def repeats(self) -> bool:
+    def is_retrying(self) -> bool:
         """Whether its first event has failed; the events behind it are then not kept in memory."""
         return bool(self.entries) and self.entries[0].failures > 0
 
 
-class Letter(NamedTuple):
-    """An event that the sink refused, or that was given up."""
+class DeadLetter(NamedTuple):
+    """An event that the sink refused, or whose delivery was given up."""
 
-    place: Place
+    location: EventLocation
     event: CloudEvent
     answer: Answer
     attempts: int

@@ -1,11 +1,11 @@
-"""What a manager counts for its operators, by protocol at most, never by subscription. Pure: time is an argument."""
+"""The counters of a manager, by protocol at most, never by subscription. Pure: time is an argument."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.sinks.interface import SendAttempt
 from bridges.cloudevents.subscription.model import SinkProtocol
 from gateway.observability.histogram import Histogram
@@ -19,7 +19,7 @@ class ConsentResult(StrEnum):
 
     CONSENTED = "consented"
     AWAITED = "awaited"
-    """The sink may consent later, at the address that it was told."""
+    """The sink may consent later, at the callback address of the request."""
     REFUSED = "refused"
     UNANSWERED = "unanswered"
     LIMITED = "limited"
@@ -29,7 +29,7 @@ class ConsentResult(StrEnum):
 
 
 class EgressDenial(StrEnum):
-    """Why the gateway did not connect to a place."""
+    """Why the gateway did not connect to a sink."""
 
     RULE = "rule"
     """No entry of `sinks` allows it."""
@@ -47,7 +47,7 @@ class ProtocolMetrics:
     __slots__ = ("attempt_seconds", "attempts", "delivery_seconds")
 
     def __init__(self) -> None:
-        self.attempts: Final = dict.fromkeys(Verdict, 0)
+        self.attempts: Final = dict.fromkeys(DeliveryOutcome, 0)
         self.attempt_seconds: Final = Histogram(_ATTEMPT)
         """From sending to the answer."""
         self.delivery_seconds: Final = Histogram(_DELIVERY)
@@ -55,9 +55,9 @@ class ProtocolMetrics:
 
     def answered(self, attempt: SendAttempt, answer: Answer, now: float, now_ms: int) -> None:
         """Count an answer; `now`: seconds of the clock of `attempt.sent`; `now_ms`: milliseconds since 1970."""
-        self.attempts[answer.verdict] += 1
+        self.attempts[answer.outcome] += 1
         self.attempt_seconds.observe(now - attempt.sent)
-        if answer.verdict is Verdict.DONE:
+        if answer.outcome is DeliveryOutcome.DONE:
             for event in attempt.events:
                 self.delivery_seconds.observe(max(0, now_ms - event.timestamp) / 1000)
 
@@ -82,5 +82,5 @@ class ManagerMetrics:
         self.handshakes[result] += 1
 
     def denied(self, reason: EgressDenial) -> None:
-        """Count a place to which the gateway does not connect."""
+        """Count a sink to which the gateway does not connect."""
         self.denials[reason] += 1

@@ -14,12 +14,12 @@ class Position(NamedTuple):
     """The position in one partition: everything before `next` is done, except for `undone` (ascending)."""
 
     next: int
-    undone: tuple[int, ...] = ()
+    unfinished: tuple[int, ...] = ()
 
     @property
     def committed(self) -> int:
         """All events before this offset are done."""
-        return self.undone[0] if self.undone else self.next
+        return self.unfinished[0] if self.unfinished else self.next
 
 
 def dump_positions(positions: Mapping[int, Position]) -> str:
@@ -28,7 +28,7 @@ def dump_positions(positions: Mapping[int, Position]) -> str:
 
 
 def _dump(position: Position) -> str:
-    runs = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in _runs(position.undone))
+    runs = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in _runs(position.unfinished))
     return f"{position.next}!{runs}" if runs else str(position.next)
 
 

@@ -21,14 +21,14 @@ class SubscriptionStatus:
     detail: str = ""
     next_attempt: int | None = None
     """When a failing sink is tried again."""
-    applied: int | None = None
+    applied_revision: int | None = None
     """The delivered revision; None if no gateway delivers it now."""
-    here: bool = False
+    delivered_here: bool = False
     """Whether this process delivers it."""
     events: Mapping[str, int] = field(default_factory=dict)
-    behind: int | None = None
+    lag: int | None = None
     """Number of offsets that are not done; None if unknown."""
-    oldest: int | None = None
+    oldest_timestamp: int | None = None
     """The timestamp of the oldest event in memory."""
     positions: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """By address and partition: all events before this offset are done with."""

@@ -16,7 +16,7 @@ from bridges.cloudevents.manager.consents import PendingConsent
 from bridges.cloudevents.manager.envelope import Envelope, open_envelope
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.ports import Delivery
-from bridges.cloudevents.reading.starts import Starts
+from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.cloudevents.subscription.model import Invalid
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.observability.logs import get_logger
@@ -37,7 +37,7 @@ class KnownSubscription(NamedTuple):
 
     stored: StoredSubscription
     subscription: Subscription
-    starts: Starts
+    starts: StartOffsets
     granted: float | None = None
     """Deliveries a second that its sink allows; None: any."""
     consent: PendingConsent | None = None

@@ -6,13 +6,13 @@ import json
 from typing import NamedTuple
 
 from bridges.cloudevents.manager.consents import PendingConsent
-from bridges.cloudevents.reading.starts import Starts, dump_starts, load_starts
+from bridges.cloudevents.reading.start_offsets import StartOffsets, dump_start_offsets, load_start_offsets
 
 
 class Envelope(NamedTuple):
     """A stored document in its parts; `granted`: deliveries a second that the sink allows, None for any."""
 
-    starts: Starts
+    starts: StartOffsets
     object: bytes
     granted: float | None = None
     consent: PendingConsent | None = None
@@ -23,7 +23,7 @@ class Envelope(NamedTuple):
 
 def seal_envelope(envelope: Envelope) -> bytes:
     """As JSON; `object` is JSON already."""
-    starts = json.dumps(dump_starts(envelope.starts), separators=(",", ":"))
+    starts = json.dumps(dump_start_offsets(envelope.starts), separators=(",", ":"))
     granted, consent = json.dumps(envelope.granted), json.dumps(envelope.consent)
     head = f'{{"starts":{starts},"granted":{granted},"consent":{consent},"edition":{envelope.edition},"object":'
     return head.encode() + envelope.object + b"}"
@@ -35,4 +35,4 @@ def open_envelope(stored: bytes) -> Envelope:
     granted = None if read["granted"] is None else float(read["granted"])
     consent = None if read["consent"] is None else PendingConsent(str(read["consent"][0]), int(read["consent"][1]))
     found = json.dumps(read["object"], ensure_ascii=False).encode()
-    return Envelope(load_starts(read["starts"]), found, granted, consent, int(read["edition"]))
+    return Envelope(load_start_offsets(read["starts"]), found, granted, consent, int(read["edition"]))

@@ -26,7 +26,7 @@ from bridges.cloudevents.manager.views import (
     status_document,
     without_query,
 )
-from bridges.cloudevents.reading.starts import Starts
+from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.cloudevents.subscription.model import Invalid, Json, Mistake, RefreshToken
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.errors import AmqpError
@@ -273,7 +273,7 @@ class SubscriptionManager:
                 raise _unavailable() from None
         raise _changed()
 
-    async def _starts(self, subscription: Subscription, known: Starts | None) -> Starts:
+    async def _starts(self, subscription: Subscription, known: StartOffsets | None) -> StartOffsets:
         try:
             return await self._parts.find_starts(subscription, known)
         except Invalid as error:

@@ -8,7 +8,7 @@ from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.reading.starts import Starts
+from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.cloudevents.sinks.interface import SinkGrant
 from bridges.cloudevents.subscription.subscription import Subscription
 
@@ -20,13 +20,13 @@ class Caller(NamedTuple):
 
 
 class Delivery(Protocol):
-    """See `reading.fan.Fan`."""
+    """See `dispatch.dispatcher.SubscriptionDispatcher`."""
 
     async def put(
         self,
         subscription: Subscription,
         revision: int,
-        starts: Starts,
+        starts: StartOffsets,
         hold: Reason | None = None,
         edition: int | None = None,
     ) -> None: ...
@@ -39,7 +39,7 @@ class Delivery(Protocol):
 class FindStarts(Protocol):
     """Where a subscription begins to read; raises AmqpError when Kafka does not answer."""
 
-    async def __call__(self, subscription: Subscription, known: Starts | None) -> Starts: ...
+    async def __call__(self, subscription: Subscription, known: StartOffsets | None) -> StartOffsets: ...
 
 
 class CheckSink(Protocol):

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bridges.cloudevents.delivery.answers import Verdict
+from bridges.cloudevents.delivery.answers import DeliveryOutcome
 from bridges.cloudevents.events.event import CloudEvent, rfc3339
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode
 from bridges.cloudevents.manager.ports import Delivery
@@ -59,7 +59,7 @@ class DeliveryProbe:
             text = "the subscription is delivered by another gateway, or has no connection to its sink now"
             raise ApiError(ErrorCode.UNAVAILABLE, text, retry_after=int(_PAUSE))
         took = round((self._clock() - began) * 1000)
-        return ProbeResult(answer.verdict is Verdict.DONE, answer.status, answer.reason, took)
+        return ProbeResult(answer.outcome is DeliveryOutcome.DONE, answer.status, answer.reason, took)
 
     def _remember(self, id: str, now: float) -> None:
         self._last.pop(id, None)

@@ -58,9 +58,12 @@ def status_document(
     reason = _reason(status)
     if reason:
         shown["reason"] = reason
-    shown |= {"revision": revision, "applied": status.applied, **_settled(subscription)}
+    shown |= {"revision": revision, "applied": status.applied_revision, **_settled(subscription)}
     shown["events"] = dict(status.events)
-    shown["behind"] = {"offsets": status.behind, "oldest": None if status.oldest is None else time_text(status.oldest)}
+    shown["behind"] = {
+        "offsets": status.lag,
+        "oldest": None if status.oldest_timestamp is None else time_text(status.oldest_timestamp),
+    }
     shown["positions"] = {
         address: {str(number): f"{offset:020d}" for number, offset in sorted(each.items())}
         for address, each in status.positions.items()

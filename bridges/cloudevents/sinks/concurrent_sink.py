@@ -28,7 +28,7 @@ class ConcurrentSink(ABC):
     def send(self, attempt: SendAttempt) -> None:
         """See `Sink`."""
         self._in_flight += 1
-        self._supervisor.start(self._send(attempt), "push")
+        self._supervisor.start(self._send(attempt), "send-attempt")
 
     async def _send(self, attempt: SendAttempt) -> None:
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.delivery.metrics import ConsentResult, EgressDenial
 from bridges.cloudevents.sinks.consent_rate_limiter import ConsentRateLimiter
 from bridges.cloudevents.sinks.dependencies import SinkDependencies
@@ -49,10 +49,10 @@ class SinkFactory:
         rule = sink_rule_of(subscription, self._rules)
         if rule is None:
             self._dependencies.metrics.denied(EgressDenial.RULE)
-            return _DeniedSink(listener, Answer(Verdict.SINK_FAILED, DENIED, reached=False))
+            return _DeniedSink(listener, Answer(DeliveryOutcome.SINK_FAILED, DENIED, reached=False))
         for mistake in in_clear(subscription, rule):
             self._dependencies.metrics.denied(EgressDenial.SECRET)
-            return _DeniedSink(listener, Answer(Verdict.CREDENTIAL, mistake.message))
+            return _DeniedSink(listener, Answer(DeliveryOutcome.CREDENTIAL, mistake.message))
         return self._opener(subscription.protocol)(subscription, rule, listener)
 
     def _opener(self, protocol: SinkProtocol) -> Opener:

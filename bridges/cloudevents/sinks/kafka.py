@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.kafka import kafka_binary, kafka_structured, record_key
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dependencies import SinkDependencies
@@ -22,12 +22,12 @@ from policies.model.scopes.sinks import SinkTls
 _MAX_CLIENTS: Final = 64
 """Maximum number of Kafka clients of one manager; each has its own threads."""
 _MECHANISM: Final = "SCRAM-SHA-256"
-_MEANINGS: Final[Mapping[Written, tuple[Verdict, str]]] = {
-    Written.TOO_LARGE: (Verdict.REFUSED, "larger than the topic takes"),
-    Written.INVALID: (Verdict.REFUSED, "the topic does not take such a record"),
-    Written.DENIED: (Verdict.CREDENTIAL, "the cluster does not let us write to the topic"),
-    Written.NO_TOPIC: (Verdict.SINK_FAILED, "the topic does not exist"),
-    Written.UNKNOWN: (Verdict.FAILED, "not written in time"),
+_MEANINGS: Final[Mapping[Written, tuple[DeliveryOutcome, str]]] = {
+    Written.TOO_LARGE: (DeliveryOutcome.REFUSED, "larger than the topic takes"),
+    Written.INVALID: (DeliveryOutcome.REFUSED, "the topic does not take such a record"),
+    Written.DENIED: (DeliveryOutcome.CREDENTIAL, "the cluster does not let us write to the topic"),
+    Written.NO_TOPIC: (DeliveryOutcome.SINK_FAILED, "the topic does not exist"),
+    Written.UNKNOWN: (DeliveryOutcome.FAILED, "not written in time"),
 }
 
 
@@ -95,13 +95,13 @@ class KafkaSink:
         try:
             key, headers, value = self._encode(event)
         except ValueError:
-            self._answer_later(attempt, Answer(Verdict.REFUSED, "the event cannot be encoded for Kafka"))
+            self._answer_later(attempt, Answer(DeliveryOutcome.REFUSED, "the event cannot be encoded for Kafka"))
             return
         if self._producer is None:
             self._producer = self._clients.acquire(self._settings)
         if self._producer is None:
             text = f"this manager has {_MAX_CLIENTS} Kafka clients already, its limit"
-            self._answer_later(attempt, Answer(Verdict.SINK_FAILED, text))
+            self._answer_later(attempt, Answer(DeliveryOutcome.SINK_FAILED, text))
             return
         self._producer.produce(
             self._topic, key, value, headers, lambda report: self._on_answer(attempt, _answer_of(report))

@@ -12,7 +12,7 @@ from nats.aio.client import Client
 from nats.errors import Error, FlushTimeoutError, MaxPayloadError, NoServersError
 from nats.js.errors import APIError, NoStreamResponseError
 
-from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.nats import nats_binary, nats_structured
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
@@ -87,11 +87,11 @@ class NatsSink(ConcurrentSink):
         try:
             headers, payload = self._encode(event)
         except ValueError:
-            return Answer(Verdict.REFUSED, "the event cannot be encoded for NATS")
+            return Answer(DeliveryOutcome.REFUSED, "the event cannot be encoded for NATS")
         try:
             client = await self._connected()
         except EgressRefused as error:
-            return Answer(Verdict.SINK_FAILED, failure_reason(error), reached=False)
+            return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error), reached=False)
         except (Error, OSError, ValueError) as error:
             return _not_connected(error)
         try:
@@ -100,18 +100,20 @@ class NatsSink(ConcurrentSink):
                     return await self._publish_to_stream(client, event, payload, headers)
                 return await self._publish(client, payload, headers)
         except MaxPayloadError:
-            return Answer(Verdict.REFUSED, f"larger than the server's max_payload of {client.max_payload} bytes")
+            return Answer(
+                DeliveryOutcome.REFUSED, f"larger than the server's max_payload of {client.max_payload} bytes"
+            )
         except (TimeoutError, FlushTimeoutError):
-            return Answer(Verdict.FAILED, "no answer in time", reached=False)
+            return Answer(DeliveryOutcome.FAILED, "no answer in time", reached=False)
         except (Error, OSError) as error:
-            return Answer(Verdict.FAILED, _loss_reason(error), reached=False)
+            return Answer(DeliveryOutcome.FAILED, _loss_reason(error), reached=False)
 
     async def _publish(self, client: Client, payload: bytes, headers: dict[str, str]) -> Answer:
         denied = self._permission_errors
         await client.publish(self._target.subject, payload, headers=headers)
         await client.flush(int(self._target.timeout) + 1)
         if self._permission_errors > denied:
-            return Answer(Verdict.CREDENTIAL, "the server does not let us publish to the subject")
+            return Answer(DeliveryOutcome.CREDENTIAL, "the server does not let us publish to the subject")
         return DONE
 
     async def _publish_to_stream(
@@ -121,9 +123,9 @@ class NatsSink(ConcurrentSink):
         try:
             await client.jetstream().publish(self._target.subject, payload, self._target.timeout, headers=headers)
         except NoStreamResponseError:
-            return Answer(Verdict.SINK_FAILED, "no stream takes messages of the subject")
+            return Answer(DeliveryOutcome.SINK_FAILED, "no stream takes messages of the subject")
         except APIError as error:
-            return Answer(Verdict.FAILED, f"the stream answered {error.code}", error.code)
+            return Answer(DeliveryOutcome.FAILED, f"the stream answered {error.code}", error.code)
         return DONE
 
     async def _connected(self) -> Client:
@@ -188,9 +190,9 @@ def message_id(event: CloudEvent) -> str:
 
 def _not_connected(error: Exception) -> Answer:
     if any(word in str(error).lower() for word in _UNAUTHORIZED):
-        return Answer(Verdict.CREDENTIAL, "the server does not accept the login")
+        return Answer(DeliveryOutcome.CREDENTIAL, "the server does not accept the login")
     reason = "the server does not offer TLS" if isinstance(error, TlsNotOffered) else failure_reason(error)
-    return Answer(Verdict.SINK_FAILED, reason, reached=False)
+    return Answer(DeliveryOutcome.SINK_FAILED, reason, reached=False)
 
 
 def _loss_reason(error: Exception) -> str:

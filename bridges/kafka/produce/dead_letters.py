@@ -30,7 +30,7 @@ CopiedRecord = tuple[bytes | None, bytes | None, list[Header]]
 """Key, value and headers."""
 
 
-class LetterReason(NamedTuple):
+class DeadLetterReason(NamedTuple):
     """Why an event was not taken; `more` are names, without their prefix, and contents of further headers."""
 
     condition: str
@@ -67,11 +67,11 @@ class DeadLetters:
         """Copy `event` and call `done` when Kafka has written it; retried while `wanted` returns True."""
         record = self._writer.record(event.data, sections.walk(event.data))
         condition = error.condition if error else ""
-        why = LetterReason(str(condition), error.description if error else "", event.attempts)
+        why = DeadLetterReason(str(condition), error.description if error else "", event.attempts)
         self._copy(record, (event.partition, event.offset), why, done, wanted)
 
     def copy(
-        self, record: KafkaRecord, why: LetterReason, done: Callable[[], None], wanted: Callable[[], bool]
+        self, record: KafkaRecord, why: DeadLetterReason, done: Callable[[], None], wanted: Callable[[], bool]
     ) -> None:
         """As `write`, for a record that was read without a link."""
         copied = record.key(), record.value(), list(record.headers() or ())
@@ -81,7 +81,7 @@ class DeadLetters:
         self,
         record: CopiedRecord,
         place: tuple[int, int],
-        why: LetterReason,
+        why: DeadLetterReason,
         done: Callable[[], None],
         wanted: Callable[[], bool],
     ) -> None:
@@ -107,7 +107,7 @@ class DeadLetters:
         except (BufferError, KafkaException) as failure:
             self._retry_later(str(failure), retry)
 
-    def _origin(self, place: tuple[int, int], why: LetterReason) -> list[Header]:
+    def _origin(self, place: tuple[int, int], why: DeadLetterReason) -> list[Header]:
         """Where the event was, and why it is here."""
         return [
             (DEAD_LETTER + "topic", self._topic.encode()),

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
 from bridges.cloudevents.manager.manager import SubscriptionManager
-from bridges.cloudevents.reading.fan import Fan
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.groups.checkpointer import TerminusCheckpointer
 from gateway import tasks
@@ -51,7 +51,7 @@ KILLED: dict[str, tuple[Any, str]] = {
     "mirror": (Cluster, "commit"),
     "subscriptions": (SubscriptionManager, "sweep"),
     "slices": (Leases, "share"),
-    "marks": (Fan, "_flush"),
+    "checkpoints": (SubscriptionDispatcher, "_flush"),
     "subscription-store": (MemorySubscriptionStore, "run"),
 }
 """By the name of a task: a function that it calls, which fails once."""

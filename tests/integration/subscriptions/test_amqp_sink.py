@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.sinks.certificates import SinkCertificates
 from bridges.cloudevents.sinks.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.factory import SinkFactory
@@ -123,7 +123,7 @@ async def received(login: Login, address: str, count: int = 1) -> list[Received]
 
 async def done(heard: Heard) -> None:
     answer = await heard.next()
-    assert answer.verdict is Verdict.DONE, answer
+    assert answer.outcome is DeliveryOutcome.DONE, answer
 
 
 @pytest.mark.row("CE-3.2.2.3-1", part="local")
@@ -145,7 +145,7 @@ async def test_the_owners_rights_decide(sinks: Sinks) -> None:
     async with sinks.open("amqp:///svc/mine") as (sink, heard):
         sinks.gateway.service.scopes["edge"].rules._access = ()  # as after a reload that takes the right away
         sink.send(attempt())
-        assert (await heard.next()).verdict is Verdict.CREDENTIAL
+        assert (await heard.next()).outcome is DeliveryOutcome.CREDENTIAL
 
 
 async def test_a_node_without_receiver_is_waited_for(sinks: Sinks) -> None:
@@ -193,7 +193,7 @@ async def test_a_password_is_sent_in_the_clear_only_if_the_policy_says_so(sinks:
     login = {"credentialtype": "PLAIN", "identifier": broker.user, "secret": broker.password}
     async with sinks.open(f"amqp://artemis.example:{broker.port}/q", sinkcredential=login) as (sink, heard):
         sink.send(attempt())
-        assert await heard.next() == Answer(Verdict.CREDENTIAL, "the container does not accept the login")
+        assert await heard.next() == Answer(DeliveryOutcome.CREDENTIAL, "the container does not accept the login")
     async with sinks.open(f"amqp://private.example:{broker.port}/q", sinkcredential=login) as (sink, heard):
         sink.send(attempt())
         await done(heard)
@@ -216,7 +216,7 @@ async def test_a_refused_link_is_told_by_its_condition(sinks: Sinks) -> None:
         sink.send(attempt())
         answer = await heard.next()
         assert answer == Answer(
-            Verdict.SINK_FAILED, "the sink has ended or refused the link with amqp:not-found"
+            DeliveryOutcome.SINK_FAILED, "the sink has ended or refused the link with amqp:not-found"
         ), "said by condition alone: the sink's words are not shown"
 
 
@@ -225,4 +225,4 @@ async def test_nothing_is_connected_that_is_not_allowed(sinks: Sinks) -> None:
     for url in (f"amqp://hidden.example:{sinks.port}/svc/open", f"amqp://nobody.example:{sinks.nobody}/q"):
         async with sinks.open(url) as (sink, heard):
             sink.send(attempt())
-            assert await heard.next() == Answer(Verdict.SINK_FAILED, "not attached in time", reached=False)
+            assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, "not attached in time", reached=False)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.events.dialects import types
 from bridges.cloudevents.sinks.interface import SendAttempt
@@ -25,8 +25,8 @@ from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, setti
 from tests.support.gateway.process import PATIENCE
 
 EARLIEST = SubscriptionConfig(None, FromEarliest(), None, None)
-DOWN = Answer(Verdict.FAILED, "no answer", reached=False)
-REFUSED = Answer(Verdict.REFUSED, "422", 422)
+DOWN = Answer(DeliveryOutcome.FAILED, "no answer", reached=False)
+REFUSED = Answer(DeliveryOutcome.REFUSED, "422", 422)
 
 
 @pytest.fixture
@@ -39,43 +39,43 @@ async def topic() -> AsyncIterator[Topic]:
 
 async def test_events_from_now_on_arrive_once_each_and_in_order(topic: Topic) -> None:
     await topic.produce([("k", "before")])
-    fan = topic.fan()
-    await topic.subscribe(fan, Subscribed("a"))
+    dispatcher = topic.dispatcher()
+    await topic.subscribe(dispatcher, Subscribed("a"))
     await topic.produce([("k", str(number)) for number in range(50)])
     await topic.produce([("l", f"l{number}") for number in range(50)], partition=1)
     await until(lambda: len(topic.ids("a")) == 100)
     ids = topic.ids("a")
     assert [id for id in ids if not id.startswith("l")] == [str(number) for number in range(50)]
     assert [id for id in ids if id.startswith("l")] == [f"l{number}" for number in range(50)]
-    status = await fan.status("a")
+    status = await dispatcher.status("a")
     assert status is not None
-    assert (status.state, status.behind, status.here) == (DeliveryState.ACTIVE, 0, True)
+    assert (status.state, status.lag, status.delivered_here) == (DeliveryState.ACTIVE, 0, True)
     assert status.positions == {"events/orders": {0: 51, 1: 50}}
     assert status.events["delivered"] == 100
 
 
 async def test_what_the_filter_does_not_want_is_passed_over(topic: Topic) -> None:
-    fan = topic.fan()
-    await topic.subscribe(fan, Subscribed("a", filter=types(["other"])))
-    await topic.subscribe(fan, Subscribed("b", filter=types(["t"])))
+    dispatcher = topic.dispatcher()
+    await topic.subscribe(dispatcher, Subscribed("a", filter=types(["other"])))
+    await topic.subscribe(dispatcher, Subscribed("b", filter=types(["t"])))
     await topic.produce([("k", "1")])
     await until(lambda: topic.ids("b"))
-    status = await fan.status("a")
+    status = await dispatcher.status("a")
     while status is not None and status.positions["events/orders"][0] != 1:
         await until(lambda: True)
-        status = await fan.status("a")
+        status = await dispatcher.status("a")
     assert topic.ids("a") == []
 
 
 async def test_a_new_process_goes_on_where_the_old_one_ended(topic: Topic) -> None:
     subscription = Subscribed("a", config=EARLIEST)
-    first = topic.fan()
+    first = topic.dispatcher()
     starts = await topic.subscribe(first, subscription)
     await topic.produce([("k", str(number)) for number in range(20)])
     await until(lambda: len(topic.ids("a")) == 20)
     await first.close()
     await topic.produce([("k", str(number)) for number in range(20, 30)])
-    second = topic.fan()
+    second = topic.dispatcher()
     await second.put(subscription, 1, starts)
     await until(lambda: len(topic.ids("a")) >= 30)
     assert topic.ids("a") == [str(number) for number in range(30)]
@@ -100,12 +100,12 @@ async def test_a_failing_event_is_repeated_and_holds_up_its_key_alone(topic: Top
     def script(attempt: SendAttempt) -> Answer:
         if attempt.events[0].attributes["id"] == "a0" and len(failed) < 3:
             failed.append("a0")
-            return Answer(Verdict.FAILED, "500", 500)
+            return Answer(DeliveryOutcome.FAILED, "500", 500)
         return DONE
 
     topic.script = script
-    fan = topic.fan()
-    await topic.subscribe(fan, Subscribed("s"))
+    dispatcher = topic.dispatcher()
+    await topic.subscribe(dispatcher, Subscribed("s"))
     await topic.produce([(key, f"{key}{number}") for number in range(10) for key in "ab"])
     await until(lambda: "a9" in topic.ids("s"))
     ids = topic.ids("s")
@@ -115,20 +115,20 @@ async def test_a_failing_event_is_repeated_and_holds_up_its_key_alone(topic: Top
 
 async def test_a_sink_that_is_away_holds_nothing_and_gets_all_afterwards(topic: Topic) -> None:
     topic.script = lambda attempt: DOWN
-    fan = topic.fan()
-    await topic.subscribe(fan, Subscribed("s"))
+    dispatcher = topic.dispatcher()
+    await topic.subscribe(dispatcher, Subscribed("s"))
     await topic.produce([(str(number % 7), str(number)) for number in range(500)])
     await until(lambda: len(topic.ids("s")) > 20)
-    status = await fan.status("s")
+    status = await dispatcher.status("s")
     assert status is not None
     assert status.state is DeliveryState.FAILING
-    assert fan._pushes["s"].outlet.bytes < 2 * 2048
+    assert dispatcher._workers["s"].queue.buffered_bytes < 2 * 2048
     down, topic.script = len(topic.ids("s")), lambda attempt: DONE
     await until(lambda: len(set(topic.ids("s")[down:])) == 500)
     after = topic.ids("s")[down:]
     for key in range(7):
         assert list(dict.fromkeys(id for id in after if int(id) % 7 == key)) == [str(n) for n in range(key, 500, 7)]
-    status = await fan.status("s")
+    status = await dispatcher.status("s")
     assert status is not None
     assert status.events["refused"] == 0
 
@@ -136,46 +136,46 @@ async def test_a_sink_that_is_away_holds_nothing_and_gets_all_afterwards(topic: 
 async def test_refused_events_are_dead_letters_and_too_many_suspend() -> None:
     topic = Topic(1, dead_letter="orders.dlq")
     topic.script = lambda attempt: REFUSED if int(attempt.events[0].attributes["id"]) % 3 == 0 else DONE
-    fan = topic.fan(refusals=5)
-    await topic.subscribe(fan, Subscribed("s", delivery=settings("partition")))
+    dispatcher = topic.dispatcher(refusals=5)
+    await topic.subscribe(dispatcher, Subscribed("s", delivery=settings("partition")))
     await topic.produce([(None, str(number)) for number in range(9)])
-    await until(lambda: fan._pushes["s"].counts.deadlettered == 3)
-    assert fan._pushes["s"].outlet.undone("events/orders", 0) == []
+    await until(lambda: dispatcher._workers["s"].counts.deadlettered == 3)
+    assert dispatcher._workers["s"].queue.unfinished("events/orders", 0) == []
     topic.script = lambda attempt: REFUSED
     await topic.produce([(None, str(number)) for number in range(9, 30)])
-    await until(lambda: fan._pushes["s"].state is DeliveryState.SUSPENDED)
-    status = await fan.status("s")
+    await until(lambda: dispatcher._workers["s"].state is DeliveryState.SUSPENDED)
+    status = await dispatcher.status("s")
     assert status is not None
     assert status.reason is Reason.REFUSALS
     assert status.events["refused"] == 3 + 4
     topic.script = lambda attempt: DONE
-    assert await fan.resume("s")
-    await until(lambda: fan._pushes["s"].counts.delivered == 6 + 17)
+    assert await dispatcher.resume("s")
+    await until(lambda: dispatcher._workers["s"].counts.delivered == 6 + 17)
     await topic.close()
 
 
 async def test_an_update_keeps_the_position_and_leaves_the_old_sink(topic: Topic) -> None:
-    fan = topic.fan()
-    starts = await topic.subscribe(fan, Subscribed("s"))
+    dispatcher = topic.dispatcher()
+    starts = await topic.subscribe(dispatcher, Subscribed("s"))
     await topic.produce([("k", str(number)) for number in range(30)])
     await until(lambda: len(topic.ids("s")) > 3)
-    await fan.put(Subscribed("s", owner="bob"), 2, starts)
+    await dispatcher.put(Subscribed("s", owner="bob"), 2, starts)
     assert topic.sinks[0].closed
     await until(lambda: set(topic.ids("s")) == {str(number) for number in range(30)})
     assert list(dict.fromkeys(topic.ids("s"))) == [str(number) for number in range(30)]
 
 
 async def test_one_made_again_with_the_same_id_begins_at_its_own_ends(topic: Topic) -> None:
-    fan = topic.fan()
+    dispatcher = topic.dispatcher()
     topic.script = lambda attempt: DOWN
-    await topic.subscribe(fan, Subscribed("s"))
+    await topic.subscribe(dispatcher, Subscribed("s"))
     await topic.produce([("k", "old")])
     await until(lambda: topic.ids("s"))
-    await fan.remove("s")
-    assert await fan.status("s") is None
+    await dispatcher.remove("s")
+    assert await dispatcher.status("s") is None
     topic.heard.clear()
     topic.script = lambda attempt: DONE
-    await topic.subscribe(fan, Subscribed("s"))
+    await topic.subscribe(dispatcher, Subscribed("s"))
     await topic.produce([("k", "new")])
     await until(lambda: topic.ids("s"))
     assert topic.ids("s") == ["new"]
@@ -184,35 +184,35 @@ async def test_one_made_again_with_the_same_id_begins_at_its_own_ends(topic: Top
 @pytest.mark.row("CE-P-1")
 async def test_each_of_a_thousand_keys_arrives_in_order_though_attempts_fail(topic: Topic) -> None:
     draw = random.Random(17)
-    topic.script = lambda attempt: Answer(Verdict.FAILED, "500", 500) if draw.random() < 0.05 else DONE
-    fan = topic.fan()
+    topic.script = lambda attempt: Answer(DeliveryOutcome.FAILED, "500", 500) if draw.random() < 0.05 else DONE
+    dispatcher = topic.dispatcher()
     retry = RetryLimits(0.01, 0.05, 1000, 3600)
-    await topic.subscribe(fan, Subscribed("s", delivery=settings("key", window=256, retry=retry)))
+    await topic.subscribe(dispatcher, Subscribed("s", delivery=settings("key", window=256, retry=retry)))
     await topic.produce([(f"k{number % 1000}", str(number)) for number in range(3000)])
-    await until(lambda: fan._pushes["s"].counts.delivered == 3000)
+    await until(lambda: dispatcher._workers["s"].counts.delivered == 3000)
     keys: dict[int, list[int]] = {}
     for id in dict.fromkeys(topic.ids("s")):
         keys.setdefault(int(id) % 1000, []).append(int(id))
     assert len(keys) == 1000
     assert all(ids == sorted(ids) and len(ids) == 3 for ids in keys.values())
-    assert fan._pushes["s"].counts.repeated > 50
+    assert dispatcher._workers["s"].counts.repeated > 50
 
 
 @pytest.mark.row("CE-3.2.1-9")
 async def test_what_was_under_way_at_a_crash_is_sent_again_before_newer_events_of_its_key(topic: Topic) -> None:
     topic.script = lambda attempt: None if attempt.events[0].attributes["id"] in ("a0", "b1") else DONE
-    first = topic.fan()
+    first = topic.dispatcher()
     starts = await topic.subscribe(first, Subscribed("s"))
     await topic.produce([(key, f"{key}{number}") for number in range(4) for key in "ab"])
     await topic.produce([("c", f"c{number}") for number in range(100)])
     await until(lambda: "c99" in topic.ids("s"))
-    crashed = topic.fans.pop()
-    await until(lambda: not crashed._dirty and not crashed._moved)
-    crashed.lost(range(64))  # no word more of it
+    crashed = topic.dispatchers.pop()
+    await until(lambda: not crashed._changed and not crashed._advanced)
+    crashed.on_lost(range(64))  # no word more of it
     for task in crashed._tasks:
         task.cancel()
     topic.script, before = lambda attempt: DONE, len(topic.ids("s"))
-    second = topic.fan()
+    second = topic.dispatcher()
     await second.put(Subscribed("s"), 1, starts)
     await until(lambda: {"a3", "b3"} <= set(topic.ids("s")))
     assert sorted(topic.ids("s")[before:]) == ["a0", "a1", "a2", "a3", "b1", "b2", "b3"]
@@ -222,12 +222,12 @@ async def test_what_was_under_way_at_a_crash_is_sent_again_before_newer_events_o
 async def test_events_in_memory_are_on_the_account_of_held_bytes_and_bounded(topic: Topic) -> None:
     topic.script = lambda attempt: None
     topic.slots = 1000
-    fan, before = topic.fan(hold=20_000), topic.bridge.held
+    dispatcher, before = topic.dispatcher(max_buffered_bytes=20_000), topic.bridge.held
     for number in range(4):
-        await topic.subscribe(fan, Subscribed(f"s{number}", delivery=settings("partition", window=50)))
+        await topic.subscribe(dispatcher, Subscribed(f"s{number}", delivery=settings("partition", window=50)))
     await topic.produce([(None, str(number)) for number in range(200)])
     await until(lambda: all(topic.ids(f"s{number}") for number in range(4)))
-    await until(lambda: 0 < fan._held() <= 20_000)
+    await until(lambda: 0 < dispatcher._buffered_bytes() <= 20_000)
     assert topic.bridge.held > before
     answered, topic.script = list(topic.sinks), lambda attempt: DONE
     for sink in answered:
@@ -237,37 +237,37 @@ async def test_events_in_memory_are_on_the_account_of_held_bytes_and_bounded(top
 
 
 async def test_a_renewed_token_does_not_end_a_suspension_and_an_update_does(topic: Topic) -> None:
-    topic.script = lambda attempt: Answer(Verdict.GONE, "410", 410)
-    fan = topic.fan()
-    starts = await topic.subscribe(fan, Subscribed("s"))
+    topic.script = lambda attempt: Answer(DeliveryOutcome.GONE, "410", 410)
+    dispatcher = topic.dispatcher()
+    starts = await topic.subscribe(dispatcher, Subscribed("s"))
     await topic.produce([("k", "1")])
     await until(lambda: topic.ids("s"))
     topic.script = lambda attempt: DONE
     for revision, edition, state in ((2, 1, DeliveryState.SUSPENDED), (3, 2, DeliveryState.ACTIVE)):
-        await fan.put(Subscribed("s"), revision, starts, None, edition)
-        status = await fan.status("s")
+        await dispatcher.put(Subscribed("s"), revision, starts, None, edition)
+        status = await dispatcher.status("s")
         assert status is not None
-        assert (status.state, status.applied) == (state, revision)
+        assert (status.state, status.applied_revision) == (state, revision)
     await until(lambda: topic.ids("s") == ["1", "1"])
 
 
 async def test_a_dead_letter_tells_subscription_sink_attempts_and_status() -> None:
     topic = Topic(1, dead_letter="orders.dlq")
     topic.script = lambda attempt: REFUSED
-    fan = topic.fan()
+    dispatcher = topic.dispatcher()
     sink = SinkUri("http://sink/in?token=7", "http", (("sink", 80),), "/in", "token=7")
-    await topic.subscribe(fan, Subscribed("s", sink=sink))
+    await topic.subscribe(dispatcher, Subscribed("s", sink=sink))
     await topic.produce([("k", "1")])
-    await until(lambda: fan._pushes["s"].counts.deadlettered == 1)
+    await until(lambda: dispatcher._workers["s"].counts.deadlettered == 1)
 
-    def letter() -> dict[str, bytes]:
+    def dead_letter() -> dict[str, bytes]:
         consumer = Consumer({"bootstrap.servers": topic.bridge.bootstrap, "group.id": "x", "log_level": 0})
         consumer.assign([TopicPartition("orders.dlq", 0, 0)])
         (record,) = consumer.consume(1, PATIENCE)
         consumer.close()
         return {name: content or b"" for name, content in record.headers() or []}
 
-    headers = await asyncio.to_thread(letter)
+    headers = await asyncio.to_thread(dead_letter)
     told = {name: headers[f"amqp.dead-letter.{name}"] for name in ("subscription", "sink", "attempts", "status")}
     assert told == {"subscription": b"s", "sink": b"http://sink/in", "attempts": b"1", "status": b"422"}
     await topic.close()

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bridges.cloudevents.delivery.answers import DONE
-from bridges.cloudevents.reading.fan import Fan
-from bridges.cloudevents.reading.starts import Starts
+from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
+from bridges.cloudevents.reading.start_offsets import StartOffsets
 from tests.support.cloudevents.delivery import Subscribed, Topic, until
 
 IDS = [f"s{number}" for number in range(12)]
@@ -23,25 +23,27 @@ async def topic() -> AsyncIterator[Topic]:
     await made.close()
 
 
-async def subscribe(topic: Topic, fans: list[Fan]) -> dict[str, Starts]:
+async def subscribe(topic: Topic, dispatchers: list[SubscriptionDispatcher]) -> dict[str, StartOffsets]:
     """The same subscriptions at each gateway, as both follow the same store."""
     starts = {id: await topic.starts() for id in IDS}
-    for fan in fans:
+    for dispatcher in dispatchers:
         for id in IDS:
-            await fan.put(Subscribed(id), 1, starts[id])
+            await dispatcher.put(Subscribed(id), 1, starts[id])
     return starts
 
 
-def deliverers(fans: list[Fan]) -> dict[str, int]:
+def deliverers(dispatchers: list[SubscriptionDispatcher]) -> dict[str, int]:
     """How many of the gateways deliver each subscription."""
-    return {id: sum(id in fan._pushes for fan in fans) for id in IDS}
+    return {id: sum(id in dispatcher._workers for dispatcher in dispatchers) for id in IDS}
 
 
 @pytest.mark.row("CE-P-2")
 async def test_slices_are_shared_out_and_each_subscription_is_delivered_once(topic: Topic) -> None:
-    fans = [topic.fan(slices=2), topic.fan(slices=2)]
-    await subscribe(topic, fans)
-    await until(lambda: all(fan._pushes for fan in fans) and set(deliverers(fans).values()) == {1})
+    dispatchers = [topic.dispatcher(slices=2), topic.dispatcher(slices=2)]
+    await subscribe(topic, dispatchers)
+    await until(
+        lambda: all(dispatcher._workers for dispatcher in dispatchers) and set(deliverers(dispatchers).values()) == {1}
+    )
     await topic.produce([("k", str(number)) for number in range(20)])
     await until(lambda: all(len(topic.ids(id)) >= 20 for id in IDS))
     assert all(topic.ids(id) == [str(number) for number in range(20)] for id in IDS)
@@ -49,20 +51,20 @@ async def test_slices_are_shared_out_and_each_subscription_is_delivered_once(top
 
 @pytest.mark.row("CE-P-2")
 async def test_one_delivers_and_the_other_takes_over_when_it_ends(topic: Topic) -> None:
-    first = topic.fan()
+    first = topic.dispatcher()
     starts = await subscribe(topic, [first])
-    await until(lambda: len(first._pushes) == len(IDS))
-    second = topic.fan()
+    await until(lambda: len(first._workers) == len(IDS))
+    second = topic.dispatcher()
     for id in IDS:
         await second.put(Subscribed(id), 1, starts[id])
     await topic.produce([("k", str(number)) for number in range(10)])
     await until(lambda: all(len(topic.ids(id)) == 10 for id in IDS))
-    assert second._pushes == {}
+    assert second._workers == {}
     status = await second.status("s0")
     assert status is not None
-    assert not status.here
+    assert not status.delivered_here
     await first.close()
-    await until(lambda: len(second._pushes) == len(IDS))
+    await until(lambda: len(second._workers) == len(IDS))
     await topic.produce([("k", str(number)) for number in range(10, 20)])
     await until(lambda: all(len(topic.ids(id)) >= 20 for id in IDS))
     assert all(topic.ids(id) == [str(number) for number in range(20)] for id in IDS)
@@ -71,19 +73,19 @@ async def test_one_delivers_and_the_other_takes_over_when_it_ends(topic: Topic) 
 @pytest.mark.row("CE-P-2")
 async def test_a_gateway_that_sleeps_sends_nothing_after_its_lease_and_writes_no_position(topic: Topic) -> None:
     topic.script = lambda attempt: DONE
-    sleeper, other = topic.fan(), None
+    sleeper, other = topic.dispatcher(), None
     starts = await subscribe(topic, [sleeper])
-    await until(lambda: len(sleeper._pushes) == len(IDS))
+    await until(lambda: len(sleeper._workers) == len(IDS))
     topic.script = lambda attempt: None  # under way, and never answered
     await topic.produce([("k", "0")])
     await until(lambda: all(topic.ids(id) == ["0"] for id in IDS))
-    topic.beats[0].cancel()  # it renews its lease no more, and does not notice
+    topic.lease_tasks[0].cancel()  # it renews its lease no more, and does not notice
     asleep = list(topic.sinks)
     topic.script = lambda attempt: DONE
-    other = topic.fan()
+    other = topic.dispatcher()
     for id in IDS:
         await other.put(Subscribed(id), 1, starts[id])
-    await until(lambda: len(other._pushes) == len(IDS))
+    await until(lambda: len(other._workers) == len(IDS))
     assert not sleeper.valid
     for sink in asleep:  # the answers come in late
         for attempt in list(sink.waiting.values()):
@@ -92,20 +94,20 @@ async def test_a_gateway_that_sleeps_sends_nothing_after_its_lease_and_writes_no
     await until(lambda: all(len(topic.ids(id)) >= 11 for id in IDS))
     for id in IDS:
         assert topic.ids(id) == ["0", "0", *map(str, range(1, 10))]
-    await until(lambda: not sleeper._pushes)  # it has learned with its next write that it was displaced
+    await until(lambda: not sleeper._workers)  # it has learned with its next write that it was displaced
     assert not await asyncio.wait_for(sleeper.resume("s0"), 1)
 
 
 async def test_more_slices_move_no_position(topic: Topic) -> None:
-    fan = topic.fan()
-    await subscribe(topic, [fan])
-    await until(lambda: len(fan._pushes) == len(IDS))
+    dispatcher = topic.dispatcher()
+    await subscribe(topic, [dispatcher])
+    await until(lambda: len(dispatcher._workers) == len(IDS))
     await topic.produce([("k", str(number)) for number in range(10)])
     await until(lambda: all(len(topic.ids(id)) == 10 for id in IDS))
-    await until(lambda: not fan._dirty)
-    rules = fan._rules
-    fan.change(rules._replace(slices=5))
-    await until(lambda: not fan.valid)
+    await until(lambda: not dispatcher._changed)
+    rules = dispatcher._settings
+    dispatcher.reconfigure(rules._replace(slices=5))
+    await until(lambda: not dispatcher.valid)
     await topic.produce([("k", str(number)) for number in range(10, 20)])
     await until(lambda: all(len(topic.ids(id)) >= 20 for id in IDS))
     assert all(topic.ids(id) == [str(number) for number in range(20)] for id in IDS)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.kafka import kafka_binary, record_key
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.kafka import KafkaClients, KafkaSink
@@ -49,9 +49,9 @@ async def sink(
 async def test_an_event_becomes_a_record_of_the_topic(kafka_broker: KafkaBroker, topic: str) -> None:
     async with sink(kafka_broker.bootstrap, topic) as (made, heard):
         made.send(attempt())
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
         made.send(attempt(None, number=2))
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
     first, second = copies(kafka_broker, topic, 2)
     assert (first.key(), first.value()) == (b"t", b"data")
     named = [(f"ce_{name}", value.encode()) for name, value in event().attributes.items()]
@@ -68,7 +68,7 @@ async def test_events_keep_their_order_with_any_acks(kafka_broker: KafkaBroker, 
             while made.free_slots and sent < 100:
                 made.send(attempt(str(sent).encode(), sent))
                 sent += 1
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
     values = [record.value() for record in copies(kafka_broker, topic, 100)]
     assert values == [str(number).encode() for number in range(100)]
 
@@ -78,7 +78,7 @@ async def test_one_record_that_is_too_large_takes_no_others_with_it(kafka_broker
         for number, size in enumerate([100, 30_000, 100]):
             made.send(attempt(b"x" * size, number))
         answers = [await heard.next() for _ in range(3)]
-    verdicts = sorted(answer.verdict.name for answer in answers)
+    verdicts = sorted(answer.outcome.name for answer in answers)
     assert verdicts == ["DONE", "DONE", "REFUSED"]
     assert len(copies(kafka_broker, topic, 2)) == 2
 
@@ -87,13 +87,15 @@ async def test_a_missing_topic_is_the_sinks_fault(kafka_broker: KafkaBroker) -> 
     async with sink(kafka_broker.bootstrap, "no-such-topic", **{"message.timeout.ms": 500}) as (made, heard):
         made.send(attempt())
         answer = await heard.next()
-    assert answer.verdict in (Verdict.SINK_FAILED, Verdict.FAILED)
+    assert answer.outcome in (DeliveryOutcome.SINK_FAILED, DeliveryOutcome.FAILED)
 
 
 async def test_a_cluster_that_is_away_is_repeated() -> None:
     async with sink(f"127.0.0.1:{free_port()}", "t", **{"message.timeout.ms": 300}) as (made, heard):
         made.send(attempt())
-        assert await heard.next() == Answer(Verdict.FAILED, "not written in time (_MSG_TIMED_OUT)", reached=False)
+        assert await heard.next() == Answer(
+            DeliveryOutcome.FAILED, "not written in time (_MSG_TIMED_OUT)", reached=False
+        )
 
 
 async def test_clients_are_shared_and_bounded() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt5_binary
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dialer import NOT_ALLOWED
@@ -71,7 +71,7 @@ async def test_an_event_arrives_with_its_quality_of_service(
 ) -> None:
     async with sink(broker.port, version=version, qos=qos) as (made, heard):
         made.send(attempt())
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
     message = await asyncio.to_thread(subscriber.next)
     assert (message.topic, message.payload, message.qos, message.retain) == ("out/orders", b"data", qos, False)
 
@@ -80,7 +80,7 @@ async def test_an_event_arrives_with_its_quality_of_service(
 async def test_version_5_carries_properties_and_expiry(broker: Mosquitto, subscriber: MqttReader) -> None:
     async with sink(broker.port, expiry=77) as (made, heard):
         made.send(attempt())
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
     properties = (await asyncio.to_thread(subscriber.next)).properties
     assert properties.ContentType == "text/plain"
     assert 0 < properties.MessageExpiryInterval <= 77
@@ -91,7 +91,7 @@ async def test_version_5_carries_properties_and_expiry(broker: Mosquitto, subscr
 async def test_a_retained_event_waits_for_later_subscribers(broker: Mosquitto) -> None:
     async with sink(broker.port, retain=True, topic="kept/1") as (made, heard):
         made.send(attempt())
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
     later = MqttReader(broker.port, "kept/#")
     message = await asyncio.to_thread(later.next)
     later.close()
@@ -106,7 +106,7 @@ async def test_many_events_share_a_connection_and_keep_their_order(broker: Mosqu
             while made.free_slots and sent < 200:
                 made.send(attempt(str(sent).encode(), sent))
                 sent += 1
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
     got = [await asyncio.to_thread(subscriber.next) for _ in range(200)]
     assert [message.payload for message in got] == [str(number).encode() for number in range(200)]
 
@@ -114,12 +114,12 @@ async def test_many_events_share_a_connection_and_keep_their_order(broker: Mosqu
 async def test_what_is_larger_than_the_servers_largest_packet_is_refused(broker: Mosquitto) -> None:
     async with sink(broker.port) as (made, heard):
         made.send(attempt())
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
         made.send(attempt(b"x" * 30_000))
         reason = "larger than the server's largest packet of 20000 bytes"
-        assert await heard.next() == Answer(Verdict.REFUSED, reason)
+        assert await heard.next() == Answer(DeliveryOutcome.REFUSED, reason)
         made.send(attempt())
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
 
 
 @pytest.mark.parametrize("version", [FIVE, THREE])
@@ -128,10 +128,10 @@ async def test_a_wrong_password_is_a_matter_of_the_credential(version: MQTTProto
     try:
         async with sink(server.port, version=version, login=Plain("gw", "wrong")) as (made, heard):
             made.send(attempt())
-            assert (await heard.next()).verdict is Verdict.CREDENTIAL
+            assert (await heard.next()).outcome is DeliveryOutcome.CREDENTIAL
         async with sink(server.port, version=version, login=Plain("gw", "right")) as (made, heard):
             made.send(attempt())
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
     finally:
         server.stop()
 
@@ -141,13 +141,13 @@ async def test_a_server_that_was_away_gets_the_next_attempt() -> None:
     try:
         async with sink(server.port) as (made, heard):
             made.send(attempt())
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
             server.kill()
             made.send(attempt())
             assert not (await heard.next()).reached
             server.start()
             made.send(attempt())
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
     finally:
         server.stop()
 
@@ -156,13 +156,13 @@ async def test_a_server_that_was_away_gets_the_next_attempt() -> None:
 async def test_nothing_is_connected_that_is_not_allowed(broker: Mosquitto) -> None:
     async with sink(broker.port, allowed=lambda address: False) as (made, heard):
         made.send(attempt())
-        assert await heard.next() == Answer(Verdict.SINK_FAILED, NOT_ALLOWED, reached=False)
+        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, NOT_ALLOWED, reached=False)
 
 
 async def test_nobody_there_is_the_sinks_fault() -> None:
     async with sink(free_port()) as (made, heard):
         made.send(attempt())
-        assert await heard.next() == Answer(Verdict.SINK_FAILED, "connection refused", reached=False)
+        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, "connection refused", reached=False)
 
 
 async def test_tls_checks_the_name_of_the_sink_not_its_address(tmp_path: Path) -> None:
@@ -172,11 +172,11 @@ async def test_tls_checks_the_name_of_the_sink_not_its_address(tmp_path: Path) -
     try:
         async with sink(server.tls_port, host="mqtt.example", tls=context) as (made, heard):
             made.send(attempt())
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
         async with sink(server.tls_port, host="other.example", tls=context) as (made, heard):
             made.send(attempt())
             answer = await heard.next()
-            assert answer.verdict is Verdict.SINK_FAILED
+            assert answer.outcome is DeliveryOutcome.SINK_FAILED
             assert "certificate" in answer.reason
     finally:
         server.stop()

@@ -11,7 +11,7 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.nats import nats_binary
 from bridges.cloudevents.sinks.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.nats import NatsSink, NatsTarget
@@ -76,7 +76,7 @@ def server() -> Iterator[NatsServer]:
 async def test_an_event_arrives_on_the_subject_before_it_is_done(server: NatsServer) -> None:
     async with subscribed(server.port) as following, sink(server.port) as (made, heard):
         made.send(attempt())
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
         message = await following()
     assert (message.subject, message.data) == ("out.orders", b"data")
     named = {f"ce-{name}": value for name, value in event().attributes.items()}
@@ -90,7 +90,7 @@ async def test_many_events_keep_their_order(server: NatsServer) -> None:
             while made.free_slots and sent < 200:
                 made.send(attempt(str(sent).encode(), sent))
                 sent += 1
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
         assert [(await following()).data for _ in range(200)] == [str(number).encode() for number in range(200)]
 
 
@@ -101,9 +101,9 @@ async def test_jetstream_acknowledges_and_drops_repetitions(server: NatsServer) 
     async with sink(server.port, subject="kept.orders", jetstream=True) as (made, heard):
         for repetition in range(3):
             made.send(attempt(earlier_attempts=repetition))
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
         made.send(attempt(number=2))
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
     assert (await stream.stream_info("KEPT")).state.messages == 2
     await client.close()
 
@@ -111,7 +111,7 @@ async def test_jetstream_acknowledges_and_drops_repetitions(server: NatsServer) 
 async def test_a_subject_without_a_stream_is_the_sinks_fault(server: NatsServer) -> None:
     async with sink(server.port, subject="nobody.there", jetstream=True) as (made, heard):
         made.send(attempt())
-        assert await heard.next() == Answer(Verdict.SINK_FAILED, "no stream takes messages of the subject")
+        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, "no stream takes messages of the subject")
 
 
 @pytest.fixture(scope="module")
@@ -125,21 +125,21 @@ async def test_permissions_passwords_and_sizes_have_their_answers(limited: NatsS
     right = Plain("gw", "right")
     async with sink(limited.port, login=right) as (made, heard):
         made.send(attempt())
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
         made.send(attempt(b"x" * 20_000))
         reason = "larger than the server's max_payload of 10000 bytes"
-        assert await heard.next() == Answer(Verdict.REFUSED, reason)
+        assert await heard.next() == Answer(DeliveryOutcome.REFUSED, reason)
         made.send(attempt())
-        assert (await heard.next()).verdict is Verdict.DONE
+        assert (await heard.next()).outcome is DeliveryOutcome.DONE
     async with sink(limited.port, login=right, subject="forbidden") as (made, heard):
         for _ in range(20):  # the answer to the PING must not come before the one to the message
             made.send(attempt())
-            assert (await heard.next()).verdict is Verdict.CREDENTIAL
+            assert (await heard.next()).outcome is DeliveryOutcome.CREDENTIAL
     for wrong in (Plain("gw", "wrong"), AccessToken("token", 0), None):
         async with sink(limited.port, login=wrong) as (made, heard):
             made.send(attempt())
             answer = await heard.next()
-            assert answer == Answer(Verdict.CREDENTIAL, "the server does not accept the login")
+            assert answer == Answer(DeliveryOutcome.CREDENTIAL, "the server does not accept the login")
 
 
 async def test_a_server_that_was_away_gets_the_next_attempt() -> None:
@@ -147,13 +147,13 @@ async def test_a_server_that_was_away_gets_the_next_attempt() -> None:
     try:
         async with sink(server.port) as (made, heard):
             made.send(attempt())
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
             server.kill()
             made.send(attempt())
             assert not (await heard.next()).reached
             server.start()
             made.send(attempt())
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
     finally:
         server.stop()
 
@@ -162,10 +162,10 @@ async def test_a_server_that_was_away_gets_the_next_attempt() -> None:
 async def test_nothing_is_connected_that_is_not_allowed(server: NatsServer) -> None:
     async with sink(server.port, allowed=lambda address: False) as (made, heard):
         made.send(attempt())
-        assert await heard.next() == Answer(Verdict.SINK_FAILED, NOT_ALLOWED, reached=False)
+        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, NOT_ALLOWED, reached=False)
     async with sink(free_port()) as (made, heard):
         made.send(attempt())
-        assert await heard.next() == Answer(Verdict.SINK_FAILED, "connection refused", reached=False)
+        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, "connection refused", reached=False)
 
 
 async def test_tls_checks_the_name_of_the_sink_and_is_never_given_up(tmp_path: Path, server: NatsServer) -> None:
@@ -176,14 +176,16 @@ async def test_tls_checks_the_name_of_the_sink_and_is_never_given_up(tmp_path: P
     try:
         async with sink(secured.port, host="nats.example", tls=context) as (made, heard):
             made.send(attempt())
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
         async with sink(secured.port, host="other.example", tls=context) as (made, heard):
             made.send(attempt())
             answer = await heard.next()
-            assert answer.verdict is Verdict.SINK_FAILED
+            assert answer.outcome is DeliveryOutcome.SINK_FAILED
             assert "certificate" in answer.reason
         async with sink(server.port, host="nats.example", tls=context, login=Plain("a", "b")) as (made, heard):
             made.send(attempt())
-            assert await heard.next() == Answer(Verdict.SINK_FAILED, "the server does not offer TLS", reached=False)
+            assert await heard.next() == Answer(
+                DeliveryOutcome.SINK_FAILED, "the server does not offer TLS", reached=False
+            )
     finally:
         secured.stop()

@@ -1,4 +1,4 @@
-"""A fan on an embedded Kafka, with scripted sinks instead of real ones."""
+"""A dispatcher on an embedded Kafka, with scripted sinks instead of real ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from confluent_kafka import Producer
 from bridges.cloudevents.delivery.answers import DONE, Answer
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.dispatch.dispatcher import DispatcherServices, DispatcherSettings, SubscriptionDispatcher
+from bridges.cloudevents.dispatch.interface import DeliverableSubscription
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
-from bridges.cloudevents.reading.fan import Fan, FanRules, FanShared
-from bridges.cloudevents.reading.starts import Starts, find_starts
-from bridges.cloudevents.reading.subscription import PushedSubscription
+from bridges.cloudevents.reading.start_offsets import StartOffsets, find_start_offsets
 from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
 from bridges.cloudevents.subscription.model import (
     Batching,
@@ -133,38 +133,40 @@ class Topic:
         self.script: Script = lambda attempt: DONE
         self.sinks: list[ScriptedSink] = []
         self.slots = 8
-        self.fans: list[Fan] = []
-        self.beats: list[asyncio.Task[None]] = []
+        self.dispatchers: list[SubscriptionDispatcher] = []
+        self.lease_tasks: list[asyncio.Task[None]] = []
         """What renews the leases of each."""
         self._producer: Producer | None = None
 
-    def fan(self, leases: Leases | None = None, **rules: Any) -> Fan:
+    def dispatcher(self, leases: Leases | None = None, **rules: Any) -> SubscriptionDispatcher:
         """Another gateway's part, or the only one's."""
         if leases is None:
             leases = Leases(MemoryLeaseStore(self.table, 0.6), self.supervisor)
-            self.beats.append(self.supervisor.start(leases.run(), "leases"))
-        shared = FanShared({"main": self.bridge}, leases, self.termini, self.supervisor)
-        named = FanRules("core", "m", {ADDRESS: self.route}, **rules)
-        made = Fan(named, shared, self._sink, _event_of, ManagerMetrics())
+            self.lease_tasks.append(self.supervisor.start(leases.run(), "leases"))
+        services = DispatcherServices({"main": self.bridge}, leases, self.termini, self.supervisor)
+        settings = DispatcherSettings("core", "m", {ADDRESS: self.route}, **rules)
+        made = SubscriptionDispatcher(settings, services, self._sink, _event_of, ManagerMetrics())
         made.start()
-        self.fans.append(made)
+        self.dispatchers.append(made)
         return made
 
-    def _sink(self, subscription: PushedSubscription, listener: SinkListener) -> ScriptedSink:
+    def _sink(self, subscription: DeliverableSubscription, listener: SinkListener) -> ScriptedSink:
         heard = self.heard.setdefault(subscription.id, [])
         sink = ScriptedSink(listener, heard, lambda attempt: self.script(attempt), self.slots)
         sink.subscription = subscription.id
         self.sinks.append(sink)
         return sink
 
-    async def starts(self, start: Start | None = None) -> Starts:
+    async def starts(self, start: Start | None = None) -> StartOffsets:
         """Where a subscription begins now."""
-        return await find_starts({ADDRESS: self.route}, start or FromLatest(), {"main": self.bridge})
+        return await find_start_offsets({ADDRESS: self.route}, start or FromLatest(), {"main": self.bridge})
 
-    async def subscribe(self, fan: Fan, subscription: Subscribed, hold: Reason | None = None) -> Starts:
+    async def subscribe(
+        self, dispatcher: SubscriptionDispatcher, subscription: Subscribed, hold: Reason | None = None
+    ) -> StartOffsets:
         """Put a new one."""
         starts = await self.starts(subscription.config.start)
-        await fan.put(subscription, 1, starts, hold)
+        await dispatcher.put(subscription, 1, starts, hold)
         return starts
 
     async def produce(self, events: Sequence[tuple[str | None, str]], *, partition: int = 0) -> None:
@@ -182,8 +184,8 @@ class Topic:
 
     async def close(self) -> None:
         """End everything; no task may have failed."""
-        for fan in self.fans:
-            await fan.close()
+        for dispatcher in self.dispatchers:
+            await dispatcher.close()
         await self.bridge.close(1.0)
         await self.supervisor.close()
         assert not self.errors, self.errors

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
-from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from gateway.amqp.link.outcomes import Accepted, Modified, Outcome, Rejected
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
 
@@ -48,9 +48,9 @@ class Deliveries:
                 return await waiting
         except TimeoutError:
             if self._sent.pop(waiting, self) is None:
-                return Answer(Verdict.FAILED, "no outcome in time", reached=False)
+                return Answer(DeliveryOutcome.FAILED, "no outcome in time", reached=False)
             reason = "no credit in time" if self.attached else "not attached in time"
-            return Answer(Verdict.SINK_FAILED, reason, reached=False)
+            return Answer(DeliveryOutcome.SINK_FAILED, reason, reached=False)
 
     def pump(self) -> None:
         """Send waiting messages while the link has credit."""
@@ -85,7 +85,9 @@ class Deliveries:
         self._sent.clear()
         for each in sent:
             if not each.done():
-                each.set_result(Answer(Verdict.FAILED, "the link was lost before the outcome came", reached=False))
+                each.set_result(
+                    Answer(DeliveryOutcome.FAILED, "the link was lost before the outcome came", reached=False)
+                )
         self.fail_queued(link_failure(error))
 
     def fail_queued(self, answer: Answer) -> None:
@@ -100,8 +102,8 @@ class Deliveries:
 def link_failure(error: AmqpError | None) -> Answer:
     """The answer for a link that was refused, or ended."""
     if error is None:
-        return Answer(Verdict.SINK_FAILED, "the sink has ended the link")
-    verdict = Verdict.CREDENTIAL if error.condition == UNAUTHORIZED_ACCESS else Verdict.SINK_FAILED
+        return Answer(DeliveryOutcome.SINK_FAILED, "the sink has ended the link")
+    verdict = DeliveryOutcome.CREDENTIAL if error.condition == UNAUTHORIZED_ACCESS else DeliveryOutcome.SINK_FAILED
     return Answer(verdict, f"the sink has ended or refused the link with {error.condition or 'no condition'}")
 
 
@@ -111,7 +113,7 @@ def answer_of(outcome: Outcome) -> Answer:
         return DONE
     if isinstance(outcome, Rejected):
         condition = outcome.error.condition if outcome.error is not None else ""
-        return Answer(Verdict.REFUSED, f"the sink rejected it with {condition or 'no condition'}")
+        return Answer(DeliveryOutcome.REFUSED, f"the sink rejected it with {condition or 'no condition'}")
     if isinstance(outcome, Modified) and outcome.undeliverable:
-        return Answer(Verdict.REFUSED, "the sink said that it is undeliverable there")
-    return Answer(Verdict.FAILED, f"the sink said {outcome.name}")
+        return Answer(DeliveryOutcome.REFUSED, "the sink said that it is undeliverable there")
+    return Answer(DeliveryOutcome.FAILED, f"the sink said {outcome.name}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.amqp import amqp_binary, amqp_structured
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.amqp.container import ContainerSender, SenderTarget
@@ -220,4 +220,4 @@ class _SinkConnector(Connector):
     def unauthenticated(self, connection: Connection, security: Handshake) -> None:
         """Fail the waiting deliveries at once."""
         super().unauthenticated(connection, security)
-        self._on_login_failure(Answer(Verdict.CREDENTIAL, "the container does not accept the login"))
+        self._on_login_failure(Answer(DeliveryOutcome.CREDENTIAL, "the container does not accept the login"))

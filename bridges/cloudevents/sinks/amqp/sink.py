@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.amqp.deliveries import Deliveries
 from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
@@ -47,7 +47,7 @@ class AmqpSink(ConcurrentSink):
         try:
             message = self._encode(event)
         except ValueError:
-            return Answer(Verdict.REFUSED, "the event cannot be encoded for AMQP")
+            return Answer(DeliveryOutcome.REFUSED, "the event cannot be encoded for AMQP")
         if not self._deliveries.attached:
             self._sender.attach()
         return await self._deliveries.deliver(message, self._timeout)

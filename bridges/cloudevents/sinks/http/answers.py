@@ -5,25 +5,25 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 
 UNAUTHORIZED: Final = 401
 _SPECIAL: Final = {
-    101: Verdict.SINK_FAILED,
-    UNAUTHORIZED: Verdict.CREDENTIAL,
-    403: Verdict.CREDENTIAL,
-    404: Verdict.FAILED,
-    407: Verdict.CREDENTIAL,
-    408: Verdict.FAILED,
-    409: Verdict.FAILED,
-    410: Verdict.GONE,
-    413: Verdict.TOO_LARGE,
-    425: Verdict.FAILED,
-    429: Verdict.WAIT,
-    503: Verdict.WAIT,
+    101: DeliveryOutcome.SINK_FAILED,
+    UNAUTHORIZED: DeliveryOutcome.CREDENTIAL,
+    403: DeliveryOutcome.CREDENTIAL,
+    404: DeliveryOutcome.FAILED,
+    407: DeliveryOutcome.CREDENTIAL,
+    408: DeliveryOutcome.FAILED,
+    409: DeliveryOutcome.FAILED,
+    410: DeliveryOutcome.GONE,
+    413: DeliveryOutcome.TOO_LARGE,
+    425: DeliveryOutcome.FAILED,
+    429: DeliveryOutcome.WAIT,
+    503: DeliveryOutcome.WAIT,
 }
-_BY_CLASS: Final = {3: Verdict.SINK_FAILED, 4: Verdict.REFUSED, 5: Verdict.FAILED}
-_DONE: Final = {status: Answer(Verdict.DONE, status=status) for status in range(200, 300)}
+_BY_CLASS: Final = {3: DeliveryOutcome.SINK_FAILED, 4: DeliveryOutcome.REFUSED, 5: DeliveryOutcome.FAILED}
+_DONE: Final = {status: Answer(DeliveryOutcome.DONE, status=status) for status in range(200, 300)}
 _DIGITS: Final = 9
 
 
@@ -31,8 +31,8 @@ def answer_of(status: int, retry_after: str | None, now: float) -> Answer:
     """`retry_after` is the header's value; `now` is in seconds since 1970."""
     if (done := _DONE.get(status)) is not None:
         return done
-    verdict = _SPECIAL.get(status) or _BY_CLASS.get(status // 100, Verdict.FAILED)
-    pause = seconds_of(retry_after, now) if verdict is Verdict.WAIT else None
+    verdict = _SPECIAL.get(status) or _BY_CLASS.get(status // 100, DeliveryOutcome.FAILED)
+    pause = seconds_of(retry_after, now) if verdict is DeliveryOutcome.WAIT else None
     return Answer(verdict, _reason(status), status, pause)
 
 

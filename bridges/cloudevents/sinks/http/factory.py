@@ -99,7 +99,7 @@ class HttpSinkFactory:
 
     def _shared(self, dialer: Dialer, tls: SinkTls | None) -> _SharedClient:
         client = HttpClient(dialer, self._dependencies.certificates.context(tls))
-        return _SharedClient(client, partial(self._dependencies.supervisor.start, name="push-close"))
+        return _SharedClient(client, partial(self._dependencies.supervisor.start, name="sink-close"))
 
     async def request_consent(self, subscription: Subscription, rule: SinkRule, callback: str | None) -> Consent:
         """Ask the sink for its consent, if the policy requires it."""

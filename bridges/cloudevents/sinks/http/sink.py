@@ -8,7 +8,7 @@ from typing import Final
 
 import aiohttp
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
 from bridges.cloudevents.sinks.dialer import EgressRefused, failure_reason
@@ -68,7 +68,7 @@ class HttpSink(ConcurrentSink):
             if answer.status == UNAUTHORIZED and (renewed := await authorization(True)) != login:
                 return await self._post(attempt, renewed)
         except LoginFailed as error:
-            return Answer(Verdict.CREDENTIAL, str(error))
+            return Answer(DeliveryOutcome.CREDENTIAL, str(error))
         return answer
 
     async def _post(self, attempt: SendAttempt, login: str | None) -> Answer:
@@ -76,19 +76,19 @@ class HttpSink(ConcurrentSink):
         try:
             headers, body = self._encode(attempt.events)
         except ValueError:  # the protocol cannot carry it; a repetition would fail, too
-            return Answer(Verdict.REFUSED, "the event cannot be encoded for HTTP")
+            return Answer(DeliveryOutcome.REFUSED, "the event cannot be encoded for HTTP")
         headers += [*target.headers, ("scopegate-attempt", str(attempt.earlier_attempts + 1))]
         headers += [] if login is None else [("authorization", login)]
         try:
             found = await self._client.request(target.method, target.url, headers, body, target.limit)
         except aiohttp.ClientConnectorCertificateError as error:
-            return Answer(Verdict.SINK_FAILED, failure_reason(error.certificate_error), reached=False)
+            return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error.certificate_error), reached=False)
         except aiohttp.ClientConnectorError as error:
-            return Answer(Verdict.SINK_FAILED, failure_reason(error.os_error), reached=False)
+            return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error.os_error), reached=False)
         except EgressRefused as error:
-            return Answer(Verdict.SINK_FAILED, failure_reason(error), reached=False)
+            return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error), reached=False)
         except (aiohttp.ClientError, OSError, ValueError) as error:  # the sink may have received the event
-            return Answer(Verdict.FAILED, _failure(error), reached=False)
+            return Answer(DeliveryOutcome.FAILED, _failure(error), reached=False)
         return answer_of(found.status, found.headers.get("retry-after"), time.time())
 
     async def _release(self) -> None:

@@ -17,7 +17,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
+from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage
 from bridges.cloudevents.subscription.model import Plain
 from gateway.tasks import off_loop
@@ -124,13 +124,15 @@ class MqttConnection:
     async def publish(self, message: MqttMessage) -> Answer:
         """Publish and wait for PUBACK or PUBCOMP, or at QoS 0 until the packet is written."""
         if self._max_packet_size and self._size(message) > self._max_packet_size:
-            return Answer(Verdict.REFUSED, f"larger than the server's largest packet of {self._max_packet_size} bytes")
+            return Answer(
+                DeliveryOutcome.REFUSED, f"larger than the server's largest packet of {self._max_packet_size} bytes"
+            )
         target = self._target
         info = self._client.publish(
             target.topic, message.payload, target.qos, target.retain, self._properties(message) if self._is_v5 else None
         )
         if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
-            return Answer(Verdict.FAILED, "the connection was lost", reached=False)
+            return Answer(DeliveryOutcome.FAILED, "the connection was lost", reached=False)
         if (early := self._early_answers.pop(info.mid, None)) is not None:
             return early
         waiting: asyncio.Future[Answer] = self._loop.create_future()
@@ -202,7 +204,7 @@ class MqttConnection:
         self._client.connected_socket.close()
         for waiting in [*self._unacknowledged.values()]:
             if not waiting.done():
-                waiting.set_result(Answer(Verdict.FAILED, reason, reached=False))
+                waiting.set_result(Answer(DeliveryOutcome.FAILED, reason, reached=False))
         if not self._opened.done():
             self._opened.set_exception(ConnectionResetError())
             self._opened.exception()
@@ -236,8 +238,8 @@ class MqttConnection:
 
 def _refused(code: ReasonCode) -> Answer:
     if code.value in _DENIED or code.getName() in _DENIED_V3:
-        return Answer(Verdict.CREDENTIAL, "the server does not accept the login", code.value)
-    return Answer(Verdict.SINK_FAILED, f"the server refused the connection with 0x{code.value:02x}", code.value)
+        return Answer(DeliveryOutcome.CREDENTIAL, "the server does not accept the login", code.value)
+    return Answer(DeliveryOutcome.SINK_FAILED, f"the server refused the connection with 0x{code.value:02x}", code.value)
 
 
 def _outcome(code: int) -> Answer:
@@ -246,7 +248,7 @@ def _outcome(code: int) -> Answer:
         return DONE
     reason = f"the server answered 0x{code:02x}"
     if code in _REFUSED:
-        return Answer(Verdict.REFUSED, reason, code)
+        return Answer(DeliveryOutcome.REFUSED, reason, code)
     if code in _DENIED:
-        return Answer(Verdict.CREDENTIAL, reason, code)
-    return Answer(Verdict.WAIT if code in _RETRY_LATER else Verdict.FAILED, reason, code)
+        return Answer(DeliveryOutcome.CREDENTIAL, reason, code)
+    return Answer(DeliveryOutcome.WAIT if code in _RETRY_LATER else DeliveryOutcome.FAILED, reason, code)

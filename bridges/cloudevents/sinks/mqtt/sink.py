@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
@@ -44,19 +44,19 @@ class MqttSink(ConcurrentSink):
         try:
             message = self._encode(event)
         except ValueError:
-            return Answer(Verdict.REFUSED, "the event cannot be encoded for MQTT")
+            return Answer(DeliveryOutcome.REFUSED, "the event cannot be encoded for MQTT")
         try:
             connection = await self._connected()
         except ConnectRefused as error:
             return error.answer
         except (OSError, ValueError) as error:
-            return Answer(Verdict.SINK_FAILED, failure_reason(error), reached=False)
+            return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error), reached=False)
         try:
             async with asyncio.timeout(self._target.timeout):
                 return await connection.publish(message)
         except TimeoutError:
             await self._drop(connection)  # its packet identifier would stay in use
-            return Answer(Verdict.FAILED, "no answer in time", reached=False)
+            return Answer(DeliveryOutcome.FAILED, "no answer in time", reached=False)
 
     async def _connected(self) -> MqttConnection:
         async with self._connecting:

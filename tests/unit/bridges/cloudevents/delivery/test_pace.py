@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
-from bridges.cloudevents.delivery.breaker import Breaker, RetryPauses
+from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.circuit_breaker import CircuitBreaker, RetryBackoff
 from bridges.cloudevents.delivery.counts import DeliveryCounts
-from bridges.cloudevents.delivery.entry import Letter, Place
+from bridges.cloudevents.delivery.entry import DeadLetter, EventLocation
 from bridges.cloudevents.delivery.gate import SinkGate
-from bridges.cloudevents.delivery.outlet import Outlet, OutletRules
+from bridges.cloudevents.delivery.queue import DeliveryQueue
+from bridges.cloudevents.delivery.queue_settings import QueueSettings
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.interface import SendAttempt
@@ -28,13 +29,13 @@ SEEK = 0.3
 """Seconds until events that are not in memory have been read again."""
 BATCH = 200
 """Events that come together."""
-WAIT = Answer(Verdict.WAIT, "503", 503)
-FAILED = Answer(Verdict.FAILED, "500", 500)
-LOST = Answer(Verdict.FAILED, "no answer", reached=False)
+WAIT = Answer(DeliveryOutcome.WAIT, "503", 503)
+FAILED = Answer(DeliveryOutcome.FAILED, "500", 500)
+LOST = Answer(DeliveryOutcome.FAILED, "no answer", reached=False)
 
 
 class Simulation:
-    """An outlet, a sink and a log; each step happens at the time that it would have in a process without other work."""
+    """A delivery queue, a sink and a log; each step happens when it would in a process without other work."""
 
     def __init__(self, order: Order, seed: int) -> None:
         self.random = random.Random(seed)
@@ -43,18 +44,18 @@ class Simulation:
         self._serial = itertools.count()
         self.due: float | None = None
         """When the next turn is, if nothing comes before it."""
-        pauses = RetryPauses(RETRY.min, RETRY.max, self.random.random)
-        gate = SinkGate(Breaker(), Breaker(), None, pauses, 60.0)
+        pauses = RetryBackoff(RETRY.min, RETRY.max, self.random.random)
+        gate = SinkGate(CircuitBreaker(), CircuitBreaker(), None, pauses, 60.0)
         delivery = DeliverySettings(order, ROOM, 256, 1 << 20, TIMEOUT, None, RETRY, None)
-        self.outlet = Outlet(OutletRules(delivery, 1000, 5 * 86400.0), self, gate, pauses, DeliveryCounts())
+        self.queue = DeliveryQueue(QueueSettings(delivery, 1000, 5 * 86400.0), self, gate, pauses, DeliveryCounts())
         self.room, self.next = ROOM, 0
         self.done: list[int] = []
         self.batch = 0
 
-    def bury(self, letter: Letter) -> None:
+    def dead_letter(self, dead_letter: DeadLetter) -> None:
         raise AssertionError("no event is at fault")
 
-    def stopped(self, reason: Reason) -> None:
+    def on_stopped(self, reason: Reason) -> None:
         raise AssertionError(reason)
 
     def at(self, seconds: float, step: Callable[[], None]) -> None:
@@ -62,26 +63,26 @@ class Simulation:
         heapq.heappush(self.steps, (self.now + seconds, next(self._serial), step))
 
     def turn(self) -> None:
-        """As `Push` does it."""
-        outlet = self.outlet
-        if places := outlet.missing(self.now):
-            self.read_again(places)
-        while outlet.wants and self.next < EVENTS:
-            outlet.offer(self.event(self.next), 100, self.now)
+        """As `DeliveryWorker` does it."""
+        queue = self.queue
+        if locations := queue.take_refetches(self.now):
+            self.refetch(locations)
+        while queue.accepts_more and self.next < EVENTS:
+            queue.offer(self.event(self.next), 100, self.now)
             self.next += 1
-        for attempt in outlet.attempts(self.now, self.room):
+        for attempt in queue.next_attempts(self.now, self.room):
             self.send(attempt)
-        self.due = outlet.next_time(self.now)
+        self.due = queue.next_wakeup(self.now)
 
-    def read_again(self, places: Sequence[Place]) -> None:
+    def refetch(self, locations: Sequence[EventLocation]) -> None:
         """All at once: soon, if they are in the batch that was read last."""
-        before, self.batch = self.batch, places[-1].offset // BATCH
+        before, self.batch = self.batch, locations[-1].offset // BATCH
 
         def found() -> None:
-            for place in places:
-                self.outlet.found(place, self.event(place.offset), 100)
+            for location in locations:
+                self.queue.refetched(location, self.event(location.offset), 100)
 
-        self.at(0.001 if {place.offset // BATCH for place in places} == {before} else SEEK, found)
+        self.at(0.001 if {location.offset // BATCH for location in locations} == {before} else SEEK, found)
 
     def event(self, number: int) -> CloudEvent:
         """An event of the log."""
@@ -99,7 +100,7 @@ class Simulation:
         self.room += 1
         if answer is DONE:
             self.done += [event.offset for event in attempt.events]
-        self.outlet.on_answer(attempt, answer, self.now)
+        self.queue.on_answer(attempt, answer, self.now)
 
     def run(self) -> float:
         """Go on until all is delivered; return how long it took, in seconds."""

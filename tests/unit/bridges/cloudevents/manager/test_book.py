@@ -17,7 +17,7 @@ from bridges.cloudevents.manager.envelope import Envelope, open_envelope, seal_e
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.preconditions import expected_revisions
 from bridges.cloudevents.manager.routes import route_of
-from bridges.cloudevents.reading.starts import Starts
+from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.cloudevents.subscription.model import SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.state.subscriptions.memory_store import MemorySubscriptionStore
@@ -60,7 +60,7 @@ class Told:
         self,
         subscription: Subscription,
         revision: int,
-        starts: Starts,
+        starts: StartOffsets,
         hold: Reason | None = None,
         edition: int | None = None,
     ) -> None:
@@ -83,7 +83,7 @@ class Told:
 def document(id: str, consent: PendingConsent | None = None) -> bytes:
     body = json.dumps({"id": id, "protocol": "HTTP", "sink": "https://hooks.example/x"}).encode()
     parsed = form().parse(body, id=None, owner="billing", now_ms=0)
-    return seal_envelope(Envelope(Starts("incarnation", {}), form().dump(parsed), None, consent))
+    return seal_envelope(Envelope(StartOffsets("incarnation", {}), form().dump(parsed), None, consent))
 
 
 class Shared:

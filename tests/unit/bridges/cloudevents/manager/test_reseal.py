@@ -12,7 +12,7 @@ from bridges.cloudevents.manager.consents import PendingConsent
 from bridges.cloudevents.manager.envelope import Envelope, open_envelope, seal_envelope
 from bridges.cloudevents.manager.format import SubscriptionFormat
 from bridges.cloudevents.manager.reseal import reseal
-from bridges.cloudevents.reading.starts import Starts
+from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.cloudevents.subscription.model import Plain, SinkProtocol
 from bridges.cloudevents.subscription.sealed import SubscriptionKeys
 from gateway.response.keys import KeyRing, SigningSecret
@@ -21,7 +21,7 @@ from gateway.state.subscriptions.store import StoredSubscription, SubscriptionLi
 from tests.support.cloudevents.objects import HTTP, NOW_MS, PLAIN, RULES, parsed
 
 NAME = RULES.full_name
-STARTS = Starts("i", {})
+STARTS = StartOffsets("i", {})
 
 
 class NoDelivery:
@@ -31,7 +31,12 @@ class NoDelivery:
         self.held: dict[str, Reason | None] = {}
 
     async def put(
-        self, subscription: object, revision: int, starts: Starts, hold: Reason | None = None, edition: object = None
+        self,
+        subscription: object,
+        revision: int,
+        starts: StartOffsets,
+        hold: Reason | None = None,
+        edition: object = None,
     ) -> None:
         self.held[getattr(subscription, "id", "")] = hold
 

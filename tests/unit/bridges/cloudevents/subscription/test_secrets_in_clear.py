@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from bridges.cloudevents.delivery.answers import Verdict
+from bridges.cloudevents.delivery.answers import DeliveryOutcome
 from bridges.cloudevents.delivery.metrics import EgressDenial, ManagerMetrics
 from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.subscription.allowed import not_allowed
@@ -118,7 +118,7 @@ async def test_it_is_not_sent_after_a_reload_either(value: Any, field: str) -> N
     sink = SinkFactory(STRICT, parts).open(found, heard)
     sink.send(attempt())
     answer = await asyncio.wait_for(heard.next(), 5)
-    assert answer.verdict is Verdict.CREDENTIAL
+    assert answer.outcome is DeliveryOutcome.CREDENTIAL
     assert "allow_plain_without_tls" in answer.reason
     assert parts.metrics.denials[EgressDenial.SECRET] == 1
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bridges.cloudevents.delivery.answers import Answer, Verdict
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dialer import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
@@ -59,7 +59,7 @@ async def sink_at(
 async def test_a_request_is_sent_once_whatever_its_method(method: str) -> None:
     async with http_sink(lambda request: None) as server:
         answer = await send_once(server, method=method)
-        assert answer.verdict is Verdict.FAILED
+        assert answer.outcome is DeliveryOutcome.FAILED
         assert [request.method for request in server.requests] == [method]
 
 
@@ -73,7 +73,7 @@ async def send_once(server: HttpSinkServer, path: str = "/in?q=%2F", **options: 
 async def test_a_request_has_the_events_headers_and_the_settings() -> None:
     async with http_sink() as server:
         answer = await send_once(server)
-        assert answer.verdict is Verdict.DONE
+        assert answer.outcome is DeliveryOutcome.DONE
         (request,) = server.requests
     assert (request.method, request.path, request.body) == ("POST", "/in?q=%2F", b"data")
     assert request.header("ce-id") == "1"
@@ -97,7 +97,7 @@ GARBAGE = {
 async def test_what_is_no_answer_is_repeated(name: str) -> None:
     async with http_sink(lambda request: GARBAGE[name]) as server:
         answer = await send_once(server)
-    assert answer.verdict is Verdict.FAILED
+    assert answer.outcome is DeliveryOutcome.FAILED
     assert not answer.reached
     assert "hello" not in answer.reason
 
@@ -107,7 +107,7 @@ async def test_what_is_no_answer_is_repeated(name: str) -> None:
 async def test_a_redirect_is_never_followed(code: int) -> None:
     async with http_sink() as other, http_sink(lambda request: status(code, f"location: {other.url}/x")) as server:
         answer = await send_once(server)
-        assert answer.verdict is Verdict.SINK_FAILED
+        assert answer.outcome is DeliveryOutcome.SINK_FAILED
         assert len(server.requests) == 1
         assert other.connections == 0
 
@@ -116,7 +116,7 @@ async def test_a_redirect_is_never_followed(code: int) -> None:
 async def test_informational_answers_do_not_count(answer: bytes) -> None:
     async with http_sink(lambda request: answer) as server:
         found = await send_once(server)
-    assert found.verdict is (Verdict.SINK_FAILED if b" 101 " in answer else Verdict.DONE)
+    assert found.outcome is (DeliveryOutcome.SINK_FAILED if b" 101 " in answer else DeliveryOutcome.DONE)
 
 
 @pytest.mark.parametrize("code", [100, 103])
@@ -124,7 +124,7 @@ async def test_informational_answers_without_end_are_given_up_before_the_time_li
     flood = f"HTTP/1.1 {code} X\r\n\r\n".encode() * 50_000
     async with http_sink(lambda request: flood) as server:
         answer = await send_once(server)
-    assert (answer.verdict, answer.reached) == (Verdict.FAILED, False)
+    assert (answer.outcome, answer.reached) == (DeliveryOutcome.FAILED, False)
     assert answer.reason == "what the sink sent is no valid answer"
 
 
@@ -135,7 +135,7 @@ async def test_an_answer_that_does_not_end_is_given_up_in_time() -> None:
 
     async with http_sink(slowly) as server:
         answer = await send_once(server, seconds=0.2)
-    assert (answer.verdict, answer.reason) == (Verdict.FAILED, "no answer in time")
+    assert (answer.outcome, answer.reason) == (DeliveryOutcome.FAILED, "no answer in time")
 
 
 async def test_a_long_body_closes_the_connection_and_a_short_one_keeps_it() -> None:
@@ -144,14 +144,14 @@ async def test_a_long_body_closes_the_connection_and_a_short_one_keeps_it() -> N
     async with http_sink(script) as server, sink_at(server.url) as (sink, heard):
         for number in range(3):
             sink.send(attempt(number=number))
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
         assert [request.connection for request in server.requests] == [1, 1, 2]
 
 
 async def test_a_compressed_answer_is_not_decompressed() -> None:
     bomb = b"\x1f\x8b" + b"\x00" * 1000
     async with http_sink(lambda request: status(200, "content-encoding: gzip", body=bomb)) as server:
-        assert (await send_once(server)).verdict is Verdict.DONE
+        assert (await send_once(server)).outcome is DeliveryOutcome.DONE
 
 
 async def test_cookies_are_not_kept() -> None:
@@ -174,7 +174,11 @@ async def test_the_address_that_was_checked_is_dialled_and_no_other() -> None:
             for number in range(3):
                 sink.send(attempt(number=number))
                 found.append(await heard.next())
-        assert [each.verdict for each in found] == [Verdict.DONE, Verdict.SINK_FAILED, Verdict.DONE]
+        assert [each.outcome for each in found] == [
+            DeliveryOutcome.DONE,
+            DeliveryOutcome.SINK_FAILED,
+            DeliveryOutcome.DONE,
+        ]
         assert found[1].reason == NOT_ALLOWED
         assert [request.header("host") for request in server.requests] == [f"sink.example:{server.port}"] * 2
 
@@ -183,7 +187,7 @@ async def test_the_address_that_was_checked_is_dialled_and_no_other() -> None:
 async def test_an_address_in_the_url_is_checked_as_well() -> None:
     async with http_sink() as server:
         answer = await send_once(server, allowed=lambda address: False)
-        assert (answer.verdict, answer.reason, answer.reached) == (Verdict.SINK_FAILED, NOT_ALLOWED, False)
+        assert (answer.outcome, answer.reason, answer.reached) == (DeliveryOutcome.SINK_FAILED, NOT_ALLOWED, False)
         assert server.connections == 0
 
 
@@ -194,7 +198,7 @@ async def test_a_name_that_does_not_resolve_is_told_in_the_same_words() -> None:
     async with sink_at("http://sink.example/", resolve=unknown) as (sink, heard):
         sink.send(attempt())
         answer = await heard.next()
-    assert (answer.verdict, answer.reason) == (Verdict.SINK_FAILED, NOT_ALLOWED)
+    assert (answer.outcome, answer.reason) == (DeliveryOutcome.SINK_FAILED, NOT_ALLOWED)
 
 
 async def test_a_refused_connection_is_the_sinks_fault() -> None:
@@ -203,7 +207,7 @@ async def test_a_refused_connection_is_the_sinks_fault() -> None:
     async with sink_at(url) as (sink, heard):
         sink.send(attempt())
         answer = await heard.next()
-    assert (answer.verdict, answer.reason, answer.reached) == (Verdict.SINK_FAILED, "connection refused", False)
+    assert (answer.outcome, answer.reason, answer.reached) == (DeliveryOutcome.SINK_FAILED, "connection refused", False)
 
 
 async def test_a_rejected_login_is_renewed_once() -> None:
@@ -212,10 +216,10 @@ async def test_a_rejected_login_is_renewed_once() -> None:
 
     async with http_sink(script) as server:
         answer = await send_once(server, authorization=lambda fresh: "Bearer new" if fresh else "Bearer old")
-        assert answer.verdict is Verdict.DONE
+        assert answer.outcome is DeliveryOutcome.DONE
         assert len(server.requests) == 2
         answer = await send_once(server, authorization=lambda fresh: "Bearer old")
-        assert answer.verdict is Verdict.CREDENTIAL
+        assert answer.outcome is DeliveryOutcome.CREDENTIAL
         assert len(server.requests) == 3, "the same login is not sent twice"
 
 
@@ -234,7 +238,7 @@ async def test_no_more_requests_run_than_connections() -> None:
         await server.wait_for(3)
         release.set()
         for _ in range(3):
-            assert (await heard.next()).verdict is Verdict.DONE
+            assert (await heard.next()).outcome is DeliveryOutcome.DONE
         assert sink.free_slots == 3
         assert server.connections == 3
 

@@ -8,30 +8,30 @@ from email.utils import format_datetime
 
 import pytest
 
-from bridges.cloudevents.delivery.answers import Verdict
+from bridges.cloudevents.delivery.answers import DeliveryOutcome
 from bridges.cloudevents.sinks.http.answers import answer_of, seconds_of
 from tests.support.project.parts import ROOT
 
 NOW = 1_795_000_000.0
 MEANINGS = {
-    Verdict.DONE: (200, 201, 202, 204, 299),
-    Verdict.SINK_FAILED: (101, 300, 301, 302, 303, 304, 307, 308, 399),
-    Verdict.REFUSED: (400, 402, 405, 406, 411, 412, 414, 415, 416, 417, 418, 422, 431, 451, 499),
-    Verdict.CREDENTIAL: (401, 403, 407),
-    Verdict.FAILED: (404, 408, 409, 425, 500, 501, 502, 504, 505, 599, 600, 999),
-    Verdict.GONE: (410,),
-    Verdict.TOO_LARGE: (413,),
-    Verdict.WAIT: (429, 503),
+    DeliveryOutcome.DONE: (200, 201, 202, 204, 299),
+    DeliveryOutcome.SINK_FAILED: (101, 300, 301, 302, 303, 304, 307, 308, 399),
+    DeliveryOutcome.REFUSED: (400, 402, 405, 406, 411, 412, 414, 415, 416, 417, 418, 422, 431, 451, 499),
+    DeliveryOutcome.CREDENTIAL: (401, 403, 407),
+    DeliveryOutcome.FAILED: (404, 408, 409, 425, 500, 501, 502, 504, 505, 599, 600, 999),
+    DeliveryOutcome.GONE: (410,),
+    DeliveryOutcome.TOO_LARGE: (413,),
+    DeliveryOutcome.WAIT: (429, 503),
 }
 
 
 @pytest.mark.row("CE-3.2.2.1-4")
 @pytest.mark.parametrize(("verdict", "status"), [(key, each) for key, some in MEANINGS.items() for each in some])
-def test_each_status_has_its_meaning(verdict: Verdict, status: int) -> None:
+def test_each_status_has_its_meaning(verdict: DeliveryOutcome, status: int) -> None:
     answer = answer_of(status, None, NOW)
-    assert answer.verdict is verdict
+    assert answer.outcome is verdict
     assert answer.reached
-    if verdict is not Verdict.DONE:
+    if verdict is not DeliveryOutcome.DONE:
         assert str(status) in answer.reason
         assert answer.status == status
 
@@ -69,19 +69,19 @@ def test_a_pause_is_taken_from_answers_that_ask_for_one_only() -> None:
 
 def test_the_documented_meanings_are_those_of_the_table() -> None:
     words = {
-        "delivered": {Verdict.DONE},
-        "refused": {Verdict.REFUSED, Verdict.TOO_LARGE},
-        "credential": {Verdict.CREDENTIAL},
-        "failed": {Verdict.FAILED},
-        "gone": {Verdict.GONE},
-        "wait": {Verdict.WAIT},
-        "the sink's fault": {Verdict.SINK_FAILED},
+        "delivered": {DeliveryOutcome.DONE},
+        "refused": {DeliveryOutcome.REFUSED, DeliveryOutcome.TOO_LARGE},
+        "credential": {DeliveryOutcome.CREDENTIAL},
+        "failed": {DeliveryOutcome.FAILED},
+        "gone": {DeliveryOutcome.GONE},
+        "wait": {DeliveryOutcome.WAIT},
+        "the sink's fault": {DeliveryOutcome.SINK_FAILED},
     }
     page = (ROOT / "docs" / "subscriptions.md").read_text()
     told: set[int] = set()
     for codes, meaning in re.findall(r"^\| ((?:\d{3}|[0-9, to]+and every)[^|]*) \| ([^|]+) \|", page, re.MULTILINE):
         for first, last in re.findall(r"(\d{3})(?: to (\d{3}))?", codes.replace("4xx", "").replace("5xx", "")):
             for code in range(int(first), int(last or first) + 1):
-                assert answer_of(code, None, NOW).verdict in words[meaning], code
+                assert answer_of(code, None, NOW).outcome in words[meaning], code
                 told.add(code)
     assert {200, 299, 301, 101, 401, 410, 413, 429, 503, 422, 502} <= told

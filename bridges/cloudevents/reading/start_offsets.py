@@ -21,7 +21,7 @@ from bridges.kafka.tap import LogStart
 from policies.rules import KafkaRoute
 
 
-class Starts(NamedTuple):
+class StartOffsets(NamedTuple):
     """The start offsets of a subscription; `incarnation` distinguishes it from an earlier one with the same id."""
 
     incarnation: str
@@ -29,7 +29,7 @@ class Starts(NamedTuple):
     """By address."""
 
 
-def dump_starts(starts: Starts) -> Json:
+def dump_start_offsets(starts: StartOffsets) -> Json:
     """Encode the offsets as JSON for the store."""
     streams: dict[str, Json] = {
         address: {"log": log.identity, "offsets": {str(number): at for number, at in log.offsets.items()}}
@@ -38,11 +38,11 @@ def dump_starts(starts: Starts) -> Json:
     return {"incarnation": starts.incarnation, "streams": streams}
 
 
-def load_starts(stored: Json) -> Starts:
+def load_start_offsets(stored: Json) -> StartOffsets:
     """Decode the result of `dump_starts`; raises ValueError, KeyError or TypeError for anything else."""
     if not isinstance(stored, dict) or not isinstance(stored["streams"], dict):
         raise TypeError("starts have to be an object")
-    return Starts(str(stored["incarnation"]), {name: _log(each) for name, each in stored["streams"].items()})
+    return StartOffsets(str(stored["incarnation"]), {name: _log(each) for name, each in stored["streams"].items()})
 
 
 def _log(stored: Json) -> LogStart:
@@ -51,12 +51,12 @@ def _log(stored: Json) -> LogStart:
     return LogStart(str(stored["log"]), {int(number): int(str(at)) for number, at in stored["offsets"].items()})
 
 
-async def find_starts(
+async def find_start_offsets(
     addresses: Mapping[str, KafkaRoute],
     start: Start,
     clusters: Mapping[str, ClusterBridge],
-    known: Starts | None = None,
-) -> Starts:
+    known: StartOffsets | None = None,
+) -> StartOffsets:
     """Look up the start offsets of a new subscription, or of the streams that an update adds (`known`: its present).
 
     Raises AmqpError if a topic does not exist or Kafka does not answer, and Invalid for offsets beyond a log's end.
@@ -67,7 +67,7 @@ async def find_starts(
             streams[address] = known.streams[address]
         else:
             streams[address] = await _start_of(clusters[route.cluster], route, start)
-    return Starts(known.incarnation if known is not None else secrets.token_hex(8), streams)
+    return StartOffsets(known.incarnation if known is not None else secrets.token_hex(8), streams)
 
 
 async def _start_of(cluster: ClusterBridge, route: KafkaRoute, start: Start) -> LogStart:
@@ -81,12 +81,12 @@ async def _start_of(cluster: ClusterBridge, route: KafkaRoute, start: Start) -> 
             return await log.since(time)
         case FromOffsets(offsets):
             ends = await log.ends()
-            if mistakes := tuple(_beyond(offsets, ends)):
+            if mistakes := tuple(_beyond_end(offsets, ends)):
                 raise Invalid(mistakes)
             return ends._replace(offsets={**ends.offsets, **offsets})
 
 
-def _beyond(offsets: Mapping[int, int], ends: LogStart) -> Iterator[Mistake]:
+def _beyond_end(offsets: Mapping[int, int], ends: LogStart) -> Iterator[Mistake]:
     """Yield the offsets beyond the log's end, and those of partitions that do not exist."""
     for partition, offset in offsets.items():
         end = ends.offsets.get(partition)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from bridges.cloudevents.reading.turns import PushTurns
+from bridges.cloudevents.dispatch.scheduler import StepScheduler
 
 
 async def test_a_thousand_steps_are_taken_in_order_and_others_have_their_turn_between() -> None:
     clock = itertools.count()
-    turns = PushTurns(lambda: next(clock) / 10_000)  # each look at the clock is a tenth of a millisecond later
+    turns = StepScheduler(lambda: next(clock) / 10_000)  # each look at the clock is a tenth of a millisecond later
     done: list[int] = []
     for number in range(1000):
         turns.add(lambda number=number: done.append(number))  # type: ignore[misc]
@@ -23,7 +23,7 @@ async def test_a_thousand_steps_are_taken_in_order_and_others_have_their_turn_be
 
 
 async def test_a_step_may_ask_for_another_turn() -> None:
-    turns, left = PushTurns(), [3]
+    turns, left = StepScheduler(), [3]
     over = asyncio.Event()
 
     def step() -> None:

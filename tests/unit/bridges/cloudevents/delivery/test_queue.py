@@ -1,28 +1,29 @@
-"""What an outlet does with each answer of its sink (docs/decisions/0023)."""
+"""What a delivery queue does with each answer of its sink (docs/decisions/0023)."""
 
 from __future__ import annotations
 
 import pytest
 
-from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
-from bridges.cloudevents.delivery.breaker import Breaker, RetryPauses
+from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.circuit_breaker import CircuitBreaker, RetryBackoff
 from bridges.cloudevents.delivery.counts import DeliveryCounts
-from bridges.cloudevents.delivery.entry import Letter
+from bridges.cloudevents.delivery.entry import DeadLetter
 from bridges.cloudevents.delivery.gate import SinkGate
-from bridges.cloudevents.delivery.outlet import OFFSETS, Outlet, OutletRules
-from bridges.cloudevents.delivery.rates import AttemptRate
+from bridges.cloudevents.delivery.queue import MAX_OFFSETS, DeliveryQueue
+from bridges.cloudevents.delivery.queue_settings import QueueSettings
+from bridges.cloudevents.delivery.rate_limiter import AttemptRateLimiter
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.interface import SendAttempt
 from bridges.cloudevents.subscription.model import Batching, DeliverySettings, Order, RetryLimits
 
-FAILED = Answer(Verdict.FAILED, "500", 500)
-UNREACHED = Answer(Verdict.FAILED, "reset", reached=False)
-REFUSED = Answer(Verdict.REFUSED, "400", 400)
+FAILED = Answer(DeliveryOutcome.FAILED, "500", 500)
+UNREACHED = Answer(DeliveryOutcome.FAILED, "reset", reached=False)
+REFUSED = Answer(DeliveryOutcome.REFUSED, "400", 400)
 
 
 class Bench:
-    """An outlet with a clock of its own; pauses have their full length."""
+    """A delivery queue with a clock of its own; pauses have their full length."""
 
     def __init__(
         self,
@@ -32,26 +33,26 @@ class Bench:
         rate: float | None = None,
         batch: Batching | None = None,
         limit: int | None = None,
-        places: tuple[Breaker, Breaker] | None = None,
+        locations: tuple[CircuitBreaker, CircuitBreaker] | None = None,
         refusals: int = 3,
         within: float = 1000.0,
     ) -> None:
         retry = RetryLimits(1.0, 8.0, 3, within)
         delivery = DeliverySettings(order, 4, window, 1 << 20, 5.0, rate, retry, batch)
-        pauses = RetryPauses(retry.min, retry.max, lambda: 1.0)
-        self.sink, self.place = places or (Breaker(), Breaker())
-        gate = SinkGate(self.sink, self.place, None if rate is None else AttemptRate(rate), pauses, 60.0)
+        pauses = RetryBackoff(retry.min, retry.max, lambda: 1.0)
+        self.sink, self.location = locations or (CircuitBreaker(), CircuitBreaker())
+        gate = SinkGate(self.sink, self.location, None if rate is None else AttemptRateLimiter(rate), pauses, 60.0)
         self.counts = DeliveryCounts()
-        self.outlet = Outlet(OutletRules(delivery, refusals, 100.0, limit), self, gate, pauses, self.counts)
-        self.letters: list[Letter] = []
+        self.queue = DeliveryQueue(QueueSettings(delivery, refusals, 100.0, limit), self, gate, pauses, self.counts)
+        self.dead_letters: list[DeadLetter] = []
         self.reasons: list[Reason] = []
         self.now = 0.0
         self.events: dict[int, CloudEvent] = {}
 
-    def bury(self, letter: Letter) -> None:
-        self.letters.append(letter)
+    def dead_letter(self, dead_letter: DeadLetter) -> None:
+        self.dead_letters.append(dead_letter)
 
-    def stopped(self, reason: Reason) -> None:
+    def on_stopped(self, reason: Reason) -> None:
         self.reasons.append(reason)
 
     def offer(self, *keys: str, size: int = 10) -> None:
@@ -60,16 +61,16 @@ class Bench:
             at = len(self.events)
             event = CloudEvent({"id": str(at)}, None, b"", key.encode() or None, "s", 0, at, at)
             self.events[at] = event
-            self.outlet.offer(event, size, self.now)
+            self.queue.offer(event, size, self.now)
 
     def send(self, room: int = 100) -> list[SendAttempt]:
         """What it sends now, with what it reads again for that."""
-        for place in self.outlet.missing(self.now):
-            self.outlet.found(place, self.events[place.offset], 10)
-        return list(self.outlet.attempts(self.now, room))
+        for location in self.queue.take_refetches(self.now):
+            self.queue.refetched(location, self.events[location.offset], 10)
+        return list(self.queue.next_attempts(self.now, room))
 
     def answer(self, attempt: SendAttempt, answer: Answer = DONE) -> None:
-        self.outlet.on_answer(attempt, answer, self.now)
+        self.queue.on_answer(attempt, answer, self.now)
 
 
 def ids(attempts: list[SendAttempt]) -> list[list[str]]:
@@ -96,12 +97,12 @@ def test_a_poison_event_ends_as_a_dead_letter_and_its_key_goes_on() -> None:
         bench.answer(other)
         bench.answer(attempt, FAILED)
         bench.now += 10
-    (letter,) = bench.letters
-    assert (letter.place.offset, letter.attempts, letter.answer) == (0, 3, FAILED)
-    assert bench.outlet.undone("s", 0) == [0, 1]
+    (dead_letter,) = bench.dead_letters
+    assert (dead_letter.location.offset, dead_letter.attempts, dead_letter.answer) == (0, 3, FAILED)
+    assert bench.queue.unfinished("s", 0) == [0, 1]
     assert ids(bench.send()) == [["1"]]
-    bench.outlet.buried(letter.place)
-    assert bench.outlet.undone("s", 0) == [1]
+    bench.queue.dead_lettered(dead_letter.location)
+    assert bench.queue.unfinished("s", 0) == [1]
 
 
 def test_an_outage_costs_no_event_an_attempt() -> None:
@@ -110,17 +111,17 @@ def test_an_outage_costs_no_event_an_attempt() -> None:
     for _ in range(50):
         for attempt in bench.send():
             bench.answer(attempt, UNREACHED)
-        bench.now = bench.outlet.next_time(bench.now) or bench.now + 1
+        bench.now = bench.queue.next_wakeup(bench.now) or bench.now + 1
         if bench.now > 90:
             break
-    assert bench.letters == []
-    assert bench.place.open
+    assert bench.dead_letters == []
+    assert bench.location.open
     assert not bench.sink.open
-    bench.now = max(bench.now, bench.place.next_at)
+    bench.now = max(bench.now, bench.location.probe_at)
     (probe,) = bench.send()
     assert bench.send() == []
     bench.answer(probe)
-    assert not bench.place.open
+    assert not bench.location.open
     bench.now += 8
     assert len(bench.send()) == 2
 
@@ -131,21 +132,21 @@ def test_an_outage_as_long_as_is_allowed_suspends() -> None:
     while not bench.reasons and bench.now < 1000:
         for attempt in bench.send():
             bench.answer(attempt, UNREACHED)
-        bench.now = bench.outlet.next_time(bench.now) or bench.now + 1
+        bench.now = bench.queue.next_wakeup(bench.now) or bench.now + 1
     assert bench.reasons == [Reason.UNREACHABLE]
     assert 100 <= bench.now <= 110
-    assert bench.outlet.bytes == 0
-    bench.outlet.resume(bench.now)
+    assert bench.queue.buffered_bytes == 0
+    bench.queue.resume(bench.now)
     assert ids(bench.send()) == [["0"]]
 
 
 def test_a_pause_that_the_sink_asks_for_is_kept_by_all_who_use_it_and_is_bounded() -> None:
     first = Bench()
-    second = Bench(places=(first.sink, first.place))
+    second = Bench(locations=(first.sink, first.location))
     first.offer("a")
     second.offer("a")
     (attempt,) = first.send()
-    first.answer(attempt, Answer(Verdict.WAIT, "429", 429, 1e9))
+    first.answer(attempt, Answer(DeliveryOutcome.WAIT, "429", 429, 1e9))
     second.now = first.now = 59.9
     assert first.send() == second.send() == []
     second.now = first.now = 60.0
@@ -157,12 +158,12 @@ def test_a_sink_that_is_gone_suspends_and_keeps_the_event() -> None:
     bench = Bench()
     bench.offer("a", "b")
     first, second = bench.send()
-    bench.answer(first, Answer(Verdict.GONE, "410", 410))
+    bench.answer(first, Answer(DeliveryOutcome.GONE, "410", 410))
     assert bench.reasons == [Reason.GONE]
     assert bench.send() == []
     bench.answer(second)  # under way by then: it still counts
-    assert bench.outlet.undone("s", 0) == [0]
-    bench.outlet.resume(bench.now)
+    assert bench.queue.unfinished("s", 0) == [0]
+    bench.queue.resume(bench.now)
     assert ids(bench.send()) == [["0"]]
 
 
@@ -172,10 +173,10 @@ def test_three_refused_logins_in_a_row_suspend() -> None:
     for _ in range(3):
         assert bench.reasons == []
         (attempt,) = bench.send()
-        bench.answer(attempt, Answer(Verdict.CREDENTIAL, "401", 401))
+        bench.answer(attempt, Answer(DeliveryOutcome.CREDENTIAL, "401", 401))
         bench.now += 10
     assert bench.reasons == [Reason.CREDENTIAL]
-    assert bench.letters == []
+    assert bench.dead_letters == []
 
 
 def test_refusals_in_a_row_suspend_before_the_topic_is_drained() -> None:
@@ -183,16 +184,16 @@ def test_refusals_in_a_row_suspend_before_the_topic_is_drained() -> None:
     bench.offer(*"abcdefgh")
     for attempt in bench.send():
         bench.answer(attempt, REFUSED)
-    assert len(bench.letters) == 2
+    assert len(bench.dead_letters) == 2
     assert bench.reasons == [Reason.REFUSALS]
-    assert bench.outlet.undone("s", 0) == list(range(8))
+    assert bench.queue.unfinished("s", 0) == list(range(8))
 
 
 def test_a_batch_is_filled_or_waits_and_a_refused_one_is_sent_one_by_one() -> None:
     bench = Bench("partition", batch=Batching(3, 1000, 2.0), window=20)
     bench.offer("a", "b")
     assert bench.send() == []
-    assert bench.outlet.next_time(bench.now) == 2.0
+    assert bench.queue.next_wakeup(bench.now) == 2.0
     bench.offer("c", "d")
     (full,) = bench.send()
     assert ids([full]) == [["0", "1", "2"]]
@@ -202,14 +203,14 @@ def test_a_batch_is_filled_or_waits_and_a_refused_one_is_sent_one_by_one() -> No
     bench.answer(single)
     (single,) = bench.send()
     bench.answer(single, REFUSED)
-    assert [letter.place.offset for letter in bench.letters] == [1]
+    assert [dead_letter.location.offset for dead_letter in bench.dead_letters] == [1]
 
 
 def test_a_batch_that_is_too_large_is_halved() -> None:
     bench = Bench("none", batch=Batching(8, 1000, 0.0), window=20)
     bench.offer(*"abcdefgh")
     (whole,) = bench.send()
-    bench.answer(whole, Answer(Verdict.TOO_LARGE, "413", 413))
+    bench.answer(whole, Answer(DeliveryOutcome.TOO_LARGE, "413", 413))
     assert [len(attempt.events) for attempt in bench.send()] == [4, 4]
 
 
@@ -221,7 +222,7 @@ def test_a_rate_is_kept() -> None:
         for attempt in bench.send():
             sent += 1
             bench.answer(attempt)
-        bench.now = bench.outlet.next_time(bench.now) or bench.now + 0.5
+        bench.now = bench.queue.next_wakeup(bench.now) or bench.now + 0.5
     assert 20 <= sent <= 22
 
 
@@ -236,7 +237,7 @@ def test_no_more_deliveries_than_were_asked_for() -> None:
     for attempt in (*attempts[1:], again):
         bench.answer(attempt)
     assert bench.reasons == [Reason.MAX_EVENTS]
-    assert bench.outlet.delivered == 3
+    assert bench.queue.delivered == 3
 
 
 def test_behind_a_repeating_event_only_offsets_are_kept_and_other_keys_go_on() -> None:
@@ -244,10 +245,10 @@ def test_behind_a_repeating_event_only_offsets_are_kept_and_other_keys_go_on() -
     bench.offer("a")
     (attempt,) = bench.send()
     bench.answer(attempt, FAILED)
-    while bench.outlet.wants:
+    while bench.queue.accepts_more:
         bench.offer("a")
-    assert len(bench.events) == OFFSETS + 1
-    assert bench.outlet.bytes == 10
+    assert len(bench.events) == MAX_OFFSETS + 1
+    assert bench.queue.buffered_bytes == 10
     bench.now += 1
     (attempt,) = bench.send()
     bench.answer(attempt)
@@ -266,35 +267,35 @@ def test_an_event_is_given_up_after_its_time_while_others_pass() -> None:
     bench.offer("b")
     bench.answer(bench.send()[0])
     bench.answer(attempt, FAILED)
-    assert [letter.place.offset for letter in bench.letters] == [0]
+    assert [dead_letter.location.offset for dead_letter in bench.dead_letters] == [0]
 
 
 def test_answers_to_abandoned_attempts_change_nothing() -> None:
     bench = Bench()
     bench.offer("a")
     (attempt,) = bench.send()
-    bench.outlet.abandon()
+    bench.queue.cancel_attempts()
     bench.answer(attempt)
-    assert bench.outlet.undone("s", 0) == [0]
+    assert bench.queue.unfinished("s", 0) == [0]
 
 
 def test_events_that_come_late_during_an_outage_are_not_forgotten_for_good() -> None:
-    bench, wait = Bench("none"), Answer(Verdict.WAIT, "503", 503)
+    bench, wait = Bench("none"), Answer(DeliveryOutcome.WAIT, "503", 503)
     bench.offer("", "", "", "")
     for attempt in bench.send():
         bench.answer(attempt, wait)
     bench.now = 1.0
     bench.answer(bench.send()[0])  # the pause is over, and so is the outage
-    late = bench.outlet.missing(bench.now)
+    late = bench.queue.take_refetches(bench.now)
     assert len(late) == 3
     bench.offer("", "")
-    for attempt in bench.outlet.attempts(bench.now, 2):
+    for attempt in bench.queue.next_attempts(bench.now, 2):
         bench.answer(attempt, wait)
     bench.now = 2.5  # the next pause is over before they have been read
-    assert not bench.outlet.missing(bench.now)
-    for place in late:
-        bench.outlet.found(place, bench.events[place.offset], 10)
-    sent = list(bench.outlet.attempts(bench.now, 100))
-    assert len(sent) == 1, bench.outlet.next_time(bench.now)
+    assert not bench.queue.take_refetches(bench.now)
+    for location in late:
+        bench.queue.refetched(location, bench.events[location.offset], 10)
+    sent = list(bench.queue.next_attempts(bench.now, 100))
+    assert len(sent) == 1, bench.queue.next_wakeup(bench.now)
     bench.answer(sent[0])
     assert len(bench.send()) == 4

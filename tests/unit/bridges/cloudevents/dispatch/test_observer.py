@@ -6,8 +6,8 @@ import gc
 from typing import Any, Final
 
 from bridges.cloudevents.delivery.counts import DeliveryCounts
-from bridges.cloudevents.reading.push_rows import PushRows, kind_of
-from bridges.cloudevents.reading.readings import FanReadings
+from bridges.cloudevents.dispatch.journal_rows import JournalRows, row_key
+from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from tests.support.cloudevents.objects import HTTP, parsed
 
 STREAMS: Final = ("events/orders",)
@@ -22,19 +22,19 @@ def counted(matched: int) -> DeliveryCounts:
 
 def test_ended_deliveries_need_no_memory_also_if_nobody_scrapes() -> None:
     nothing: Any = None
-    readings, subscription = FanReadings(NOBODY, NOBODY, nothing), parsed(HTTP)
+    observer, subscription = DeliveryObserver(NOBODY, NOBODY, nothing), parsed(HTTP)
     for _ in range(5000):
-        readings.follow(subscription, STREAMS, counted(1))
+        observer.track(subscription, STREAMS, counted(1))
     gc.collect()
     assert sum(isinstance(each, DeliveryCounts) for each in gc.get_objects()) < 2500
-    assert {name: number for _, name, number in readings.events()}["matched"] == 5000
+    assert {name: number for _, name, number in observer.events()}["matched"] == 5000
 
 
 def test_rows_have_what_was_counted_since_the_last_ones() -> None:
-    rows, counts, ended = PushRows(), DeliveryCounts(), DeliveryCounts()
-    one = kind_of(parsed(HTTP), STREAMS)
-    rows.follow(one, counts)
-    rows.follow(one, ended)
+    rows, counts, ended = JournalRows(), DeliveryCounts(), DeliveryCounts()
+    one = row_key(parsed(HTTP), STREAMS)
+    rows.track(one, counts)
+    rows.track(one, ended)
     counts.matched, ended.matched, ended.delivered = 3, 2, 1
     (row,) = rows.rows({id(counts)})
     assert row == {
@@ -43,8 +43,8 @@ def test_rows_have_what_was_counted_since_the_last_ones() -> None:
     }  # fmt: skip
     assert list(rows.rows({id(counts)})) == []
     counts.matched += 1
-    other = kind_of(parsed({**HTTP, "sink": "https://other.partner.example/secret-path"}), STREAMS)
-    rows.follow(other, counts)  # an update has changed the sink
+    other = row_key(parsed({**HTTP, "sink": "https://other.partner.example/secret-path"}), STREAMS)
+    rows.track(other, counts)  # an update has changed the sink
     counts.matched += 1
     found = {row["sink"]: row["events"] for row in rows.rows({id(counts)}) if row is not None}
     assert found == {one.sink: {"matched": 1}, other.sink: {"matched": 1}}

@@ -1,38 +1,39 @@
-"""An outlet under any answers, crashes and credits: nothing lost, keys in order, windows kept, positions monotone."""
+"""A delivery queue under any answers, crashes and credits: order, window and positions hold, and nothing is lost."""
 
 from __future__ import annotations
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridges.cloudevents.delivery.answers import DONE, Answer, Verdict
-from bridges.cloudevents.delivery.breaker import Breaker, RetryPauses
+from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.circuit_breaker import CircuitBreaker, RetryBackoff
 from bridges.cloudevents.delivery.counts import DeliveryCounts
-from bridges.cloudevents.delivery.entry import Letter, Place
+from bridges.cloudevents.delivery.entry import DeadLetter, EventLocation
 from bridges.cloudevents.delivery.gate import SinkGate
-from bridges.cloudevents.delivery.outlet import Outlet, OutletRules
 from bridges.cloudevents.delivery.positions import Position, dump_positions, load_positions
-from bridges.cloudevents.delivery.rates import AttemptRate
+from bridges.cloudevents.delivery.queue import DeliveryQueue
+from bridges.cloudevents.delivery.queue_settings import QueueSettings
+from bridges.cloudevents.delivery.rate_limiter import AttemptRateLimiter
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.interface import SendAttempt
 from bridges.cloudevents.subscription.model import Batching, DeliverySettings, Order, RetryLimits
 from tests.support.plugins.examples import examples
 
-WAITS = Answer(Verdict.WAIT, "503", 503)
+WAITS = Answer(DeliveryOutcome.WAIT, "503", 503)
 ANSWERS = (
     DONE,
     DONE,
     DONE,
-    Answer(Verdict.FAILED, "500", 500),
-    Answer(Verdict.FAILED, "reset", reached=False),
-    Answer(Verdict.SINK_FAILED, "302", 302),
-    Answer(Verdict.CREDENTIAL, "401", 401),
-    Answer(Verdict.REFUSED, "400", 400),
-    Answer(Verdict.TOO_LARGE, "413", 413),
-    Answer(Verdict.WAIT, "429", 429, 3.0),
+    Answer(DeliveryOutcome.FAILED, "500", 500),
+    Answer(DeliveryOutcome.FAILED, "reset", reached=False),
+    Answer(DeliveryOutcome.SINK_FAILED, "302", 302),
+    Answer(DeliveryOutcome.CREDENTIAL, "401", 401),
+    Answer(DeliveryOutcome.REFUSED, "400", 400),
+    Answer(DeliveryOutcome.TOO_LARGE, "413", 413),
+    Answer(DeliveryOutcome.WAIT, "429", 429, 3.0),
     WAITS,
-    Answer(Verdict.GONE, "410", 410),
+    Answer(DeliveryOutcome.GONE, "410", 410),
 )
 LOG = st.lists(st.tuples(st.integers(0, 1), st.sampled_from((None, b"a", b"b", b"c"))), max_size=30)
 STEPS = st.lists(
@@ -50,12 +51,12 @@ STEPS = st.lists(
     max_size=60,
 )
 LONGEST = 5.0
-"""Seconds: no pause of a retry, no answer and no batch lets the outlet wait for longer."""
+"""Seconds: no pause of a retry, no answer and no batch lets the queue wait for longer."""
 BATCHES = st.none() | st.builds(Batching, st.integers(1, 6), st.integers(100, 1000), st.sampled_from((0.0, 2.0)))
 
 
 class World:
-    """A log, a sink and a stored position; the outlet between them may crash at any time."""
+    """A log, a sink and a stored position; the queue between them may crash at any time."""
 
     def __init__(self, log: list[tuple[int, bytes | None]], delivery: DeliverySettings) -> None:
         self.partitions: dict[int, list[CloudEvent]] = {0: [], 1: []}
@@ -72,57 +73,57 @@ class World:
     def begin(self) -> None:
         """A new process, from the stored position on."""
         self.flying: dict[int, SendAttempt] = {}
-        self.asked: list[Place] = []
+        self.asked: list[EventLocation] = []
         """What is being read again."""
         self.due: float | None = 0.0
         """When the next turn is, if nothing comes before it."""
-        rate = None if self.delivery.rate is None else AttemptRate(self.delivery.rate)
-        pauses = RetryPauses(self.delivery.retry.min, self.delivery.retry.max, lambda: 1.0)
-        gate = SinkGate(Breaker(), Breaker(), rate, pauses, 3600)
-        self.outlet = Outlet(OutletRules(self.delivery, 4, 1000.0), self, gate, pauses, DeliveryCounts())
+        rate = None if self.delivery.rate is None else AttemptRateLimiter(self.delivery.rate)
+        pauses = RetryBackoff(self.delivery.retry.min, self.delivery.retry.max, lambda: 1.0)
+        gate = SinkGate(CircuitBreaker(), CircuitBreaker(), rate, pauses, 3600)
+        self.queue = DeliveryQueue(QueueSettings(self.delivery, 4, 1000.0), self, gate, pauses, DeliveryCounts())
         self.next, self.todo = {}, {}
         for number, position in load_positions(self.stored).items():
             self.next[number] = position.next
-            self.todo[number] = list(position.undone)
+            self.todo[number] = list(position.unfinished)
 
-    def bury(self, letter: Letter) -> None:
+    def dead_letter(self, dead_letter: DeadLetter) -> None:
         """See `OutletOwner`: it has its copy at once."""
-        self.settle(letter.event)
-        self.outlet.buried(letter.place)
+        self.settle(dead_letter.event)
+        self.queue.dead_lettered(dead_letter.location)
 
-    def stopped(self, reason: Reason) -> None:
+    def on_stopped(self, reason: Reason) -> None:
         """See `OutletOwner`."""
 
     def settle(self, event: CloudEvent) -> None:
         """The sink has it, or its copy is written."""
-        place = event.partition, event.offset
-        if place not in self.done:
+        location = event.partition, event.offset
+        if location not in self.done:
             self.firsts.append(event)
-        self.done[place] = None
+        self.done[location] = None
 
     def read(self, found: int) -> None:
         """Offer what is wanted; what was under way in an earlier process comes before anything newer.
 
         `found`: how many of the events that are read again have come.
         """
-        self.asked += self.outlet.missing(self.now)
-        for place in self.asked[:found]:
-            self.outlet.found(place, self.partitions[place.partition][place.offset], 100)
+        self.asked += self.queue.take_refetches(self.now)
+        for location in self.asked[:found]:
+            self.queue.refetched(location, self.partitions[location.partition][location.offset], 100)
         del self.asked[:found]
         for number, events in self.partitions.items():
             while self.todo[number]:
-                self.outlet.offer(events[self.todo[number].pop(0)], 100, self.now)
-            while self.outlet.wants and self.next[number] < len(events):
-                self.outlet.offer(events[self.next[number]], 100, self.now)
+                self.queue.offer(events[self.todo[number].pop(0)], 100, self.now)
+            while self.queue.accepts_more and self.next[number] < len(events):
+                self.queue.offer(events[self.next[number]], 100, self.now)
                 self.next[number] += 1
 
     def send(self, room: int, found: int = 0) -> None:
         """A turn of the subscription, with room for so many attempts."""
         self.read(found)
-        attempts = list(self.outlet.attempts(self.now, room))
+        attempts = list(self.queue.next_attempts(self.now, room))
         self.flying |= {attempt.number: attempt for attempt in attempts}
         full = len(attempts) == room  # a sink says when it has room again
-        self.due = self.now if full else self.outlet.next_time(self.now)
+        self.due = self.now if full else self.queue.next_wakeup(self.now)
         self.check()
 
     def answer(self, index: int, answer: Answer) -> None:
@@ -130,17 +131,17 @@ class World:
         if self.flying:
             number = list(self.flying)[index % len(self.flying)]
             attempt = self.flying.pop(number)
-            if answer.verdict is Verdict.DONE:
+            if answer.outcome is DeliveryOutcome.DONE:
                 for event in attempt.events:
                     self.settle(event)
-            self.outlet.on_answer(attempt, answer, self.now)
+            self.queue.on_answer(attempt, answer, self.now)
             self.due = self.now
         self.check()
 
     def positions(self) -> dict[int, Position]:
         """How far it has got."""
         return {
-            number: Position(at, tuple(sorted({*self.todo[number], *self.outlet.undone("s", number)})))
+            number: Position(at, tuple(sorted({*self.todo[number], *self.queue.unfinished("s", number)})))
             for number, at in self.next.items()
         }
 
@@ -152,7 +153,7 @@ class World:
         assert after == self.positions()
         for number, position in after.items():
             assert position.committed >= before[number].committed
-            undone = set(position.undone)
+            undone = set(position.unfinished)
             for offset in range(position.next):  # all before it is done with, but for what is said not to be
                 assert offset in undone or (number, offset) in self.done
 
@@ -160,14 +161,14 @@ class World:
         """What holds at any time."""
         delivery, flying = self.delivery, [event for each in self.flying.values() for event in each.events]
         assert len(flying) <= delivery.window
-        assert self.outlet.bytes <= 100 * delivery.window
-        places = [(event.partition, event.offset) for event in flying]
-        assert len(set(places)) == len(places)
+        assert self.queue.buffered_bytes <= 100 * delivery.window
+        locations = [(event.partition, event.offset) for event in flying]
+        assert len(set(locations)) == len(locations)
         if delivery.batch is None:
             lines = [line for event in flying if (line := self.line(event)) is not None]
             assert len(set(lines)) == len(lines)
-        if self.outlet.rests:
-            assert self.outlet.bytes <= 100 * (len(flying) + 1)
+        if self.queue.is_blocked:
+            assert self.queue.buffered_bytes <= 100 * (len(flying) + 1)
 
     def line(self, event: CloudEvent) -> object:
         """What the event follows others of; None: nothing."""
@@ -179,8 +180,8 @@ class World:
     def finish(self) -> None:
         """Let everything succeed from now on; a turn comes only with something that has come, or at the time due."""
         while not self.settled() or self.flying:
-            if self.outlet.reason is not None:
-                self.outlet.resume(self.now)
+            if self.queue.reason is not None:
+                self.queue.resume(self.now)
                 self.due = self.now
             if self.flying:
                 self.answer(0, DONE)
@@ -193,7 +194,7 @@ class World:
         assert len(self.done) == sum(map(len, self.partitions.values()))
         self.save()
         assert {number: len(events) for number, events in self.partitions.items()} == self.next
-        assert [position.undone for position in load_positions(self.stored).values()] == [(), ()]
+        assert [position.unfinished for position in load_positions(self.stored).values()] == [(), ()]
 
     def settled(self) -> bool:
         """Whether there is nothing left to be sent."""
@@ -257,6 +258,6 @@ def test_nothing_is_lost_and_order_is_kept(
             case "save":
                 world.save()
             case "forget":
-                world.outlet.forget()
+                world.queue.evict()
     world.finish()
     assert world.in_order()

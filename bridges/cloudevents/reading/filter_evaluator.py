@@ -1,4 +1,4 @@
-"""Finds the subscriptions that want the events of a batch, once for all that read it (docs/decisions/0023).
+"""Finds the subscriptions whose filters match the events of a batch, once for all that read it (docs/decisions/0023).
 
 The first subscription that reads a batch evaluates its own filter, since it may be the only reader. When a second one
 reads it, the index evaluates the batch for all subscriptions, piece by piece; further readers use that result.
@@ -30,11 +30,11 @@ EventOf = Callable[[KafkaRecord, str], CloudEvent | None]
 class EventReader(Hashable, Protocol):
     """A subscription that reads a stream."""
 
-    def wants(self, event: CloudEvent) -> bool:
+    def matches(self, event: CloudEvent) -> bool:
         """Whether its filter matches the event."""
 
 
-class Verdicts:
+class BatchMatches:
     """The events of one batch by subscription, evaluated from the record `first` as far as they were requested."""
 
     def __init__(self, records: Sequence[KafkaRecord], serial: int, first: int) -> None:
@@ -42,45 +42,45 @@ class Verdicts:
         self.serial: Final = serial
         self.first: Final = first
         self._records: Final = records
-        self._judged = first
-        self._found: Final[dict[EventReader, list[CloudEvent]]] = {}
+        self._evaluated = first
+        self._matches: Final[dict[EventReader, list[CloudEvent]]] = {}
 
-    def wanted(
+    def matching(
         self,
         reader: EventReader,
         first: int,
         stop: int,
-        event_in: Callable[[KafkaRecord], CloudEvent | None],
+        event_of: Callable[[KafkaRecord], CloudEvent | None],
         index: FilterIndex[EventReader],
     ) -> list[CloudEvent]:
         """The events for `reader` among the records from index `first` up to, but not including, `stop`."""
-        for at in range(self._judged, stop):
-            event = event_in(self._records[at])
-            for wanting in () if event is None else index.matching(event):
-                self._found.setdefault(wanting, []).append(event)  # type: ignore[arg-type]
-        self._judged = max(self._judged, stop)
-        found = self._found.get(reader)
+        for at in range(self._evaluated, stop):
+            event = event_of(self._records[at])
+            for matching in () if event is None else index.matching(event):
+                self._matches.setdefault(matching, []).append(event)  # type: ignore[arg-type]
+        self._evaluated = max(self._evaluated, stop)
+        found = self._matches.get(reader)
         if found is None or first >= stop:
             return []
         low, high = self._records[first].offset(), self._records[stop - 1].offset()
         return found[bisect_left(found, low, key=_offset) : bisect_left(found, high + 1, key=_offset)]
 
 
-class Judge:
+class SharedFilterEvaluator:
     """The filters of a manager's subscriptions that this process delivers, by stream."""
 
-    def __init__(self, event_in: EventOf) -> None:
-        self._event_in: Final = event_in
+    def __init__(self, event_of: EventOf) -> None:
+        self._event_of: Final = event_of
         self._indexes: Final[dict[str, FilterIndex[EventReader]]] = {}
         self._serials: Final[WeakKeyDictionary[EventReader, int]] = WeakKeyDictionary()
         self._count: Final = itertools.count(1)
         self._last = 0
-        self._batches: Final[OrderedDict[tuple[str, FetchedBatch], Verdicts | EventReader]] = OrderedDict()
+        self._batches: Final[OrderedDict[tuple[str, FetchedBatch], BatchMatches | EventReader]] = OrderedDict()
 
-    def join(self, address: str, reader: EventReader, wanted: EventFilter) -> None:
+    def add(self, address: str, reader: EventReader, filter: EventFilter) -> None:
         """Add `reader` to the stream at `address`."""
         self._serials[reader] = self._last = next(self._count)
-        self._indexes.setdefault(address, FilterIndex()).add(reader, wanted)
+        self._indexes.setdefault(address, FilterIndex()).add(reader, filter)
 
     def filters(self) -> dict[str, int]:
         """The number of different filters of all streams: `indexed`, `unindexed` and `every` (no condition)."""
@@ -89,26 +89,28 @@ class Judge:
             total.update(index.sizes())
         return dict(total)
 
-    def leave(self, address: str, reader: EventReader) -> None:
+    def remove(self, address: str, reader: EventReader) -> None:
         """Remove `reader` from that stream."""
         index = self._indexes[address]
         index.remove(reader)
         if not len(index):
             del self._indexes[address]
-        self._batches.clear()  # releases the events that only this reader wanted
+        self._batches.clear()  # releases the events that only this reader matches
 
-    def wanted(
+    def matching(
         self, address: str, batch: FetchedBatch, reader: EventReader, first: int, stop: int
     ) -> Iterable[CloudEvent]:
-        """The events of a part of a batch that `reader` wants; evaluated lazily while it is the only reader."""
-        verdicts = self._verdicts(address, batch, reader, first)
-        if verdicts is not None and verdicts.serial >= self._serials[reader] and verdicts.first <= first:
+        """The events of a part of a batch that match the filter of `reader`; lazy while it is the only reader."""
+        shared = self._shared_matches(address, batch, reader, first)
+        if shared is not None and shared.serial >= self._serials[reader] and shared.first <= first:
             index = self._indexes[address]
-            return verdicts.wanted(reader, first, stop, lambda record: self._event_in(record, address), index)
-        events = (self._event_in(batch.records[at], address) for at in range(first, stop))
-        return (event for event in events if event is not None and reader.wants(event))
+            return shared.matching(reader, first, stop, lambda record: self._event_of(record, address), index)
+        events = (self._event_of(batch.records[at], address) for at in range(first, stop))
+        return (event for event in events if event is not None and reader.matches(event))
 
-    def _verdicts(self, address: str, batch: FetchedBatch, reader: EventReader, first: int) -> Verdicts | None:
+    def _shared_matches(
+        self, address: str, batch: FetchedBatch, reader: EventReader, first: int
+    ) -> BatchMatches | None:
         """The shared result of a batch; None while it has one reader."""
         if len(self._indexes[address]) < 2:
             return None
@@ -117,9 +119,9 @@ class Judge:
             self._batches[address, batch] = reader
             if len(self._batches) > _BATCHES:
                 self._batches.popitem(last=False)
-        elif isinstance(known, Verdicts):
+        elif isinstance(known, BatchMatches):
             return known
         elif known is not reader:
-            made = self._batches[address, batch] = Verdicts(batch.records, self._last, first)
+            made = self._batches[address, batch] = BatchMatches(batch.records, self._last, first)
             return made
         return None

@@ -20,7 +20,7 @@ class StreamPosition(NamedTuple):
     positions: Positions
 
 
-class Mark(NamedTuple):
+class DeliveryCheckpoint(NamedTuple):
     """`incarnation` distinguishes a subscription from earlier ones; times are milliseconds since 1970."""
 
     incarnation: str
@@ -36,27 +36,27 @@ class Mark(NamedTuple):
     delivered: int = 0
 
 
-def dump_mark(mark: Mark) -> str:
+def dump_checkpoint(checkpoint: DeliveryCheckpoint) -> str:
     """Encode as text."""
-    stored: dict[str, object] = {"i": mark.incarnation, "r": mark.edition}
-    stored["at"] = {address: [at.identity, dump_positions(at.positions)] for address, at in mark.streams.items()}
-    if mark.reason is not None:
-        stored["why"], stored["since"] = mark.reason.value, mark.since
-    if mark.failing_since is not None:
-        stored["failing"] = mark.failing_since
-    if mark.delivered:
-        stored["n"] = mark.delivered
+    stored: dict[str, object] = {"i": checkpoint.incarnation, "r": checkpoint.edition}
+    stored["at"] = {address: [at.identity, dump_positions(at.positions)] for address, at in checkpoint.streams.items()}
+    if checkpoint.reason is not None:
+        stored["why"], stored["since"] = checkpoint.reason.value, checkpoint.since
+    if checkpoint.failing_since is not None:
+        stored["failing"] = checkpoint.failing_since
+    if checkpoint.delivered:
+        stored["n"] = checkpoint.delivered
     return json.dumps(stored, separators=(",", ":"))
 
 
-def load_mark(text: str) -> Mark:
+def load_checkpoint(text: str) -> DeliveryCheckpoint:
     """Decode the result of `dump_mark`; raises ValueError for anything else."""
     try:
         stored = json.loads(text)
         at = {name: StreamPosition(str(log), load_positions(where)) for name, (log, where) in stored["at"].items()}
         why = Reason(stored["why"]) if "why" in stored else None
-        return Mark(
+        return DeliveryCheckpoint(
             str(stored["i"]), at, int(stored["r"]), why, stored.get("since"), stored.get("failing"), stored.get("n", 0)
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError("not the mark of a subscription") from error
+        raise ValueError("not the checkpoint of a subscription") from error

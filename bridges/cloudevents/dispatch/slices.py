@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Final, Protocol
 
-from bridges.cloudevents.reading.ledger import BUCKETS, Ledger, bucket_of
+from bridges.cloudevents.dispatch.checkpoint_record import BUCKETS, CheckpointRecord, bucket_of
 from gateway.errors import AmqpError
 from gateway.observability.logs import get_logger
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason, Share
@@ -19,29 +19,29 @@ from gateway.state.termini.store import Fenced, Saved, Termini, TerminiUnavailab
 from gateway.tasks import Supervisor
 
 LOG: Final = get_logger(__name__)
-_AGAIN: Final = 0.2
+_RETRY_DELAY: Final = 0.2
 """Seconds before a failed request to shared state is repeated."""
 _WAITERS: Final = 1000
 
 
-class SlicesOwner(Protocol):
-    """The fan."""
+class SliceListener(Protocol):
+    """The dispatcher."""
 
-    async def gained(self, buckets: Collection[int]) -> None:
+    async def on_gained(self, buckets: Collection[int]) -> None:
         """Start delivering the subscriptions of these buckets."""
 
-    async def given(self, buckets: Collection[int]) -> None:
-        """Stop delivering these, since another gateway waits for them; their marks are up to date when this returns."""
+    async def on_revoked(self, buckets: Collection[int]) -> None:
+        """Stop delivering these, since another gateway waits for them; returns with up-to-date checkpoints."""
 
-    def lost(self, buckets: Collection[int]) -> None:
+    def on_lost(self, buckets: Collection[int]) -> None:
         """Stop delivering these at once."""
 
 
-class Slices:
+class SliceOwnership:
     """The buckets that this process owns."""
 
     def __init__(
-        self, name: str, count: int, leases: Leases, termini: Termini, supervisor: Supervisor, owner: SlicesOwner
+        self, name: str, count: int, leases: Leases, termini: Termini, supervisor: Supervisor, listener: SliceListener
     ) -> None:
         """`name`: scope and name of the manager; `count`: number of slices."""
         self._name: Final = name
@@ -49,8 +49,8 @@ class Slices:
         self._leases: Final = leases
         self._termini: Final = termini
         self._supervisor: Final = supervisor
-        self._owner: Final = owner
-        self._ledgers: Final[dict[int, Ledger]] = {}
+        self._listener: Final = listener
+        self._records: Final[dict[int, CheckpointRecord]] = {}
         self._held: Final[dict[Lease, asyncio.Task[None]]] = {}
         self._ending: Final[set[Lease]] = set()
         self._share: Share | None = None
@@ -62,9 +62,9 @@ class Slices:
         """Whether this process may deliver its buckets: its leases were renewed in time."""
         return self._share is not None and self._share.valid
 
-    def ledger(self, id: str) -> Ledger | None:
-        """The record that holds a subscription's mark; None if another gateway delivers it."""
-        return self._ledgers.get(bucket_of(id))
+    def record(self, id: str) -> CheckpointRecord | None:
+        """The record that holds a subscription's checkpoint; None if another gateway delivers it."""
+        return self._records.get(bucket_of(id))
 
     async def run(self) -> None:
         """Hold a share of the slices until cancelled."""
@@ -74,7 +74,7 @@ class Slices:
             try:
                 share, first = await self._leases.share(f"subscriptions//{self._name}/{self._count}", request)
             except AmqpError:
-                await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(_RETRY_DELAY)
                 continue
             self._share = share
             try:
@@ -84,17 +84,17 @@ class Slices:
                 await self._over.wait()
             finally:
                 self._share = None
-                self._lose()
+                self._lose_all()
                 self._leases.leave(share)
 
-    def _lose(self) -> None:
+    def _lose_all(self) -> None:
         for task in self._held.values():
             task.cancel()
         self._held.clear()
         self._ending.clear()
-        buckets = list(self._ledgers)
-        self._ledgers.clear()
-        self._owner.lost(buckets)
+        buckets = list(self._records)
+        self._records.clear()
+        self._listener.on_lost(buckets)
 
     def _buckets(self, lease: Lease) -> list[int]:
         return [bucket for bucket in range(BUCKETS) if bucket % self._count == lease.partition]
@@ -104,7 +104,7 @@ class Slices:
     def gained(self, lease: Lease) -> None:
         """See `ShareListener`."""
         if lease not in self._held:
-            self._held[lease] = self._supervisor.start(self._take(lease), f"slice-take:{self._name}")
+            self._held[lease] = self._supervisor.start(self._acquire(lease), f"slice-acquire:{self._name}")
 
     def stop(self, lease: Lease, why: RevocationReason) -> None:
         """See `LeaseListener`."""
@@ -112,34 +112,34 @@ class Slices:
             self._drop(lease)
         elif lease in self._held and lease not in self._ending:
             self._ending.add(lease)
-            self._supervisor.start(self._give(lease), f"slice-give:{self._name}")
+            self._supervisor.start(self._hand_over(lease), f"slice-hand-over:{self._name}")
 
     def over(self) -> None:
         """See `ShareListener`."""
         self._over.set()
 
-    async def _take(self, lease: Lease) -> None:
+    async def _acquire(self, lease: Lease) -> None:
         """Acquire the records of a slice and start delivering its subscriptions."""
         for bucket in self._buckets(lease):
-            ledger = Ledger(self._termini, self._name, bucket)
+            record = CheckpointRecord(self._termini, self._name, bucket)
             while not lease.ended:
                 try:
-                    await ledger.acquire(lease.fence)
+                    await record.acquire(lease.fence)
                     break
                 except TerminiUnavailable:
-                    await asyncio.sleep(_AGAIN)
+                    await asyncio.sleep(_RETRY_DELAY)
                 except Fenced:
                     return
             if not lease.ended:
-                self._ledgers[bucket] = ledger
+                self._records[bucket] = record
         if not lease.ended:
-            await self._owner.gained(self._buckets(lease))
+            await self._listener.on_gained(self._buckets(lease))
 
-    async def _give(self, lease: Lease) -> None:
+    async def _hand_over(self, lease: Lease) -> None:
         """Release the slice to another gateway."""
         self._held[lease].cancel()
         try:
-            await self._owner.given(self._buckets(lease))
+            await self._listener.on_revoked(self._buckets(lease))
             await self.write()
         finally:
             self._drop(lease)
@@ -149,32 +149,35 @@ class Slices:
         self._ending.discard(lease)
         if self._held.pop(lease, None) is not None:
             for bucket in self._buckets(lease):
-                self._ledgers.pop(bucket, None)
-            self._owner.lost(self._buckets(lease))
+                self._records.pop(bucket, None)
+            self._listener.on_lost(self._buckets(lease))
 
     # -- writing
 
-    async def write(self, beats: Collection[int] = ()) -> None:
-        """Write the changed marks; `beats` are buckets whose owner is checked even without changes."""
+    async def write(self, check_owner: Collection[int] = ()) -> None:
+        """Write the changed checkpoints; `check_owner` are buckets whose owner is checked even without changes."""
         async with self._writing:
-            taken = [(bucket, ledger, ledger.take(beat=bucket in beats)) for bucket, ledger in self._ledgers.items()]
-            saves = [(bucket, ledger, save) for bucket, ledger, save in taken if save is not None]
+            taken = [
+                (bucket, record, record.take_changes(check_owner=bucket in check_owner))
+                for bucket, record in self._records.items()
+            ]
+            saves = [(bucket, record, save) for bucket, record, save in taken if save is not None]
             if not saves:
                 return
             try:
                 done = await self._termini.save([save for _, _, save in saves])
             except BaseException as error:
-                for _, ledger, _ in saves:
-                    ledger.put_back()
+                for _, record, _ in saves:
+                    record.restore_changes()
                 if isinstance(error, TerminiUnavailable):
                     return
                 raise
-            for (bucket, ledger, _), saved in zip(saves, done, strict=True):
+            for (bucket, record, _), saved in zip(saves, done, strict=True):
                 if not saved:
-                    self._displaced(bucket, ledger, saved)
+                    self._on_overtaken(bucket, record, saved)
 
-    def _displaced(self, bucket: int, ledger: Ledger, saved: Saved) -> None:
+    def _on_overtaken(self, bucket: int, record: CheckpointRecord, saved: Saved) -> None:
         """Another process acquired the record, or it was deleted: acquire it again with a new lease."""
         LOG.warning("positions of subscriptions taken over", manager=self._name, gone=saved is Saved.GONE)
-        if self._ledgers.get(bucket) is ledger:
+        if self._records.get(bucket) is record:
             self.over()

@@ -1,4 +1,4 @@
-"""The judge of batches: what each subscription would find alone, though a batch is read once for all."""
+"""The shared filter evaluator: each subscription finds what it would find alone; a batch is read once for all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bridges.cloudevents.events.dialects import types
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
-from bridges.cloudevents.reading.judge import Judge
+from bridges.cloudevents.reading.filter_evaluator import SharedFilterEvaluator
 from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
 from bridges.kafka.records.record import KafkaRecord
 from tests.support.cloudevents.records import ADDRESS, REQUIRED, StoredRecord, binary_record
@@ -24,7 +24,7 @@ class Reader:
     def __init__(self, type_: str | None) -> None:
         self.filter: EventFilter = EVERYTHING if type_ is None else types([type_])
 
-    def wants(self, event: CloudEvent) -> bool:
+    def matches(self, event: CloudEvent) -> bool:
         return self.filter.matches(event)
 
 
@@ -49,20 +49,23 @@ def batch_of(kinds: list[str]) -> FetchedBatch:
 def test_each_subscription_finds_what_it_would_find_alone(
     kinds: list[str], wanted: list[str | None], reads: list[tuple[int, int, int]], late: int
 ) -> None:
-    judge, batch = Judge(lambda record, address: event_of(record, address, wrap=False)), batch_of(kinds)
+    evaluator, batch = (
+        SharedFilterEvaluator(lambda record, address: event_of(record, address, wrap=False)),
+        batch_of(kinds),
+    )
     readers = [Reader(each) for each in wanted]
     for reader in readers[:4]:
-        judge.join(ADDRESS, reader, reader.filter)
+        evaluator.add(ADDRESS, reader, reader.filter)
     joined = 4
     for turn, (number, first, stop) in enumerate(reads):
         if turn == late:
-            judge.join(ADDRESS, readers[4], readers[4].filter)
+            evaluator.add(ADDRESS, readers[4], readers[4].filter)
             joined = 5
         reader, low = readers[number % joined], min(first, len(kinds))
         high = max(low, min(stop, len(kinds)))
         events = [event_of(batch.records[at], ADDRESS, wrap=False) for at in range(low, high)]
         alone = [event for event in events if event is not None and reader.filter.matches(event)]
-        assert list(judge.wanted(ADDRESS, batch, reader, low, high)) == alone
+        assert list(evaluator.matching(ADDRESS, batch, reader, low, high)) == alone
 
 
 def test_a_batch_is_read_twice_at_most_however_many_subscriptions_there_are() -> None:
@@ -73,15 +76,15 @@ def test_a_batch_is_read_twice_at_most_however_many_subscriptions_there_are() ->
         read += 1
         return event_of(record, address, wrap=False)
 
-    judge, batch = Judge(counted), batch_of(["a", "b"] * 50)
+    evaluator, batch = SharedFilterEvaluator(counted), batch_of(["a", "b"] * 50)
     readers = [Reader("abcd"[number % 4]) for number in range(100)]
     for reader in readers:
-        judge.join(ADDRESS, reader, reader.filter)
-    found = [len(list(judge.wanted(ADDRESS, batch, reader, 0, 100))) for reader in readers]
+        evaluator.add(ADDRESS, reader, reader.filter)
+    found = [len(list(evaluator.matching(ADDRESS, batch, reader, 0, 100))) for reader in readers]
     assert found == [50, 50, 0, 0] * 25
     assert read == 200
     for reader in readers:
-        judge.leave(ADDRESS, reader)
+        evaluator.remove(ADDRESS, reader)
 
 
 def test_who_reads_alone_pays_for_the_events_that_it_takes() -> None:
@@ -92,8 +95,8 @@ def test_who_reads_alone_pays_for_the_events_that_it_takes() -> None:
         read.append(record)
         return event_of(record, address, wrap=False)
 
-    judge, batch, reader = Judge(counted), batch_of(["a"] * 100), Reader("a")
-    judge.join(ADDRESS, reader, reader.filter)
+    evaluator, batch, reader = SharedFilterEvaluator(counted), batch_of(["a"] * 100), Reader("a")
+    evaluator.add(ADDRESS, reader, reader.filter)
     for at in range(100):
-        assert next(iter(judge.wanted(ADDRESS, batch, reader, at, 100))).offset == batch.records[at].offset()
+        assert next(iter(evaluator.matching(ADDRESS, batch, reader, at, 100))).offset == batch.records[at].offset()
     assert len(read) == 100

@@ -9,7 +9,7 @@ from bridges.cloudevents.sinks.interface import Sink, SinkListener
 from bridges.cloudevents.subscription.model import DeliverySettings, SinkProtocol, SinkUri, SubscriptionConfig
 
 
-class PushedSubscription(Protocol):
+class DeliverableSubscription(Protocol):
     """A subscription to deliver; implemented by `subscription.subscription.Subscription`."""
 
     @property
@@ -28,7 +28,7 @@ class PushedSubscription(Protocol):
     def delivery(self) -> DeliverySettings: ...
 
 
-class SinkMaker(Protocol):
+class OpenSink(Protocol):
     """Makes the sink of a subscription; implemented by `sinks.factory.SinkFactory.open`."""
 
-    def __call__(self, subscription: PushedSubscription, listener: SinkListener) -> Sink: ...
+    def __call__(self, subscription: DeliverableSubscription, listener: SinkListener) -> Sink: ...

@@ -1,0 +1,398 @@
+"""Delivery of a manager's subscriptions in this process: connects readers, queues and sinks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from functools import partial
+from itertools import islice
+from typing import Final, NamedTuple
+
+from bridges.cloudevents.delivery.answers import Answer
+from bridges.cloudevents.delivery.checkpoint import StreamPosition, dump_checkpoint
+from bridges.cloudevents.delivery.counts import DeliveryCounts
+from bridges.cloudevents.delivery.entry import DeadLetter
+from bridges.cloudevents.delivery.gate import SinkGate, SinkGates
+from bridges.cloudevents.delivery.metrics import ManagerMetrics
+from bridges.cloudevents.delivery.queue_settings import QueueSettings
+from bridges.cloudevents.delivery.state import DeliveryState, Reason
+from bridges.cloudevents.delivery.status import SubscriptionStatus
+from bridges.cloudevents.dispatch.checkpoint_record import bucket_of
+from bridges.cloudevents.dispatch.dead_letters import DeadLetterWriter, log_refusal
+from bridges.cloudevents.dispatch.interface import DeliverableSubscription, OpenSink
+from bridges.cloudevents.dispatch.observer import DeliveryObserver
+from bridges.cloudevents.dispatch.registration import RegisteredSubscription, starting_checkpoint
+from bridges.cloudevents.dispatch.scheduler import StepScheduler
+from bridges.cloudevents.dispatch.slices import SliceOwnership
+from bridges.cloudevents.dispatch.worker import DeliveryWorker, SubscriptionVersion
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.reading.filter_evaluator import EventOf, SharedFilterEvaluator
+from bridges.cloudevents.reading.start_offsets import StartOffsets
+from bridges.kafka.bridge import ClusterBridge
+from bridges.kafka.tap import TopicLog
+from gateway.errors import AmqpError
+from gateway.observability.logs import get_logger
+from gateway.state.leases.manager import Leases
+from gateway.state.termini.store import Termini
+from gateway.tasks import Supervisor
+from policies.rules import KafkaRoute
+
+__all__ = ["DeliverableSubscription", "DispatcherServices", "DispatcherSettings", "OpenSink", "SubscriptionDispatcher"]
+LOG: Final = get_logger(__name__)
+_WRITE_INTERVAL: Final = 0.1
+"""Seconds between two writes of checkpoints."""
+_MAX_ADVANCED: Final = 100
+"""Maximum number of checkpoints per write for subscriptions that advanced without sending an event."""
+_WRITES_PER_OWNER_CHECK: Final = 20
+"""Number of writes after which the owner of every record is checked, even without changes."""
+_CLOSE_GRACE: Final = 2.0
+"""Seconds that attempts may take when the gateway shuts down."""
+_LAG_TIMEOUT: Final = 2.0
+"""Seconds that `status` waits for Kafka."""
+
+
+class DispatcherSettings(NamedTuple):
+    """The settings of the policy for a dispatcher; times in seconds."""
+
+    scope: str
+    manager: str
+    streams: Mapping[str, KafkaRoute]
+    """By address."""
+    slices: int = 1
+    refusals: int = 20
+    suspend_after: float = 5 * 86400
+    retry_after: float = 3600
+    max_buffered_bytes: int = 64 * 1024 * 1024
+    """Maximum size of the events in memory of all subscriptions together, in bytes."""
+
+
+class DispatcherServices(NamedTuple):
+    """Services of the gateway that its dispatchers share."""
+
+    clusters: Mapping[str, ClusterBridge]
+    leases: Leases
+    termini: Termini
+    supervisor: Supervisor
+
+
+class SubscriptionDispatcher:
+    """Delivers the subscriptions of one manager; used on the event loop only."""
+
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        services: DispatcherServices,
+        open_sink: OpenSink,
+        event_of: EventOf,
+        metrics: ManagerMetrics,
+    ) -> None:
+        self._settings = settings
+        self._services: Final = services
+        self._open_sink: Final = open_sink
+        self.event_of: Final = event_of
+        self.filters: Final = SharedFilterEvaluator(event_of)
+        self.scheduler: Final = StepScheduler()
+        self.metrics: Final = metrics
+        self.supervisor: Final = services.supervisor
+        self._registered: Final[dict[str, RegisteredSubscription]] = {}
+        self._workers: Final[dict[str, DeliveryWorker]] = {}
+        self.observer: Final = DeliveryObserver(self._registered, self._workers, self.filters)
+        self._changed: Final[dict[DeliveryWorker, None]] = {}
+        self._advanced: Final[dict[DeliveryWorker, None]] = {}
+        self._locks: Final[dict[str, asyncio.Lock]] = {}
+        self._gates: Final = SinkGates()
+        self._last_buffered_bytes = 0
+        self._memory_is_low = False
+        self._dead_letters: Final = DeadLetterWriter(services.clusters)
+        self._ownership = self._make_ownership(settings)
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+
+    def _make_ownership(self, settings: DispatcherSettings) -> SliceOwnership:
+        services, name = self._services, f"{settings.scope}/{settings.manager}"
+        return SliceOwnership(name, settings.slices, services.leases, services.termini, services.supervisor, self)
+
+    def reconfigure(self, settings: DispatcherSettings) -> None:
+        """Continue under another policy; the manager then calls `put` again for its subscriptions."""
+        before, self._settings = self._settings, settings
+        if before.slices != settings.slices:
+            running = bool(self._tasks)
+            for task in self._tasks:
+                task.cancel()
+            self._ownership = self._make_ownership(settings)
+            if running:
+                self.start()
+
+    def start(self) -> None:
+        """Start delivery; `put` may be called before and after."""
+        name = f"{self._settings.scope}/{self._settings.manager}"
+        for cluster in self._clusters():
+            cluster.charge(self._buffered_bytes)
+        ownership = self.supervisor.keep(self._ownership.run, f"slices:{name}")
+        self._tasks = ownership, self.supervisor.keep(self._write, f"checkpoints:{name}")
+
+    def _clusters(self) -> list[ClusterBridge]:
+        """The cluster whose counters include the events in memory: that of the first stream."""
+        names = [route.cluster for route in self._settings.streams.values()]
+        return [self._services.clusters[name] for name in names[:1]]
+
+    # -- from the manager
+
+    async def put(
+        self,
+        subscription: DeliverableSubscription,
+        revision: int,
+        start_offsets: StartOffsets,
+        hold_reason: Reason | None = None,
+        edition: int | None = None,
+    ) -> None:
+        """Deliver a subscription, or replace it with a new version; returns when the version is in force here.
+
+        Nothing is sent to an older version's sink after that. The position is kept if the incarnation is the same.
+        `hold_reason` is the reason for sending nothing (CONSENT, POLICY, CREDENTIAL, OPERATOR) until the next `put`.
+        An update (a greater edition; default: the revision) ends a suspension.
+        """
+        async with self._lock(subscription.id):
+            self._registered[subscription.id] = RegisteredSubscription(
+                subscription, revision, start_offsets, hold_reason, revision if edition is None else edition
+            )
+            await self._start_worker(subscription.id)
+
+    async def remove(self, id: str) -> None:
+        """Stop its delivery and delete its position; returns when nothing is sent to its sink any more."""
+        async with self._lock(id):
+            self._registered.pop(id, None)
+            await self._stop_worker(id)
+            record = self._ownership.record(id)
+            if record is not None:
+                record.remove(id)
+        self._locks.pop(id, None)
+
+    async def status(self, id: str) -> SubscriptionStatus | None:
+        """Its status; None if it is unknown here."""
+        registered, worker = self._registered.get(id), self._workers.get(id)
+        if registered is None:
+            return None
+        if worker is None:
+            state = DeliveryState.ACTIVE if registered.hold_reason is None else registered.hold_reason.state
+            return SubscriptionStatus(state, reason=registered.hold_reason)
+        streams, failure = worker.positions(), worker.queue.last_failure
+        return SubscriptionStatus(
+            worker.state,
+            worker.since,
+            worker.queue.reason,
+            "" if failure is None or worker.state is DeliveryState.ACTIVE else failure.reason,
+            worker.next_attempt,
+            worker.version.revision,
+            True,
+            worker.counts.by_name(),
+            await self._lag(streams),
+            worker.queue.oldest_timestamp,
+            {
+                address: {number: position.committed for number, position in at.positions.items()}
+                for address, at in streams.items()
+            },
+        )
+
+    async def _lag(self, streams: Mapping[str, StreamPosition]) -> int | None:
+        """The number of unfinished offsets; None if Kafka does not answer in time."""
+        total = 0
+        try:
+            async with asyncio.timeout(_LAG_TIMEOUT):
+                for address, at in streams.items():
+                    log = self.log(address)
+                    if log is not None and at.positions:
+                        total += await log.behind({number: each.next for number, each in at.positions.items()})
+                        total += sum(len(each.unfinished) for each in at.positions.values())
+        except (AmqpError, TimeoutError):
+            return None
+        return total
+
+    async def resume(self, id: str) -> bool:
+        """End a suspension; False if it is not suspended, or another gateway delivers it."""
+        worker = self._workers.get(id)
+        if worker is None or worker.version.hold_reason is not None or not worker.resume():
+            return False
+        LOG.info("subscription resumed", id=id)
+        return True
+
+    async def send_test(self, id: str, event: CloudEvent) -> Answer | None:
+        """Send an event that is not in the log; None if another gateway delivers it, or it has no sink now."""
+        worker = self._workers.get(id)
+        return None if worker is None else await worker.send_test(event)
+
+    async def close(self) -> None:
+        """Wait briefly for answers, write the positions, and stop."""
+        await self._close_all(list(self._workers), _CLOSE_GRACE)
+        await self._flush()
+        for cluster in self._services.clusters.values():
+            cluster.discharge(self._buffered_bytes)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks, timeout=_CLOSE_GRACE) if self._tasks else None
+
+    # -- one subscription
+
+    def _lock(self, id: str) -> asyncio.Lock:
+        return self._locks.setdefault(id, asyncio.Lock())
+
+    async def _start_worker(self, id: str) -> None:
+        """Deliver the registered version from the stored position; the caller holds its lock."""
+        counts = await self._stop_worker(id)
+        registered, record = self._registered.get(id), self._ownership.record(id)
+        if registered is None or record is None:
+            return
+        version = SubscriptionVersion(
+            registered.subscription,
+            registered.revision,
+            self._queue_settings(registered),
+            registered.hold_reason,
+            registered.edition,
+        )
+        checkpoint = starting_checkpoint(registered, record.get(id))
+        worker = self._workers[id] = DeliveryWorker(
+            self, version, checkpoint, self._gate(registered.subscription), counts
+        )
+        self.observer.track(registered.subscription, registered.start_offsets.streams, counts)
+        record.put(id, dump_checkpoint(checkpoint))
+        worker.open(self._open_sink(registered.subscription, worker))
+
+    async def _stop_worker(self, id: str, grace: float | None = None) -> DeliveryCounts:
+        """Stop its delivery and update its checkpoint; returns its counts."""
+        worker = self._workers.get(id)
+        if worker is None:
+            return DeliveryCounts()
+        await (worker.close() if grace is None else worker.close(grace))
+        if self._workers.get(id) is worker:
+            self._update_checkpoint(worker)
+            del self._workers[id]
+        return worker.counts
+
+    def _queue_settings(self, registered: RegisteredSubscription) -> QueueSettings:
+        rules, subscription = self._settings, registered.subscription
+        limit = subscription.config.max_events
+        return QueueSettings(subscription.delivery, rules.refusals, rules.suspend_after, limit)
+
+    def _gate(self, subscription: DeliverableSubscription) -> SinkGate:
+        sink = subscription.sink
+        origin = f"{subscription.protocol} {sink.origin if sink.hosts else sink.text}"
+        return self._gates.gate(
+            subscription.owner, origin, f"{origin} {sink.path}", subscription.delivery, self._settings.retry_after
+        )
+
+    # -- from the slices
+
+    async def on_gained(self, buckets: Collection[int]) -> None:
+        """See `SliceListener`."""
+        for id in self._ids_in(buckets, self._registered):
+            async with self._lock(id):
+                if id not in self._workers:
+                    await self._start_worker(id)
+
+    async def on_revoked(self, buckets: Collection[int]) -> None:
+        """See `SliceListener`."""
+        await self._close_all(self._ids_in(buckets, self._workers), None)
+
+    def on_lost(self, buckets: Collection[int]) -> None:
+        """See `SliceListener`."""
+        for id in self._ids_in(buckets, self._workers):
+            worker = self._workers.pop(id)
+            self._changed.pop(worker, None)
+            self._advanced.pop(worker, None)
+            worker.abort()
+            self.supervisor.start(worker.close(0.0), "delivery-abort")
+
+    @staticmethod
+    def _ids_in(buckets: Collection[int], ids: Collection[str]) -> list[str]:
+        wanted = set(buckets)
+        return [id for id in ids if bucket_of(id) in wanted]
+
+    async def _close_all(self, ids: Collection[str], grace: float | None) -> None:
+        async def end(id: str) -> None:
+            async with self._lock(id):
+                await self._stop_worker(id, grace)
+
+        await asyncio.gather(*map(end, ids))
+
+    # -- from the workers
+
+    @property
+    def valid(self) -> bool:
+        """See `WorkerContext`."""
+        return self._ownership.valid
+
+    def log(self, address: str) -> TopicLog | None:
+        """See `WorkerContext`."""
+        route = self._settings.streams.get(address)
+        return None if route is None else self._services.clusters[route.cluster].log(route)
+
+    def dead_letter(self, worker: DeliveryWorker, dead_letter: DeadLetter) -> None:
+        """See `WorkerContext`."""
+        route = self._settings.streams.get(dead_letter.location.address)
+        done = partial(worker.dead_lettered, dead_letter.location)
+        has_topic = route is not None and route.reading.dead_letter is not None
+        log_refusal(worker.subscription.id, worker.counts.refused, dead_letter, has_topic=has_topic)
+        if route is None:
+            done(False)
+        else:
+            self._dead_letters.write(route, worker.subscription, dead_letter, done, lambda: not worker.closed)
+
+    def on_attempts_changed(self, worker: DeliveryWorker) -> None:
+        """See `WorkerContext`."""
+        self._changed[worker] = None
+
+    def on_position_advanced(self, worker: DeliveryWorker) -> None:
+        """See `WorkerContext`."""
+        self._advanced[worker] = None
+
+    def restart(self, worker: DeliveryWorker) -> None:
+        """See `WorkerContext`."""
+        worker.abort()
+        self.supervisor.start(self._restart(worker), "delivery-restart")
+
+    async def _restart(self, worker: DeliveryWorker) -> None:
+        id = worker.subscription.id
+        async with self._lock(id):
+            if self._workers.get(id) is worker:
+                await self._start_worker(id)
+
+    # -- writing
+
+    async def _write(self) -> None:
+        writes = 0
+        while True:
+            await asyncio.sleep(_WRITE_INTERVAL)
+            writes = (writes + 1) % _WRITES_PER_OWNER_CHECK
+            self._share_memory_limit()
+            await self._flush({bucket_of(id) for id in self._workers} if not writes else ())
+
+    async def _flush(self, check_owner: Collection[int] = ()) -> None:
+        for worker in [*self._changed, *islice(self._advanced, _MAX_ADVANCED)]:
+            self._update_checkpoint(worker)
+        await self._ownership.write(check_owner)
+
+    def _update_checkpoint(self, worker: DeliveryWorker) -> None:
+        """Put its checkpoint into the record, which the next write stores."""
+        self._changed.pop(worker, None)
+        self._advanced.pop(worker, None)
+        id = worker.subscription.id
+        record = self._ownership.record(id)
+        if record is not None and self._workers.get(id) is worker:
+            record.put(id, dump_checkpoint(worker.checkpoint()))
+
+    def _buffered_bytes(self) -> int:
+        """Bytes in memory at the last count."""
+        return self._last_buffered_bytes
+
+    def _share_memory_limit(self) -> None:
+        """Above the limit of memory, divide the limit among the queues that hold events."""
+        buffering = [worker for worker in self._workers.values() if worker.queue.buffered_bytes]
+        self._last_buffered_bytes = sum(worker.queue.buffered_bytes for worker in buffering)
+        if self._last_buffered_bytes > self._settings.max_buffered_bytes:
+            self._memory_is_low = True
+            for worker in self._workers.values():
+                worker.queue.limit_bytes(self._settings.max_buffered_bytes // (2 * len(buffering)))
+        elif self._memory_is_low and self._last_buffered_bytes < self._settings.max_buffered_bytes // 4:
+            self._memory_is_low = False
+            for worker in self._workers.values():
+                worker.queue.limit_bytes(self._settings.max_buffered_bytes)
+                worker.wake()

@@ -1,0 +1,45 @@
+"""A subscription as the manager last put it, and the checkpoint at which its delivery continues."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from bridges.cloudevents.delivery.checkpoint import DeliveryCheckpoint, StreamPosition, load_checkpoint
+from bridges.cloudevents.delivery.positions import Position
+from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.dispatch.interface import DeliverableSubscription
+from bridges.cloudevents.reading.start_offsets import StartOffsets
+
+_MANAGER_REASONS: Final = (Reason.POLICY, Reason.CONSENT)
+"""Reasons that the manager passes to each `put`."""
+
+
+class RegisteredSubscription(NamedTuple):
+    """A subscription as it was put."""
+
+    subscription: DeliverableSubscription
+    revision: int
+    start_offsets: StartOffsets
+    hold_reason: Reason | None
+    edition: int
+    """Grows when the owner changes it, and not with every revision."""
+
+
+def starting_checkpoint(registered: RegisteredSubscription, stored: str | None) -> DeliveryCheckpoint:
+    """Where delivery continues: at its checkpoint, or at its start if no checkpoint of this incarnation exists."""
+    initial = {
+        address: StreamPosition(log.identity, {number: Position(at) for number, at in log.offsets.items()})
+        for address, log in registered.start_offsets.streams.items()
+    }
+    checkpoint = DeliveryCheckpoint(registered.start_offsets.incarnation, initial, registered.edition)
+    if stored is None:
+        return checkpoint
+    with suppress(ValueError):
+        found = load_checkpoint(stored)
+        if found.incarnation == checkpoint.incarnation:
+            streams = {address: found.streams.get(address, at) for address, at in initial.items()}
+            resumed = registered.edition > found.edition or found.reason in _MANAGER_REASONS
+            reason = None if resumed else found.reason
+            return found._replace(streams=streams, edition=registered.edition, reason=reason)
+    return checkpoint

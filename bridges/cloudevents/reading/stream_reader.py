@@ -1,0 +1,285 @@
+"""One subscription's reader of one stream: reads from its positions while its queue accepts events."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from bridges.cloudevents.delivery.checkpoint import StreamPosition
+from bridges.cloudevents.delivery.entry import EventLocation
+from bridges.cloudevents.delivery.positions import Position
+from bridges.cloudevents.delivery.queue import DeliveryQueue
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.kafka.admin.client import Topic
+from bridges.kafka.consume.batches import FetchedBatch
+from bridges.kafka.records.record import KafkaRecord
+from bridges.kafka.tap import TopicLog, identity_of
+from gateway.errors import AmqpError
+
+_RECORDS_AT_ONCE: Final = 200
+"""Number of records of a batch that are evaluated at once."""
+_OVERHEAD: Final = 512
+"""Approximate memory of an event beyond its record's value, in bytes."""
+
+
+class EventStreamListener(Protocol):
+    """The subscription that the reader reads for."""
+
+    def event_of(self, record: KafkaRecord, address: str) -> CloudEvent | None:
+        """The event of a record; None if it is not an event."""
+
+    def matches(self, event: CloudEvent) -> bool:
+        """Whether the subscription's filter matches the event."""
+
+    def matching(self, address: str, batch: FetchedBatch, first: int, stop: int) -> Iterable[CloudEvent]:
+        """The events of these records of a batch that match the filter."""
+
+    def on_lost(self, count: int) -> None:
+        """`count` offsets were deleted before they were read."""
+
+    def wake(self) -> None:
+        """Schedule a call of `read`."""
+
+    def on_stream_failed(self, address: str) -> None:
+        """The stream cannot be read for now."""
+
+    def on_topic_replaced(self, address: str) -> None:
+        """The topic was deleted or recreated."""
+
+
+class PartitionCursor:
+    """The position in one partition; `unfinished` are earlier offsets that must be read first."""
+
+    __slots__ = ("next", "unfinished")
+
+    def __init__(self, position: Position) -> None:
+        self.next = position.next
+        self.unfinished: Final = deque(position.unfinished)
+
+
+class EventStreamReader:
+    """Reads a topic for one queue, in steps (`read`)."""
+
+    def __init__(
+        self,
+        address: str,
+        log: TopicLog,
+        topic: Topic,
+        start: StreamPosition,
+        queue: DeliveryQueue,
+        listener: EventStreamListener,
+    ) -> None:
+        self._address: Final = address
+        self._queue: Final = queue
+        self._listener: Final = listener
+        self._identity: Final = identity_of(topic)
+        found = start.positions if start.identity == self._identity else {}
+        self._partitions: Final = {
+            number: PartitionCursor(found.get(number, Position(0))) for number in range(topic.partitions)
+        }
+        self._ready: Final[dict[int, None]] = dict.fromkeys(self._partitions)
+        self._tap: Final = log.tap(topic, self)
+        self._refetch_reader: Final = RefetchReader(address, log, topic, queue, listener)
+
+    def position(self) -> StreamPosition:
+        """The subscription's progress in this stream."""
+        return StreamPosition(self._identity, {number: self._position_in(number) for number in self._partitions})
+
+    def _position_in(self, number: int) -> Position:
+        cursor = self._partitions[number]
+        unfinished = self._queue.unfinished(self._address, number)
+        return Position(
+            cursor.next, tuple(sorted({*cursor.unfinished, *unfinished}) if cursor.unfinished else unfinished)
+        )
+
+    def read(self, now: float, most: int) -> bool:
+        """Offer the matching events among up to `most` records; returns whether more may be available."""
+        self._refetch_reader.read()
+        if self._queue.is_blocked and not self._queue.accepts_more:
+            self._release_batches()
+            return False
+        while most > 0 and self._ready:
+            number = next(iter(self._ready))
+            cursor = self._partitions[number]
+            if not cursor.unfinished and not self._queue.accepts_more:
+                return False
+            del self._ready[number]
+            batch = self._tap.take(number, cursor.unfinished[0] if cursor.unfinished else cursor.next)
+            if batch is not None:
+                self._ready[number] = None
+                most -= 1 + self._evaluate(cursor, batch, now)
+        return most <= 0
+
+    def _release_batches(self) -> None:
+        """Release the batches in memory; reading resumes when the queue accepts events."""
+        for number in self._partitions:
+            self._tap.leave(number)
+            self._ready[number] = None
+
+    def _evaluate(self, cursor: PartitionCursor, batch: FetchedBatch, now: float) -> int:
+        """Offer the matching events of a part of a batch; returns the number of records that it looked at."""
+        records = batch.records
+        if cursor.unfinished:
+            return self._offer_unfinished(cursor, records, batch.end, now)
+        first = bisect_left(records, cursor.next, key=_offset)
+        stop = min(len(records), first + _RECORDS_AT_ONCE)
+        for event in self._listener.matching(self._address, batch, first, stop):
+            if not self._queue.accepts_more:
+                cursor.next = event.offset
+                return bisect_left(records, event.offset, first, stop, key=_offset) - first
+            self._queue.offer(event, size_of(event), now)
+        cursor.next = records[stop].offset() if stop < len(records) else batch.end
+        return stop - first
+
+    def _offer_unfinished(self, cursor: PartitionCursor, records: Sequence[KafkaRecord], end: int, now: float) -> int:
+        """Offer the unfinished events before any newer ones, which may have to wait for them."""
+        count = 0
+        while cursor.unfinished and cursor.unfinished[0] < end:
+            record = _record_at(records, cursor.unfinished[0])
+            if record is not None:
+                self._offer(record, now)
+            cursor.unfinished.popleft()
+            count += 1
+        return count
+
+    def _offer(self, record: KafkaRecord, now: float) -> None:
+        event = self._listener.event_of(record, self._address)
+        if event is not None and self._listener.matches(event):
+            self._queue.offer(event, size_of(event), now)
+
+    def refetch(self, locations: Sequence[EventLocation]) -> None:
+        """Read the events at these locations again."""
+        self._refetch_reader.request(locations)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._tap.close()
+        self._refetch_reader.close()
+
+    # -- from the tap
+
+    def on_records(self, partition: int) -> None:
+        """See `TapListener`."""
+        self._ready[partition] = None
+        self._listener.wake()
+
+    def on_truncated(self, partition: int, low: int) -> None:
+        """See `TapListener`: continue at the oldest event."""
+        cursor = self._partitions[partition]
+        while cursor.unfinished and cursor.unfinished[0] < low:
+            cursor.unfinished.popleft()
+            self._listener.on_lost(1)
+        if cursor.next < low:
+            self._listener.on_lost(low - cursor.next)
+            cursor.next = low
+        self.on_records(partition)
+
+    def on_failed(self, error: AmqpError) -> None:
+        """See `TapListener`."""
+        self._listener.on_stream_failed(self._address)
+
+    def on_partitions_added(self, partitions: int) -> None:
+        """See `TapListener`: new partitions are read from their start (KM-9)."""
+        for number in range(len(self._partitions), partitions):
+            self._partitions[number] = PartitionCursor(Position(0))
+            self._ready[number] = None
+        self._listener.wake()
+
+    def on_topic_gone(self) -> None:
+        """See `TapListener`."""
+        self._listener.on_topic_replaced(self._address)
+
+
+class RefetchReader:
+    """Reads single events of a stream again."""
+
+    def __init__(
+        self, address: str, log: TopicLog, topic: Topic, queue: DeliveryQueue, listener: EventStreamListener
+    ) -> None:
+        self._address: Final = address
+        self._queue: Final = queue
+        self._listener: Final = listener
+        self._requested: Final[dict[int, list[int]]] = {}
+        """Offsets by partition, ascending."""
+        self._tap: Final = log.tap(topic, self)
+
+    def request(self, locations: Sequence[EventLocation]) -> None:
+        """Read the events at these locations."""
+        for location in locations:
+            self._requested.setdefault(location.partition, []).append(location.offset)
+        for number in {location.partition for location in locations}:
+            self._requested[number].sort()
+
+    def read(self) -> None:
+        """Hand over the events that are in memory."""
+        for number in list(self._requested):
+            while (offsets := self._requested.get(number)) is not None:
+                batch = self._tap.take(number, offsets[0])
+                if batch is None:
+                    break
+                self._return_events(number, batch.records, batch.end)
+
+    def _return_events(self, number: int, records: Sequence[KafkaRecord], end: int) -> None:
+        offsets = self._requested[number]
+        count = bisect_left(offsets, end)
+        for offset in offsets[:count]:
+            record = _record_at(records, offset)
+            event = None if record is None else self._listener.event_of(record, self._address)
+            size = 0 if event is None else size_of(event)
+            self._queue.refetched(EventLocation(self._address, number, offset), event, size)
+        del offsets[:count]
+        self._release_partition(number)
+
+    def _release_partition(self, number: int) -> None:
+        if not self._requested[number]:
+            del self._requested[number]
+            self._tap.leave(number)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._tap.close()
+
+    # -- from the tap
+
+    def on_records(self, partition: int) -> None:
+        """See `TapListener`."""
+        self._listener.wake()
+
+    def on_truncated(self, partition: int, low: int) -> None:
+        """See `TapListener`: events before `low` cannot be sent any more."""
+        offsets = self._requested.get(partition, [])
+        count = bisect_left(offsets, low)
+        for offset in offsets[:count]:
+            self._queue.refetched(EventLocation(self._address, partition, offset), None, 0)
+        del offsets[:count]
+        self._listener.on_lost(count)
+        if partition in self._requested:
+            self._release_partition(partition)
+        self._listener.wake()
+
+    def on_failed(self, error: AmqpError) -> None:
+        """See `TapListener`: nothing to do, since the reader gets the same call."""
+
+    def on_partitions_added(self, partitions: int) -> None:
+        """See `TapListener`: nothing to do, since no event of a new partition is read again."""
+
+    def on_topic_gone(self) -> None:
+        """See `TapListener`: nothing to do, since the reader gets the same call."""
+
+
+def size_of(event: CloudEvent) -> int:
+    """Approximate memory of an event, in bytes."""
+    return _OVERHEAD + (0 if event.record is None else len(event.record))
+
+
+def _offset(record: KafkaRecord) -> int:
+    return record.offset()
+
+
+def _record_at(records: Sequence[KafkaRecord], offset: int) -> KafkaRecord | None:
+    at = bisect_left(records, offset, key=_offset)
+    return records[at] if at < len(records) and records[at].offset() == offset else None
+
+
