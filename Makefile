@@ -15,7 +15,7 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-pipeline java check test soak sanitize fuzz bench races busy mutants conformance lint parts lock clean
+.PHONY: help run run-pipeline java check test soak sanitize fuzz bench races kills busy mutants conformance lint parts lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ bench: $(VENV)/.tests parts ## measure speed and memory against baselines; write
 
 soak: $(VENV)/.fuzz parts ## draw kills, full disks, three brokers, deep properties and fuzzing until MINUTES=20 are over (SEED= to replay)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+kills: $(VENV)/.tests parts ## kill a gateway that delivers subscriptions 200 times, in drawn phases (KILLS=, SEED= to replay)
+	SCOPEGATE_KILLS=$(or $(KILLS),200) SCOPEGATE_SEED=$(SEED) $(BIN)/python -m pytest --quiet -s -n0 \
+		tests/integration/subscriptions/test_kills.py::test_kills_in_drawn_phases_lose_nothing $(ARGS)
 
 sanitize: $(VENV)/.tests ## run the tests of the C modules under AddressSanitizer and UBSan; any report fails
 	$(BIN)/python -m tests.sanitize $(ARGS)

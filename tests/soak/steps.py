@@ -28,6 +28,17 @@ LARGE: Final[dict[str, dict[str, str]]] = {
     "tests/integration/held/test_load.py": {"SCOPEGATE_MEMORY": "1GiB"},
 }
 """Tests whose environment makes them larger than `make test` can wait for."""
+WHOLE: Final[dict[str, tuple[int, dict[str, str]]]] = {
+    "tests/integration/subscriptions/test_kills.py::test_kills_in_drawn_phases_lose_nothing": (
+        900,
+        {"SCOPEGATE_KILLS": "200"},
+    ),
+    "tests/integration/subscriptions/test_away.py::test_a_long_outage_of_a_usual_sink_costs_nothing": (
+        4500,
+        {"SCOPEGATE_OUTAGE": "3600"},
+    ),
+}
+"""Soak tests that also run once as a whole, which is longer than a share: the seconds that each may take."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,8 @@ class Step:
     name: str
     arguments: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
+    seconds: int | None = None
+    """What it may take, where that is not its share: it is left out where less is left."""
 
     def shown(self) -> str:
         """The command that does it again, for a shell in the project's folder."""
@@ -101,12 +114,20 @@ def large_test(test: str, env: dict[str, str]) -> Maker:
     return lambda _seed, _seconds: Step(f"large {test}", (*PYTEST, "-s", test), env)
 
 
+def whole_test(test: str, seconds: int, env: dict[str, str]) -> Maker:
+    """One of `WHOLE`."""
+    return lambda seed, _: Step(
+        f"whole {test}", (*PYTEST, "-s", test), {**env, "SCOPEGATE_SEED": str(seed)}, seconds
+    )
+
+
 def all_makers() -> dict[str, list[Maker]]:
     """Everything there is to draw, by its kind; kinds come up equally often."""
     return {
         "soak": [soak_test(test) for test in collected("-m", "soak")],
         "deep": [deep_property(cases) for cases in by_function(collected("--ignore", ENGINE, "tests/property"))],
         "fuzz": [fuzzer(name, arguments) for name, arguments in FUZZERS.items()],
+        "whole": [whole_test(test, *about) for test, about in WHOLE.items()],
         "large": [large_test(test, env) for test, env in LARGE.items()],
     }
 

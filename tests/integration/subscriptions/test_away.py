@@ -1,15 +1,18 @@
 """A sink that is away: it costs no memory, no event an attempt and no other subscription time; then it gets all.
 
 Minutes are for the hours of a real outage: pauses between attempts are as much shorter, and there are thousands of
-events in seconds. In `make soak` it lasts as long as the time is (tests/support/plugins/seed.py).
+events in seconds. In `make soak` it lasts as long as the time is (tests/support/plugins/seed.py). A whole hour, with
+the pauses that a policy has by default, takes an hour: `make soak MINUTES=90 ARGS="--kinds whole"`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -37,6 +40,12 @@ NOISE = 0.1
 """Seconds that a busy machine adds to a latency."""
 GROWN = 8 * 1024
 """KiB that an outage may cost."""
+OUTAGE = float(os.environ.get("SCOPEGATE_OUTAGE") or SECONDS)
+"""Seconds of the long one; a whole hour is a step of its own in `make soak` (tests/soak/steps.py)."""
+PACE, PIECE = 20, round(min(30, OUTAGE / 4))
+"""Events a second that are written meanwhile, and seconds between two looks at the memory."""
+BEFORE = round(min(60, OUTAGE))
+"""Seconds before the long one that say what latencies are without it."""
 
 
 class Away(NamedTuple):
@@ -61,18 +70,22 @@ class Away(NamedTuple):
     async def write(self, first: int, count: int) -> list[float]:
         """Write lots of events; return how long each took until the sink at work had it, in seconds, ascending."""
         late = []
-        for lot in range(first, first + count, LOT):
-            self.well.requests.clear()
-            begun = time.monotonic()
-
-            def write(lot: int = lot) -> None:
-                for number in range(lot, lot + LOT):
-                    last = number == lot + LOT - 1
-                    self.events.write(self.topic, str(number), key=f"k{number % KEYS}", wait=last, data="x" * 500)
-
-            await asyncio.to_thread(write)
-            late += [request.at - begun for request in await self.well.wait_for(LOT, PATIENCE)]
+        for low in range(first, first + count, LOT):
+            late += await self.write_lot(range(low, low + LOT), 500)
         return sorted(late)
+
+    async def write_lot(self, numbers: range, size: int) -> list[float]:
+        """Write events of `size` bytes; return how long each took until the sink at work had it, in seconds."""
+        self.well.requests.clear()
+        begun = time.monotonic()
+
+        def write() -> None:
+            for number in numbers:
+                last, data = number == numbers[-1], "x" * size
+                self.events.write(self.topic, str(number), key=f"k{number % KEYS}", wait=last, data=data)
+
+        await asyncio.to_thread(write)
+        return [request.at - begun for request in await self.well.wait_for(len(numbers), PATIENCE)]
 
     def held(self) -> float:
         return self.gateway.metrics()[HELD]
@@ -82,15 +95,30 @@ class Away(NamedTuple):
 async def away(
     tmp_path_factory: pytest.TempPathFactory, kafka_broker: KafkaBroker, start_gateway: Gateways
 ) -> AsyncIterator[Away]:
-    topic = kafka_broker.create_topic(partitions=2)
     retry = {"min": "20ms", "max": "500ms", "attempts": 2}
-    document = subscription_policy(tmp_path_factory.mktemp("away"), topics={topic: 2}, delivery={"retry": retry})
-    document.data["kafka"]["main"] = {"bootstrap": kafka_broker.bootstrap}
+    async with begun(tmp_path_factory.mktemp("away"), kafka_broker, start_gateway, delivery={"retry": retry}) as made:
+        yield made
+
+
+@pytest.fixture
+async def usual(
+    tmp_path_factory: pytest.TempPathFactory, kafka_broker: KafkaBroker, start_gateway: Gateways
+) -> AsyncIterator[Away]:
+    """As `away`, with the retries that a policy has by default."""
+    async with begun(tmp_path_factory.mktemp("usual"), kafka_broker, start_gateway) as made:
+        yield made
+
+
+@asynccontextmanager
+async def begun(folder: Path, kafka: KafkaBroker, start_gateway: Gateways, **manager: Any) -> AsyncIterator[Away]:
+    """A gateway with the subscription whose sink is at work."""
+    topic = kafka.create_topic(partitions=2)
+    document = subscription_policy(folder, topics={topic: 2}, **manager)
+    document.data["kafka"]["main"] = {"bootstrap": kafka.bootstrap}
     one, other, _ = sink_ports(document)
     async with http_sink(port=one) as well:
         gateway = start_gateway(document.text)
-        events = EventWriter(kafka_broker.bootstrap)
-        made = Away(gateway, ApiClient(api_port(document)), events, topic, well, other)
+        made = Away(gateway, ApiClient(api_port(document)), EventWriter(kafka.bootstrap), topic, well, other)
         await made.subscribe("well", one)
         yield made
 
@@ -175,3 +203,47 @@ async def test_a_sink_that_is_away_costs_nothing_and_gets_all_afterwards(away: A
 @pytest.mark.soak
 async def test_a_long_outage_costs_no_more_than_a_short_one(away: Away) -> None:
     await outage(away, SECONDS, 5)
+
+
+# -- with the pauses that a policy has by default
+
+
+async def write_steadily(away: Away, first: int, seconds: int) -> list[float]:
+    """Write `PACE` events a second; return how long each took until the sink at work had it, ascending."""
+    late, begun = list[float](), time.monotonic()
+    for lot in range(seconds):
+        await asyncio.sleep(max(0.0, begun + lot - time.monotonic()))
+        low = first + lot * PACE
+        late += await away.write_lot(range(low, low + PACE), 2)
+    return sorted(late)
+
+
+@pytest.mark.soak
+async def test_a_long_outage_of_a_usual_sink_costs_nothing(usual: Away) -> None:
+    alone = await write_steadily(usual, 0, BEFORE)
+    await usual.subscribe("away", usual.port)
+    first = written = BEFORE * PACE
+    sizes, late, begun = list[int](), list[float](), time.monotonic()
+    async with AsyncExitStack() as stack:
+        sink: HttpSinkServer | None = None
+        while time.monotonic() < begun + OUTAGE:
+            late += await write_steadily(usual, written, PIECE)
+            written += PIECE * PACE
+            sizes.append(resident_kib(usual.gateway.process.pid))
+            if sink is None and time.monotonic() > begun + OUTAGE / 2:
+                sink = await stack.enter_async_context(http_sink(lambda request: status(500), port=usual.port))
+        assert sink is not None
+        told = await usual.told()
+        assert (told["state"], told["events"]["delivered"]) == ("failing", 0)
+        away, attempts = time.monotonic() - begun, len(sink.requests)
+        check_costs(sizes, tail(alone, 0.99), tail(sorted(late), 0.99))
+        back = time.monotonic()
+        await all_of_it(usual, sink, range(first, written))
+        took = time.monotonic() - back
+    told = await usual.told()
+    assert [told["events"][each] for each in ("refused", "deadlettered", "lost")] == [0, 0, 0]
+    print(
+        f"away for {away:.0f} s, {written - first} events waited, all there {took:.0f} s after its return; "
+        f"{attempts} attempts in the second half; RSS in KiB {sizes[0]} to {sizes[-1]}; "
+        f"p99 of the other {tail(sorted(late), 0.99):.3f} s, before {tail(alone, 0.99):.3f} s"
+    )

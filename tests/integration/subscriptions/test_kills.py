@@ -1,6 +1,7 @@
 """`kill -9` of a gateway that delivers, in each phase of a delivery: nothing lost, order kept, repeats bounded.
 
-Once in each phase here; in `make soak` in drawn phases until the time is up (tests/support/plugins/seed.py).
+Once in each phase here; in `make soak` in drawn phases until the time is up (tests/support/plugins/seed.py), and
+with `make kills` 200 times, or as often as `KILLS=` says.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import itertools
+import os
 import random
 import signal
 import time
@@ -46,6 +48,8 @@ KEYS = 5
 LOT = 40
 KEPT = 5
 """Rounds: a gateway may be killed again before it has written what it has done since it was killed."""
+KILLS = int(os.environ.get("SCOPEGATE_KILLS") or 0)
+"""How often drawn phases end with one; 0: until the time is up."""
 LATE = 0.5
 """Seconds of answers whose outcome a kill may lose: a tenth until they are written, and what a busy machine takes."""
 
@@ -82,6 +86,8 @@ class KilledGateway:
     """Of each subscription: where its events may go now."""
     refused: set[str] = field(default_factory=set)
     versions: int = 0
+    positions: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Of each subscription in each partition, as its status told them last."""
     since: int = 0
     written: int = 0
     came: int = 0
@@ -144,6 +150,19 @@ class KilledGateway:
             await eventually(arrived)
         except TimeoutError:
             raise AssertionError(self.missing()) from None
+
+    async def advance(self) -> None:
+        """See that no position is before where it was in an earlier life."""
+        for order in ORDERS:
+            await eventually(lambda order=order: self._no_less(order))  # type: ignore[misc]
+
+    async def _no_less(self, order: str) -> bool:
+        told = (await self.api.ask("GET", f"{PATH}/{order}/status")).json.get("positions", {})
+        now = {(order, number): int(at) for number, at in told.get(f"events/{self.topic}", {}).items()}
+        if not now or any(now[key] < self.positions.get(key, 0) for key in now):
+            return False
+        self.positions |= now
+        return True
 
     async def settle(self) -> None:
         """Deliver a lot, and give its outcomes the time to be written: a kill after that repeats none of it."""
@@ -266,6 +285,7 @@ async def kill_in(phase: Phase, killed: KilledGateway) -> None:
         assert told.json["sink"] in killed.paths[order]
         killed.paths[order] = {told.json["sink"]}
     await killed.arrive()
+    await killed.advance()
     connections, _ = killed.lives[-1]
     for each in killed.arrivals:
         at = f"{killed.sink.url}{each.request.path}"
@@ -341,7 +361,7 @@ async def test_a_kill_in_each_phase_loses_nothing(killed: KilledGateway) -> None
 @pytest.mark.soak
 async def test_kills_in_drawn_phases_lose_nothing(killed: KilledGateway) -> None:
     end, done = time.monotonic() + SECONDS, Counter[str]()
-    while time.monotonic() < end:
+    while done.total() < KILLS if KILLS else time.monotonic() < end:
         phase = killed.draw.choice(PHASES)
         if killed.draw.random() < 0.2:
             await killed.settle()

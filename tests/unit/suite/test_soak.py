@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 from tests.soak import __main__ as soaking
-from tests.soak.steps import FUZZERS, LARGE, Maker, Step, Steps, by_function, deep_property, fuzzer, soak_test
+from tests.soak.steps import (
+    FUZZERS,
+    LARGE,
+    WHOLE,
+    Maker,
+    Step,
+    Steps,
+    by_function,
+    deep_property,
+    fuzzer,
+    soak_test,
+    whole_test,
+)
 from tests.support.project.parts import ROOT
 
 
@@ -76,6 +88,13 @@ def test_a_step_is_interrupted_so_that_it_stops_its_servers() -> None:
     assert child.stdout.read() == b"stopped\n"
 
 
+def test_a_step_with_a_time_of_its_own_is_left_out_where_less_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = Steps({"x": [whole_test("t", 3600, {"SCOPEGATE_OUTAGE": "3000"})]}, 1, 60)
+    assert soaking.soak(whole, 600, 600) == 0
+    assert "whole t is left out: it may take 3600 s" in capsys.readouterr().out
+    assert whole.draw().shown().startswith("SCOPEGATE_OUTAGE=3000 SCOPEGATE_SEED=")
+
+
 def test_steps_say_their_seed_where_the_tests_look_for_it() -> None:
     assert soak_test("t")(7, 240).env == {"SCOPEGATE_SEED": "7", "SCOPEGATE_SECONDS": "60"}
     deep = deep_property(["tests/property/t[a]", "tests/property/t[a b]"])(7, 240)
@@ -90,6 +109,9 @@ def test_a_property_with_many_cases_is_drawn_as_often_as_another() -> None:
 
 def test_what_it_names_exists() -> None:
     assert [name for name in LARGE if not (ROOT / name).is_file()] == []
+    for name in WHOLE:
+        path, _, function = name.partition("::")
+        assert f"def {function}(" in (ROOT / path).read_text()
     modules = [words[words.index("-m") + 1] for words in FUZZERS.values()]
     places = [ROOT / name.replace(".", "/") for name in modules]
     missing = [at for at in places if not at.with_suffix(".py").is_file() and not (at / "__main__.py").is_file()]
