@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from bridges.kafka.admin.offsets import Offsets
 from bridges.kafka.produce.replayer import Replayer
-from bridges.spark.archive import job, verification
+from bridges.spark.archive import job, topic_audit, verification
 from bridges.spark.archive.bounded_source import SnapshotOrigin
 from bridges.spark.archive.delta import CONF, DeltaLog, is_table
 from bridges.spark.archive.job import ArchiveOrigin, LogBounds
 from bridges.spark.archive.kafka_origin import KafkaOrigin, Start
 from bridges.spark.archive.read import ArchiveSelection
 from bridges.spark.archive.store import Archive, Commit
+from bridges.spark.archive.topic_audit import TopicVerdict
 from bridges.spark.archive.verification import VerifyVerdict
 from bridges.spark.errors import PipelineError, Stopped, sentence
 from bridges.spark.jars import DELTA, KAFKA, JarSet, fetch, find_jars
@@ -41,6 +42,7 @@ __all__ = [
     "Stopped",
     "archive_node",
     "archive_topics",
+    "compare_topics",
     "fetch_jars",
     "replay_to_address",
     "replay_to_topic",
@@ -196,6 +198,13 @@ def _archive(
 def verify(path: Path) -> VerifyVerdict:
     """Check an archive; needs no Spark. Raises `PipelineError` if there is none."""
     return verification.verify(Archive(path))
+
+
+def compare_topics(
+    path: Path, settings: Mapping[str, str], topics: Mapping[str, str], sample: int
+) -> Iterator[TopicVerdict]:
+    """Compare an archive with its topics (topic: address); needs no Spark. Raises `PipelineError`."""
+    return topic_audit.compare_topics(Archive(path), settings, topics, sample)
 
 
 def replay_to_topic(

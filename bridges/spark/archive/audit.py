@@ -43,7 +43,7 @@ def count_files(files: Iterable[tuple[str, Path]]) -> Counts:
     """Count the rows of files, given with their addresses. Raises `PipelineError` for a file that cannot be read."""
     tables: dict[str, list[pa.Table]] = {}
     for address, path in files:
-        tables.setdefault(address, []).append(_offsets(path))
+        tables.setdefault(address, []).append(read_offsets(path))
     found = {}
     for address, parts in tables.items():
         table = pa.concat_tables(parts)
@@ -65,7 +65,8 @@ def _count(offsets: NDArray[np.int64]) -> Count:
     return Count(len(offsets), int(np.count_nonzero(steps)) + 1, int(offsets[0]), int(offsets[-1]), gaps)
 
 
-def _offsets(path: Path) -> pa.Table:
+def read_offsets(path: Path) -> pa.Table:
+    """The columns `partition` and `offset` of a file. Raises `PipelineError`."""
     try:
         with pq.ParquetFile(path) as file:
             return file.read(columns=["partition", "offset"])

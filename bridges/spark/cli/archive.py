@@ -1,8 +1,7 @@
-"""`scopegate pipeline archive`, `verify` and `jars`."""
+"""`scopegate pipeline archive` and `jars`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
@@ -21,6 +20,8 @@ from bridges.spark.cli.options import (
     errors_reported,
     spark_engine,
     spark_options,
+    topic_addresses,
+    unknown_mappings,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def archive(
         topics = ()
     if bool(topics) == bool(amqp):
         raise click.UsageError("name what to archive: --topic TOPIC, or --amqp url=… --amqp address=…")
-    named = {topic: address or topic for topic, _, address in (each.partition("=") for each in topics)}
+    named = topic_addresses(topics)
     with errors_reported():
         from bridges.spark import jobs
 
@@ -109,29 +110,6 @@ def archive(
         )
 
 
-@click.command(epilog="Exit codes: 0 no errors; 1 errors (reported on stderr); 2 incorrect use of the command.")
-@ARCHIVE
-def verify(archive: Path) -> None:
-    """Verify that ARCHIVE has every offset of its ranges once, from its files and its manifest.
-
-    Reports gaps and overlaps; rows that are missing, duplicated or out of range; files that are missing, changed or
-    unknown.
-    """
-    with errors_reported():
-        from bridges.spark import jobs
-
-        found = jobs.verify(archive)
-    for each in found.ranges:
-        what = f"offsets {each.start} to {each.end - 1}" if each.end > each.start else f"begins at offset {each.start}"
-        click.echo(f"{each.address}, partition {each.partition}: {what}, {each.rows} events")
-    click.echo(f"{found.rows} events in {found.files} files of {found.commits} commits")
-    if found.unknown:
-        click.echo(_unknown(found.unknown))
-    for problem in found.problems:
-        click.echo(f"wrong: {problem}", err=True)
-    sys.exit(1 if found.problems else 0)
-
-
 def _from_policy(name: str) -> bool:
     """Whether an option has its value from the policy's section `pipeline`."""
     return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
@@ -145,8 +123,4 @@ def _print_commit(commit: Commit) -> None:
     rows = sum(each.rows for each in commit.ranges)
     click.echo(f"commit {commit.number}: {rows} events in {len(commit.files)} files")
     if commit.unknown:
-        click.echo(f"commit {commit.number}: {_unknown(commit.unknown)}", err=True)
-
-
-def _unknown(count: int) -> str:
-    return f"{count} records are of a mapping that this version does not know: kept as they are, no section is read"
+        click.echo(f"commit {commit.number}: {unknown_mappings(commit.unknown)}", err=True)

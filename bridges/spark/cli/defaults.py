@@ -47,7 +47,7 @@ def _loaded(ctx: click.Context, param: click.Parameter, value: Path | None) -> C
         path = section.archive.path
         found = {"cluster": section.kafka, **_spark(policy, section.spark)}
         found["archive"] = None if path is None else str(policy.path(path))
-        if ctx.command.name == "archive":
+        if ctx.command.name in ("archive", "verify"):
             found |= _archive(section.archive)
         named = {option.name for option in ctx.command.params}
         ctx.default_map = {name: value for name, value in found.items() if name in named and value is not None}

@@ -82,6 +82,16 @@ def spark_engine(master: str, conf: Mapping[str, str], jars: Path | None) -> Spa
     return SparkEngine(master, conf, jars, lambda text: click.echo(text, err=True))
 
 
+def topic_addresses(topics: tuple[str, ...]) -> dict[str, str]:
+    """The addresses in the archive of the values of `--topic`, TOPIC[=ADDRESS]."""
+    return {topic: address or topic for topic, _, address in (each.partition("=") for each in topics)}
+
+
+def unknown_mappings(count: int) -> str:
+    """What is said of records that a newer version wrote."""
+    return f"{count} records are of a mapping that this version does not know: kept as they are, no section is read"
+
+
 @contextmanager
 def errors_reported() -> Iterator[None]:
     """Print an error of a job as one sentence, and exit with code 1.

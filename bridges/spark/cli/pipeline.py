@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import click
 
-from bridges.spark.cli.archive import archive, jars, verify
+from bridges.spark.cli.archive import archive, jars
 from bridges.spark.cli.replay import replay
+from bridges.spark.cli.verify import verify
 
 
 class _Pipeline(click.Group):

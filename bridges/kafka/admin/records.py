@@ -1,0 +1,81 @@
+"""Reads single records of a topic, for jobs that compare them with a copy; blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from bridges.kafka import errors
+from bridges.kafka.librdkafka import ClientSettings
+from gateway.errors import INTERNAL_ERROR, AmqpError
+
+_TIMEOUT: Final = 30.0
+_READING: Final[ClientSettings] = {
+    "group.id": "scopegate-records",  # the client requires one; nothing is committed
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 10,
+    "queued.max.messages.kbytes": 16 * 1024,
+    "log_level": 0,
+}
+
+
+class StoredRecord(NamedTuple):
+    """A committed record, as Kafka has it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp_type: int
+    timestamp_ms: int
+
+
+class RecordReads:
+    """Reads records of one cluster; use it in a `with` block."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._bootstrap: Final = settings["bootstrap.servers"]
+        self._consumer: Final = Consumer({**settings, **_READING})
+
+    def read(self, topic: str, partition: int, start: int, end: int, most: int) -> list[StoredRecord]:
+        """The first `most` committed records with offsets in [start, end). Raises `AmqpError`."""
+        self._consumer.assign([TopicPartition(topic, partition, start)])
+        found: list[StoredRecord] = []
+        while len(found) < most:
+            message = self._consumer.poll(_TIMEOUT)
+            if message is None:
+                raise AmqpError(INTERNAL_ERROR, f"Kafka at {self._bootstrap} does not answer for topic {topic}")
+            if (error := message.error()) is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    break
+                if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    continue  # the group is required by the client, but not used
+                cause = errors.cause_of(KafkaException(error)).str()
+                raise AmqpError(INTERNAL_ERROR, f"Kafka at {self._bootstrap}, topic {topic}: {cause}")
+            if (record := _record(message)).offset >= end:
+                break
+            found.append(record)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._consumer.close()
+
+
+def _record(message: Message) -> StoredRecord:
+    kind, time = message.timestamp()
+    pairs: Iterable[tuple[str, str | bytes | None]] = message.headers() or ()  # type: ignore[assignment]
+    headers = [(name, _bytes(value)) for name, value in pairs]
+    return StoredRecord(message.offset() or 0, _bytes(message.key()), _bytes(message.value()), headers, kind, time)
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

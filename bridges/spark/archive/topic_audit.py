@@ -1,0 +1,223 @@
+"""Compares an archive with the topics that it was made from: every offset without a row, and a sample of the bytes.
+
+Offsets are read from all files, as runs. For each run without a row, Kafka is asked whether it has an event there; for
+some stretches of rows, spread over each partition, the records are read again and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bridges.kafka.admin.offsets import Offsets
+from bridges.kafka.admin.records import RecordReads, StoredRecord
+from bridges.spark.archive.audit import partition_name, read_offsets
+from bridges.spark.archive.manifest.commits import File, JsonObject
+from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.store import Archive
+from bridges.spark.errors import PipelineError
+from gateway.errors import AmqpError
+
+_STRETCHES: Final = 16
+"""How many places of a partition are sampled."""
+_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "body", "record")
+Spans = Sequence[tuple[int, int]]
+"""Offsets, [start, end)."""
+
+
+class TopicVerdict(NamedTuple):
+    """The result for one partition."""
+
+    address: str
+    partition: int
+    rows: int
+    compared: int
+    """Rows whose record was read again."""
+    behind: int
+    """Offsets of the topic after the archive's end."""
+    problems: tuple[str, ...]
+
+
+@dataclass
+class _Partition:
+    """What the archive has of a partition."""
+
+    spans: list[tuple[int, int]]
+    """Ranges of the commits, those that follow each other as one; without lost ones."""
+    identity: str | None
+    rows: int
+    removed: bool
+    """Whether rows were removed on purpose: gaps are then no loss."""
+    files: list[tuple[File, int, int]]
+    """With the first and the last offset."""
+    runs: list[NDArray[np.int64]]
+    """Starts and ends of offsets with a row."""
+
+
+def compare_topics(
+    archive: Archive, settings: Mapping[str, str], topics: Mapping[str, str], sample: int
+) -> Iterator[TopicVerdict]:
+    """Compare with topics (topic: address), `sample` records of each partition. Raises `PipelineError`."""
+    found = _partitions(archive, set(topics.values()))
+    offsets = Offsets(settings)
+    for topic, address in topics.items():
+        own = {partition: each for (name, partition), each in found.items() if name == address}
+        if not own:
+            known = ", ".join(sorted({name for name, _ in archive.readable().ends})) or "none"
+            raise PipelineError(f"the archive has no address {address} (it has: {known})")
+        try:
+            with RecordReads(settings) as records:
+                yield from _compared(archive, offsets, records, topic, address, own, sample)
+        except AmqpError as error:
+            raise PipelineError(error.description) from None
+
+
+def _partitions(archive: Archive, addresses: set[str]) -> dict[tuple[str, int], _Partition]:
+    history = archive.readable()
+    found: dict[tuple[str, int], _Partition] = {}
+    for commit in history.commits():
+        for each in commit.ranges:
+            if each.address in addresses:
+                _extend(found, each)
+        for gone in commit.removed:
+            if (gone.address, gone.partition) in found:
+                found[gone.address, gone.partition].removed = True
+    for _, file in history.live_files():
+        if file.address in addresses:
+            _add_file(archive, found, file)
+    return found
+
+
+def _extend(found: dict[tuple[str, int], _Partition], of: Range) -> None:
+    own = found.setdefault((of.address, of.partition), _Partition([], None, 0, False, [], []))
+    own.identity = of.identity
+    if of.gap_reason:
+        return
+    if own.spans and own.spans[-1][1] == of.start:
+        own.spans[-1] = own.spans[-1][0], of.end
+    else:
+        own.spans.append((of.start, of.end))
+
+
+def _add_file(archive: Archive, found: dict[tuple[str, int], _Partition], file: File) -> None:
+    table = read_offsets(archive.path / file.path)
+    partitions, offsets = (table.column(name).to_numpy() for name in ("partition", "offset"))
+    for number in np.unique(partitions):
+        own = found.get((file.address, int(number)))
+        if own is None:
+            raise PipelineError(f"{archive.path / file.path} has rows of a partition that the manifest does not have")
+        mine = np.sort(offsets[partitions == number])
+        own.rows += len(mine)
+        own.files.append((file, int(mine[0]), int(mine[-1])))
+        breaks = np.flatnonzero(np.diff(mine) > 1)
+        starts, ends = np.append(mine[0], mine[breaks + 1]), np.append(mine[breaks], mine[-1]) + 1
+        own.runs.append(np.stack([starts, ends]))
+
+
+def _compared(
+    archive: Archive, offsets: Offsets, records: RecordReads, topic: str, address: str, own: dict[int, _Partition],
+    sample: int,
+) -> Iterator[TopicVerdict]:  # fmt: skip
+    there = offsets.topic(topic)
+    bounds = offsets.bounds(there)
+    missing = _missing(offsets, topic, own, {number: (each.low, each.high) for number, each in bounds.items()})
+    for partition, held in sorted(own.items()):
+        end = held.spans[-1][1] if held.spans else 0
+        high = bounds[partition].high if partition in bounds else 0
+        problems, compared = [], 0
+        if held.identity and there.identity and held.identity != there.identity:
+            problems = ["the topic was made anew, there is nothing to compare with"]
+        elif high < end:
+            problems = [f"the topic ends at offset {high}, but the archive goes to {end}"]
+        else:
+            problems = missing.get(partition, [])
+            compared, different = _sampled(archive, records, topic, partition, held, bounds[partition].low, sample)
+            problems = problems + different
+        name = partition_name((address, partition))
+        said = tuple(f"{name}: {text}" for text in problems)
+        yield TopicVerdict(address, partition, held.rows, compared, max(high - end, 0), said)
+
+
+def _missing(
+    offsets: Offsets, topic: str, own: Mapping[int, _Partition], bounds: Mapping[int, tuple[int, int]]
+) -> dict[int, list[str]]:
+    spans = [
+        (partition, max(start, bounds[partition][0]), end)
+        for partition, held in own.items()
+        if partition in bounds and not held.removed
+        for start, end in gaps(held.spans, held.runs)
+        if end > bounds[partition][0]
+    ]
+    found: dict[int, list[str]] = {}
+    for partition, start, end in offsets.holding(topic, spans):
+        text = f"the topic has events at offsets {start} to {end - 1}, which the archive lacks"
+        found.setdefault(partition, []).append(text)
+    return found
+
+
+def gaps(spans: Spans, runs: Sequence[NDArray[np.int64]]) -> Spans:
+    """The offsets within `spans` (in order) that no run has, as spans; runs are arrays of starts and ends."""
+    found = []
+    joined = np.concatenate(runs, axis=1) if runs else np.empty((2, 0), np.int64)
+    starts, ends = joined[:, np.argsort(joined[0], kind="stable")]
+    reached = np.maximum.accumulate(ends) if len(ends) else ends
+    for start, end in spans:
+        first, last = np.searchsorted(reached, start, "right"), np.searchsorted(starts, end, "left")
+        edges = [start, *np.stack([starts[first:last], reached[first:last]], axis=1).ravel().tolist(), end]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        found += [(int(low), int(high)) for low, high in pairs if low < high]
+    return found
+
+
+def _sampled(
+    archive: Archive, records: RecordReads, topic: str, partition: int, held: _Partition, low: int, sample: int
+) -> tuple[int, list[str]]:
+    """How many rows were compared, and how they differ from the topic's records."""
+    compared, found = 0, []
+    files = [each for each in held.files if each[2] >= low]
+    stretch = max(sample // _STRETCHES, 1)
+    places = min(_STRETCHES, sample)
+    for number in range(places if files else 0):
+        file, first, last = files[number * len(files) // places]
+        start = max(low, first + (last - first) * number // max(places - 1, 1) - stretch + 1)
+        rows = _rows(archive.path / file.path, partition, start, stretch)
+        if not rows:
+            continue
+        stored = {
+            each.offset: each
+            for each in records.read(topic, partition, min(rows), max(rows) + 1, max(rows) - min(rows) + 1)
+        }
+        for offset, row in rows.items():
+            if (record := stored.get(offset)) is not None and row["record"] is not None:
+                compared += 1
+                if different := _differences(row, record):
+                    found.append(f"the {', '.join(different)} of the event at offset {offset} is not the topic's")
+    return compared, found
+
+
+def _rows(path: Path, partition: int, start: int, count: int) -> dict[int, JsonObject]:
+    try:
+        chosen = [("partition", "=", partition), ("offset", ">=", start), ("offset", "<", start + count)]
+        table = pq.read_table(path, columns=list(_COLUMNS), filters=chosen, partitioning=None)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+    times = table.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    rows = table.drop_columns("timestamp").append_column("time", times).to_pylist()
+    return {row["offset"]: row for row in rows}
+
+
+def _differences(row: JsonObject, stored: StoredRecord) -> list[str]:
+    record = row["record"]
+    value = row["body"] if record["value_in_body"] else record["value"]
+    headers = [(each["key"], each["value"]) for each in record["headers"] or ()]
+    pairs = {"key": (row["key"], stored.key), "value": (value, stored.value), "headers": (headers, stored.headers)}
+    found = [name for name, (archived, in_topic) in pairs.items() if archived != in_topic]
+    same_time = row["time"] is None or row["time"] == stored.timestamp_ms
+    return found if same_time else [*found, "timestamp"]

@@ -1,0 +1,80 @@
+"""`scopegate pipeline verify`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridges.spark.cli.defaults import kafka_options, settings
+from bridges.spark.cli.options import ARCHIVE, errors_reported, topic_addresses, unknown_mappings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridges.spark.archive.verification import VerifyVerdict
+    from policies.rules import CompiledPolicy
+
+
+@click.command(epilog="Exit codes: 0 no errors; 1 errors (reported on stderr); 2 incorrect use of the command.")
+@ARCHIVE
+@click.option(
+    "--against", type=click.Choice(["kafka"]),
+    help="Also compare with the topics themselves: offsets that the archive lacks, and a sample of the records.",
+)  # fmt: skip
+@kafka_options
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[=ADDRESS]",
+    help="--against: a topic and its address in the archive; may be repeated.",
+)  # fmt: skip
+@click.option("--sample", default=1000, show_default=True, type=click.IntRange(0), help="--against: records of each "
+    "partition that are read again and compared byte for byte.")
+def verify(
+    archive: Path, against: str | None, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None,
+    topics: tuple[str, ...], sample: int,
+) -> None:  # fmt: skip
+    """Verify that ARCHIVE has every offset of its ranges once, from its files and its manifest.
+
+    Reports gaps and overlaps; rows that are missing, duplicated or out of range; files that are missing, changed or
+    unknown. With --against kafka, reports events of the topics that the archive does not have, and records that differ.
+    """
+    if against and not topics:
+        raise click.UsageError("name the topics to compare with: --topic TOPIC[=ADDRESS]")
+    kafka = settings(bootstrap, policy, cluster) if against else None
+    with errors_reported():
+        from bridges.spark import jobs
+
+        found = jobs.verify(archive)
+        _print(found)
+        failed = bool(found.problems)
+        if kafka is not None:
+            failed |= _compare(archive, kafka, topic_addresses(topics), sample)
+    sys.exit(1 if failed else 0)
+
+
+def _print(found: VerifyVerdict) -> None:
+    for each in found.ranges:
+        what = f"offsets {each.start} to {each.end - 1}" if each.end > each.start else f"begins at offset {each.start}"
+        click.echo(f"{each.address}, partition {each.partition}: {what}, {each.rows} events")
+    click.echo(f"{found.rows} events in {found.files} files of {found.commits} commits")
+    if found.unknown:
+        click.echo(unknown_mappings(found.unknown))
+    for problem in found.problems:
+        click.echo(f"wrong: {problem}", err=True)
+
+
+def _compare(archive: Path, kafka: Mapping[str, str], topics: Mapping[str, str], sample: int) -> bool:
+    """Whether a topic has something else."""
+    from bridges.spark import jobs
+
+    failed = False
+    for each in jobs.compare_topics(archive, kafka, topics, sample):
+        behind = f", {each.behind} offsets of the topic are not archived yet" if each.behind else ""
+        compared = f"{each.rows} events, {each.compared} compared with the topic{behind}"
+        click.echo(f"{each.address}, partition {each.partition}: {compared}")
+        for problem in each.problems:
+            click.echo(f"wrong: {problem}", err=True)
+        failed |= bool(each.problems)
+    return failed
