@@ -1,7 +1,8 @@
 """CloudEvents subscriptions: events of Kafka topics, pushed to sinks (CloudEvents Subscriptions API 0.1-rc01).
 
-`subscription` (the object), `events` (records as CloudEvents and their encodings) and `delivery` (the events of one
-subscription that are not done) are pure. `reading` reads the topics, `sinks` has one protocol per module, and `manager`
-offers the operations over HTTP and AMQP. The room uses `bridges.kafka` for records and `gateway` for shared
-services; only `gateway.server.composition` imports it.
+`service` runs one manager per entry of the policy. A manager (`manager`) keeps subscriptions (`subscription`) in the
+store and answers the API; its dispatcher (`dispatch`) runs a delivery worker for each, which reads the streams
+(`reading`), selects events (`events`), queues them (`delivery`) and sends them (`sinks`). `cli` has the commands. The
+package uses `bridges.kafka` for logs and records, and services of `gateway`; only `gateway.server.composition` imports
+it.
 """

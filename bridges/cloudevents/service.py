@@ -19,9 +19,10 @@ from bridges.cloudevents.dispatch.journal_rows import JournalRows
 from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.manager.amqp import ManagerResponder
-from bridges.cloudevents.manager.format import SubscriptionFormat
+from bridges.cloudevents.manager.codec import SubscriptionCodec
+from bridges.cloudevents.manager.dependencies import ManagerDependencies, wall_clock_ms
 from bridges.cloudevents.manager.http import ManagerRoutes
-from bridges.cloudevents.manager.manager import ManagerParts, SubscriptionManager, wall_clock_ms
+from bridges.cloudevents.manager.manager import SubscriptionManager
 from bridges.cloudevents.reading.start_offsets import StartOffsets, find_start_offsets
 from bridges.cloudevents.samples import counters, gauges, histograms, protocols_of
 from bridges.cloudevents.sinks.certificates import SinkCertificates
@@ -29,7 +30,7 @@ from bridges.cloudevents.sinks.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.sinks.gateway_addresses import gateway_addresses, gateway_hosts
 from bridges.cloudevents.subscription.model import RefreshToken, SinkProtocol
-from bridges.cloudevents.subscription.sealed import SubscriptionKeys
+from bridges.cloudevents.subscription.stored_form import SubscriptionKeys
 from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.kafka.records.record import KafkaRecord
 from gateway.config.policy import make_ring
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
 
-class GatewayParts(NamedTuple):
+class GatewayServices(NamedTuple):
     """The services of the gateway that managers use; see `gateway.server.client_api.SubscriptionParts`."""
 
     context: GatewayContext
@@ -64,7 +65,7 @@ class GatewayParts(NamedTuple):
     readiness: Readiness
     report: LinkEvents
     hub: FlushScheduler
-    own: OwnAddresses
+    gateway_addresses: GatewayAddresses
 
     @property
     def clusters(self) -> Mapping[str, ClusterBridge]:
@@ -72,12 +73,12 @@ class GatewayParts(NamedTuple):
         return cast("Mapping[str, ClusterBridge]", self.context.kafka)
 
 
-class OwnAddresses:
+class GatewayAddresses:
     """The gateway's own addresses under the current policy."""
 
     addresses: frozenset[IpAddress] = frozenset()
 
-    async def find(self, policy: CompiledPolicy) -> None:
+    async def resolve(self, policy: CompiledPolicy) -> None:
         """Resolve them in a thread."""
         self.addresses = await off_loop(gateway_addresses, gateway_hosts(policy.model))
 
@@ -85,33 +86,33 @@ class OwnAddresses:
 class RunningManager:
     """A manager with its delivery and its sinks."""
 
-    def __init__(self, rules: ManagerRules, policy: CompiledPolicy, gateway: GatewayParts) -> None:
-        self._gateway: Final = gateway
+    def __init__(self, rules: ManagerRules, policy: CompiledPolicy, services: GatewayServices) -> None:
+        self._services: Final = services
         self._rules = rules
-        self._made_of = _made_of(rules, policy)
+        self._made_of = _inputs_of(rules, policy)
         self.metrics: Final = ManagerMetrics()
-        self._sinks: Final = SinkFactory(rules, self._sink_parts(policy))
-        services = DispatcherServices(gateway.clusters, gateway.leases, gateway.termini, gateway.supervisor)
+        self._sinks: Final = SinkFactory(rules, self._sink_dependencies(policy))
+        shared = DispatcherServices(services.clusters, services.leases, services.termini, services.supervisor)
         open_sink = cast(OpenSink, self._sinks.open)
         settings = dispatcher_settings(rules)
-        self._dispatcher: Final = SubscriptionDispatcher(settings, services, open_sink, self._event_of, self.metrics)
-        if gateway.report.journal is not None:
+        self._dispatcher: Final = SubscriptionDispatcher(settings, shared, open_sink, self._event_of, self.metrics)
+        if services.report.journal is not None:
             self._dispatcher.observer.rows = JournalRows()
-        self.manager: Final = SubscriptionManager(rules, self._parts(rules, policy))
+        self.manager: Final = SubscriptionManager(rules, self._dependencies(rules, policy))
         self.routes: Final = ManagerRoutes(self.manager)
-        self.responder: Final = ManagerResponder(self.manager, gateway.supervisor)
+        self.responder: Final = ManagerResponder(self.manager, services.supervisor)
         self._dispatcher.start()
-        self._task: Final = gateway.supervisor.keep(self.manager.run, f"subscriptions:{rules.full_name}")
+        self._task: Final = services.supervisor.keep(self.manager.run, f"subscriptions:{rules.full_name}")
 
     async def configure(self, rules: ManagerRules, policy: CompiledPolicy) -> None:
         """Continue under another policy."""
-        made_of = _made_of(rules, policy)
+        made_of = _inputs_of(rules, policy)
         same = made_of == self._made_of
         self._rules, self._made_of = rules, made_of
         if not same:
-            self._sinks.reconfigure(rules, self._sink_parts(policy))
+            self._sinks.reconfigure(rules, self._sink_dependencies(policy))
             self._dispatcher.reconfigure(dispatcher_settings(rules))
-        await self.manager.configure(rules, self._parts(rules, policy), same_rules=same)
+        await self.manager.configure(rules, self._dependencies(rules, policy), same_rules=same)
 
     async def close(self) -> None:
         """Stop delivery; positions are kept."""
@@ -124,8 +125,8 @@ class RunningManager:
         states: Counter[DeliveryState] = Counter()
         for (_, state), number in self.observer.states().items():
             states[state] += number
-        told = [f"{state.value} {states[state]}" for state in DeliveryState if states[state]]
-        return True, ", ".join([f"delivering {self.observer.delivering} of {states.total()}", *told])
+        by_state = [f"{state.value} {states[state]}" for state in DeliveryState if states[state]]
+        return True, ", ".join([f"delivering {self.observer.delivering} of {states.total()}", *by_state])
 
     @property
     def protocols(self) -> list[SinkProtocol]:
@@ -137,39 +138,39 @@ class RunningManager:
         """For metrics and the journal."""
         return self._dispatcher.observer
 
-    def _sink_parts(self, policy: CompiledPolicy) -> SinkDependencies:
-        gateway = self._gateway
+    def _sink_dependencies(self, policy: CompiledPolicy) -> SinkDependencies:
+        services = self._services
         return SinkDependencies(
-            gateway.supervisor,
+            services.supervisor,
             SinkCertificates(policy.path),
             policy.secret,
-            lambda: gateway.own.addresses,
+            lambda: services.gateway_addresses.addresses,
             partial(self._cluster_settings, policy),
-            gateway.context.scopes.__getitem__,
-            gateway.hub,
-            gateway.report,
+            services.context.scopes.__getitem__,
+            services.hub,
+            services.report,
             self._save,
             wall_clock_ms,
             metrics=self.metrics,
         )
 
     def _cluster_settings(self, policy: CompiledPolicy, cluster: str) -> dict[str, str]:
-        servers = {"bootstrap.servers": self._gateway.clusters[cluster].bootstrap}
+        servers = {"bootstrap.servers": self._services.clusters[cluster].bootstrap}
         return {**servers, **policy.client_settings(policy.model.kafka[cluster])}
 
     async def _save(self, manager: str, id: str, credential: RefreshToken) -> None:
-        await self.manager.renew(id, credential)
+        await self.manager.store_renewed_token(id, credential)
 
-    def _parts(self, rules: ManagerRules, policy: CompiledPolicy) -> ManagerParts:
+    def _dependencies(self, rules: ManagerRules, policy: CompiledPolicy) -> ManagerDependencies:
         keys = None if policy.signing is None else SubscriptionKeys(make_ring(policy.signing), wall_clock_ms)
-        form = SubscriptionFormat(rules, keys, self._sinks.protocols)
+        codec = SubscriptionCodec(rules, keys, self._sinks.protocols)
         urls = (each.public_url for each in policy.model.scopes[rules.scope].api if each.public_url is not None)
-        return ManagerParts(
-            self._gateway.store,
+        return ManagerDependencies(
+            self._services.store,
             self._dispatcher,
-            form,
+            codec,
             self._sinks.check,
-            self._find_starts,
+            self._find_start_offsets,
             self.metrics,
             next(urls, None),
         )
@@ -177,12 +178,12 @@ class RunningManager:
     def _event_of(self, record: KafkaRecord, address: str) -> CloudEvent | None:
         return event_of(record, address, wrap=self._rules.wrap)
 
-    async def _find_starts(self, subscription: Subscription, known: StartOffsets | None) -> StartOffsets:
+    async def _find_start_offsets(self, subscription: Subscription, known: StartOffsets | None) -> StartOffsets:
         rules = self._rules
         addresses = subscription.config.addresses or rules.subscribable(subscription.owner)
         try:
             routes = {address: rules.streams[address] for address in addresses}
-            return await find_start_offsets(routes, subscription.config.start, self._gateway.clusters, known)
+            return await find_start_offsets(routes, subscription.config.start, self._services.clusters, known)
         except KeyError as error:  # a reload removed it
             raise AmqpError(INTERNAL_ERROR, f"{error}: the policy has changed") from None
 
@@ -190,34 +191,34 @@ class RunningManager:
 class SubscriptionManagers:
     """All managers of a gateway."""
 
-    def __init__(self, gateway: GatewayParts) -> None:
-        self._gateway: Final = gateway
+    def __init__(self, services: GatewayServices) -> None:
+        self._services: Final = services
         self._running: Final[dict[str, RunningManager]] = {}
         self._last_rows: list[tuple[str, dict[str, object]] | None] = []
         """Of managers that the policy no longer has."""
-        gateway.report.metrics.gauge_source(self._gauges)
-        gateway.report.metrics.count_source(self._counts)
-        gateway.report.metrics.histogram_source(self._histograms)
-        if gateway.report.journal is not None:
-            gateway.report.journal.sources.append(self._journal_rows)
+        services.report.metrics.gauge_source(self._gauges)
+        services.report.metrics.count_source(self._counts)
+        services.report.metrics.histogram_source(self._histograms)
+        if services.report.journal is not None:
+            services.report.journal.sources.append(self._journal_rows)
 
     async def install(self, policy: CompiledPolicy) -> None:
         """Run the managers of this policy; those that already run continue, and subscriptions keep their positions."""
-        await self._gateway.own.find(policy)
+        await self._services.gateway_addresses.resolve(policy)
         wanted = {rules.full_name: rules for rules in manager_rules(policy)}
         for name in self._running.keys() - wanted.keys():
-            self._gateway.readiness.remove(_part(name))
-            gone = self._running.pop(name)
-            self._gateway.context.responders.pop((gone.manager.rules.scope, gone.manager.rules.name), None)
-            await gone.close()
-            self._last_rows += _journal_rows(gone)
+            self._services.readiness.remove(_readiness_name(name))
+            removed = self._running.pop(name)
+            self._services.context.responders.pop((removed.manager.rules.scope, removed.manager.rules.name), None)
+            await removed.close()
+            self._last_rows += _journal_rows(removed)
         for name, rules in wanted.items():
             if (running := self._running.get(name)) is not None:
                 await running.configure(rules, policy)
             else:
-                made = self._running[name] = RunningManager(rules, policy, self._gateway)
-                self._gateway.readiness.add(_part(name), made.ready)
-                self._gateway.context.responders[rules.scope, rules.name] = made.responder
+                started = self._running[name] = RunningManager(rules, policy, self._services)
+                self._services.readiness.add(_readiness_name(name), started.ready)
+                self._services.context.responders[rules.scope, rules.name] = started.responder
 
     def applications(self) -> Iterable[tuple[str, str, ManagerRoutes]]:
         """The HTTP applications of the managers, with scope and path."""
@@ -265,7 +266,7 @@ def dispatcher_settings(rules: ManagerRules) -> DispatcherSettings:
     )
 
 
-def _made_of(rules: ManagerRules, policy: CompiledPolicy) -> tuple[object, ...]:
+def _inputs_of(rules: ManagerRules, policy: CompiledPolicy) -> tuple[object, ...]:
     """The inputs of a manager whose change requires reconfiguration: rules, keys, certificates, other secrets."""
     certificates = [rule.tls for rule in rules.sinks if rule.tls is not None]
     names = [name for tls in certificates for name in (tls.ca, tls.cert, tls.key) if name is not None]
@@ -280,6 +281,6 @@ def _journal_rows(running: RunningManager) -> Iterator[tuple[str, dict[str, obje
         yield None if fields is None else ("push", {"scope": rules.scope, "manager": rules.name, **fields})
 
 
-def _part(name: str) -> str:
+def _readiness_name(name: str) -> str:
     """The name of a manager in `/readyz`."""
     return f"subscriptions/{name}"

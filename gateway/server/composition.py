@@ -45,9 +45,9 @@ def make_cluster(
 
 def make_subscriptions(parts: SubscriptionParts) -> SubscriptionManagers:
     """The subscription managers; imported only by a gateway whose policy has one."""
-    from bridges.cloudevents.service import GatewayParts, OwnAddresses, SubscriptionManagers
+    from bridges.cloudevents.service import GatewayAddresses, GatewayServices, SubscriptionManagers
 
-    return SubscriptionManagers(GatewayParts(*parts, OwnAddresses()))
+    return SubscriptionManagers(GatewayServices(*parts, GatewayAddresses()))
 
 
 def check_cluster(settings: Mapping[str, str]) -> str | None:
@@ -59,7 +59,7 @@ def check_cluster(settings: Mapping[str, str]) -> str | None:
 
 def explain_subscription(rules: ManagerRules, user: str, body: bytes) -> SubscriptionExplanation:
     """What a manager would answer when `user` proposes a subscription, for the command line."""
-    from bridges.cloudevents.manager.manager import wall_clock_ms
+    from bridges.cloudevents.manager.dependencies import wall_clock_ms
     from bridges.cloudevents.subscription.explain import explain_subscription as explain
 
     return explain(rules, user, body, wall_clock_ms())

@@ -1,1 +1,4 @@
-"""`scopegate subscriptions`: a client of a running gateway's API, and a subscription tried on a topic's events."""
+"""The commands `scopegate subscriptions ...`: clients of a manager's API, and a filter tried on records of a topic.
+
+The room uses `manager` and `subscription` only for documents; each command is a process of its own.
+"""

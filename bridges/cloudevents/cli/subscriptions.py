@@ -11,7 +11,7 @@ from typing import IO, Final, TypeVar
 import click
 
 from bridges.cloudevents.cli.api import PASSWORD, ApiRefused, Document, ManagerClient, fail, item
-from bridges.cloudevents.cli.attempt import attempt
+from bridges.cloudevents.cli.try_filter import attempt
 
 F = TypeVar("F", bound=Callable[..., None])
 _EXIT_CODES: Final = "Exit codes: 0 done; 1 the gateway refused, or did not answer (reported on stderr)."

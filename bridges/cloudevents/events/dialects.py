@@ -55,7 +55,7 @@ class InvalidFilter(ValueError):
 
 def basic(value: Json, *, limits: FilterLimits = LIMITS) -> EventFilter:
     """Parse the member `filter` in the dialect `basic` (CE 3.2.3.1); raises InvalidFilter."""
-    read = _Reading(limits)
+    read = _DialectParser(limits)
     return read.finished(read.basic(value))
 
 
@@ -64,13 +64,13 @@ def draft(value: Json, *, sql: bool = True, limits: FilterLimits = LIMITS) -> Ev
 
     An empty array matches every event. Raises InvalidFilter.
     """
-    read = _Reading(limits, sql=sql)
+    read = _DialectParser(limits, sql=sql)
     return read.finished(read.filters(value, "", 1, empty=True))
 
 
 def types(value: Json, *, limits: FilterLimits = LIMITS) -> EventFilter:
     """Parse the member `types`: the event has one of these types; raises InvalidFilter."""
-    read = _Reading(limits)
+    read = _DialectParser(limits)
     return read.finished(read.types(value))
 
 
@@ -83,13 +83,13 @@ def source(value: Json) -> EventFilter:
 
 def sql(value: Json, *, limits: FilterLimits = LIMITS) -> EventFilter:
     """Parse a CESQL expression; raises InvalidFilter."""
-    read = _Reading(limits)
+    read = _DialectParser(limits)
     return read.finished(read.sql(value, ""))
 
 
 def amqp_sql(value: Json, *, limits: FilterLimits = LIMITS) -> EventFilter:
     """Parse an SQL filter over the message that receivers of the record get; raises InvalidFilter."""
-    read = _Reading(limits)
+    read = _DialectParser(limits)
     return read.finished(read.amqp_sql(value))
 
 
@@ -100,7 +100,7 @@ def _term(kind: str, name: str, operand: str) -> Predicate:
     return Text(field, Affix(kind), operand, fold=False)
 
 
-class _Reading:
+class _DialectParser:
     """Parses JSON and collects mistakes; an invalid part becomes a condition that is discarded."""
 
     def __init__(self, limits: FilterLimits, *, sql: bool = True) -> None:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from bridges.cloudevents.manager.documents import SubscriptionView
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode, invalid, not_found
+from bridges.cloudevents.manager.interfaces import Caller
 from bridges.cloudevents.manager.manager import SubscriptionManager
-from bridges.cloudevents.manager.ports import Caller
 from bridges.cloudevents.manager.routes import query_of
-from bridges.cloudevents.manager.views import ShownSubscription
 from bridges.cloudevents.subscription.model import Json, Mistake
 from gateway.nodes.service_calls import ServiceAnswer, ServiceRequest
 from gateway.observability.logs import get_logger
@@ -119,7 +119,7 @@ def _expected(request: ServiceRequest) -> frozenset[int] | None:
     return frozenset((int(revision),)) if isinstance(revision, int) else frozenset()
 
 
-def _shown(shown: ShownSubscription) -> ServiceAnswer:
+def _shown(shown: SubscriptionView) -> ServiceAnswer:
     return ServiceAnswer({"status": OK, "id": shown.id, "revision": shown.revision}, _encoded(dict(shown.document)))
 
 

@@ -19,7 +19,7 @@ class PendingConsent(NamedTuple):
     digest: str
     until: int
 
-    def fits(self, key: str, now_ms: int) -> bool:
+    def matches(self, key: str, now_ms: int) -> bool:
         """Whether this is the key, and not too late."""
         return hmac.compare_digest(self.digest, _digest(key)) and now_ms <= self.until
 

@@ -12,24 +12,24 @@ from bridges.cloudevents.reading.start_offsets import StartOffsets, dump_start_o
 class Envelope(NamedTuple):
     """A stored document in its parts; `granted`: deliveries a second that the sink allows, None for any."""
 
-    starts: StartOffsets
+    start_offsets: StartOffsets
     object: bytes
     granted: float | None = None
-    consent: PendingConsent | None = None
+    pending_consent: PendingConsent | None = None
     """The sink's consent is awaited."""
     edition: int = 1
     """How often its owner has written it: a renewed token or another key makes no new edition."""
 
 
-def seal_envelope(envelope: Envelope) -> bytes:
+def encode_envelope(envelope: Envelope) -> bytes:
     """As JSON; `object` is JSON already."""
-    starts = json.dumps(dump_start_offsets(envelope.starts), separators=(",", ":"))
-    granted, consent = json.dumps(envelope.granted), json.dumps(envelope.consent)
+    starts = json.dumps(dump_start_offsets(envelope.start_offsets), separators=(",", ":"))
+    granted, consent = json.dumps(envelope.granted), json.dumps(envelope.pending_consent)
     head = f'{{"starts":{starts},"granted":{granted},"consent":{consent},"edition":{envelope.edition},"object":'
     return head.encode() + envelope.object + b"}"
 
 
-def open_envelope(stored: bytes) -> Envelope:
+def decode_envelope(stored: bytes) -> Envelope:
     """What `seal_envelope` made; raises ValueError, KeyError or TypeError for anything else."""
     read = json.loads(stored)
     granted = None if read["granted"] is None else float(read["granted"])

@@ -64,3 +64,18 @@ def invalid(mistakes: Sequence[Mistake]) -> ApiError:
 def not_found() -> ApiError:
     """The subscription does not exist, or belongs to somebody else: the error is the same for both."""
     return ApiError(ErrorCode.NOT_FOUND, "there is no subscription with this id")
+
+
+def already_exists() -> ApiError:
+    """Another subscription has the id."""
+    return ApiError(ErrorCode.CONFLICT, "there is a subscription with this id")
+
+
+def revision_changed() -> ApiError:
+    """Another change was faster."""
+    return ApiError(ErrorCode.CHANGED, "the subscription has changed; retrieve it and try again")
+
+
+def store_unavailable(retry_after: int) -> ApiError:
+    """The store does not answer; `retry_after` is in seconds."""
+    return ApiError(ErrorCode.UNAVAILABLE, "subscriptions cannot be changed now; try again", retry_after=retry_after)

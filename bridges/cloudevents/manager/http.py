@@ -10,9 +10,11 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from bridges.cloudevents.manager.dependencies import QueryFilter
+from bridges.cloudevents.manager.documents import SubscriptionPage, SubscriptionView
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode
-from bridges.cloudevents.manager.manager import QueryFilter, SubscriptionManager
-from bridges.cloudevents.manager.ports import Caller
+from bridges.cloudevents.manager.interfaces import Caller
+from bridges.cloudevents.manager.manager import SubscriptionManager
 from bridges.cloudevents.manager.preconditions import etag, expected_revisions
 from bridges.cloudevents.manager.routes import (
     COLLECTION,
@@ -23,7 +25,6 @@ from bridges.cloudevents.manager.routes import (
     query_of,
     route_of,
 )
-from bridges.cloudevents.manager.views import ShownSubscription, SubscriptionPage
 from bridges.cloudevents.sinks.http.consent import granted_rate
 from gateway.http.request import BodyRefused, error_response, json_response, of_request, read_body
 
@@ -166,7 +167,7 @@ class ManagerRoutes:
         await self._manager.confirm(call.id, call.request.query_params.get("key", ""), rate)
         return Response(status_code=204)
 
-    # -- parts
+    # -- dependencies
 
     async def _body(self, request: Request) -> bytes:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -176,13 +177,13 @@ class ManagerRoutes:
             raise BodyRefused(415, ErrorCode.UNSUPPORTED, "the body has to come without Content-Encoding")
         return await read_body(request, self._manager.rules.limits.object)
 
-    def _shown(self, shown: ShownSubscription, *, dry_run: bool = False) -> Response:
+    def _shown(self, shown: SubscriptionView, *, dry_run: bool = False) -> Response:
         if dry_run:
             return json_response(dict(shown.document))
         headers = {"etag": etag(shown.revision)}
         if shown.created:
             headers["location"] = f"{self._manager.rules.path}/{quote(shown.id, safe='')}"
-        status = 202 if shown.awaited else 201 if shown.created else 200
+        status = 202 if shown.consent_pending else 201 if shown.created else 200
         return json_response(dict(shown.document), status, headers)
 
     def _next(self, wanted: QueryFilter, after: str) -> str:

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 from bridges.cloudevents.delivery.answers import DeliveryOutcome
 from bridges.cloudevents.events.event import CloudEvent, rfc3339
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode
-from bridges.cloudevents.manager.ports import Delivery
+from bridges.cloudevents.manager.interfaces import SubscriptionDelivery
 from bridges.cloudevents.subscription.model import Json
 
 PROBE_TYPE: Final = "io.scopegate.test"
-_PAUSE: Final = 5.0
+_MIN_INTERVAL: Final = 5.0
 """Seconds between two tests of one subscription."""
-_KEPT: Final = 10_000
+_MAX_REMEMBERED: Final = 10_000
 """Number of subscriptions whose last test is remembered."""
 
 
@@ -39,7 +39,9 @@ class ProbeResult(NamedTuple):
 class DeliveryProbe:
     """Sends test events, at most one in five seconds to each subscription's sink."""
 
-    def __init__(self, source: str, delivery: Delivery, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, source: str, delivery: SubscriptionDelivery, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`source` is the attribute of the events: the manager's path."""
         self._source: Final = source
         self._delivery: Final = delivery
@@ -49,22 +51,22 @@ class DeliveryProbe:
     async def send(self, id: str) -> ProbeResult:
         """Send one; raises ApiError if that is too soon, or the subscription is not delivered here."""
         began = self._clock()
-        wait = self._last.get(id, began - _PAUSE) + _PAUSE - began
+        wait = self._last.get(id, began - _MIN_INTERVAL) + _MIN_INTERVAL - began
         if wait > 0:
-            text = f"one test of a subscription in {_PAUSE:g} seconds"
+            text = f"one test of a subscription in {_MIN_INTERVAL:g} seconds"
             raise ApiError(ErrorCode.TOO_MANY, text, retry_after=int(wait) + 1)
         self._remember(id, began)
         answer = await self._delivery.send_test(id, probe_event(self._source, time.time_ns() // 1_000_000))
         if answer is None:
             text = "the subscription is delivered by another gateway, or has no connection to its sink now"
-            raise ApiError(ErrorCode.UNAVAILABLE, text, retry_after=int(_PAUSE))
+            raise ApiError(ErrorCode.UNAVAILABLE, text, retry_after=int(_MIN_INTERVAL))
         took = round((self._clock() - began) * 1000)
         return ProbeResult(answer.outcome is DeliveryOutcome.DONE, answer.status, answer.reason, took)
 
     def _remember(self, id: str, now: float) -> None:
         self._last.pop(id, None)
         self._last[id] = now
-        if len(self._last) > _KEPT:
+        if len(self._last) > _MAX_REMEMBERED:
             del self._last[next(iter(self._last))]
 
 

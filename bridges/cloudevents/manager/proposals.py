@@ -6,65 +6,65 @@ import json
 from typing import Final
 
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
-from bridges.cloudevents.manager.book import KnownSubscription, SubscriptionBook
+from bridges.cloudevents.manager.codec import SubscriptionCodec
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode, invalid
-from bridges.cloudevents.manager.format import SubscriptionFormat
-from bridges.cloudevents.manager.ports import CheckSink
+from bridges.cloudevents.manager.interfaces import CheckSink
+from bridges.cloudevents.manager.registry import RegistryEntry, SubscriptionRegistry
 from bridges.cloudevents.sinks.interface import SinkGrant
-from bridges.cloudevents.subscription.allowed import denials_in
-from bridges.cloudevents.subscription.model import Invalid, Mistake
+from bridges.cloudevents.subscription.model import InvalidSubscription, Mistake
+from bridges.cloudevents.subscription.policy_check import denials_in
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.subscriptions import ManagerRules
 
 
-class Proposals:
+class ProposalValidator:
     """Makes subscriptions from request bodies; stores nothing."""
 
     def __init__(
         self,
         rules: ManagerRules,
-        form: SubscriptionFormat,
+        codec: SubscriptionCodec,
         check_sink: CheckSink,
-        book: SubscriptionBook,
+        registry: SubscriptionRegistry,
         metrics: ManagerMetrics,
     ) -> None:
         self._rules: Final = rules
-        self._form: Final = form
+        self._codec: Final = codec
         self._check_sink: Final = check_sink
-        self._book: Final = book
+        self._registry: Final = registry
         self._metrics: Final = metrics
 
     def realize(
-        self, body: bytes, owner: str, now_ms: int, *, id: str | None = None, known: KnownSubscription | None = None
+        self, body: bytes, owner: str, now_ms: int, *, id: str | None = None, entry: RegistryEntry | None = None
     ) -> Subscription:
         """The subscription that `body` proposes; raises ApiError with every mistake, or `forbidden`.
 
         `id`: that of the request's address; None: the body's own, or a new one.
         """
-        stored = known.subscription if known is not None else None
+        stored = entry.subscription if entry is not None else None
         try:
-            subscription = self._form.parse(body, id=id, owner=owner, now_ms=now_ms, stored=stored)
-        except Invalid as error:
+            subscription = self._codec.parse(body, id=id, owner=owner, now_ms=now_ms, stored=stored)
+        except InvalidSubscription as error:
             for reason in denials_in(error.mistakes):
                 self._metrics.denied(reason)
             raise invalid(error.mistakes) from None
-        self._permit(owner, subscription)
-        self._bound_unindexed(subscription)
+        self._check_rights(owner, subscription)
+        self._check_unindexed_limit(subscription)
         return subscription
 
     async def check_sink(
-        self, subscription: Subscription, known: KnownSubscription | None, callback: str | None
+        self, subscription: Subscription, entry: RegistryEntry | None, callback: str | None
     ) -> SinkGrant:
         """Check whether events may be sent to the sink, and return its rate; raises ApiError."""
         previous, granted = None, None
-        if known is not None and known.consent is None:
-            previous, granted = known.subscription, known.granted
+        if entry is not None and entry.pending_consent is None:
+            previous, granted = entry.subscription, entry.granted
         try:
             return await self._check_sink(subscription, previous, granted, callback)
-        except Invalid as error:
+        except InvalidSubscription as error:
             raise invalid(error.mistakes) from None
 
-    def _permit(self, owner: str, subscription: Subscription) -> None:
+    def _check_rights(self, owner: str, subscription: Subscription) -> None:
         """Check the right `subscribe` on every source (section 5 of docs/subscriptions.md)."""
         named = subscription.config.addresses
         if named is None and not self._rules.subscribable(owner):
@@ -73,11 +73,13 @@ class Proposals:
         if denied:
             raise ApiError(ErrorCode.FORBIDDEN, "you may not subscribe to " + ", ".join(map(json.dumps, denied)))
 
-    def _bound_unindexed(self, subscription: Subscription) -> None:
+    def _check_unindexed_limit(self, subscription: Subscription) -> None:
         most = self._rules.limits.unindexed
         if not subscription.filter.unindexed:
             return
-        others = sum(each.subscription.filter.unindexed and each.stored.id != subscription.id for each in self._book)
+        others = sum(
+            each.subscription.filter.unindexed and each.stored.id != subscription.id for each in self._registry
+        )
         if others >= most:
             text = (
                 f"this manager evaluates at most {most} filters for every event; "

@@ -7,8 +7,8 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from bridges.cloudevents.delivery.state import DeliveryState
+from bridges.cloudevents.manager.dependencies import QueryFilter
 from bridges.cloudevents.manager.errors import invalid
-from bridges.cloudevents.manager.manager import QueryFilter
 from bridges.cloudevents.subscription.model import Mistake, SinkProtocol
 from policies.model.scopes.subscriptions import Operation
 

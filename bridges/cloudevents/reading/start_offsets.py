@@ -11,7 +11,7 @@ from bridges.cloudevents.subscription.model import (
     FromLatest,
     FromOffsets,
     FromTime,
-    Invalid,
+    InvalidSubscription,
     Json,
     Mistake,
     Start,
@@ -82,7 +82,7 @@ async def _start_of(cluster: ClusterBridge, route: KafkaRoute, start: Start) -> 
         case FromOffsets(offsets):
             ends = await log.ends()
             if mistakes := tuple(_beyond_end(offsets, ends)):
-                raise Invalid(mistakes)
+                raise InvalidSubscription(mistakes)
             return ends._replace(offsets={**ends.offsets, **offsets})
 
 

@@ -16,8 +16,8 @@ from bridges.cloudevents.sinks.dialer import EgressRefused
 from bridges.cloudevents.sinks.http.consent import Consent
 from bridges.cloudevents.sinks.http.factory import HttpSinkFactory
 from bridges.cloudevents.sinks.interface import SendAttempt, Sink, SinkGrant, SinkListener
-from bridges.cloudevents.subscription.allowed import DENIED, in_clear, sink_rule_of
-from bridges.cloudevents.subscription.model import Invalid, Mistake, SinkProtocol
+from bridges.cloudevents.subscription.model import InvalidSubscription, Mistake, SinkProtocol
+from bridges.cloudevents.subscription.policy_check import DENIED, clear_text_secrets, sink_rule_of
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.egress import SinkRule
 from policies.subscriptions import ManagerRules
@@ -50,7 +50,7 @@ class SinkFactory:
         if rule is None:
             self._dependencies.metrics.denied(EgressDenial.RULE)
             return _DeniedSink(listener, Answer(DeliveryOutcome.SINK_FAILED, DENIED, reached=False))
-        for mistake in in_clear(subscription, rule):
+        for mistake in clear_text_secrets(subscription, rule):
             self._dependencies.metrics.denied(EgressDenial.SECRET)
             return _DeniedSink(listener, Answer(DeliveryOutcome.CREDENTIAL, mistake.message))
         return self._opener(subscription.protocol)(subscription, rule, listener)
@@ -84,14 +84,14 @@ class SinkFactory:
     async def check(
         self, subscription: Subscription, previous: Subscription | None, granted: float | None, callback: str | None
     ) -> SinkGrant:
-        """Check that the policy allows the sink, and that an HTTP sink consents; raises Invalid.
+        """Check that the policy allows the sink, and that an HTTP sink consents; raises InvalidSubscription.
 
         `callback`: where the sink may consent later. The error is the same if the policy denies the place or its host
         does not resolve to an allowed address. An unchanged sink is not asked again.
         """
         rule = sink_rule_of(subscription, self._rules)
         if rule is None:
-            raise Invalid((Mistake("/sink", DENIED),))
+            raise InvalidSubscription((Mistake("/sink", DENIED),))
         if previous is not None and previous.sink == subscription.sink:
             return SinkGrant(granted)
         if subscription.protocol is not SinkProtocol.KAFKA:  # a rule names brokers exactly, and these return the others
@@ -102,13 +102,13 @@ class SinkFactory:
 
     async def _request_consent(self, subscription: Subscription, rule: SinkRule, callback: str | None) -> SinkGrant:
         if self._rules.handshake is None:
-            raise Invalid((Mistake("/sink", DENIED),))
+            raise InvalidSubscription((Mistake("/sink", DENIED),))
         self._count_consent_request(subscription)
         consent = await self._http.request_consent(subscription, rule, callback)
         pending = not consent.granted and consent.answered and callback is not None
         self._dependencies.metrics.asked(_result(consent, pending=pending))
         if not (consent.granted or pending):
-            raise Invalid((Mistake("/sink", consent.reason),))
+            raise InvalidSubscription((Mistake("/sink", consent.reason),))
         return SinkGrant(consent.rate, pending)
 
     def _count_consent_request(self, subscription: Subscription) -> None:
@@ -117,7 +117,7 @@ class SinkFactory:
         if wait is not None:
             self._dependencies.metrics.asked(ConsentResult.LIMITED)
             text = f"too many sinks were asked for their consent; try again in {math.ceil(wait)} s"
-            raise Invalid((Mistake("/sink", text),))
+            raise InvalidSubscription((Mistake("/sink", text),))
 
     async def _check_resolution(self, subscription: Subscription, rule: SinkRule) -> None:
         if rule.connector is not None:
@@ -126,7 +126,7 @@ class SinkFactory:
             try:
                 await self._dependencies.dialer(rule).addresses(host, port)
             except EgressRefused:
-                raise Invalid((Mistake("/sink", DENIED),)) from None
+                raise InvalidSubscription((Mistake("/sink", DENIED),)) from None
 
     def close(self) -> None:
         """Make no more sinks; open ones are kept until they are closed."""

@@ -12,7 +12,7 @@ from bridges.cloudevents.events.bindings.kafka import kafka_binary, kafka_struct
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
-from bridges.cloudevents.subscription.model import KafkaSettings, Plain
+from bridges.cloudevents.subscription.model import KafkaSettings, PlainCredential
 from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.kafka.produce.event_producer import EventProducer, EventReport, Written
 from bridges.kafka.records.envelope import Header
@@ -180,7 +180,7 @@ def _cluster_settings(
     if rule.cluster is not None:
         return dependencies.cluster_settings(rule.cluster)
     servers = ",".join(f"{host}:{port}" for host, port in subscription.sink.hosts)
-    login = subscription.credential if isinstance(subscription.credential, Plain) else None
+    login = subscription.credential if isinstance(subscription.credential, PlainCredential) else None
     found: dict[str, object] = {"bootstrap.servers": servers, **_tls(dependencies, rule.tls)}
     found["security.protocol"] = ("SASL_" if login else "") + ("SSL" if rule.tls is not None else "PLAINTEXT")
     if login is not None:

@@ -19,7 +19,7 @@ from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
 from bridges.cloudevents.sinks.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.dialer import Dialer, EgressRefused, failure_reason, uri_host
 from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
-from bridges.cloudevents.subscription.model import AccessToken, NatsSettings, Plain
+from bridges.cloudevents.subscription.model import AccessToken, NatsSettings, PlainCredential
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.tasks import Supervisor
 from policies.egress import SinkRule
@@ -39,7 +39,7 @@ class NatsTarget(NamedTuple):
     subject: str
     jetstream: bool
     tls: ssl.SSLContext | None
-    login: Plain | AccessToken | None
+    login: PlainCredential | AccessToken | None
     timeout: float
 
 
@@ -156,8 +156,8 @@ class NatsSink(ConcurrentSink):
                         pending_size=1,  # `publish` returns once the message is written, so that the PING follows it
                         tls=target.tls,
                         tls_hostname=target.host if target.tls is not None else None,
-                        user=target.login.identifier if isinstance(target.login, Plain) else None,
-                        password=target.login.secret if isinstance(target.login, Plain) else None,
+                        user=target.login.identifier if isinstance(target.login, PlainCredential) else None,
+                        password=target.login.secret if isinstance(target.login, PlainCredential) else None,
                         token=target.login.token if isinstance(target.login, AccessToken) else None,
                     )
             except (Error, OSError) as error:
@@ -212,7 +212,7 @@ def open_nats(
         settings.subject,
         settings.jetstream,
         dependencies.certificates.context(rule.tls) if sink.scheme == "tls" else None,
-        login if isinstance(login, Plain | AccessToken) else None,
+        login if isinstance(login, PlainCredential | AccessToken) else None,
         subscription.delivery.timeout,
     )
     encode = nats_binary if settings.mode == "binary" else nats_structured

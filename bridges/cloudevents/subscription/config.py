@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridges.cloudevents.subscription.members import Members, Wrong, a_list, a_time, an_object, integer
+from bridges.cloudevents.subscription.members import (
+    InvalidMember,
+    Members,
+    integer,
+    list_value,
+    object_value,
+    time_value,
+)
 from bridges.cloudevents.subscription.model import (
     FromEarliest,
     FromLatest,
@@ -30,20 +37,20 @@ def config(members: Members) -> SubscriptionConfig:
     start = members.take("start", _start, LATEST)
     if isinstance(start, FromOffsets) and (addresses is None or len(addresses) != 1):
         members.wrong("start", "offsets of partitions need one address")
-    expires = members.take("expires", a_time, None)
+    expires = members.take("expires", time_value, None)
     return SubscriptionConfig(addresses, start, expires, members.take("maxevents", integer(1, 2**53), None))
 
 
 def _addresses(value: Json) -> tuple[str, ...]:
-    found = a_list([value] if isinstance(value, str) else value)
+    found = list_value([value] if isinstance(value, str) else value)
     if not 0 < len(found) <= _MAX_ADDRESSES:
-        raise Wrong(f"an address, or a list of 1 to {_MAX_ADDRESSES}")
+        raise InvalidMember(f"an address, or a list of 1 to {_MAX_ADDRESSES}")
     seen: dict[str, None] = {}
     for number, item in enumerate(found):
         if not isinstance(item, str) or not item:
-            raise Wrong("an address", f"/{number}")
+            raise InvalidMember("an address", f"/{number}")
         if item in seen:
-            raise Wrong("named twice", f"/{number}")
+            raise InvalidMember("named twice", f"/{number}")
         seen[item] = None
     return tuple(seen)
 
@@ -55,21 +62,21 @@ def _start(value: Json) -> Start:
         return FromEarliest()
     if isinstance(value, str):
         try:
-            return FromTime(a_time(value))
-        except Wrong:
+            return FromTime(time_value(value))
+        except InvalidMember:
             pass
     if isinstance(value, dict):
         return _offsets(value)
-    raise Wrong('latest, earliest, a time like "2027-01-01T00:00:00Z", or offsets by partition')
+    raise InvalidMember('latest, earliest, a time like "2027-01-01T00:00:00Z", or offsets by partition')
 
 
 def _offsets(value: Json) -> FromOffsets:
-    found = an_object(value)
+    found = object_value(value)
     if not 0 < len(found) <= _MAX_PARTITIONS:
-        raise Wrong(f"offsets of 1 to {_MAX_PARTITIONS} partitions")
+        raise InvalidMember(f"offsets of 1 to {_MAX_PARTITIONS} partitions")
     for name, item in found.items():
         if not _PARTITION.fullmatch(name) or int(name) >= 2**31:
-            raise Wrong("the number of a partition", pointer(name))
+            raise InvalidMember("the number of a partition", pointer(name))
         if not isinstance(item, str) or not _OFFSET.fullmatch(item) or int(item) >= 2**63:
-            raise Wrong("an offset: text of 1 to 20 digits", pointer(name))
+            raise InvalidMember("an offset: text of 1 to 20 digits", pointer(name))
     return FromOffsets({int(name): int(str(item)) for name, item in found.items()})

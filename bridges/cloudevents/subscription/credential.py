@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from bridges.cloudevents.subscription.members import Check, Members, Wrong, a_time, one_of, text
+from bridges.cloudevents.subscription.members import Check, InvalidMember, Members, one_of, text, time_value
 from bridges.cloudevents.subscription.model import (
     AccessToken,
     Json,
-    Plain,
+    PlainCredential,
     RefreshToken,
     SinkCredential,
     SinkProtocol,
@@ -37,7 +37,7 @@ def credential(members: Members, kept: Mapping[str, str], protocol: SinkProtocol
 
 def secrets_of(found: SinkCredential | None) -> dict[str, str]:
     """The secret members of a credential, by name."""
-    if isinstance(found, Plain):
+    if isinstance(found, PlainCredential):
         return {"secret": found.secret}
     if isinstance(found, RefreshToken):
         return {"accesstoken": found.token, "refreshtoken": found.refresh_token}
@@ -58,7 +58,7 @@ def _plain(protocol: SinkProtocol | None) -> Build:
         identifier = members.require("identifier", text(256), "")
         if protocol is SinkProtocol.HTTP and ":" in identifier:
             members.wrong("identifier", "Basic authentication has no user with a colon (RFC 7617)")
-        return Plain(identifier, _secret(members, "secret", kept, text(_LONGEST)))
+        return PlainCredential(identifier, _secret(members, "secret", kept, text(_LONGEST)))
 
     return build
 
@@ -66,18 +66,18 @@ def _plain(protocol: SinkProtocol | None) -> Build:
 def _token_text(value: Json) -> str:
     if isinstance(value, str) and len(value) <= _LONGEST and _BEARER.fullmatch(value):
         return value
-    raise Wrong(f"a bearer token of at most {_LONGEST} characters (RFC 6750)")
+    raise InvalidMember(f"a bearer token of at most {_LONGEST} characters (RFC 6750)")
 
 
 def _bearer(value: Json) -> str:
     if isinstance(value, str) and value.lower() == "bearer":
         return value
-    raise Wrong("only bearer")
+    raise InvalidMember("only bearer")
 
 
 def _access_token(members: Members, kept: Mapping[str, str]) -> SinkCredential:
     members.take("accesstokentype", _bearer, None)
-    expires = members.require("accesstokenexpiresutc", a_time, 0)
+    expires = members.require("accesstokenexpiresutc", time_value, 0)
     return AccessToken(_secret(members, "accesstoken", kept, _token_text), expires)
 
 
@@ -85,7 +85,7 @@ def _refresh_token(members: Members, kept: Mapping[str, str]) -> SinkCredential:
     members.take("accesstokentype", _bearer, None)
     return RefreshToken(
         token=_secret(members, "accesstoken", kept, _token_text),
-        expires=members.require("accesstokenexpiresutc", a_time, 0),
+        expires=members.require("accesstokenexpiresutc", time_value, 0),
         refresh_token=_secret(members, "refreshtoken", kept, text(_LONGEST)),
         endpoint=members.require("refreshtokenendpoint", text(2048), ""),
     )

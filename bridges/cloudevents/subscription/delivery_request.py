@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeVar
 
-from bridges.cloudevents.subscription.members import Members, Wrong, duration, integer, one_of
+from bridges.cloudevents.subscription.members import InvalidMember, Members, duration, integer, one_of
 from bridges.cloudevents.subscription.model import (
     Batching,
     DeliverySettings,
@@ -127,15 +127,15 @@ def _rate(value: Json) -> float:
     try:
         found = parse_rate(value)
     except ValueError as error:
-        raise Wrong(str(error)) from None
+        raise InvalidMember(str(error)) from None
     return found.number * 1000 / found.per_ms
 
 
 def _size(value: Json) -> int:
     try:
         found = integer(1, _MOST_BYTES)(value) if isinstance(value, int) else parse_size(value)
-    except Wrong:
+    except InvalidMember:
         raise
     except ValueError as error:
-        raise Wrong(str(error)) from None
+        raise InvalidMember(str(error)) from None
     return integer(1, _MOST_BYTES)(found)

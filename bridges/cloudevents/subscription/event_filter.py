@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from bridges.cloudevents.events import dialects
 from bridges.cloudevents.events.dialects import InvalidFilter
 from bridges.cloudevents.events.filter import EventFilter, every
-from bridges.cloudevents.subscription.members import Members, Wrong, an_object
+from bridges.cloudevents.subscription.members import InvalidMember, Members, object_value
 from bridges.cloudevents.subscription.model import Json, Mistake
 from gateway.filters.parse.limits import FilterLimits
 from policies.model.filters import Filters
@@ -29,7 +29,7 @@ def event_filter(members: Members, mistakes: list[Mistake], policy: Filters) -> 
     limits = FilterLimits(
         policy.max_length, policy.max_tokens, policy.max_depth, policy.max_terms, policy.max_items
     )
-    reading = _FilterReading(limits, mistakes)
+    reading = _FilterParser(limits, mistakes)
     if "filter" in members and "filters" in members:
         members.wrong("filters", "an object has filter or filters, not both")
     members.take("filter", reading.filter, None)
@@ -39,7 +39,7 @@ def event_filter(members: Members, mistakes: list[Mistake], policy: Filters) -> 
     return ParsedFilter(every(reading.found), frozenset(reading.used))
 
 
-class _FilterReading:
+class _FilterParser:
     """Collects filters and mistakes."""
 
     def __init__(self, limits: FilterLimits, mistakes: list[Mistake]) -> None:
@@ -59,10 +59,10 @@ class _FilterReading:
         """The member `filter`: null, or an object with a dialect (CE-3.2.3-4)."""
         if value is None:
             return
-        found = an_object(value)
+        found = object_value(value)
         dialect = found.get("dialect")
         if not isinstance(dialect, str):
-            raise Wrong(f"required: the dialect, one of {', '.join(_KNOWN)}", "/dialect")
+            raise InvalidMember(f"required: the dialect, one of {', '.join(_KNOWN)}", "/dialect")
         if dialect == "basic":
             self.used.add("basic")
             self.add("/filter", lambda: dialects.basic(value, limits=self._limits))
@@ -70,7 +70,7 @@ class _FilterReading:
             self.used.add(_EXPRESSIONS[dialect])
             self._expression(found, dialect)
         else:
-            raise Wrong(f"unknown; known are {', '.join(_KNOWN)}", "/dialect")
+            raise InvalidMember(f"unknown; known are {', '.join(_KNOWN)}", "/dialect")
 
     def _expression(self, value: dict[str, Json], dialect: str) -> None:
         read = Members(value, "/filter", self._mistakes)
@@ -94,7 +94,7 @@ class _FilterReading:
 def _expression(value: Json) -> str:
     if isinstance(value, str) and value:
         return value
-    raise Wrong("an expression")
+    raise InvalidMember("an expression")
 
 
 def _has_sql(value: Json) -> bool:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from bridges.cloudevents.subscription.allowed import DENIED, sink_rule_of
-from bridges.cloudevents.subscription.model import Invalid, Json, Mistake, SinkProtocol
+from bridges.cloudevents.subscription.model import InvalidSubscription, Json, Mistake, SinkProtocol
 from bridges.cloudevents.subscription.parse import KnownSecrets, Proposal, parse, read_subscription
+from bridges.cloudevents.subscription.policy_check import DENIED, sink_rule_of
 from bridges.cloudevents.subscription.strict_json import read_object
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.egress import SinkRule
@@ -53,7 +53,7 @@ def explain_subscription(rules: ManagerRules, user: str, body: bytes, now_ms: in
     mistakes: tuple[Mistake, ...] = ()
     try:
         parse(body, rules, new_id=_NEW, owner=user, now_ms=now_ms)
-    except Invalid as invalid:
+    except InvalidSubscription as invalid:
         mistakes = invalid.mistakes
     found = _read(body, rules, user)
     sources = _sources(found, rules, user)
@@ -77,7 +77,7 @@ def _read(body: bytes, rules: ManagerRules, user: str) -> Subscription | None:
     """The readable part of the object, whatever its mistakes."""
     try:
         value: dict[str, Json] = read_object(body)
-    except Invalid:
+    except InvalidSubscription:
         return None
     return read_subscription(value, rules, Proposal(user, new_id=_NEW, known=KnownSecrets()), [])
 

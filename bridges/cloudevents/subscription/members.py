@@ -23,7 +23,7 @@ _MAX_UNKNOWN: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Wrong(ValueError):
+class InvalidMember(ValueError):
     """A value that failed a check; `below` is a JSON pointer relative to it."""
 
     def __init__(self, message: str, below: str = "") -> None:
@@ -56,7 +56,7 @@ class Members:
             return default
         try:
             return check(self._value[name])
-        except Wrong as wrong:
+        except InvalidMember as wrong:
             self._mistakes.append(Mistake(self._at + pointer(name) + wrong.below, wrong.message))
             return default
 
@@ -68,7 +68,7 @@ class Members:
 
     def section(self, name: str) -> Members:
         """The object in a member; an empty one if it is missing. A wrong one is reported once."""
-        found: dict[str, Json] | None = self.take(name, an_object, None)
+        found: dict[str, Json] | None = self.take(name, object_value, None)
         told = self._mistakes if found is not None or name not in self._value else []
         return Members(found or {}, self._at + pointer(name), told)
 
@@ -87,25 +87,25 @@ def _unknown(name: str, known: list[str]) -> str:
     return f"unknown; did you mean {folded[near[0]]}?" if near else f"unknown; known are {', '.join(known)}"
 
 
-def an_object(value: Json) -> dict[str, Json]:
+def object_value(value: Json) -> dict[str, Json]:
     """Check for an object."""
     if isinstance(value, dict):
         return value
-    raise Wrong("an object")
+    raise InvalidMember("an object")
 
 
-def a_list(value: Json) -> list[Json]:
+def list_value(value: Json) -> list[Json]:
     """Check for an array."""
     if isinstance(value, list):
         return value
-    raise Wrong("an array")
+    raise InvalidMember("an array")
 
 
-def flag(value: Json) -> bool:
+def boolean(value: Json) -> bool:
     """Check for true or false."""
     if isinstance(value, bool):
         return value
-    raise Wrong("true or false")
+    raise InvalidMember("true or false")
 
 
 def one_of(*allowed: T) -> Check[T]:
@@ -116,7 +116,7 @@ def one_of(*allowed: T) -> Check[T]:
             if type(each) is type(value) and each == value:
                 return each
         *most, last = map(str, allowed)
-        raise Wrong(f"{', '.join(most)} or {last}" if most else f"only {last}")
+        raise InvalidMember(f"{', '.join(most)} or {last}" if most else f"only {last}")
 
     return check
 
@@ -127,7 +127,7 @@ def integer(least: int, most: int) -> Check[int]:
     def check(value: Json) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
-        raise Wrong(f"a whole number from {least} to {most}")
+        raise InvalidMember(f"a whole number from {least} to {most}")
 
     return check
 
@@ -137,9 +137,9 @@ def text(longest: int, pattern: re.Pattern[str] | None = None, what: str = "text
 
     def check(value: Json) -> str:
         if not isinstance(value, str) or not 0 < len(value) <= longest:
-            raise Wrong(f"{what} of 1 to {longest} characters")
+            raise InvalidMember(f"{what} of 1 to {longest} characters")
         if _CONTROL.search(value) or (pattern is not None and not pattern.fullmatch(value)):
-            raise Wrong(f"{what}, without control characters")
+            raise InvalidMember(f"{what}, without control characters")
         return value
 
     return check
@@ -155,15 +155,15 @@ def duration(least: int, most: int) -> Check[float]:
         try:
             found = parse_duration(value)
         except ValueError as error:
-            raise Wrong(str(error)) from None
+            raise InvalidMember(str(error)) from None
         if least <= found <= most:
             return found.seconds
-        raise Wrong(f"a duration from {least / 1000:g}s to {most / 1000:g}s")
+        raise InvalidMember(f"a duration from {least / 1000:g}s to {most / 1000:g}s")
 
     return check
 
 
-def a_time(value: Json) -> int:
+def time_value(value: Json) -> int:
     """Check for an RFC 3339 time; returns milliseconds since 1970."""
     found = _TIME.fullmatch(value) if isinstance(value, str) else None
     if found is not None:
@@ -173,4 +173,4 @@ def a_time(value: Json) -> int:
             return (whole - _EPOCH) // timedelta(milliseconds=1) + int(float(f"0{fraction or '.0'}") * 1000)
         except (ValueError, OverflowError):
             pass
-    raise Wrong('a time like "2027-01-01T00:00:00Z" (RFC 3339)')
+    raise InvalidMember('a time like "2027-01-01T00:00:00Z" (RFC 3339)')

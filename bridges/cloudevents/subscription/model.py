@@ -20,7 +20,7 @@ class Mistake(NamedTuple):
     message: str
 
 
-class Invalid(Exception):
+class InvalidSubscription(Exception):
     """A proposed object with mistakes."""
 
     def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
@@ -148,7 +148,7 @@ ProtocolSettings = HttpSettings | MqttSettings | AmqpSettings | KafkaSettings | 
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class PlainCredential:
     """User and password."""
 
     identifier: str
@@ -173,7 +173,7 @@ class RefreshToken:
     endpoint: str
 
 
-SinkCredential = Plain | AccessToken | RefreshToken
+SinkCredential = PlainCredential | AccessToken | RefreshToken
 
 
 class FromLatest(NamedTuple):

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from bridges.cloudevents.subscription import credential as credentials
-from bridges.cloudevents.subscription.allowed import not_allowed, not_allowed_anew
 from bridges.cloudevents.subscription.config import config
 from bridges.cloudevents.subscription.delivery_request import delivery_request, effective
 from bridges.cloudevents.subscription.document import realized
 from bridges.cloudevents.subscription.event_filter import event_filter
-from bridges.cloudevents.subscription.members import Members, Wrong
+from bridges.cloudevents.subscription.members import InvalidMember, Members
 from bridges.cloudevents.subscription.model import (
-    Invalid,
+    InvalidSubscription,
     Json,
     Mistake,
     ProtocolSettings,
@@ -22,6 +21,7 @@ from bridges.cloudevents.subscription.model import (
     SinkProtocol,
     SinkUri,
 )
+from bridges.cloudevents.subscription.policy_check import policy_violations, proposal_violations
 from bridges.cloudevents.subscription.settings.amqp import amqp_settings
 from bridges.cloudevents.subscription.settings.http import http_settings
 from bridges.cloudevents.subscription.settings.kafka import kafka_settings
@@ -89,10 +89,10 @@ def parse(
         mistakes.append(Mistake("/protocol", f"{found.protocol} is not offered by this gateway"))
     if found is not None:
         wrong = {mistake.field for mistake in mistakes}
-        mistakes += not_allowed(found, rules, sink=wrong.isdisjoint(_PLACE))
-        mistakes += (each for each in not_allowed_anew(found, rules, now_ms) if each.field not in wrong)
+        mistakes += policy_violations(found, rules, sink=wrong.isdisjoint(_PLACE))
+        mistakes += (each for each in proposal_violations(found, rules, now_ms) if each.field not in wrong)
     if mistakes or found is None:
-        raise Invalid(_bounded(mistakes))
+        raise InvalidSubscription(_bounded(mistakes))
     return found
 
 
@@ -153,16 +153,16 @@ def _id(members: Members, id: str | None, new_id: str) -> str:
 def legal_id(value: Json) -> str:
     """Check that a URL can contain the id; raises `Wrong`."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_ID:
-        raise Wrong(f"text of 1 to {MAX_ID} characters")
+        raise InvalidMember(f"text of 1 to {MAX_ID} characters")
     if value in (".", "..") or not value.isprintable() or set(value) & set("/\\"):
-        raise Wrong("printable text without / and \\, and neither . nor ..")
+        raise InvalidMember("printable text without / and \\, and neither . nor ..")
     return value
 
 
 def _protocol(value: Json) -> SinkProtocol:
     if isinstance(value, str) and value in SinkProtocol.__members__:
         return SinkProtocol(value)
-    raise Wrong(f"one of {', '.join(SinkProtocol)}, in this spelling")
+    raise InvalidMember(f"one of {', '.join(SinkProtocol)}, in this spelling")
 
 
 def _settings(members: Members, protocol: SinkProtocol, sink: SinkUri | None, known: KnownSecrets) -> ProtocolSettings:

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Final
 
-from bridges.cloudevents.subscription.model import Invalid, Json, Mistake
+from bridges.cloudevents.subscription.model import InvalidSubscription, Json, Mistake
 
 MAX_DEPTH: Final = 16
 # An unterminated string is one token, too: otherwise each quotation mark in it would be tried as a start.
@@ -26,11 +26,11 @@ def read_object(body: bytes, depth: int = MAX_DEPTH) -> dict[str, Json]:
     except json.JSONDecodeError as error:
         raise _invalid(text, error.pos, f"not JSON: {error.msg}") from None
     except (ValueError, RecursionError):
-        raise Invalid((Mistake("", "not JSON: a number that is none, or too long"),)) from None
+        raise InvalidSubscription((Mistake("", "not JSON: a number that is none, or too long"),)) from None
     if not isinstance(found, dict):
         raise _invalid(text, 0, "a JSON object is needed")
     if where := _lone_surrogate(found):
-        raise Invalid((Mistake(where[0], "half of a surrogate pair"),))
+        raise InvalidSubscription((Mistake(where[0], "half of a surrogate pair"),))
     return found
 
 
@@ -39,10 +39,10 @@ def pointer(*parts: str | int) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def _invalid(text: str, at: int, message: str) -> Invalid:
+def _invalid(text: str, at: int, message: str) -> InvalidSubscription:
     before = text[:at]
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    return Invalid((Mistake("", f"line {line}, column {column}: {message}"),))
+    return InvalidSubscription((Mistake("", f"line {line}, column {column}: {message}"),))
 
 
 def _check_structure(text: str, depth: int) -> None:

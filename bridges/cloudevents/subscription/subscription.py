@@ -57,7 +57,7 @@ class Subscription:
     request: DeliveryRequest
     """The delivery settings that the object requests."""
     document: Mapping[str, Json]
-    locked: bool = False
+    secrets_unreadable: bool = False
 
     @property
     def guarantee(self) -> Literal["at-least-once", "at-most-once"]:

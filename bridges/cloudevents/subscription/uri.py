@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from bridges.cloudevents.subscription.members import Wrong
+from bridges.cloudevents.subscription.members import InvalidMember
 from bridges.cloudevents.subscription.model import Json, SinkProtocol, SinkUri
 from policies.hosts import HostError, parse_host
 from policies.model.scopes.sinks import SCHEMES
@@ -27,16 +27,16 @@ _ELSEWHERE: Final = {"ws": "WebSockets are", "wss": "WebSockets are", "tcp": "th
 def sink_uri(value: Json, protocol: SinkProtocol | None) -> SinkUri:
     """Parse the URI of a sink; raises `Wrong`. `protocol` None is reported elsewhere, and allows any scheme."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_SINK:
-        raise Wrong(f"a URI of 1 to {MAX_SINK} characters")
+        raise InvalidMember(f"a URI of 1 to {MAX_SINK} characters")
     found = _URI.fullmatch(value)
     if found is None or _BAD.search(value):
-        raise Wrong(_shape(value, protocol))
+        raise InvalidMember(_shape(value, protocol))
     scheme = found["scheme"].lower()
     default = _port_of(scheme, protocol)
     hosts = _hosts(found["authority"], default, scheme)
     path, query = found["path"] or "", found["query"]
     if not _ENCODED.fullmatch(path) or not _ENCODED.fullmatch(query or ""):
-        raise Wrong("path and query must be percent-encoded ASCII")
+        raise InvalidMember("path and query must be percent-encoded ASCII")
     _check_path(path)
     _check_parts(scheme, hosts, path, query)
     return SinkUri(value, scheme, hosts, path, query or "")
@@ -55,20 +55,20 @@ def _port_of(scheme: str, protocol: SinkProtocol | None) -> int:
     schemes = SCHEMES[protocol.value.lower()]
     if scheme not in schemes:
         elsewhere = f"{_ELSEWHERE[scheme]} not offered here; " if scheme in _ELSEWHERE else ""
-        raise Wrong(f"{elsewhere}the scheme for {protocol} is {' or '.join(schemes)}")
+        raise InvalidMember(f"{elsewhere}the scheme for {protocol} is {' or '.join(schemes)}")
     return schemes[scheme]
 
 
 def _hosts(authority: str, default: int, scheme: str) -> tuple[tuple[str, int], ...]:
     if "@" in authority:
-        raise Wrong("no user or password in the URI; give them as sinkcredential")
+        raise InvalidMember("no user or password in the URI; give them as sinkcredential")
     if not authority:
         if scheme in ("amqp", "kafka"):
             return ()
-        raise Wrong("the URI names no host")
+        raise InvalidMember("the URI names no host")
     places = authority.split(",") if scheme == "kafka" else [authority]
     if len(places) > _MAX_SERVERS:
-        raise Wrong(f"at most {_MAX_SERVERS} servers")
+        raise InvalidMember(f"at most {_MAX_SERVERS} servers")
     return tuple(_place(place, default) for place in places)
 
 
@@ -78,13 +78,13 @@ def _place(text: str, default: int) -> tuple[str, int]:
     if (colon := text.find(":", bracket + 1)) >= 0:
         host, port = text[:colon], text[colon + 1 :]
     if not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
-        raise Wrong("a port is a number from 1 to 65535")
+        raise InvalidMember("a port is a number from 1 to 65535")
     if "%" in host:
-        raise Wrong("no percent-encoding and no zone in the host")
+        raise InvalidMember("no percent-encoding and no zone in the host")
     try:
         return parse_host(host), int(port)
     except HostError as error:
-        raise Wrong(f"the host is {error}") from None
+        raise InvalidMember(f"the host is {error}") from None
 
 
 def _check_path(path: str) -> None:
@@ -92,18 +92,18 @@ def _check_path(path: str) -> None:
     decoded = path
     for _ in range(_ROUNDS):
         if any(segment.partition(";")[0] in (".", "..") for segment in re.split(r"[/\\]", decoded)):
-            raise Wrong("the path must have no segments . and ..")
+            raise InvalidMember("the path must have no segments . and ..")
         decoded = unquote(decoded, errors="replace")
     if any(ord(character) < 32 or ord(character) == 127 for character in decoded) or "%25" in decoded:
-        raise Wrong("the path must have no control characters")
+        raise InvalidMember("the path must have no control characters")
 
 
 def _check_parts(scheme: str, hosts: tuple[tuple[str, int], ...], path: str, query: str | None) -> None:
     if scheme in SCHEMES["http"]:
         return
     if query is not None:
-        raise Wrong("a query is for HTTP only")
+        raise InvalidMember("a query is for HTTP only")
     if scheme not in SCHEMES["amqp"] and path not in ("", "/"):
-        raise Wrong("no path here; the target is one of protocolsettings")
+        raise InvalidMember("no path here; the target is one of protocolsettings")
     if not hosts and scheme == "amqp" and path in ("", "/"):
-        raise Wrong("amqp:///address needs an address")
+        raise InvalidMember("amqp:///address needs an address")

@@ -15,7 +15,7 @@ from bridges.cloudevents.sinks.certificates import SinkCertificates
 from bridges.cloudevents.sinks.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.sinks.interface import Sink
-from bridges.cloudevents.subscription.model import Invalid, RefreshToken
+from bridges.cloudevents.subscription.model import InvalidSubscription, RefreshToken
 from bridges.cloudevents.subscription.parse import parse
 from policies.hosts import IpAddress
 from policies.subscriptions import manager_rules
@@ -139,7 +139,7 @@ async def test_an_address_of_the_scope_gets_the_event(sinks: Sinks) -> None:
 
 
 async def test_the_owners_rights_decide(sinks: Sinks) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidSubscription):
         async with sinks.open("amqp:///svc/mine", owner="stranger"):
             pass
     async with sinks.open("amqp:///svc/mine") as (sink, heard):

@@ -16,7 +16,7 @@ from bridges.cloudevents.sinks.interface import SendAttempt
 from bridges.cloudevents.subscription.model import (
     FromEarliest,
     FromOffsets,
-    Invalid,
+    InvalidSubscription,
     RetryLimits,
     SinkUri,
     SubscriptionConfig,
@@ -86,7 +86,7 @@ async def test_a_subscription_begins_at_offsets_that_the_log_has(topic: Topic) -
     starts = await topic.starts(FromOffsets({0: 3}))
     assert starts.streams[ADDRESS].offsets == {0: 3, 1: 0}
     assert (await topic.starts(FromOffsets({0: 5}))).streams[ADDRESS].offsets[0] == 5
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidSubscription) as caught:
         await topic.starts(FromOffsets({0: 6, 2: 0}))
     assert caught.value.mistakes == (
         ("/config/start/0", "the partition ends at 00000000000000000005"),

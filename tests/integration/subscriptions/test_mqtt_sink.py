@@ -17,7 +17,7 @@ from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import MqttSink
-from bridges.cloudevents.subscription.model import Plain
+from bridges.cloudevents.subscription.model import PlainCredential
 from tests.support.cloudevents.heard import Heard, attempt, event, local_dialer, strict_supervisor
 from tests.support.cloudevents.mqtt_reader import MqttReader
 from tests.support.gateway.process import free_port
@@ -126,10 +126,10 @@ async def test_what_is_larger_than_the_servers_largest_packet_is_refused(broker:
 async def test_a_wrong_password_is_a_matter_of_the_credential(version: MQTTProtocolVersion) -> None:
     server = Mosquitto(user="gw", password="right")
     try:
-        async with sink(server.port, version=version, login=Plain("gw", "wrong")) as (made, heard):
+        async with sink(server.port, version=version, login=PlainCredential("gw", "wrong")) as (made, heard):
             made.send(attempt())
             assert (await heard.next()).outcome is DeliveryOutcome.CREDENTIAL
-        async with sink(server.port, version=version, login=Plain("gw", "right")) as (made, heard):
+        async with sink(server.port, version=version, login=PlainCredential("gw", "right")) as (made, heard):
             made.send(attempt())
             assert (await heard.next()).outcome is DeliveryOutcome.DONE
     finally:

@@ -15,7 +15,7 @@ from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.nats import nats_binary
 from bridges.cloudevents.sinks.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.nats import NatsSink, NatsTarget
-from bridges.cloudevents.subscription.model import AccessToken, Plain
+from bridges.cloudevents.subscription.model import AccessToken, PlainCredential
 from tests.support.cloudevents.heard import Heard, attempt, event, local_dialer, strict_supervisor
 from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.certs import Authority
@@ -122,7 +122,7 @@ def limited() -> Iterator[NatsServer]:
 
 
 async def test_permissions_passwords_and_sizes_have_their_answers(limited: NatsServer) -> None:
-    right = Plain("gw", "right")
+    right = PlainCredential("gw", "right")
     async with sink(limited.port, login=right) as (made, heard):
         made.send(attempt())
         assert (await heard.next()).outcome is DeliveryOutcome.DONE
@@ -135,7 +135,7 @@ async def test_permissions_passwords_and_sizes_have_their_answers(limited: NatsS
         for _ in range(20):  # the answer to the PING must not come before the one to the message
             made.send(attempt())
             assert (await heard.next()).outcome is DeliveryOutcome.CREDENTIAL
-    for wrong in (Plain("gw", "wrong"), AccessToken("token", 0), None):
+    for wrong in (PlainCredential("gw", "wrong"), AccessToken("token", 0), None):
         async with sink(limited.port, login=wrong) as (made, heard):
             made.send(attempt())
             answer = await heard.next()
@@ -182,7 +182,10 @@ async def test_tls_checks_the_name_of_the_sink_and_is_never_given_up(tmp_path: P
             answer = await heard.next()
             assert answer.outcome is DeliveryOutcome.SINK_FAILED
             assert "certificate" in answer.reason
-        async with sink(server.port, host="nats.example", tls=context, login=Plain("a", "b")) as (made, heard):
+        async with sink(server.port, host="nats.example", tls=context, login=PlainCredential("a", "b")) as (
+            made,
+            heard,
+        ):
             made.send(attempt())
             assert await heard.next() == Answer(
                 DeliveryOutcome.SINK_FAILED, "the server does not offer TLS", reached=False

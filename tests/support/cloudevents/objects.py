@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bridges.cloudevents.subscription.model import Invalid
+from bridges.cloudevents.subscription.model import InvalidSubscription
 from bridges.cloudevents.subscription.parse import parse
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.subscriptions import ManagerRules, manager_rules
@@ -104,6 +104,6 @@ def mistakes_of(value: Mapping[str, Any] | bytes, **arguments: Any) -> dict[str,
     """The mistakes in an object by field; none: it is a subscription."""
     try:
         parsed(value, **arguments)
-    except Invalid as invalid:
+    except InvalidSubscription as invalid:
         return dict(reversed(invalid.mistakes)) or {"": "no mistake, and yet invalid"}
     return {}

@@ -17,7 +17,7 @@ from bridges.cloudevents.sinks.amqp.local import LocalLink
 from bridges.cloudevents.sinks.amqp.sink import AmqpSender, AmqpSink
 from bridges.cloudevents.sinks.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.interface import SinkListener
-from bridges.cloudevents.subscription.model import AmqpSettings, Json, Plain
+from bridges.cloudevents.subscription.model import AmqpSettings, Json, PlainCredential
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.amqp.codec.types import Long, Symbol, Value, ValueMap
 from gateway.amqp.sasl.client import SaslClient
@@ -153,7 +153,7 @@ class _DirectSender:
     ) -> None:
         ((host, port),) = subscription.sink.hosts
         tls = subscription.sink.scheme == "amqps"
-        login = subscription.credential if isinstance(subscription.credential, Plain) else None
+        login = subscription.credential if isinstance(subscription.credential, PlainCredential) else None
         self._connector: Final = _SinkConnector(
             dependencies, scope, Endpoint(tls, host, port), rule, login, mechanism, deliveries.fail_queued
         )
@@ -181,7 +181,7 @@ class _SinkConnector(Connector):
         scope: Resolver,
         endpoint: Endpoint,
         rule: SinkRule,
-        login: Plain | None,
+        login: PlainCredential | None,
         mechanism: str | None,
         on_login_failure: Callable[[Answer], None],
     ) -> None:

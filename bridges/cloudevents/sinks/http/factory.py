@@ -15,7 +15,7 @@ from bridges.cloudevents.sinks.http.consent import ORIGIN, Consent, request_cons
 from bridges.cloudevents.sinks.http.login import Authorization, LoginServer, TokenRenewal, basic, bearer
 from bridges.cloudevents.sinks.http.sink import Encode, HttpSink, HttpTarget
 from bridges.cloudevents.sinks.interface import SinkListener
-from bridges.cloudevents.subscription.model import AccessToken, HttpSettings, Mode, Plain, RefreshToken
+from bridges.cloudevents.subscription.model import AccessToken, HttpSettings, Mode, PlainCredential, RefreshToken
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway import __version__
 from policies.egress import SinkRule
@@ -70,7 +70,7 @@ class HttpSinkFactory:
 
     def _authorization(self, subscription: Subscription, used: list[_SharedClient]) -> Authorization | None:
         credential = subscription.credential
-        if isinstance(credential, Plain):
+        if isinstance(credential, PlainCredential):
             return basic(credential)
         if isinstance(credential, AccessToken):
             return bearer(credential, self._dependencies.now_ms)

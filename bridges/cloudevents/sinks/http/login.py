@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import aiohttp
 
 from bridges.cloudevents.sinks.http.client import HttpClient
-from bridges.cloudevents.subscription.model import AccessToken, Plain, RefreshToken
+from bridges.cloudevents.subscription.model import AccessToken, PlainCredential, RefreshToken
 
 Authorization = Callable[[bool], Awaitable[str]]
 """Returns the header's value; the argument is True if the last one was refused. Raises LoginFailed."""
@@ -34,7 +34,7 @@ class LoginServer(NamedTuple):
     client_secret: str
 
 
-def basic(credential: Plain) -> Authorization:
+def basic(credential: PlainCredential) -> Authorization:
     """Send user and password with every request, without waiting for a challenge."""
     pair = f"{credential.identifier}:{credential.secret}".encode()
     value = "Basic " + base64.b64encode(pair).decode()

@@ -19,7 +19,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage
-from bridges.cloudevents.subscription.model import Plain
+from bridges.cloudevents.subscription.model import PlainCredential
 from gateway.tasks import off_loop
 
 KEEPALIVE: Final = 60
@@ -44,7 +44,7 @@ class MqttTarget(NamedTuple):
     retain: bool
     expiry: int | None
     tls: ssl.SSLContext | None
-    login: Plain | None
+    login: PlainCredential | None
     timeout: float
 
 

@@ -12,7 +12,7 @@ from bridges.cloudevents.sinks.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.interface import SinkListener
 from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import Encode, MqttSink
-from bridges.cloudevents.subscription.model import MqttSettings, Plain, SinkProtocol
+from bridges.cloudevents.subscription.model import MqttSettings, PlainCredential, SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.egress import SinkRule
 
@@ -38,7 +38,7 @@ def open_mqtt(
         settings.retain,
         settings.expiry,
         dependencies.certificates.context(rule.tls) if sink.scheme == "mqtts" else None,
-        subscription.credential if isinstance(subscription.credential, Plain) else None,
+        subscription.credential if isinstance(subscription.credential, PlainCredential) else None,
         subscription.delivery.timeout,
     )
     window = subscription.delivery.window

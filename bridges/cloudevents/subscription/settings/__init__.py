@@ -1,1 +1,1 @@
-"""`protocolsettings` of a subscription, one protocol per module (CE 3.2.2). Pure."""
+"""The member `protocolsettings` of a subscription, one module per protocol (CE 3.2.2). Pure."""

@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from bridges.cloudevents.subscription.members import Members, Wrong, an_object, one_of, text
+from bridges.cloudevents.subscription.members import InvalidMember, Members, object_value, one_of, text
 from bridges.cloudevents.subscription.model import AmqpSettings, Json, SinkUri
 from bridges.cloudevents.subscription.settings.common import MAX_ENTRIES
 from bridges.cloudevents.subscription.strict_json import pointer
@@ -45,16 +45,16 @@ def _address(members: Members, sink: SinkUri | None) -> str:
 
 
 def _properties(value: Json) -> dict[str, Json]:
-    found = an_object(value)
+    found = object_value(value)
     if len(found) > MAX_ENTRIES:
-        raise Wrong(f"at most {MAX_ENTRIES} link properties")
+        raise InvalidMember(f"at most {MAX_ENTRIES} link properties")
     for name, item in found.items():
         if not _SYMBOL.fullmatch(name):
-            raise Wrong("a symbol: 1 to 255 printable ASCII characters without spaces", pointer(name))
+            raise InvalidMember("a symbol: 1 to 255 printable ASCII characters without spaces", pointer(name))
         if isinstance(item, list | dict):
-            raise Wrong("text, a number, true, false or null", pointer(name))
+            raise InvalidMember("text, a number, true, false or null", pointer(name))
         if isinstance(item, int) and not -(2**63) <= item < 2**63:
-            raise Wrong("a number of 64 bits", pointer(name))
+            raise InvalidMember("a number of 64 bits", pointer(name))
         if isinstance(item, str) and len(item) > 4096:
-            raise Wrong("text of at most 4096 characters", pointer(name))
+            raise InvalidMember("text of at most 4096 characters", pointer(name))
     return found

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from bridges.cloudevents.subscription.members import Check, Wrong, an_object
+from bridges.cloudevents.subscription.members import Check, InvalidMember, object_value
 from bridges.cloudevents.subscription.model import Json
 from bridges.cloudevents.subscription.strict_json import pointer
 
@@ -22,17 +22,17 @@ def text_map(longest: int, reserved: Collection[str] = ()) -> Check[tuple[tuple[
     """Check for an object whose values are strings; raises `Wrong` at the first that is not."""
 
     def entries(value: Json) -> Iterator[tuple[str, str]]:
-        found = an_object(value)
+        found = object_value(value)
         if len(found) > MAX_ENTRIES:
-            raise Wrong(f"at most {MAX_ENTRIES} entries")
+            raise InvalidMember(f"at most {MAX_ENTRIES} entries")
         for name, item in found.items():
             below = pointer(name)
             if not 0 < len(name) <= 255 or _CONTROL.search(name):
-                raise Wrong("a name of 1 to 255 characters without control characters", below)
+                raise InvalidMember("a name of 1 to 255 characters without control characters", below)
             if name in reserved:
-                raise Wrong("this is an attribute of the event", below)
+                raise InvalidMember("this is an attribute of the event", below)
             if not isinstance(item, str) or len(item) > longest or "\x00" in item:
-                raise Wrong(f"text of at most {longest} characters", below)
+                raise InvalidMember(f"text of at most {longest} characters", below)
             yield name, item
 
     return lambda value: tuple(entries(value))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bridges.cloudevents.subscription.members import Check, Members, Wrong, an_object, one_of
+from bridges.cloudevents.subscription.members import Check, InvalidMember, Members, object_value, one_of
 from bridges.cloudevents.subscription.model import HttpSettings, Json
 from bridges.cloudevents.subscription.strict_json import pointer
 
@@ -45,10 +45,10 @@ def _secret_headers(kept: Mapping[str, str]) -> Check[tuple[tuple[str, str], ...
     """Parse secret headers; null keeps the stored value. `authorization` is allowed: its value is a secret."""
 
     def check(value: Json) -> tuple[tuple[str, str], ...]:
-        filled = dict(an_object(value))
+        filled = dict(object_value(value))
         for name, item in filled.items():
             if item is None and name not in kept:
-                raise Wrong("the secret has to be given, or given again for another sink", pointer(name))
+                raise InvalidMember("the secret has to be given, or given again for another sink", pointer(name))
             filled[name] = kept[name] if item is None else item
         return tuple(_entries(filled, ("authorization",)))
 
@@ -56,19 +56,19 @@ def _secret_headers(kept: Mapping[str, str]) -> Check[tuple[tuple[str, str], ...
 
 
 def _entries(value: Json, allowed: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    headers, seen = an_object(value), set[str]()
+    headers, seen = object_value(value), set[str]()
     if len(headers) > MAX_HEADERS:
-        raise Wrong(f"at most {MAX_HEADERS} headers")
+        raise InvalidMember(f"at most {MAX_HEADERS} headers")
     for name, item in headers.items():
         below, lower = pointer(name), name.lower().replace("_", "-")  # servers of CGI and WSGI fold the two
         if not _NAME.fullmatch(name):
-            raise Wrong("not the name of a header (RFC 9110 token of 1 to 128 characters)", below)
+            raise InvalidMember("not the name of a header (RFC 9110 token of 1 to 128 characters)", below)
         if lower not in allowed and (lower in _RESERVED or lower.startswith(_RESERVED_PREFIXES)):
-            raise Wrong(f"{lower} is not for subscriptions to set{_instead(lower)}", below)
+            raise InvalidMember(f"{lower} is not for subscriptions to set{_instead(lower)}", below)
         if lower in seen:
-            raise Wrong("appears twice, in another spelling", below)
+            raise InvalidMember("appears twice, in another spelling", below)
         if not isinstance(item, str) or len(item) > MAX_VALUE or not _VALUE.fullmatch(item):
-            raise Wrong(f"text of at most {MAX_VALUE} printable ASCII characters", below)
+            raise InvalidMember(f"text of at most {MAX_VALUE} printable ASCII characters", below)
         seen.add(lower)
         yield name, item
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridges.cloudevents.subscription.members import Members, Wrong, one_of, text
+from bridges.cloudevents.subscription.members import InvalidMember, Members, one_of, text
 from bridges.cloudevents.subscription.model import Json, KafkaSettings
 from policies.rules import legal_topic
 
@@ -28,7 +28,7 @@ def kafka_settings(members: Members) -> KafkaSettings:
 def _topic(value: Json) -> str:
     if isinstance(value, str) and legal_topic(value):
         return value
-    raise Wrong("a topic: 1 to 249 characters of A-Z, a-z, 0-9, '.', '_' and '-'")
+    raise InvalidMember("a topic: 1 to 249 characters of A-Z, a-z, 0-9, '.', '_' and '-'")
 
 
 def _extractor(value: Json) -> str:
@@ -37,4 +37,4 @@ def _extractor(value: Json) -> str:
             return value
         if _POINTER.fullmatch(value):
             return value
-    raise Wrong('the name of an attribute, or data: with a JSON pointer, like "data:/customer/id"')
+    raise InvalidMember('the name of an attribute, or data: with a JSON pointer, like "data:/customer/id"')

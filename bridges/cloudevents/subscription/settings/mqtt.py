@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from bridges.cloudevents.subscription.members import Check, Members, Wrong, flag, integer, one_of
+from bridges.cloudevents.subscription.members import Check, InvalidMember, Members, boolean, integer, one_of
 from bridges.cloudevents.subscription.model import Json, Mode, MqttSettings, SinkProtocol
 from bridges.cloudevents.subscription.settings.common import CONTEXT_ATTRIBUTES, text_map
 
@@ -18,7 +18,7 @@ def mqtt_settings(members: Members, protocol: SinkProtocol) -> MqttSettings:
     v5 = protocol is SinkProtocol.MQTT5
     topic = members.require("topicname", _topic, "")
     qos: Literal[0, 1, 2] = members.take("qos", _level, 1)
-    retain = members.take("retain", flag, False)
+    retain = members.take("retain", boolean, False)
     expiry = members.take("expiry", integer(0, 2**32 - 1) if v5 else _not_here, None)
     properties = members.take("userproperties", text_map(4096, CONTEXT_ATTRIBUTES) if v5 else _not_here, ())
     modes, usual = (_MODES, _MODES[0]) if v5 else (_MODES[1:], _MODES[1])
@@ -27,12 +27,14 @@ def mqtt_settings(members: Members, protocol: SinkProtocol) -> MqttSettings:
 
 
 def _not_here(value: Json) -> None:
-    raise Wrong("only for MQTT5")
+    raise InvalidMember("only for MQTT5")
 
 
 def _topic(value: Json) -> str:
     if not isinstance(value, str) or not 0 < len(value.encode()) <= _LONGEST:
-        raise Wrong(f"a topic of 1 to {_LONGEST} bytes")
+        raise InvalidMember(f"a topic of 1 to {_LONGEST} bytes")
     if value.startswith("$") or set(value) & set("+#") or any(ord(each) < 32 or ord(each) == 127 for each in value):
-        raise Wrong("a topic without the wildcards + and #, without control characters, and not one that begins with $")
+        raise InvalidMember(
+            "a topic without the wildcards + and #, without control characters, and not one that begins with $"
+        )
     return value

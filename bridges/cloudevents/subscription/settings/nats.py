@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridges.cloudevents.subscription.members import Members, Wrong, one_of
+from bridges.cloudevents.subscription.members import InvalidMember, Members, one_of
 from bridges.cloudevents.subscription.model import Json, NatsSettings
 
 _SUBJECT: Final = re.compile(r"(?!\$)[^\s.*>\x00-\x1f\x7f-\x9f]+(?:\.[^\s.*>\x00-\x1f\x7f-\x9f]+)*")
@@ -23,4 +23,4 @@ def nats_settings(members: Members) -> NatsSettings:
 def _subject(value: Json) -> str:
     if isinstance(value, str) and len(value) <= 1024 and _SUBJECT.fullmatch(value):
         return value
-    raise Wrong("a subject: tokens between dots, without wildcards and spaces, not one that begins with $")
+    raise InvalidMember("a subject: tokens between dots, without wildcards and spaces, not one that begins with $")

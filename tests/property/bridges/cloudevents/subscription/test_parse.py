@@ -10,8 +10,8 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.cloudevents.subscription.model import Invalid
-from bridges.cloudevents.subscription.sealed import SubscriptionKeys, from_stored, to_stored
+from bridges.cloudevents.subscription.model import InvalidSubscription
+from bridges.cloudevents.subscription.stored_form import SubscriptionKeys, from_stored, to_stored
 from bridges.cloudevents.subscription.strict_json import MAX_DEPTH, read_object
 from gateway.response.keys import KeyRing, SigningSecret
 from tests.support.cloudevents.objects import (
@@ -80,7 +80,7 @@ def changed(draw: st.DrawFn) -> dict[str, Any]:
     return value
 
 
-def _told(invalid: Invalid) -> str:
+def _told(invalid: InvalidSubscription) -> str:
     assert invalid.mistakes
     for mistake in invalid.mistakes:
         assert mistake.message
@@ -92,7 +92,7 @@ def _told(invalid: Invalid) -> str:
 def test_any_text_is_invalid_or_an_object(body: bytes) -> None:
     try:
         parsed(body)
-    except Invalid as invalid:
+    except InvalidSubscription as invalid:
         _told(invalid)
     else:
         raise AssertionError("such a text is no subscription")
@@ -102,7 +102,7 @@ def test_any_text_is_invalid_or_an_object(body: bytes) -> None:
 def test_any_object_is_realized_or_invalid_and_realizing_is_idempotent(value: dict[str, Any]) -> None:
     try:
         found = parsed(value)
-    except Invalid as invalid:
+    except InvalidSubscription as invalid:
         _told(invalid)
         return
     again = parsed(found.document, stored=found)
@@ -118,7 +118,7 @@ def test_no_secret_comes_out(value: dict[str, Any]) -> None:
         return  # the text is somewhere else, too: there it is no secret
     try:
         found = parsed(value)
-    except Invalid as invalid:
+    except InvalidSubscription as invalid:
         seen = _told(invalid)
     else:
         seen = json.dumps(found.document) + repr(found) + to_stored(found, RULES, KEYS).decode()
@@ -138,7 +138,7 @@ def test_depth_is_bounded(depth: int, sides: tuple[bytes, bytes]) -> None:
     body = b'{"v":' + sides[0] * depth + b"1" + sides[1] * depth + b"}"
     try:
         read_object(body)
-    except Invalid:
+    except InvalidSubscription:
         assert depth + 1 > MAX_DEPTH
     else:
         assert depth + 1 <= MAX_DEPTH

@@ -17,7 +17,7 @@ from bridges.cloudevents.subscription.model import (
     KafkaSettings,
     MqttSettings,
     NatsSettings,
-    Plain,
+    PlainCredential,
     RetryLimits,
     SinkUri,
 )
@@ -195,12 +195,12 @@ def test_an_id_is_assigned_or_that_of_the_url() -> None:
 def test_an_update_keeps_secrets_for_the_same_origin_only() -> None:
     stored = parsed(with_settings({**HTTP, "sinkcredential": PLAIN}, x_secretheaders={"x-key": "k"}))
     again = parsed({**stored.document}, stored=stored)
-    assert (again.credential, again.secret_headers) == (Plain("u", "s3cret"), {"x-key": "k"})
+    assert (again.credential, again.secret_headers) == (PlainCredential("u", "s3cret"), {"x-key": "k"})
     assert again == stored
     path = parsed({**stored.document, "sink": "https://hooks.partner.example:443/else"}, stored=stored)
-    assert path.credential == Plain("u", "s3cret")
+    assert path.credential == PlainCredential("u", "s3cret")
     moved = mistakes_of({**stored.document, "sink": "https://evil.partner.example/in"}, stored=stored)
     assert moved.keys() == {"/sinkcredential/secret", "/protocolsettings/x-secretheaders/x-key"}
     assert all("given again" in message for message in moved.values())
     changed = {**stored.document, "sinkcredential": {**PLAIN, "secret": "new"}}
-    assert parsed(changed, stored=stored).credential == Plain("u", "new")
+    assert parsed(changed, stored=stored).credential == PlainCredential("u", "new")

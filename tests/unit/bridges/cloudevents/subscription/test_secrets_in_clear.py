@@ -12,7 +12,7 @@ import pytest
 from bridges.cloudevents.delivery.answers import DeliveryOutcome
 from bridges.cloudevents.delivery.metrics import EgressDenial, ManagerMetrics
 from bridges.cloudevents.sinks.factory import SinkFactory
-from bridges.cloudevents.subscription.allowed import not_allowed
+from bridges.cloudevents.subscription.policy_check import policy_violations
 from policies.load.diagnostics import PolicyErrors
 from policies.subscriptions import ManagerRules
 from tests.support.cloudevents.heard import Heard, attempt
@@ -113,7 +113,7 @@ def test_secrets_that_nobody_can_read_are_accepted(value: Any) -> None:
 @pytest.mark.parametrize(("value", "field"), EXPOSED)
 async def test_it_is_not_sent_after_a_reload_either(value: Any, field: str) -> None:
     found, heard = parsed(value, rules=LAX), Heard()
-    assert [each.field for each in not_allowed(found, STRICT)] == [field]
+    assert [each.field for each in policy_violations(found, STRICT)] == [field]
     parts: Any = SimpleNamespace(metrics=ManagerMetrics())  # no other service is used before the secret is refused
     sink = SinkFactory(STRICT, parts).open(found, heard)
     sink.send(attempt())

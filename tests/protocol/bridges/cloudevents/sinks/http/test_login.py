@@ -14,7 +14,7 @@ import pytest
 from bridges.cloudevents.sinks.dialer import Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.login import LoginFailed, LoginServer, TokenRenewal, basic, bearer
-from bridges.cloudevents.subscription.model import AccessToken, Plain, RefreshToken
+from bridges.cloudevents.subscription.model import AccessToken, PlainCredential, RefreshToken
 from tests.support.servers.http_sink import HttpSinkServer, SunkRequest, http_sink, status
 
 
@@ -53,7 +53,7 @@ async def renewal(server: HttpSinkServer, clock: Clock, saved: Saved) -> AsyncIt
 
 
 async def test_basic_is_sent_unasked() -> None:
-    assert await basic(Plain("scopegate", "pä:ss"))(False) == "Basic c2NvcGVnYXRlOnDDpDpzcw=="
+    assert await basic(PlainCredential("scopegate", "pä:ss"))(False) == "Basic c2NvcGVnYXRlOnDDpDpzcw=="
 
 
 async def test_a_token_is_sent_until_its_end() -> None:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from bridges.cloudevents.manager.book import SubscriptionBook
-from bridges.cloudevents.manager.envelope import open_envelope, seal_envelope
-from bridges.cloudevents.manager.format import SubscriptionFormat
+from bridges.cloudevents.manager.codec import SubscriptionCodec
+from bridges.cloudevents.manager.envelope import decode_envelope, encode_envelope
+from bridges.cloudevents.manager.registry import SubscriptionRegistry
 from gateway.observability.logs import get_logger
 from gateway.state.subscriptions.store import Changed, SubscriptionStore, SubscriptionsUnavailable
 
 LOG = get_logger(__name__)
 
 
-async def reseal(manager: str, book: SubscriptionBook, store: SubscriptionStore, form: SubscriptionFormat) -> bool:
+async def reencrypt_secrets(
+    manager: str, registry: SubscriptionRegistry, store: SubscriptionStore, codec: SubscriptionCodec
+) -> bool:
     """Seal what another key sealed; False: the store was away, or somebody else changed one, so ask again later.
 
     What no key of the ring opens stays as it is.
     """
     done, sealed = True, 0
-    for known in list(book):
-        stored = known.stored
-        if known.subscription.locked or not form.outdated(open_envelope(stored.document).object):
+    for entry in list(registry):
+        stored = entry.stored
+        if entry.subscription.secrets_unreadable or not codec.outdated(decode_envelope(stored.document).object):
             continue
-        again = known.envelope(form.dump(known.subscription))
+        again = entry.envelope(codec.dump(entry.subscription))
         try:
-            await book.note(await store.replace(manager, stored.id, seal_envelope(again), stored.revision))
+            await registry.record(await store.replace(manager, stored.id, encode_envelope(again), stored.revision))
             sealed += 1
         except (Changed, SubscriptionsUnavailable):
             done = False

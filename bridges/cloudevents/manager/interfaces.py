@@ -19,15 +19,15 @@ class Caller(NamedTuple):
     user: str
 
 
-class Delivery(Protocol):
+class SubscriptionDelivery(Protocol):
     """See `dispatch.dispatcher.SubscriptionDispatcher`."""
 
     async def put(
         self,
         subscription: Subscription,
         revision: int,
-        starts: StartOffsets,
-        hold: Reason | None = None,
+        start_offsets: StartOffsets,
+        hold_reason: Reason | None = None,
         edition: int | None = None,
     ) -> None: ...
     async def remove(self, id: str) -> None: ...
@@ -36,7 +36,7 @@ class Delivery(Protocol):
     async def send_test(self, id: str, event: CloudEvent) -> Answer | None: ...
 
 
-class FindStarts(Protocol):
+class FindStartOffsets(Protocol):
     """Where a subscription begins to read; raises AmqpError when Kafka does not answer."""
 
     async def __call__(self, subscription: Subscription, known: StartOffsets | None) -> StartOffsets: ...
@@ -46,7 +46,7 @@ class CheckSink(Protocol):
     """Whether events may go to a new sink: its address, and its consent where the policy asks for it.
 
     A sink that stays the same is not asked again, and allows what it has `granted`. `callback`: where it may consent
-    later. Raises Invalid where events may not go there.
+    later. Raises InvalidSubscription where events may not go there.
     """
 
     async def __call__(

@@ -7,35 +7,44 @@ from collections.abc import Collection
 from typing import Final
 
 from bridges.cloudevents.delivery.state import Reason
-from bridges.cloudevents.subscription.allowed import not_allowed
 from bridges.cloudevents.subscription.model import RefreshToken, SinkProtocol
 from bridges.cloudevents.subscription.parse import parse
-from bridges.cloudevents.subscription.sealed import SubscriptionKeys, from_stored, renewed, sealed_with, to_stored
+from bridges.cloudevents.subscription.policy_check import policy_violations
+from bridges.cloudevents.subscription.stored_form import (
+    SubscriptionKeys,
+    encryption_key_of,
+    from_stored,
+    renewed,
+    to_stored,
+)
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.subscriptions import ManagerRules
 
 
-class SubscriptionFormat:
-    """Parses and encodes the objects of one manager; replaced by a reload."""
+class SubscriptionCodec:
+    """Parses and encodes the objects of one manager; a reload replaces it."""
 
     def __init__(
         self,
         rules: ManagerRules,
         keys: SubscriptionKeys | None,
-        offered: Collection[SinkProtocol],
+        protocols: Collection[SinkProtocol],
     ) -> None:
-        """`keys` is None if the policy has none. `offered` are the protocols whose libraries are installed."""
+        """`keys` is None if the policy has none. `protocols` are the protocols whose libraries are installed."""
         self._rules: Final = rules
         self._keys: Final = keys
-        self.offered: Final = frozenset(offered)
+        self.protocols: Final = frozenset(protocols)
 
     def parse(
         self, body: bytes, *, id: str | None, owner: str, now_ms: int, stored: Subscription | None = None
     ) -> Subscription:
-        """Parse and realize a proposal; `id` comes from the request's address. Raises Invalid with every mistake."""
-        offered, new_id = self.offered, str(uuid.uuid4())
+        """Parse and realize a proposal; `id` comes from the request's address.
+
+        Raises InvalidSubscription with every mistake.
+        """
+        protocols, new_id = self.protocols, str(uuid.uuid4())
         return parse(
-            body, self._rules, id=id, new_id=new_id, owner=owner, now_ms=now_ms, stored=stored, offered=offered
+            body, self._rules, id=id, new_id=new_id, owner=owner, now_ms=now_ms, stored=stored, offered=protocols
         )
 
     def renew(self, subscription: Subscription, credential: RefreshToken) -> bytes:
@@ -47,18 +56,18 @@ class SubscriptionFormat:
         return to_stored(subscription, self._rules, self._keys)
 
     def load(self, document: bytes) -> Subscription:
-        """Decode the result of `dump`; raises Invalid or ValueError if that is impossible."""
+        """Decode the result of `dump`; raises InvalidSubscription or ValueError if that is impossible."""
         return from_stored(document, self._rules, self._keys)
 
     def outdated(self, document: bytes) -> bool:
         """Whether secrets in a result of `dump` are encrypted with another key than the active one."""
-        return self._keys is not None and sealed_with(document) not in (None, self._keys.active)
+        return self._keys is not None and encryption_key_of(document) not in (None, self._keys.active)
 
-    def objection(self, subscription: Subscription) -> Reason | None:
+    def hold_reason(self, subscription: Subscription) -> Reason | None:
         """The reason why this policy does not allow the subscription; None if it does."""
-        if subscription.locked:
+        if subscription.secrets_unreadable:
             return Reason.CREDENTIAL
-        if not_allowed(subscription, self._rules):
+        if policy_violations(subscription, self._rules):
             return Reason.POLICY
         named, owner = subscription.config.addresses, subscription.owner
         if named is None:

@@ -28,7 +28,7 @@ _CLEAR_TEXT: Final = "would be sent in clear text"
 _IN_CLEAR: Final = (
     f"{_CLEAR_TEXT}: use {{}} with TLS; or the policy's entry of sinks has to say allow_plain_without_tls: true"
 )
-_FEEDS_ITSELF: Final = "this is one of the subscription's own sources: it would feed itself"
+_FEEDBACK_LOOP: Final = "this is one of the subscription's own sources: it would feed itself"
 
 
 def sink_rule_of(subscription: Subscription, rules: ManagerRules) -> SinkRule | None:
@@ -45,7 +45,7 @@ def sink_rule_of(subscription: Subscription, rules: ManagerRules) -> SinkRule | 
     return rule
 
 
-def not_allowed(subscription: Subscription, rules: ManagerRules, *, sink: bool = True) -> tuple[Mistake, ...]:
+def policy_violations(subscription: Subscription, rules: ManagerRules, *, sink: bool = True) -> tuple[Mistake, ...]:
     """The reasons why this policy does not allow the subscription; empty if it does.
 
     `sink` is false if the sink could not be parsed, which is mistake enough.
@@ -56,8 +56,8 @@ def not_allowed(subscription: Subscription, rules: ManagerRules, *, sink: bool =
         found.append(Mistake("/sink", DENIED))
     if rule is not None:
         found += _credential(subscription, rules, rule)
-        found += in_clear(subscription, rule)
-        found += _circle(subscription, rules, rule)
+        found += clear_text_secrets(subscription, rule)
+        found += _feedback_loop(subscription, rules, rule)
     missing = subscription.dialects - rules.dialects
     if missing:
         offered = ", ".join(sorted(rules.dialects))
@@ -66,7 +66,7 @@ def not_allowed(subscription: Subscription, rules: ManagerRules, *, sink: bool =
     return tuple(found)
 
 
-def not_allowed_anew(subscription: Subscription, rules: ManagerRules, now_ms: int) -> tuple[Mistake, ...]:
+def proposal_violations(subscription: Subscription, rules: ManagerRules, now_ms: int) -> tuple[Mistake, ...]:
     """The mistakes only of new objects: past times, and settings beyond the policy's limits."""
     return (*_times(subscription, rules, now_ms), *exceeded(subscription.request, rules.delivery))
 
@@ -107,7 +107,7 @@ def _credential(subscription: Subscription, rules: ManagerRules, rule: SinkRule)
         yield Mistake("/sinkcredential", "this gateway stores no secrets: its policy has no keys")
 
 
-def in_clear(subscription: Subscription, rule: SinkRule) -> Iterator[Mistake]:
+def clear_text_secrets(subscription: Subscription, rule: SinkRule) -> Iterator[Mistake]:
     """Refuse secrets that would be sent without TLS, unless the entry of `sinks` allows that.
 
     SCRAM, the default of AMQP and Kafka, sends no password; checked again before each sink is opened.
@@ -134,18 +134,18 @@ def denials_in(mistakes: Iterable[Mistake]) -> Iterator[EgressDenial]:
             yield EgressDenial.SECRET
 
 
-def _circle(subscription: Subscription, rules: ManagerRules, rule: SinkRule) -> Iterator[Mistake]:
+def _feedback_loop(subscription: Subscription, rules: ManagerRules, rule: SinkRule) -> Iterator[Mistake]:
     """Refuse a sink that is also a source, as far as the policy shows it."""
     sources = [route for address, route in rules.streams.items() if address in _wanted(subscription, rules)]
     if isinstance(subscription.settings, KafkaSettings):
         for route in sources:
             same = route.cluster == rule.cluster or rules.clusters[route.cluster] & set(subscription.sink.hosts)
             if same and route.topic == subscription.settings.topic:
-                yield Mistake("/protocolsettings/topicname", _FEEDS_ITSELF)
+                yield Mistake("/protocolsettings/topicname", _FEEDBACK_LOOP)
     elif rule.local is not None:
         end = _end(subscription.place.address, rules)
         if any((end.cluster, end.topic) == (route.cluster, route.topic) for route in sources if end is not None):
-            yield Mistake("/sink", _FEEDS_ITSELF)
+            yield Mistake("/sink", _FEEDBACK_LOOP)
 
 
 def _wanted(subscription: Subscription, rules: ManagerRules) -> tuple[str, ...]:

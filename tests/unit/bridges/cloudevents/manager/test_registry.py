@@ -11,11 +11,11 @@ from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.manager.book import SubscriptionBook
+from bridges.cloudevents.manager.codec import SubscriptionCodec
 from bridges.cloudevents.manager.consents import PendingConsent
-from bridges.cloudevents.manager.envelope import Envelope, open_envelope, seal_envelope
-from bridges.cloudevents.manager.format import SubscriptionFormat
+from bridges.cloudevents.manager.envelope import Envelope, decode_envelope, encode_envelope
 from bridges.cloudevents.manager.preconditions import expected_revisions
+from bridges.cloudevents.manager.registry import SubscriptionRegistry
 from bridges.cloudevents.manager.routes import route_of
 from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.cloudevents.subscription.model import SinkProtocol
@@ -45,8 +45,8 @@ def rules(who: str = "billing", host: str = "hooks.example") -> ManagerRules:
     return manager_rules(load_text(POLICY.format(who=who, host=host)))[0]
 
 
-def form(given: ManagerRules | None = None) -> SubscriptionFormat:
-    return SubscriptionFormat(given or rules(), None, frozenset(SinkProtocol))
+def form(given: ManagerRules | None = None) -> SubscriptionCodec:
+    return SubscriptionCodec(given or rules(), None, frozenset(SinkProtocol))
 
 
 class Told:
@@ -83,7 +83,7 @@ class Told:
 def document(id: str, consent: PendingConsent | None = None) -> bytes:
     body = json.dumps({"id": id, "protocol": "HTTP", "sink": "https://hooks.example/x"}).encode()
     parsed = form().parse(body, id=None, owner="billing", now_ms=0)
-    return seal_envelope(Envelope(StartOffsets("incarnation", {}), form().dump(parsed), None, consent))
+    return encode_envelope(Envelope(StartOffsets("incarnation", {}), form().dump(parsed), None, consent))
 
 
 class Shared:
@@ -92,7 +92,7 @@ class Shared:
     def __init__(self) -> None:
         self.store = MemorySubscriptionStore()
         self.told = Told()
-        self.book = SubscriptionBook(NAME, self.store, form(), self.told)
+        self.book = SubscriptionRegistry(NAME, self.store, form(), self.told)
 
     async def made(self, id: str, consent: PendingConsent | None = None) -> StoredSubscription:
         return await self.store.create(NAME, id, "billing", document(id, consent), SubscriptionLimits(100, 100))
@@ -117,7 +117,7 @@ async def test_an_old_reading_brings_back_nothing_that_was_deleted_meanwhile() -
     one = await here.made("one")
     await here.book.apply(one)
     await here.store.delete(NAME, "one", one.revision)
-    await here.book.forget("one")
+    await here.book.remove("one")
     await here.book.apply(one)  # as a reading does that began before
     assert here.book.get("one") is None
     again = await here.made("one")
@@ -166,11 +166,11 @@ async def test_a_consent_that_is_awaited_holds_delivery() -> None:
 
 
 def test_an_envelope_is_what_was_put_into_it() -> None:
-    envelope = open_envelope(document("ü", PendingConsent("a" * 64, 7)))
-    assert open_envelope(seal_envelope(envelope)) == envelope
+    envelope = decode_envelope(document("ü", PendingConsent("a" * 64, 7)))
+    assert decode_envelope(encode_envelope(envelope)) == envelope
     for wrong in (b"", b"{}", b"[]", b'{"starts": {}, "granted": null, "consent": null, "object": {}}'):
         with pytest.raises((ValueError, KeyError, TypeError)):
-            open_envelope(wrong)
+            decode_envelope(wrong)
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from policies.model.scopes.subscriptions import OPERATIONS
 from policies.subscriptions import ManagerRules
 
 
-class ShownSubscription(NamedTuple):
+class SubscriptionView(NamedTuple):
     """A realized object and its revision; `created` is true if an upsert created it."""
 
     id: str
     revision: int
     document: Mapping[str, Json]
     created: bool = False
-    awaited: bool = False
+    consent_pending: bool = False
     """Its sink has not consented yet."""
 
 
@@ -36,7 +36,7 @@ def without_query(uri: str) -> str:
     return uri.partition("?")[0]
 
 
-def shown_to_manager(document: Mapping[str, Json]) -> Mapping[str, Json]:
+def redacted_for_manager(document: Mapping[str, Json]) -> Mapping[str, Json]:
     """The object as shown to others than its owner."""
     return {**document, "sink": without_query(str(document["sink"]))}
 

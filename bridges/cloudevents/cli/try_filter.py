@@ -9,7 +9,7 @@ from typing import IO, Final
 import click
 
 from bridges.cloudevents.events.event import CloudEvent, event_of
-from bridges.cloudevents.subscription.model import Invalid
+from bridges.cloudevents.subscription.model import InvalidSubscription
 from bridges.cloudevents.subscription.parse import parse
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.rules import CompiledPolicy
@@ -25,7 +25,7 @@ stderr).
 """
 
 
-class _CannotTry(click.ClickException):
+class _TryFailed(click.ClickException):
     """A mistake in what was given: exit code 2, for 1 says that nothing matches."""
 
     exit_code = 2
@@ -53,19 +53,19 @@ def attempt(
     rules = _manager(compiled, manager)
     try:
         subscription = parse(file.read(), rules, new_id="try", owner=user, now_ms=time.time_ns() // 1_000_000)
-    except Invalid as error:
-        raise _CannotTry("\n".join(f"{each.field or 'object'}: {each.message}" for each in error.mistakes)) from None
+    except InvalidSubscription as error:
+        raise _TryFailed("\n".join(f"{each.field or 'object'}: {each.message}" for each in error.mistakes)) from None
     total, addresses = 0, subscription.config.addresses or rules.subscribable(user)
     denied = [address for address in addresses if not rules.may_subscribe(user, address)]
     if denied or not addresses:
         streams = ", ".join(denied) or "any stream of this manager"
-        raise _CannotTry(f"{user} may not subscribe to {streams}: an entry of access with may: subscribe allows it")
+        raise _TryFailed(f"{user} may not subscribe to {streams}: an entry of access with may: subscribe allows it")
     for address in addresses:
-        total += _tried(compiled, rules, subscription, address, (count, show), bootstrap)
+        total += _try_filter(compiled, rules, subscription, address, (count, show), bootstrap)
     sys.exit(0 if total else 1)
 
 
-def _tried(
+def _try_filter(
     policy: CompiledPolicy,
     rules: ManagerRules,
     subscription: Subscription,
@@ -97,13 +97,13 @@ def _newest(
     model = policy.model.kafka[route.cluster]
     servers = bootstrap or model.bootstrap
     if servers == "embedded":
-        raise _CannotTry("the policy's Kafka is embedded in the running gateway: name it with --bootstrap")
+        raise _TryFailed("the policy's Kafka is embedded in the running gateway: name it with --bootstrap")
     settings = {"bootstrap.servers": servers, **policy.client_settings(model)}
     try:
         for record in newest_records(settings, route.topic, count):
             yield event_of(record, address, wrap=rules.wrap)
     except AmqpError as error:
-        raise _CannotTry(f"{address}: {error.description}") from None
+        raise _TryFailed(f"{address}: {error.description}") from None
 
 
 def _load(file: Path) -> CompiledPolicy:
@@ -113,7 +113,7 @@ def _load(file: Path) -> CompiledPolicy:
     try:
         return load(file)
     except PolicyErrors as errors:
-        raise _CannotTry(str(errors)) from None
+        raise _TryFailed(str(errors)) from None
 
 
 def _manager(policy: CompiledPolicy, name: str | None) -> ManagerRules:
@@ -121,5 +121,5 @@ def _manager(policy: CompiledPolicy, name: str | None) -> ManagerRules:
     if name is None and len(known) == 1:
         return next(iter(known.values()))
     if name not in known:
-        raise _CannotTry(f"name a manager of the policy with --manager: {', '.join(known) or 'there is none'}")
+        raise _TryFailed(f"name a manager of the policy with --manager: {', '.join(known) or 'there is none'}")
     return known[name]

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from bridges.cloudevents.subscription.model import Invalid, Plain, RefreshToken
-from bridges.cloudevents.subscription.sealed import SubscriptionKeys, from_stored, renewed, sealed_with, to_stored
+from bridges.cloudevents.subscription.model import InvalidSubscription, PlainCredential, RefreshToken
+from bridges.cloudevents.subscription.stored_form import (
+    SubscriptionKeys,
+    encryption_key_of,
+    from_stored,
+    renewed,
+    to_stored,
+)
 from gateway.response.keys import KeyRing, SigningSecret
 from tests.support.cloudevents.objects import (
     AMQP,
@@ -59,10 +65,10 @@ def test_without_its_key_a_subscription_is_locked() -> None:
     stored = to_stored(parsed(SECRET), RULES, keys())
     for opener in (keys("b", b=2), keys("a", a=2), None):
         found = from_stored(stored, RULES, opener)
-        assert found.locked
+        assert found.secrets_unreadable
         assert (found.credential, found.secret_headers) == (None, {})
         assert found.document == parsed(SECRET).document
-    assert not from_stored(stored, RULES, keys("b", a=1, b=2)).locked
+    assert not from_stored(stored, RULES, keys("b", a=1, b=2)).secrets_unreadable
 
 
 @pytest.mark.parametrize(
@@ -71,18 +77,18 @@ def test_without_its_key_a_subscription_is_locked() -> None:
 def test_secrets_open_for_one_id_and_one_origin(change: dict[str, str]) -> None:
     record = json.loads(to_stored(parsed(SECRET), RULES, keys()))
     record["document"] |= change
-    assert from_stored(json.dumps(record).encode(), RULES, keys()).locked
+    assert from_stored(json.dumps(record).encode(), RULES, keys()).secrets_unreadable
 
 
 def test_secrets_open_for_one_manager() -> None:
     other = rules(POLICY.replace("- name: orders", "- name: others").replace("manager: orders", "manager: others"))
-    assert from_stored(to_stored(parsed(SECRET), RULES, keys()), other, keys()).locked
+    assert from_stored(to_stored(parsed(SECRET), RULES, keys()), other, keys()).secrets_unreadable
 
 
 def test_the_key_that_a_stored_subscription_needs_is_known() -> None:
-    assert sealed_with(to_stored(parsed(SECRET), RULES, keys("b", a=1, b=2))) == "b"
-    assert sealed_with(to_stored(parsed(HTTP), RULES, keys())) is None
-    assert sealed_with(b"no JSON") is None
+    assert encryption_key_of(to_stored(parsed(SECRET), RULES, keys("b", a=1, b=2))) == "b"
+    assert encryption_key_of(to_stored(parsed(HTTP), RULES, keys())) is None
+    assert encryption_key_of(b"no JSON") is None
 
 
 def test_a_newer_policy_is_no_mistake_in_what_is_stored() -> None:
@@ -100,7 +106,7 @@ def test_narrower_limits_of_filters_lose_no_subscription() -> None:
 
 @pytest.mark.parametrize("stored", [b"", b"{}", b'{"form": 2, "owner": "o", "document": {}}', b"[]"])
 def test_what_another_version_stored_is_invalid(stored: bytes) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidSubscription):
         from_stored(stored, RULES, keys())
 
 
@@ -112,6 +118,6 @@ def test_a_renewed_token_is_stored_with_its_end() -> None:
 
 
 def test_secrets_need_keys() -> None:
-    assert parsed(SECRET).credential == Plain("u", "s3cret")
+    assert parsed(SECRET).credential == PlainCredential("u", "s3cret")
     with pytest.raises(ValueError, match="needs keys"):
         to_stored(parsed(SECRET), RULES, None)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from bridges.cloudevents.subscription import credential as credentials
-from bridges.cloudevents.subscription.model import Invalid, Json, Mistake, RefreshToken
+from bridges.cloudevents.subscription.model import InvalidSubscription, Json, Mistake, RefreshToken
 from bridges.cloudevents.subscription.parse import KnownSecrets, Proposal, read_subscription
 from bridges.cloudevents.subscription.strict_json import MAX_DEPTH, read_object
 from bridges.cloudevents.subscription.subscription import Subscription
@@ -28,17 +28,17 @@ _WIDEST: Final = Filters(max_length=16_384, max_tokens=2000, max_depth=16, max_t
 """Limits that every stored filter satisfies, used to decode it: a policy with narrower ones must not lose it."""
 
 
-class SecretSealer(Protocol):
+class SecretEncrypter(Protocol):
     """Encrypts bytes for storage; decryption requires the same `bound`."""
 
-    def seal(self, content: bytes, bound: bytes) -> bytes:
+    def encrypt(self, content: bytes, bound: bytes) -> bytes:
         """The encrypted content."""
 
 
-class SecretOpener(Protocol):
+class SecretDecrypter(Protocol):
     """Decrypts the content of any gateway with the same key ring."""
 
-    def open(self, sealed: bytes, bound: bytes) -> bytes | None:
+    def decrypt(self, sealed: bytes, bound: bytes) -> bytes | None:
         """The content; None if no key of the ring decrypts it, or `bound` differs."""
 
 
@@ -54,20 +54,20 @@ class SubscriptionKeys:
         """The id of the key that encrypts."""
         return self._ring.active
 
-    def seal(self, content: bytes, bound: bytes) -> bytes:
-        """See `SecretSealer`."""
+    def encrypt(self, content: bytes, bound: bytes) -> bytes:
+        """See `SecretEncrypter`."""
         return self._ring.sealer(SUBSCRIPTION).seal(content, bound)
 
-    def open(self, sealed: bytes, bound: bytes) -> bytes | None:
-        """See `SecretOpener`."""
+    def decrypt(self, sealed: bytes, bound: bytes) -> bytes | None:
+        """See `SecretDecrypter`."""
         try:
             return self._ring.unseal(SUBSCRIPTION, sealed, self._now(), bound)
         except BadToken:
             return None
 
 
-def to_stored(subscription: Subscription, rules: ManagerRules, sealer: SecretSealer | None) -> bytes:
-    """Encode for the store; `sealer` None: there are no keys, and therefore no secrets."""
+def to_stored(subscription: Subscription, rules: ManagerRules, encrypter: SecretEncrypter | None) -> bytes:
+    """Encode for the store; `encrypter` None: there are no keys, and therefore no secrets."""
     found: dict[str, Json] = {
         "form": _FORM,
         "owner": subscription.owner,
@@ -78,38 +78,40 @@ def to_stored(subscription: Subscription, rules: ManagerRules, sealer: SecretSea
         "headers": dict(subscription.secret_headers),
     }
     if any(secrets.values()):
-        if sealer is None:
+        if encrypter is None:
             raise ValueError("a subscription with secrets needs keys")
         bound = _bound(rules, subscription.id, subscription.sink.origin)
-        sealed = sealer.seal(json.dumps(secrets).encode(), bound)
+        sealed = encrypter.encrypt(json.dumps(secrets).encode(), bound)
         found["secrets"] = base64.b64encode(sealed).decode()
     return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def from_stored(document: bytes, rules: ManagerRules, opener: SecretOpener | None) -> Subscription:
-    """Decode a stored subscription; `locked` if it has secrets that cannot be decrypted.
+def from_stored(document: bytes, rules: ManagerRules, decrypter: SecretDecrypter | None) -> Subscription:
+    """Decode a stored subscription; `secrets_unreadable` if it has secrets that cannot be decrypted.
 
-    A newer policy's limits do not apply here: see `allowed.not_allowed`. Raises `Invalid` for a record that is not a
-    subscription, such as one that a later version stored.
+    A newer policy's limits do not apply here: see `policy_check.policy_violations`. Raises InvalidSubscription for a
+    record that is not a subscription, such as one that a later version stored.
     """
     record = read_object(document, MAX_DEPTH + 1)
     value, owner, sealed = record.get("document"), record.get("owner"), record.get("secrets")
     if record.get("form") != _FORM or not isinstance(value, dict) or not isinstance(owner, str):
-        raise Invalid((Mistake("", "stored by another version of the gateway"),))
+        raise InvalidSubscription((Mistake("", "stored by another version of the gateway"),))
     known = KnownSecrets()
-    locked = isinstance(sealed, str)
-    if isinstance(sealed, str) and opener is not None:
-        known, locked = _opened(value, rules, sealed, opener)
-    return _read(_without_secrets(value) if locked else value, rules, owner, known, value, locked)
+    secrets_unreadable = isinstance(sealed, str)
+    if isinstance(sealed, str) and decrypter is not None:
+        known, secrets_unreadable = _opened(value, rules, sealed, decrypter)
+    return _read(
+        _without_secrets(value) if secrets_unreadable else value, rules, owner, known, value, secrets_unreadable
+    )
 
 
-def sealed_with(document: bytes) -> str | None:
+def encryption_key_of(document: bytes) -> str | None:
     """The id of the key that a stored subscription needs; None if it has no secrets, or an unknown format."""
     try:
         sealed = read_object(document, MAX_DEPTH + 1).get("secrets")
         data = base64.b64decode(sealed, validate=True) if isinstance(sealed, str) else b""
         return data[2 : 2 + data[1]].decode() if len(data) > 2 else None
-    except (Invalid, binascii.Error, UnicodeDecodeError):
+    except (InvalidSubscription, binascii.Error, UnicodeDecodeError):
         return None
 
 
@@ -118,7 +120,7 @@ def _bound(rules: ManagerRules, id: str, origin: str) -> bytes:
 
 
 def _opened(
-    value: dict[str, Json], rules: ManagerRules, sealed: str, opener: SecretOpener
+    value: dict[str, Json], rules: ManagerRules, sealed: str, decrypter: SecretDecrypter
 ) -> tuple[KnownSecrets, bool]:
     """The secrets, and whether they could not be decrypted."""
     bare = _read(_without_secrets(value), rules, "", KnownSecrets(), value, True)
@@ -126,7 +128,7 @@ def _opened(
         data = base64.b64decode(sealed, validate=True)
     except binascii.Error:
         return KnownSecrets(), True
-    content = opener.open(data, _bound(rules, bare.id, bare.sink.origin)) if data else None
+    content = decrypter.decrypt(data, _bound(rules, bare.id, bare.sink.origin)) if data else None
     if content is None:
         return KnownSecrets(), True
     secrets = json.loads(content)
@@ -139,14 +141,14 @@ def _read(
     owner: str,
     known: KnownSecrets,
     document: dict[str, Json],
-    locked: bool,
+    secrets_unreadable: bool,
 ) -> Subscription:
     mistakes: list[Mistake] = []
     widest = replace(rules, filters=_WIDEST)
     found = read_subscription(value, widest, Proposal(owner, known=known), mistakes)
     if mistakes or found is None:
-        raise Invalid(tuple(mistakes))
-    return replace(found, document=document, locked=locked)
+        raise InvalidSubscription(tuple(mistakes))
+    return replace(found, document=document, secrets_unreadable=secrets_unreadable)
 
 
 def _without_secrets(value: dict[str, Json]) -> dict[str, Json]:
