@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "../_client.h"
-#include "_messages.h"
+#include "_columns.h"
 
 #define FETCH 0x2 /* RD_KAFKA_EVENT_FETCH */
 #define ERROR 0x8 /* RD_KAFKA_EVENT_ERROR */
@@ -409,6 +409,7 @@ static PyObject *run_size(Run *self, void *unused) { return PyLong_FromSize_t(se
 static PyMethodDef run_methods[] = {
     {"events", (PyCFunction)run_events, METH_VARARGS, "All records as events."},
     {"screened", (PyCFunction)run_screened, METH_VARARGS, "The records whose headers say that they may match."},
+    {"columns", (PyCFunction)run_columns, METH_NOARGS, "All records as the buffers of Arrow arrays."},
     {NULL, NULL, 0, NULL},
 };
 

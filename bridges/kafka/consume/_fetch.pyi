@@ -14,6 +14,9 @@ Maker = tuple[tuple[_Bytes6, _Bytes6, _Bytes6], tuple[bytes, bytes, bytes], _Nam
 """How messages are made: a `bridges.kafka.records.fast_encode.MessageTemplate` for each timestamp type; the names of
 the headers `amqp.bare` and of a cookie, and the prefix of those of a request; the encoder of header names; SHA-256."""
 
+Binaries = tuple[bytes | None, bytes, bytes]
+"""The buffers of an Arrow array of binaries: validity bits (None: no nulls), offsets of 32 bits, bytes."""
+
 @final
 class Record:
     def offset(self) -> int: ...
@@ -46,6 +49,12 @@ class Run(Sequence[Record]):
     def screened(
         self, pairs: tuple[tuple[bytes, bytes], ...], bare: bytes, reserved: bytes, whole: tuple[bytes, bytes], /
     ) -> list[Record]: ...
+
+    def columns(self) -> tuple[bytes, bytes, bytes, Binaries, Binaries, Binaries, Binaries, Binaries, int]:
+        """Offsets, times and their kinds (int64, int64, int32), keys, values, headers, their names and contents.
+
+        Headers are lists of which only validity and offsets are filled. The last item is 0 if a name is not ASCII.
+        """
 
 Failure = tuple[int, str, bool, str | None, int, int]
 """Code, reason, whether it is fatal, topic, partition, offset."""

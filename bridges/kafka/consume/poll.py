@@ -7,6 +7,7 @@ a Python object for each. Otherwise the client's own `consume` is called, and a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, version
@@ -79,9 +80,11 @@ BOUND: Final = _bound()
 """Whether the C code can be used."""
 
 
-def poller_for(settings: ClientSettings) -> Poller:
-    """The function that polls a client with these settings."""
-    return poll_native if BOUND and not calls_back(settings) else poll_fallback
+def poller_for(settings: ClientSettings, limit: int = _BYTES) -> Poller:
+    """The function that polls a client with these settings; a batch ends after `limit` bytes."""
+    if not BOUND or calls_back(settings):
+        return poll_fallback
+    return poll_native if limit == _BYTES else partial(poll_native, limit=limit)
 
 
 def poll_fallback(consumer: Consumer, most: int, seconds: float) -> PollResult:
@@ -105,9 +108,9 @@ def poll_fallback(consumer: Consumer, most: int, seconds: float) -> PollResult:
     return PollResult({**records}, failures)
 
 
-def poll_native(consumer: Consumer, most: int, seconds: float) -> PollResult:
+def poll_native(consumer: Consumer, most: int, seconds: float, limit: int = _BYTES) -> PollResult:
     """By one call of C code, which calls no callbacks."""
-    runs, failed = _fetch.take(consumer, most, _BYTES, int(seconds * 1000))
+    runs, failed = _fetch.take(consumer, most, limit, int(seconds * 1000))
     failures = [Failure(*found) for each in failed if (found := _failure(*each)) is not None]
     return PollResult({(run.topic, run.partition): run for run in runs}, failures)
 
