@@ -25,7 +25,6 @@ _KNOWN: Final = (
     (r"SslAuthenticationException: (.+)", "no TLS with Kafka: {}"),
     (r"OffsetOutOfRangeException: (.+)", "offsets went out of the topic while they were read: {}"),
     (r"(?:Timeout|Retriable)Exception: (.+)", "Kafka does not answer in time: {}"),
-    (r"Failed to find data source: kafka", "Spark has no Kafka source: its jars are missing (scopegate pipeline jars)"),
     (r"ModuleNotFoundError: (.+)", "a Spark worker lacks a module, install the wheel of scopegate there: {}"),
     (r"JAVA_GATEWAY_EXITED", "its Java ended at once"),
     (r"Connection refused|Connection reset|Broken pipe", "a process of Spark is gone: {}"),
@@ -33,7 +32,7 @@ _KNOWN: Final = (
     # without an answer from Java, py4j reports that a name does not exist
     (r"(?:org\.apache\.spark|java)\.\S+ does not exist in the JVM", "a process of Spark is gone: {}"),
     (r"'JavaPackage' object is not callable|Gateway is not connected", "a process of Spark is gone: {}"),
-    (r"An error occurred while calling [^\s:]+\Z", "a process of Spark is gone: {}"),
+    (r"An error occurred while calling (?:z:)?[^\s:]+\Z", "a process of Spark is gone: {}"),
 )
 
 

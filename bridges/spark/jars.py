@@ -1,4 +1,4 @@
-"""The jars of Spark's Kafka source and of Delta Lake, which pyspark lacks: pinned in pom files, fetched with Maven."""
+"""The jars of Delta Lake, which pyspark lacks: pinned in a pom file, fetched with Maven."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ class JarSet:
     pom: Path
     jars: tuple[str, ...]
     """The prefixes of the names of its jars."""
-    option: str = ""
-    """The option of `scopegate pipeline jars` that fetches them."""
 
     def found(self, folder: Path) -> list[Path]:
         """The jars in a folder; empty if one is missing."""
@@ -40,18 +38,11 @@ class JarSet:
         return base / "scopegate" / f"{self.name}-{hashlib.sha256(self.pom.read_bytes()).hexdigest()[:12]}"
 
 
-KAFKA: Final = JarSet(
-    "spark-kafka",
-    "Spark's Kafka source",
-    Path(__file__).with_name("pom.xml"),
-    ("spark-sql-kafka-0-10_", "spark-token-provider-kafka-0-10_", "kafka-clients-", "commons-pool2-"),
-)
 DELTA: Final = JarSet(
     "spark-delta",
     "Delta Lake",
     Path(__file__).with_name("delta-pom.xml"),
     ("delta-spark_", "delta-storage-"),
-    " --delta",
 )
 
 
@@ -68,8 +59,8 @@ def _jars(jar_set: JarSet, named: Path | None) -> list[Path]:
     if jars := jar_set.found(named or jar_set.cache()):
         return jars
     if named is not None:
-        way = f"scopegate pipeline jars{jar_set.option}"
-        raise PipelineError(f"{named} does not contain the {len(jar_set.jars)} jars of {jar_set.what}: {way}")
+        contents = f"the {len(jar_set.jars)} jars of {jar_set.what}"
+        raise PipelineError(f"{named} does not contain {contents}: scopegate pipeline jars")
     return fetch(jar_set)
 
 

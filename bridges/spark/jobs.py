@@ -26,7 +26,7 @@ from bridges.spark.archive.store import Archive, Commit
 from bridges.spark.archive.topic_audit import TopicVerdict
 from bridges.spark.archive.verification import VerifyVerdict
 from bridges.spark.errors import PipelineError, Stopped, sentence
-from bridges.spark.jars import DELTA, KAFKA, JarSet, fetch, find_jars
+from bridges.spark.jars import DELTA, JarSet, fetch, find_jars
 from bridges.spark.replay import job as replaying
 from bridges.spark.session import check_java, open_session
 from gateway.errors import AmqpError
@@ -70,9 +70,9 @@ class SparkEngine:
     """Called with a message when Spark starts, which takes some seconds."""
 
 
-def fetch_jars(folder: Path | None = None, *, delta: bool = False) -> list[Path]:
-    """Fetch the jars of Spark's Kafka source, and Delta's, into a folder or the cache. Raises `PipelineError`."""
-    return [jar for jar_set in ((KAFKA, DELTA) if delta else (KAFKA,)) for jar in fetch(jar_set, folder)]
+def fetch_jars(folder: Path | None = None) -> list[Path]:
+    """Fetch the jars of Delta Lake into a folder or the cache. Raises `PipelineError`."""
+    return fetch(DELTA, folder)
 
 
 @contextmanager
@@ -139,7 +139,7 @@ def archive_topics(
     its subclass `Stopped` if SIGTERM came before the end.
     """
     archive = Archive(path)
-    jar_sets = [KAFKA, *_jar_sets(archive, format)]
+    jar_sets = _jar_sets(archive, format)
     find_jars(jar_sets, engine.jars)
     _archive(archive, KafkaOrigin(settings, topics, start), bounds, every, engine, on_progress, jar_sets)
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bridges.spark.archive.job import ArchiveOrigin
 from bridges.spark.archive.ranges import Log, Range
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from bridges.spark.archive.written import WriteMonitor
+from bridges.spark.archive.write.task import RangeSource
 
 
 class SnapshotOrigin:
@@ -31,9 +27,9 @@ class SnapshotOrigin:
             }
             yield replace(log, bounds=bounds)
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
+    def source(self) -> RangeSource:
         """As of the origin."""
-        return self._origin.rows(spark, ranges, monitor)
+        return self._origin.source()
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
         """As of the origin."""

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from bridges.spark.archive.audit import Counts, count_files, gaps, partition_name, row_differences, with_row_counts
-from bridges.spark.archive.decode import count_unknown
+from bridges.spark.archive.audit import Counts, gaps, partition_name, row_differences, with_row_counts
 from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.ranges import Log, Range, Refused, next_ranges
-from bridges.spark.archive.store import Archive, Commit, file_url
+from bridges.spark.archive.store import Archive, Commit, File
+from bridges.spark.archive.token import Token
+from bridges.spark.archive.write.check import check_apart, file_differences, row_counts, unknown_rows, unreported
+from bridges.spark.archive.write.chunks import Chunk, chunks
+from bridges.spark.archive.write.files import FileLimits, FileReport, folder_of
+from bridges.spark.archive.write.sizes import offsets_within, record_bytes, sampled
+from bridges.spark.archive.write.task import RangeSource, TaskReport, WriteTask
 from bridges.spark.errors import PipelineError, sentence
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from bridges.spark.archive.written import WriteMonitor, WriteReport
-
-_FIRST_FILE: Final = 100_000
-"""Rows of a file while the size of rows is unknown."""
-_LEAST_ROWS: Final = 100
+    from pyspark.sql import SparkSession
 
 
 class ArchiveOrigin(Protocol):
@@ -30,8 +29,8 @@ class ArchiveOrigin(Protocol):
     def logs(self) -> Iterable[Log]:
         """The logs as they are now."""
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
-        """The events of these ranges; `monitor` sees each batch of them in the task that writes it."""
+    def source(self) -> RangeSource:
+        """What reads ranges in the tasks that write them."""
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
         """Those of these ranges without written events in which the log has an event; asks the log again."""
@@ -44,7 +43,9 @@ class LogBounds:
     offsets: int = 500_000
     """Maximum number of offsets in one commit."""
     file_bytes: int = 128 * 1024 * 1024
-    """Approximate maximum size of a file, estimated from the rows archived so far."""
+    """Approximate maximum size of a file."""
+    commit_bytes: int = 1 << 30
+    """Approximate maximum size of the events of a commit, estimated from the commits before it."""
     fail_on_loss: bool = True
     fail_on_unknown: bool = False
     """Whether a record of an unknown mapping ends the job; otherwise it is archived and counted."""
@@ -57,7 +58,7 @@ def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bo
     """
     history = archive.history()
     try:
-        ranges = next_ranges(history.ends, origin.logs(), bounds.offsets, fail_on_loss=bounds.fail_on_loss)
+        ranges, sizes = _next(history, origin, bounds)
     except Refused as error:
         raise PipelineError(str(error)) from None
     if not ranges:
@@ -65,68 +66,81 @@ def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bo
     number = history.number + 1
     staging = archive.stage(number)
     try:
-        report, unknown = _write(spark, origin, ranges, staging, _rows_per_file(history, bounds.file_bytes))
+        parts = chunks(_present(ranges), spark.sparkContext.defaultParallelism, sizes)
+        reports = _write(spark, archive, origin, parts, staging, bounds.file_bytes)
+        unknown = unknown_rows(reports)
         if unknown and bounds.fail_on_unknown:
             raise PipelineError(f"{unknown} records have a mapping of a newer version: update scopegate")
-        files = archive.staged(staging, number)
-        counts = count_files((file.address, source) for source, file in files)
+        counts = row_counts(reports)
         ranges = with_row_counts(ranges, counts)
-        _compare(archive, origin, ranges, report, counts)
-        return archive.commit(number, staging, ranges, files, unknown)
+        _compare(origin, ranges, counts)
+        return archive.commit(number, staging, ranges, _placed(number, reports, staging), unknown)
     except PipelineError:
         raise
     except Exception as error:  # of Spark, of Java, of the disk
         raise PipelineError(f"commit {number}: {sentence(error)}") from error
 
 
+def _next(history: History, origin: ArchiveOrigin, bounds: LogBounds) -> tuple[list[Range], Mapping[str, float]]:
+    """The ranges of the next commit, and bytes per offset by address. Raises `Refused` and `PipelineError`."""
+    logs = list(origin.logs())
+    ranges = next_ranges(history.ends, logs, bounds.offsets, fail_on_loss=bounds.fail_on_loss)
+    present, known = _present(ranges), record_bytes(history)
+    known |= sampled(origin.source(), present, known)
+    offsets = offsets_within(present, known, bounds.commit_bytes)
+    if offsets < sum(each.end - each.start for each in present):
+        ranges = next_ranges(history.ends, logs, offsets, fail_on_loss=bounds.fail_on_loss)
+    return ranges, known
+
+
+def _present(ranges: Sequence[Range]) -> list[Range]:
+    """The ranges with offsets that can be read."""
+    return [each for each in ranges if each.start < each.end and not each.gap_reason]
+
+
 def _write(
-    spark: SparkSession, origin: ArchiveOrigin, ranges: Sequence[Range], staging: Path, rows: int
-) -> tuple[WriteReport, int]:
-    """Write the rows of these ranges; returns the tasks' report and the number of rows of an unknown mapping."""
-    from pyspark.sql import Observation
+    spark: SparkSession, archive: Archive, origin: ArchiveOrigin, parts: Sequence[Chunk], staging: Path, file_bytes: int
+) -> list[TaskReport]:
+    """Write the events of these ranges in tasks, a part in each; returns their reports, which agree with the files.
 
-    from bridges.spark.archive.written import Token, WriteMonitor, WriteReport
-
-    present = [each for each in ranges if each.start < each.end and not each.gap_reason]
-    if not present:
-        return WriteReport({}), 0
-    seen, place = Observation("archive"), staging.with_suffix(".token")
-    monitor = WriteMonitor(spark, Token.left(place))
-    frame = origin.rows(spark, present, monitor).observe(seen, count_unknown().alias("unknown"))
-    frame = frame.sortWithinPartitions("address", "date", "partition", "offset")
-    writer = frame.write.partitionBy("address", "date").option("maxRecordsPerFile", rows)
+    Raises `PipelineError` if they do not.
+    """
+    if not parts:
+        return []
+    staging.mkdir()
+    place = staging.with_suffix(".token")
+    task = WriteTask(origin.source(), staging.absolute(), Token.left(place), FileLimits(file_bytes))
     try:
-        writer.parquet(file_url(staging))
+        reports: list[TaskReport] = spark.sparkContext.parallelize(parts, len(parts)).mapPartitions(task).collect()
     finally:
         place.unlink(missing_ok=True)
-    return monitor.report(), int(seen.get["unknown"])
-
-
-def _compare(
-    archive: Archive, origin: ArchiveOrigin, ranges: Sequence[Range], report: WriteReport, counts: Counts
-) -> None:
-    """Raise `PipelineError` unless the tasks' report, the files and the log agree."""
-    from bridges.spark.archive.written import check_apart, differences
-
-    check_apart(report, archive.path)
-    if different := differences(report, counts):
+    check_apart(reports, archive.path)
+    if different := unreported(parts, reports) + file_differences(reports, staging):
         raise PipelineError(
             f"{archive.path.absolute()} lacks some of what was written, nothing is committed: {'; '.join(different)}"
         )
+    return reports
+
+
+def _compare(origin: ArchiveOrigin, ranges: Sequence[Range], counts: Counts) -> None:
+    """Raise `PipelineError` unless the rows are those of the ranges, and the log has no event between them."""
     if different := row_differences(ranges, counts):
-        raise PipelineError(f"Spark did not write what was requested: {'; '.join(different)}")
+        raise PipelineError(f"the tasks did not write what was requested: {'; '.join(different)}")
     if missed := list(origin.holding(gaps(ranges, counts))):
         text = "; ".join(f"{partition_name((each.address, each.partition))}: offset {each.start}" for each in missed)
-        raise PipelineError(f"Spark skipped events that the log has, nothing is committed: {text}")
+        raise PipelineError(f"the tasks skipped events that the log has, nothing is committed: {text}")
 
 
-def _rows_per_file(history: History, size: int) -> int:
-    latest = history.recent[-8:]
-    rows = sum(commit.rows for commit in latest)
-    stored = sum(file.bytes for commit in latest for file in commit.files)
-    if not stored:
-        rows, stored = history.summary.totals.rows, history.summary.totals.bytes
-    return max(size * rows // stored, _LEAST_ROWS) if rows and stored else _FIRST_FILE
+def _placed(number: int, reports: Sequence[TaskReport], staging: Path) -> list[tuple[Path, File]]:
+    """The files that were written, with the places they will have."""
+    files = [file for report in reports for file in report.files]
+    files.sort(key=lambda file: (file.address, str(file.date)))
+    places = (f"{folder_of(file)}/{number:08}-{index:04}.parquet" for index, file in enumerate(files))
+    return [(staging / file.name, _file(place, file)) for place, file in zip(places, files, strict=True)]
+
+
+def _file(place: str, file: FileReport) -> File:
+    return File(place, file.bytes, file.sha256, file.partitions, file.first_ms, file.last_ms)
 
 
 def run(

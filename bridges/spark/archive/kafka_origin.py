@@ -1,23 +1,20 @@
-"""Topics as an origin of the archive: it asks Kafka for offsets, and Spark's own Kafka source reads them."""
+"""Topics as an origin of the archive: the driver asks Kafka for offsets, and tasks read the records."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bridges.kafka.admin.offsets import Offsets
-from bridges.spark.archive.decode import DDL, decoder
+from bridges.kafka.consume.range_reader import TopicRange, count_before, read_ranges
+from bridges.kafka.librdkafka import ClientSettings
 from bridges.spark.archive.ranges import Log, Range
+from bridges.spark.archive.write.records import PartitionRecords, RecordDecoder, count_unknown
+from bridges.spark.archive.write.task import ArchiveBatch
 from bridges.spark.errors import PipelineError
-from bridges.spark.kafka_settings import java_settings
+from bridges.spark.kafka_settings import portable_settings
 from gateway.errors import AmqpError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from bridges.spark.archive.written import WriteMonitor
 
 Start = str | datetime
 
@@ -29,7 +26,7 @@ class KafkaOrigin:
         """`settings` are librdkafka's; `topics` maps topics to addresses; `start` is for topics not yet archived."""
         self._topics: Final = dict(topics)
         self._start: Final = start
-        self._spark_options: Final = java_settings(settings)
+        self._settings: Final = portable_settings(settings)
         self._offsets: Final = Offsets(settings)
 
     def logs(self) -> Iterator[Log]:
@@ -52,7 +49,7 @@ class KafkaOrigin:
         return {number: since[number] if since[number] >= 0 else end for number, end in ends.items()}
 
     def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
-        """Those of these ranges with a committed record, as a client other than Spark's reads them."""
+        """Those of these ranges with a committed record, as another client reads them."""
         for topic, address in self._topics.items():
             spans = [(each.partition, each.start, each.end) for each in gaps if each.address == address]
             try:
@@ -61,18 +58,35 @@ class KafkaOrigin:
             except AmqpError as error:
                 raise PipelineError(error.description) from None
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
-        """The records of these ranges as rows of the archive."""
-        topics = {address: topic for topic, address in self._topics.items()}
-        starts: dict[str, dict[str, int]] = {}
-        ends: dict[str, dict[str, int]] = {}
-        for each in ranges:
-            starts.setdefault(topics[each.address], {})[str(each.partition)] = each.start
-            ends.setdefault(topics[each.address], {})[str(each.partition)] = each.end
-        assigned = {topic: sorted(map(int, partitions)) for topic, partitions in starts.items()}
-        reader = spark.read.format("kafka").options(**self._spark_options)
-        reader = reader.option("assign", json.dumps(assigned)).option("includeHeaders", "true")
-        reader = reader.option("startingOffsets", json.dumps(starts)).option("endingOffsets", json.dumps(ends))
-        reader = reader.option("minPartitions", str(spark.sparkContext.defaultParallelism))
-        records = reader.option("failOnDataLoss", "true").option("kafka.max.poll.records", "5000").load()
-        return records.mapInArrow(decoder(self._topics, monitor), DDL)
+    def source(self) -> KafkaSource:
+        """What reads these topics in a task."""
+        return KafkaSource(self._settings, {address: topic for topic, address in self._topics.items()})
+
+
+class KafkaSource:
+    """Reads ranges of topics with a client of its own, in a task of Spark."""
+
+    def __init__(self, settings: ClientSettings, topics: Mapping[str, str]) -> None:
+        """`settings` are librdkafka's, and `topics` maps addresses to topics."""
+        self._settings: Final = settings
+        self._topics: Final = topics
+
+    def batches(self, ranges: Sequence[Range]) -> Iterator[ArchiveBatch]:
+        """The records of these ranges. Raises `PipelineError`."""
+        wanted = {(self._topics[each.address], each.partition): each for each in ranges}
+        decoders = {topic: RecordDecoder() for topic, _ in wanted}
+        spans = [TopicRange(*key, each.start, each.end) for key, each in wanted.items()]
+        addresses = {topic: address for address, topic in self._topics.items()}
+        try:
+            for found in read_ranges(self._settings, spans):
+                for topic, decoder in decoders.items():
+                    parts = [
+                        PartitionRecords(key[1], found[key], count_before(found[key], wanted[key].end))
+                        for key in sorted(found)
+                        if key[0] == topic
+                    ]
+                    if any(each.taken for each in parts):
+                        rows = decoder.rows(parts)
+                        yield ArchiveBatch(addresses[topic], rows, count_unknown(rows))
+        except AmqpError as error:
+            raise PipelineError(error.description) from None

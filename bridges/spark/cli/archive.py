@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @click.command(epilog=EXIT_CODES)
 @click.option("--to", type=LocalPath(path_type=Path), help="Target folder.  [default: the cache]")
-@click.option("--delta", is_flag=True, help="Also fetch those of Delta Lake.")
+@click.option("--delta", is_flag=True, hidden=True)  # from when there were jars of a Kafka source, too
 def jars(to: Path | None, delta: bool) -> None:
-    """Fetch the four jars of Spark's Kafka source with Maven, once; other commands fetch them when needed."""
+    """Fetch the two jars of Delta Lake with Maven, once; `archive --format delta` fetches them when needed."""
     with errors_reported():
         from bridges.spark import jobs
 
-        found = jobs.fetch_jars(to, delta=delta)
+        found = jobs.fetch_jars(to)
     click.echo(f"{len(found)} jars in {found[0].parent}")
 
 

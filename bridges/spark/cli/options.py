@@ -39,9 +39,9 @@ def session_options(command: CommandFunction) -> CommandFunction:
 
 
 def spark_options(command: CommandFunction) -> CommandFunction:
-    """Add the options of `session_options`, and `--jars` for commands that may read Kafka with Spark."""
+    """Add the options of `session_options`, and `--jars` for commands that may write a Delta table."""
     jars = click.option(
-        "--jars", type=LocalPath(path_type=Path), help="Folder with the jars of Spark's Kafka source."
+        "--jars", type=LocalPath(path_type=Path), help="Folder with the jars of Delta Lake."
     )
     return session_options(jars(command))
 

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from bridges.spark.amqp.links import BlockingSender, answer_to
 from bridges.spark.amqp.reconnecting_client import ReconnectingClient
 from bridges.spark.archive.store import write_whole
-from bridges.spark.archive.written import Token
+from bridges.spark.archive.token import Token
 from bridges.spark.datasource.options import WriteOptions
 from bridges.spark.datasource.row_encoder import Encoder, Row, encoder
 from bridges.spark.errors import PipelineError, sentence

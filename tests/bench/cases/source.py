@@ -92,16 +92,16 @@ class Spark:
         return cpu_seconds(self._java)
 
     def _python_seconds(self) -> float:
-        return sum(cpu_seconds(pid) for pid in _below(self._java))
+        return sum(cpu_seconds(pid) for pid in below(self._java))
 
     def close(self) -> None:
         """Ends the session; Java goes with this process."""
         self._session.stop()
 
 
-def _below(pid: int) -> Iterator[int]:
+def below(pid: int) -> Iterator[int]:
     """The processes that this one started, and theirs."""
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, children.read_text().split()):
             yield child
-            yield from _below(child)
+            yield from below(child)

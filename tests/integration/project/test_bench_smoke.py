@@ -27,7 +27,7 @@ EXPECTED = {
     "start": {"start_to_ready", "start_processor"},
     "columns": {"filter_arrow", "filter_arrow_promoted", "rows_converted", "filter_column"},
     "source": {"source_amqp", "source_amqp_sealed"},
-    "archive": {"archive"},
+    "archive": {"archive", "archive_partitions"},
     "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"}
     | {f"filters_1000_{kind}" for kind in ("equal", "prefix", "property", "suffix")},
 }

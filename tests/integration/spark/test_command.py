@@ -13,7 +13,7 @@ from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, wait_until
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark import archives
-from tests.support.spark.pipeline import archiving_policy, command, here, pipeline, produce, spark_options
+from tests.support.spark.pipeline import archiving_policy, command, here, pipeline, produce
 from tests.support.spark.report import events
 
 SLOW = 240.0
@@ -80,14 +80,14 @@ def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path: Path) -> None
         (("verify", "{tmp}"), 1, "{tmp} is not an archive: it has no _manifest"),
         (("archive", "{tmp}", "--topic", "t"), 2, "name the Kafka servers: --kafka HOST:PORT, or --policy FILE"),
         (
-            ("archive", "{tmp}", "--topic", "nowhere", "--kafka", "{kafka}", "--jars", "{jars}"),
+            ("archive", "{tmp}", "--topic", "nowhere", "--kafka", "{kafka}"),
             1,
             "Kafka at {kafka} has no topic nowhere",
         ),
         (
-            ("archive", "{tmp}", "--topic", "t", "--kafka", "{kafka}", "--jars", "{tmp}"),
+            ("archive", "{tmp}", "--topic", "t", "--kafka", "{kafka}", "--jars", "{tmp}", "--format", "delta"),
             1,
-            "{tmp} does not contain the 4 jars of Spark's Kafka source: scopegate pipeline jars",
+            "{tmp} does not contain the 2 jars of Delta Lake: scopegate pipeline jars",
         ),
         (
             ("replay", "{tmp}", "--from", "a", "--topic", "t", "--kafka", "{kafka}"),
@@ -104,7 +104,7 @@ def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path: Path) -> None
 def test_mistakes_are_one_sentence(
     kafka_broker: KafkaBroker, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
-    known = {"tmp": tmp_path, "kafka": kafka_broker.bootstrap, "jars": spark_options()[3]}
+    known = {"tmp": tmp_path, "kafka": kafka_broker.bootstrap}
     result = here(*(each.format(**known) for each in arguments))
     assert result.returncode == code
     assert result.stderr.strip().splitlines()[-1].removeprefix("Error: ") == said.format(**known)
@@ -121,7 +121,7 @@ def test_java_that_is_missing_or_too_old_is_said(
         program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
         program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(home))
-    arguments = "--kafka", kafka_broker.bootstrap, "--topic", topic, "--jars", spark_options()[3]
+    arguments = "--kafka", kafka_broker.bootstrap, "--topic", topic
     result = here("archive", tmp_path / "archive", *arguments)
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1

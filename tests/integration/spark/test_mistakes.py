@@ -22,6 +22,7 @@ from bridges.spark.archive.ranges import Log, Range
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import STAGING, Archive
 from bridges.spark.archive.verification import verify
+from bridges.spark.archive.write.task import RangeSource
 from bridges.spark.cli.defaults import settings
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.job import Pace, replay
@@ -35,9 +36,7 @@ from tests.support.servers.secured_kafka import PASSWORD, USER, SecuredKafka
 from tests.support.spark.pipeline import archived, consumed, files, produce
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from bridges.spark.archive.written import WriteMonitor
+    from pyspark.sql import SparkSession
 
 WRONG = "some-other-phrase-9"
 NOW = Pace(None, lambda: 0.0, lambda _: None, lambda: False)
@@ -90,7 +89,7 @@ def secured_origin(where: dict[str, Any], topic: str, folder: Path) -> KafkaOrig
 
 
 @pytest.mark.parametrize("login", ["plain", "scram-sha-256", "scram-sha-512", "mtls"])
-def test_sparks_source_enters_as_the_gateway_does(
+def test_tasks_enter_as_the_gateway_does(
     spark: SparkSession, secured: SecuredKafka, tmp_path: Path, login: str
 ) -> None:
     topic = secured.create_topic()
@@ -146,8 +145,8 @@ class Earlier:
     def logs(self) -> Iterable[Log]:
         return self._logs
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], monitor: WriteMonitor | None = None) -> DataFrame:
-        return self._source.rows(spark, ranges, monitor)
+    def source(self) -> RangeSource:
+        return self._source.source()
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
         return self._source.holding(gaps)
@@ -218,7 +217,8 @@ def test_a_damaged_file_is_named_and_never_read_as_other_events(
     whole = path.read_bytes()
     events = everything(spark, archive)
     said = []
-    for place in range(8, len(whole) - 8, len(whole) // 8):
+    rows = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")  # what follows is the footer
+    for place in range(8, rows, rows // 8):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
         assert verify(archive).problems == (
             f"commit 1: {path} is not the file that was committed: its bytes changed",

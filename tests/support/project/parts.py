@@ -26,7 +26,7 @@ from tests.support.spark import spark_classes
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = ROOT / "build" / "parts"
 CLIENTS = ROOT / "tests" / "clients"
-SPARK_KAFKA = "../../bridges/spark/pom.xml"
+SPARK_KAFKA = "spark/pom.xml"
 SPARK_DELTA = "../../bridges/spark/delta-pom.xml"
 SPARK_CLASSES = "../support/spark/spark_classes.py"
 KAFKA_CLASSES = "../support/servers/kafka_classes.py"

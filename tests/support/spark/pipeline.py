@@ -22,7 +22,7 @@ from gateway.amqp.sasl.user_file import make_entry, put_user
 from gateway.cli.main import main
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, Process, fresh_folder, ports, wait_until
-from tests.support.project.parts import ROOT, folder
+from tests.support.project.parts import ROOT
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.spark_classes import QUICK
 
@@ -180,7 +180,7 @@ def lent(spark: SparkSession) -> Iterator[None]:
 
 def spark_options() -> tuple[object, ...]:
     """Options for commands that start a small Spark, soon."""
-    return "--master", "local[2]", "--jars", folder("spark-kafka"), *SMALL
+    return "--master", "local[2]", *SMALL
 
 
 ARCHIVING = """
@@ -189,7 +189,6 @@ pipeline:
   kafka: main
   spark:
     master: "local[2]"
-    jars: "{jars}"
     conf: {{spark.driver.memory: 512m, spark.driver.extraJavaOptions: "{quick}"}}
   archive: {{path: archive, topics: {{{topic}: orders}}, every: 200ms, offsets: 200}}
 scopes: {{edge: {{}}}}
@@ -199,7 +198,7 @@ scopes: {{edge: {{}}}}
 def archiving_policy(broker: KafkaBroker, folder: Path) -> tuple[Path, str]:
     """Write a policy file that says everything an archive needs; return it and its topic, of three partitions."""
     topic, file = broker.create_topic(partitions=3), folder / "policy.yaml"
-    file.write_text(ARCHIVING.format(bootstrap=broker.bootstrap, topic=topic, jars=spark_options()[3], quick=QUICK))
+    file.write_text(ARCHIVING.format(bootstrap=broker.bootstrap, topic=topic, quick=QUICK))
     return file, topic
 
 

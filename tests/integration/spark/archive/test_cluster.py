@@ -19,7 +19,7 @@ import pytest
 from bridges.spark.archive.store import Archive
 from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, fresh_folder, ports
-from tests.support.project.parts import PARTS, ROOT, folder
+from tests.support.project.parts import PARTS, ROOT
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import SMALL, consumed, produce
 from tests.support.spark.spark_classes import options
@@ -106,7 +106,7 @@ def test_archive_verify_and_replay_on_a_cluster(
 ) -> None:
     topic, again, archive = kafka_broker.create_topic(partitions=4), kafka_broker.create_topic(partitions=4), tmp_path
     produce(kafka_broker, topic, 2000, 4)
-    spark = ("--master", cluster.master, *SMALL, *EXECUTORS, "--jars", folder("spark-kafka"))
+    spark = ("--master", cluster.master, *SMALL, *EXECUTORS)
     where = ("--kafka", kafka_broker.bootstrap)
     done = run(installed, "archive", archive, *where, "--topic", topic, "--once", "--offsets", "1000", *spark)
     assert done.returncode == 0, done.stderr
@@ -128,14 +128,13 @@ def test_a_worker_that_lacks_the_folder_costs_no_event(
     topic, archive = kafka_broker.create_topic(partitions=4), cluster.unshared / "archive"
     produce(kafka_broker, topic, 800, 4)
     what = ("--kafka", kafka_broker.bootstrap, "--topic", topic, "--once", "--offsets", "1000", *SMALL)
-    jars = ("--jars", folder("spark-kafka"))
-    done = run(installed, "archive", archive, *what, "--master", cluster.master, *EXECUTORS, *jars)
+    done = run(installed, "archive", archive, *what, "--master", cluster.master, *EXECUTORS)
     assert done.returncode == 1, done.stdout
     said = done.stderr.splitlines()[-1]
     assert said.startswith("a worker of Spark cannot reach the archive: ")
     assert str(cluster.work / "2") in said
     assert str(archive) in said
     assert (verify(Archive(archive)).commits, verify(Archive(archive)).rows) == (0, 0)
-    done = run(installed, "archive", archive, *what, "--master", "local[2]", *jars)
+    done = run(installed, "archive", archive, *what, "--master", "local[2]")
     assert done.returncode == 0, done.stderr
     assert (verify(Archive(archive)).rows, verify(Archive(archive)).problems) == (800, ())

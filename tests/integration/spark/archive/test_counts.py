@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
+from bridges.spark.archive import job
 from bridges.spark.archive.amqp_origin import AmqpOrigin
 from bridges.spark.archive.job import LogBounds, commit_next
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.ranges import Log, Range
 from bridges.spark.archive.read import read_archive
 from bridges.spark.archive.store import STAGING, Archive
+from bridges.spark.archive.token import Token
 from bridges.spark.archive.verification import verify
+from bridges.spark.archive.write.check import file_differences
+from bridges.spark.archive.write.task import ArchiveBatch, RangeSource, TaskReport
 from bridges.spark.errors import PipelineError
 from tests.support.gateway.process import PATIENCE
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import files, gateway_urls, produce
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from bridges.spark.archive.job import ArchiveOrigin
 
@@ -46,52 +53,50 @@ def make(request: pytest.FixtureRequest, kafka_broker: KafkaBroker, url: str) ->
     return lambda topic: KafkaOrigin({"bootstrap.servers": kafka_broker.bootstrap}, {topic: "orders"})
 
 
-class Wrapped:
-    """An origin that something goes wrong with."""
+class Skipping(NamedTuple):
+    """An origin whose tasks read less than they were told to, and count what they read."""
 
-    def __init__(self, origin: ArchiveOrigin) -> None:
-        self.origin = origin
+    origin: ArchiveOrigin
+    start: int
+    end: int
 
     def logs(self) -> Iterable[Log]:
         return self.origin.logs()
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Any = None) -> DataFrame:
-        return self.origin.rows(spark, ranges, watch)
+    def source(self) -> SkippingSource:
+        return SkippingSource(self.origin.source(), self.start, self.end)
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
         return self.origin.holding(gaps)
 
 
-class Dropping(Wrapped):
-    """Rows are gone between the tasks that count and the files that are found."""
+class SkippingSource(NamedTuple):
+    """Leaves out some events at both ends of each range."""
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Any = None) -> DataFrame:
-        return super().rows(spark, ranges, watch).where("offset < 90")
+    source: RangeSource
+    start: int
+    end: int
 
-
-class Apart(Wrapped):
-    """The folder is another one for the tasks: the token is not there."""
-
-    def __init__(self, origin: ArchiveOrigin, archive: Archive) -> None:
-        super().__init__(origin)
-        self._archive = archive
-
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Any = None) -> DataFrame:
-        for token in (self._archive.path / STAGING).glob("*.token"):
-            token.write_text("of another folder")
-        return super().rows(spark, ranges, watch)
+    def batches(self, ranges: Sequence[Range]) -> Iterable[ArchiveBatch]:
+        return self.source.batches(
+            [replace(each, start=each.start + self.start, end=each.end - self.end) for each in ranges]
+        )
 
 
-class Skipping(Wrapped):
-    """Spark reads less than it was told to, and counts what it reads."""
+def dropping(reports: Sequence[TaskReport], staging: Path) -> list[str]:
+    """What the driver sees if rows are gone between the tasks that count and the files that are found."""
+    for path in staging.glob("*.parquet"):
+        rows = pq.read_table(path)
+        pq.write_table(rows.filter(pc.less(rows["offset"], 90)), path)
+    return file_differences(reports, staging)
 
-    def __init__(self, origin: ArchiveOrigin, start: int, end: int) -> None:
-        super().__init__(origin)
-        self._start, self._end = start, end
 
-    def rows(self, spark: SparkSession, ranges: Sequence[Range], watch: Any = None) -> DataFrame:
-        less = [replace(each, start=each.start + self._start, end=each.end - self._end) for each in ranges]
-        return super().rows(spark, less, watch)
+class Elsewhere(NamedTuple):
+    """A token that is another one for the tasks: their folder is not that of the driver."""
+
+    @staticmethod
+    def left(path: Path) -> Token:
+        return Token.left(path)._replace(text="of another folder")
 
 
 def archive_more(spark: SparkSession, archive: Archive, origin: ArchiveOrigin) -> None:
@@ -112,19 +117,21 @@ def refused(spark: SparkSession, archive: Archive, origin: ArchiveOrigin) -> str
 
 
 def test_what_is_lost_on_the_way_to_the_files_fails_the_commit(
-    spark: SparkSession, kafka_broker: KafkaBroker, make: Make, tmp_path: Path
+    spark: SparkSession, kafka_broker: KafkaBroker, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = kafka_broker.create_topic(partitions=2)
     archive, origin = Archive(tmp_path / "archive"), make(topic)
     produce(kafka_broker, topic, 100, 2)
     archive_more(spark, archive, origin)
     produce(kafka_broker, topic, 200, 2, first=100)
-    numbers = "the tasks wrote 100 events (offsets 50 to 149), the files have 40 events (offsets 50 to 89)"
-    assert refused(spark, archive, Dropping(origin)) == (
-        f"{archive.path} lacks some of what was written, nothing is committed: "
-        f"orders, partition 0: {numbers}; orders, partition 1: {numbers}"
-    )
-    said = refused(spark, archive, Apart(origin, archive))
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "file_differences", dropping)
+        said = refused(spark, archive, origin)
+    assert said.startswith(f"{archive.path} lacks some of what was written, nothing is committed: orders, a file of ")
+    assert re.search(r" has \d+ events and \d+ bytes", said)
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "Token", Elsewhere)
+        said = refused(spark, archive, origin)
     assert said.startswith("a worker of Spark cannot reach the archive: for the one at ")
     assert str(archive.path) in said
     archive_more(spark, archive, origin)
@@ -140,7 +147,7 @@ def test_offsets_without_a_row_are_asked_for_again(
     produce(kafka_broker, topic, 50, 1)
     said = refused(spark, archive, Skipping(make(topic), start, end))
     assert said.startswith(
-        f"Spark skipped events that the log has, nothing is committed: orders, partition 0: offset {first}"
+        f"the tasks skipped events that the log has, nothing is committed: orders, partition 0: offset {first}"
     )
     archive_more(spark, archive, make(topic))
     assert verify(archive).rows == 50

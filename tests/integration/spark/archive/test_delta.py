@@ -26,19 +26,11 @@ def commits(archive: Path) -> int:
     return len(list((archive / MANIFEST).glob("[0-9]*.json")))
 
 
-def jars(into: Path) -> Path:
-    """A folder with the jars of Kafka's source and of Delta."""
-    into.mkdir()
-    for jar in (*folder("spark-kafka").glob("*.jar"), *folder("spark-delta").glob("*.jar")):
-        (into / jar.name).symlink_to(jar)
-    return into
-
-
 def test_each_commit_is_in_the_delta_table_once(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
     topic, archive = kafka_broker.create_topic(partitions=2), tmp_path / "archive"
     produce(kafka_broker, topic, EVENTS, 2)
     call = command("archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", f"{topic}=orders/eu", "--once")
-    call += ["--offsets", "20", "--master", "local[2]", "--jars", str(jars(tmp_path / "jars")), *SMALL[2:]]
+    call += ["--offsets", "20", "--master", "local[2]", "--jars", str(folder("spark-delta")), *SMALL[2:]]
     call += ["--conf", OFTEN]
     process = Process("archive", [*call, "--format", "delta"])
     # killed between a commit and its transaction in Delta's log, which takes its time: Delta's classes are loaded

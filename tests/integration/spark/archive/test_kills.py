@@ -100,7 +100,7 @@ def commits(archive: Path) -> int:
     return len(list((archive / MANIFEST).glob("[0-9]*.json")))
 
 
-ARCHIVE = "Spark starts", "rows are written", "files are counted", "files go to their places", "behind a commit"
+ARCHIVE = "Spark starts", "a task starts", "files are written", "files go to their places", "behind a commit"
 
 
 class Archiving:
@@ -114,8 +114,8 @@ class Archiving:
     def moment(self, phase: str) -> Phase:
         return {
             "Spark starts": lambda: java_of(self.process.pid),
-            "rows are written": lambda: any(self.staging.glob("*/_temporary")),
-            "files are counted": lambda: any(self.staging.glob("*/_SUCCESS")) and commits(self.archive) == self.before,
+            "a task starts": lambda: any(self.staging.glob("*.token")),
+            "files are written": lambda: any(self.staging.glob("*/*.parquet")) and commits(self.archive) == self.before,
             "files go to their places": lambda: commits(self.archive) > self.before and any(self.staging.glob("*/*")),
             "behind a commit": lambda: f"commit {self.before + 1}: " in self.process.text(),
         }[phase]

@@ -94,8 +94,8 @@ class Growing:
         bounds = {0: (0, 10 * self.looks), **({1: (0, 5)} if self.looks > 1 else {})}
         return [Log("a", "id", bounds)]
 
-    def rows(self, spark: Any, ranges: Any, watch: Any = None) -> Any:
-        return spark, ranges
+    def source(self) -> Any:
+        return "source"
 
     def holding(self, gaps: Any) -> Any:
         return gaps
@@ -109,4 +109,4 @@ def test_a_log_that_grows_has_an_end_for_who_goes_to_its_end() -> None:
     later = SnapshotOrigin(Growing())
     list(later.logs())
     assert [dict(log.bounds) for log in later.logs()] == [{0: (0, 10)}]
-    assert later.rows("spark", []) == ("spark", [])  # type: ignore[arg-type,comparison-overlap]
+    assert later.source() == "source"  # type: ignore[comparison-overlap]

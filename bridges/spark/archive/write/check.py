@@ -1,0 +1,110 @@
+"""Compares what tasks report with the ranges of their commit, and with the files as the driver sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bridges.spark.archive.audit import Count, Counts, partition_name
+from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.write.chunks import Chunk
+from bridges.spark.archive.write.files import FileReport
+from bridges.spark.archive.write.task import RangeReport, TaskReport, longest
+from bridges.spark.errors import PipelineError
+
+
+def check_apart(reports: Iterable[TaskReport], folder: Path) -> None:
+    """Raise `PipelineError` if a task did not find the token in the archive's folder."""
+    for place in sorted({each.apart for each in reports if each.apart}):
+        raise PipelineError(
+            f"a worker of Spark cannot reach the archive: for the one at {place}, {folder.absolute()} is another "
+            f"folder or none; every machine of the job needs the same folder at this path"
+        )
+
+
+def row_counts(reports: Iterable[TaskReport]) -> Counts:
+    """The rows that the tasks have written, by address and partition."""
+    by_partition: dict[tuple[str, int], list[RangeReport]] = {}
+    for each in (each for report in reports for each in report.ranges if each.rows):
+        by_partition.setdefault((each.address, each.partition), []).append(each)
+    return {key: _joined(sorted(parts, key=lambda each: each.start)) for key, parts in by_partition.items()}
+
+
+def _joined(parts: Sequence[RangeReport]) -> Count:
+    rows = sum(each.rows for each in parts)
+    between = [(one.last + 1, other.first) for one, other in pairwise(parts)]
+    gaps = [gap for each in parts for gap in each.gaps] + [gap for gap in between if gap[0] < gap[1]]
+    return Count(rows, rows, parts[0].first, parts[-1].last, longest(gaps))
+
+
+def unreported(chunks: Iterable[Chunk], reports: Iterable[TaskReport]) -> list[str]:
+    """The ranges that are not reported exactly once."""
+    left = [each[:4] for report in reports for each in report.ranges]
+    found = []
+    for each in (each for chunk in chunks for each in chunk):
+        key = each.address, each.partition, each.start, each.end
+        if left.count(key) != 1:
+            found.append(f"{_name(each)}: offsets {each.start} to {each.end - 1} are reported {left.count(key)} times")
+    return found
+
+
+def file_differences(reports: Iterable[TaskReport], staging: Path) -> list[str]:
+    """How the files that the driver finds differ from what the tasks wrote."""
+    found: list[str] = []
+    for report in reports:
+        found += _rows_in_no_file(report)
+        for file in report.files:
+            found += _differences(staging / file.name, file)
+    return found
+
+
+def _rows_in_no_file(report: TaskReport) -> list[str]:
+    """Partitions of a task whose rows are not all in its files."""
+    in_files: dict[tuple[str, int], int] = {}
+    for file in report.files:
+        for each in file.partitions:
+            key = file.address, each.partition
+            in_files[key] = in_files.get(key, 0) + each.rows
+    read = {(each.address, each.partition): each.rows for each in report.ranges if each.rows}
+    return [
+        f"{partition_name(key)}: {read.get(key, 0)} events were read, {in_files.get(key, 0)} are in files"
+        for key in sorted({*read, *in_files})
+        if read.get(key, 0) != in_files.get(key, 0)
+    ]
+
+
+def _differences(path: Path, file: FileReport) -> list[str]:
+    where = f"{file.address}, a file of {file.rows} events and {file.bytes} bytes"
+    try:
+        size = path.stat().st_size
+        metadata = pq.read_metadata(path)
+    except FileNotFoundError:
+        return [f"{where} is missing"]
+    except (OSError, pa.ArrowException) as error:
+        return [f"{where} cannot be read: {str(error).splitlines()[0]}"]
+    if (size, metadata.num_rows) != (file.bytes, file.rows):
+        return [f"{where} has {metadata.num_rows} events and {size} bytes"]
+    bounds = min(each.first for each in file.partitions), max(each.last for each in file.partitions)
+    if (stored := _offsets(metadata)) != bounds:
+        return [f"{where} has offsets {stored[0]} to {stored[1]}, not {bounds[0]} to {bounds[1]}"]
+    return []
+
+
+def _offsets(metadata: pq.FileMetaData) -> tuple[int, int]:
+    """The smallest and the largest offset in a file, from its footer."""
+    index = metadata.schema.names.index("offset")
+    statistics = [metadata.row_group(each).column(index).statistics for each in range(metadata.num_row_groups)]
+    return min(each.min for each in statistics), max(each.max for each in statistics)
+
+
+def _name(each: Range) -> str:
+    return partition_name((each.address, each.partition))
+
+
+def unknown_rows(reports: Iterable[TaskReport]) -> int:
+    """Rows of an unknown record mapping."""
+    return sum(each.unknown for each in reports)

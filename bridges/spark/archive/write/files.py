@@ -1,0 +1,297 @@
+"""Writes rows to Parquet files by address and date, with bounds on their bytes, and reports what is in each file.
+
+Rows are collected for each address and date until they are worth a row group. A file is hashed while it is written, and
+is on the disk when it is reported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bridges.spark.archive.manifest.commits import FilePart
+from bridges.spark.archive.write.dates import UNDATED, folder_days
+from bridges.spark.columns.batch_decoder import Int64s
+
+_OPEN: Final = 8
+"""Files that are open at the same time."""
+_BUFFER: Final = 1 << 20
+_FOOTER: Final = 32 << 10
+"""Bytes of a file's metadata, roughly."""
+_NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^")
+"""What Spark and Hive escape in the names of folders."""
+_EPOCH: Final = date(1970, 1, 1)
+_REPEATED: Final = (
+    *("message_annotations", "properties", "application_properties", "body_kind", "body_fields", "footer"),
+    "record.headers",
+)
+"""Columns whose values are often the same: they have dictionaries, which cost more than they save elsewhere."""
+_BYTES: Final = ("head", "bare_message", "body", "record.value")
+"""Columns whose smallest and largest value tell nothing."""
+
+
+class FileReport(NamedTuple):
+    """A file that a task has written; `name` is relative to the staging folder."""
+
+    name: str
+    address: str
+    date: date | None
+    bytes: int
+    sha256: str
+    rows: int
+    first_ms: int | None
+    last_ms: int | None
+    """The first and the last timestamp, in milliseconds since 1970; `None` if no row has one."""
+    partitions: tuple[FilePart, ...]
+
+
+def folder_of(file: FileReport) -> str:
+    """The folder of a file in the archive, named as Spark and Hive name it."""
+    return f"address={_escaped(file.address)}/date={_NO_DATE if file.date is None else file.date}"
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{ord(each):02X}" if each in _ESCAPED or each < " " else each for each in text) or _NO_DATE
+
+
+@dataclass(frozen=True)
+class FileLimits:
+    """Bounds of files, in bytes."""
+
+    file: int = 128 << 20
+    row_group: int = 32 << 20
+    """Bytes of a row group in memory; twice as many are collected at most before the largest one is written."""
+
+    def group(self) -> int:
+        """The bytes of a row group: less than a file."""
+        return max(min(self.row_group, self.file // 2), 1)
+
+
+class _Slice(NamedTuple):
+    """Consecutive rows of one partition."""
+
+    partition: int
+    first: int
+    rows: pa.RecordBatch
+
+
+class HashedFile:
+    """A file of the local file system that is hashed while it is written."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: Final = path.open("xb")
+        self._digest: Final = hashlib.sha256()
+        self.bytes = 0
+
+    def write(self, data: bytes) -> int:
+        """Append bytes. Raises `OSError`."""
+        self._digest.update(data)
+        self.bytes += self._file.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """The number of bytes so far."""
+        return self.bytes
+
+    def flush(self) -> None:
+        """Nothing: `close` writes everything to the disk."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._file.closed
+
+    def close(self) -> None:
+        """Write everything to the disk. Raises `OSError`."""
+        if not self._file.closed:
+            with self._file:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+
+    def sha256(self) -> str:
+        """The digest of all bytes so far."""
+        return self._digest.hexdigest()
+
+
+class _ArchiveFile:
+    """A Parquet file that is being written."""
+
+    def __init__(self, folder: Path, address: str, day: int, schema: pa.Schema) -> None:
+        self._name: Final = f"{uuid.uuid4().hex}.parquet"
+        self._address, self._day = address, day
+        self._path: Final = folder / self._name
+        self._file: Final = HashedFile(self._path)
+        self._stream: Final = pa.BufferedOutputStream(pa.PythonFile(self._file, "w"), _BUFFER)
+        self._writer: Final = pq.ParquetWriter(self._stream, schema, **_options(schema))
+        self._rows = 0
+        self._times: tuple[int, int] | None = None
+        self._partitions: dict[int, FilePart] = {}
+        self._group_bytes = 0
+
+    def room(self, limit: int) -> bool:
+        """Whether another row group like the last one fits."""
+        return not self._rows or self._stream.tell() + self._group_bytes + _FOOTER <= limit
+
+    def write(self, slices: list[_Slice]) -> None:
+        """Write a row group. Raises `OSError`."""
+        slices.sort(key=lambda each: each[:2])
+        table = pa.Table.from_batches([each.rows for each in slices])
+        before = self._stream.tell()
+        self._writer.write_table(table, row_group_size=len(table))
+        self._group_bytes = max(self._group_bytes, self._stream.tell() - before)
+        for each in slices:
+            self._count(each)
+
+    def _count(self, some: _Slice) -> None:
+        self._rows += len(some.rows)
+        last = int(some.rows.column("offset")[-1].as_py())
+        before = self._partitions.get(some.partition, FilePart(some.partition, 0, some.first, last))
+        rows, first = before.rows + len(some.rows), min(before.first, some.first)
+        self._partitions[some.partition] = FilePart(some.partition, rows, first, max(before.last, last))
+        times = _times(some.rows)
+        if times is not None:
+            earlier = self._times or times
+            self._times = min(earlier[0], times[0]), max(earlier[1], times[1])
+
+    def close(self) -> FileReport:
+        """Write the rest; the file is on the disk afterwards. Raises `OSError`."""
+        self._writer.close()
+        self._stream.close()
+        self._file.close()
+        first, last = self._times or (None, None)
+        day = None if self._day == UNDATED else _EPOCH + timedelta(days=self._day)
+        partitions = tuple(self._partitions[number] for number in sorted(self._partitions))
+        return FileReport(
+            self._name, self._address, day, self._file.bytes, self._file.sha256(), self._rows, first, last, partitions
+        )
+
+
+    def abandon(self) -> None:
+        """Remove the file."""
+        with suppress(OSError, pa.ArrowException):
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _times(rows: pa.RecordBatch) -> tuple[int, int] | None:
+    """The first and last timestamp in milliseconds; they are exact, because Kafka's are milliseconds."""
+    column = rows.column("timestamp")
+    if column.null_count == len(column):
+        return None
+    times = column.drop_null().cast(pa.int64()).to_numpy()
+    return int(times.min()) // 1000, int(times.max()) // 1000
+
+
+def _options(schema: pa.Schema) -> dict[str, object]:
+    names = _leaf_names(schema)
+    return {
+        "compression": "zstd",
+        "use_dictionary": [path for path in names if path.startswith(_REPEATED)],
+        "write_statistics": [path for path in names if path not in _BYTES],
+        "write_page_checksum": True,
+        "store_schema": False,
+        "sorting_columns": [pq.SortingColumn(0), pq.SortingColumn(1)],
+    }
+
+
+def _leaf_names(schema: pa.Schema) -> list[str]:
+    """The names of Parquet's columns, such as `header.priority` and `record.headers.list.element.key`."""
+    return [name for field in schema for name in _leaves(field, field.name)]
+
+
+def _leaves(field: pa.Field, path: str) -> Iterator[str]:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        for child in kind:
+            yield from _leaves(child, f"{path}.{child.name}")
+    elif pa.types.is_map(kind):
+        yield f"{path}.key_value.key"
+        yield from _leaves(kind.item_field, f"{path}.key_value.value")
+    elif pa.types.is_list(kind):
+        yield from _leaves(kind.value_field, f"{path}.list.element")
+    else:
+        yield path
+
+
+class DatedFiles:
+    """The files of one task."""
+
+    def __init__(self, folder: Path, limits: FileLimits) -> None:
+        """`folder` must exist: a task that does not see it must not create another one."""
+        self._folder, self._limits = folder, limits
+        self._collected: Final[dict[tuple[str, int], list[_Slice]]] = {}
+        self._bytes: Final[dict[tuple[str, int], int]] = {}
+        self._open: Final[OrderedDict[tuple[str, int], _ArchiveFile]] = OrderedDict()
+        self._reports: Final[list[FileReport]] = []
+
+    def add(self, address: str, batch: pa.RecordBatch) -> None:
+        """Add rows, in which the offsets of each partition ascend. Raises `OSError`."""
+        per_row = batch.nbytes / max(len(batch), 1)
+        for day, part in _slices(batch):
+            key = address, day
+            self._collected.setdefault(key, []).append(part)
+            self._bytes[key] = self._bytes.get(key, 0) + int(per_row * len(part.rows)) + 1
+            if self._bytes[key] >= self._limits.group():
+                self._write(key)
+        while sum(self._bytes.values()) > 2 * self._limits.group():
+            self._write(max(self._bytes, key=self._bytes.__getitem__))
+
+    def _write(self, key: tuple[str, int]) -> None:
+        """Write what was collected for an address and day as a row group."""
+        slices = self._collected.pop(key)
+        del self._bytes[key]
+        file = self._open.pop(key, None)
+        if file is not None and not file.room(self._limits.file):
+            self._reports.append(file.close())
+            file = None
+        if file is None:
+            if len(self._open) >= _OPEN:
+                self._reports.append(self._open.popitem(last=False)[1].close())
+            file = _ArchiveFile(self._folder, *key, slices[0].rows.schema)
+        self._open[key] = file
+        file.write(slices)
+
+    def close(self) -> tuple[FileReport, ...]:
+        """Write the rest; returns a report for each file. Raises `OSError`."""
+        for key in sorted(self._collected):
+            self._write(key)
+        while self._open:
+            self._reports.append(self._open.popitem()[1].close())
+        return tuple(self._reports)
+
+
+    def abandon(self) -> None:
+        """Remove the files that are still open: their task has failed."""
+        while self._open:
+            self._open.popitem()[1].abandon()
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[tuple[int, _Slice]]:
+    """The rows by day of their folder and partition."""
+    if not len(batch):
+        return
+    partitions: Int64s = batch.column("partition").to_numpy()
+    days = folder_days(batch.column("timestamp"))
+    order = np.lexsort((partitions, days))
+    if (order[1:] < order[:-1]).any():
+        batch, partitions, days = batch.take(pa.array(order)), partitions[order], days[order]
+    cuts = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(days) != 0)) + 1
+    edges = [0, *cuts.tolist(), len(batch)]
+    offsets = batch.column("offset").to_numpy()
+    for start, end in pairwise(edges):
+        part = batch.slice(start, end - start)
+        yield int(days[start]), _Slice(int(partitions[start]), int(offsets[start]), part)

@@ -1,0 +1,74 @@
+"""Rows of the archive are the same whether C or Python made them, and hold the records (KM-13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridges.kafka.consume.poll import poll_fallback, poll_native
+from bridges.kafka.records.mapping import RecordReader
+from bridges.spark.archive.write.records import PartitionRecords, RecordDecoder, count_unknown
+from bridges.spark.columns.rows import EventRow, record_batch
+from tests.support.kafka.record_forms import RECORDS, TOPIC, Client, clients, taken
+from tests.support.plugins.examples import examples
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    yield from clients()
+
+
+def one_by_one(records: Sequence[Any]) -> Any:
+    """The columns of the messages, each encoded by the general implementation."""
+    reader = RecordReader()
+
+    def message(each: Any) -> bytes:
+        return reader.encode(each.key(), each.value(), each.headers(), 0, each.offset(), *each.timestamp())
+
+    return record_batch(
+        EventRow(0, each.offset(), each.timestamp()[1], each.key(), message(each)) for each in records
+    )
+
+
+def record_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """The record that a row stands for."""
+    record = row["record"]
+    value = row["body"] if record["value_in_body"] else record["value"]
+    headers = record["headers"] and [(each["key"], each["value"]) for each in record["headers"]]
+    return row["offset"], record["timestamp_type"], row["key"], value, headers
+
+
+def is_unknown(headers: list[tuple[str, bytes | None]]) -> bool:
+    return any(
+        content is not None
+        and ((name == "amqp.bare" and content[:1] not in (b"\1", b"\2"))
+             or (name == "amqp.body" and content not in (b"sections", b"message")))
+        for name, content in headers
+    )  # fmt: skip
+
+
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(records=RECORDS, left_out=st.integers(0, 3))
+def test_rows_are_the_same_in_c(client: Client, records: list[Any], left_out: int) -> None:
+    for key, value, headers in records:
+        client.producer.produce(TOPIC, value, key, headers=headers)
+    assert client.producer.flush(10) == 0
+    runs = taken(poll_native, client.runs, len(records))
+    messages = [each for part in taken(poll_fallback, client.messages, len(records)) for each in part]
+    count = max(len(records) - left_out, 1)
+    shares, left = [], count
+    for run in runs:
+        shares.append(PartitionRecords(0, run, min(left, len(run))))
+        left -= min(left, len(run))
+    found = RecordDecoder().rows(shares)
+    assert found.equals(RecordDecoder().rows([PartitionRecords(0, messages, count)]))
+    wanted = one_by_one(messages[:count])
+    assert found.select(wanted.schema.names).equals(wanted)
+    assert [record_of(row) for row in found.to_pylist()] == [
+        (each.offset(), each.timestamp()[0], each.key(), each.value(), each.headers()) for each in messages[:count]
+    ]
+    assert count_unknown(found) == sum(is_unknown(each.headers() or []) for each in messages[:count])
