@@ -14,6 +14,8 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Final
 
+from aiohappyeyeballs import start_connection
+
 from bridges.cloudevents.delivery.metrics import EgressDenial
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -22,6 +24,8 @@ AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, i
 """An entry of `getaddrinfo`: family, kind, protocol, name, address."""
 AddressCheck = Callable[[str], bool]
 """Whether the policy allows a sink at this address."""
+_NEXT_ADDRESS: Final = 0.25
+"""Seconds before the next address is tried as well."""
 NOT_ALLOWED: Final = "the sink's host does not resolve to an address that the policy allows"
 """The same text for both causes, so that it does not reveal what a name resolves to."""
 
@@ -65,23 +69,17 @@ class Dialer:
         raise EgressRefused
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        """Connect a non-blocking socket; raises OSError. Tries the addresses in turn."""
-        failure: OSError | None = None
-        for address in await self.addresses(host, port):
-            try:
-                return await self._connect(address, port)
-            except OSError as error:
-                failure = error
-        raise failure or EgressRefused()
+        """Connect a non-blocking socket; raises OSError.
 
-    async def _connect(self, address: str, port: int) -> socket.socket:
-        made = self.socket((family_of(address), socket.SOCK_STREAM, 0, "", (address, port)))
+        Of several addresses, a further one is tried if the earlier ones have not answered within 250 ms (RFC 8305).
+        """
+        addresses = await self.addresses(host, port)
+        infos = [(family_of(each), socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (each, port)) for each in addresses]
         try:
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await asyncio.get_running_loop().sock_connect(made, (address, port))
-        except BaseException:
-            made.close()
-            raise
+            made = await start_connection(infos, happy_eyeballs_delay=_NEXT_ADDRESS, socket_factory=self.socket)
+        except RuntimeError as error:  # uvloop raises it if the socket is closed meanwhile
+            raise ConnectionAbortedError from error
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made
 
     def socket(self, info: AddressInfo) -> socket.socket:

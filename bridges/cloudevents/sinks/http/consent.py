@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import aiohttp
-
-from bridges.cloudevents.sinks.dialer import failure_reason
-from bridges.cloudevents.sinks.http.client import HttpAnswer, HttpClient, parse_url, time_limit
+from bridges.cloudevents.sinks.http.client import HttpClient
+from bridges.cloudevents.sinks.http.connection import NoAnswer
+from bridges.cloudevents.sinks.http.pool import NotSent
+from bridges.cloudevents.sinks.http.response import HttpAnswer
 
 ORIGIN: Final = "webhook-request-origin"
 _MINUTE: Final = 60.0
@@ -35,15 +35,9 @@ async def request_consent(
     headers += [] if rate is None else [("webhook-request-rate", str(rate))]
     headers += [] if callback is None else [("webhook-request-callback", callback)]
     try:
-        return consent_of(
-            await client.request("OPTIONS", parse_url(url), headers, None, time_limit(seconds)), origin, rate
-        )
-    except aiohttp.ClientConnectorCertificateError as error:
-        return Consent(False, reason=failure_reason(error.certificate_error), answered=False)
-    except aiohttp.ClientConnectorError as error:
-        return Consent(False, reason=failure_reason(error.os_error), answered=False)
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Consent(False, reason=failure_reason(error), answered=False)
+        return consent_of(await client.request("OPTIONS", url, headers, seconds), origin, rate)
+    except (NotSent, NoAnswer, ValueError) as error:
+        return Consent(False, reason=str(error), answered=False)
 
 
 def consent_of(answer: HttpAnswer, origin: str, rate: int | None) -> Consent:

@@ -8,9 +8,9 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-import aiohttp
-
 from bridges.cloudevents.sinks.http.client import HttpClient
+from bridges.cloudevents.sinks.http.connection import NoAnswer
+from bridges.cloudevents.sinks.http.pool import NotSent
 from bridges.cloudevents.subscription.model import AccessToken, PlainCredential, RefreshToken
 
 Authorization = Callable[[bool], Awaitable[str]]
@@ -109,7 +109,7 @@ class TokenRenewal:
         headers = [("authorization", f"Basic {login}"), ("accept", "application/json")]
         try:
             status, body = await self._client.post_form(server.endpoint, form, headers, _TIMEOUT)
-        except (aiohttp.ClientError, OSError, ValueError):
+        except (NotSent, NoAnswer, ValueError):
             raise LoginFailed("the login server does not answer") from None
         if status != 200:
             raise LoginFailed(f"the login server answered {status}")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
-
-import aiohttp
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
-from bridges.cloudevents.sinks.dialer import EgressRefused, failure_reason
 from bridges.cloudevents.sinks.http.answers import UNAUTHORIZED, answer_of
-from bridges.cloudevents.sinks.http.client import HttpClient, parse_url, time_limit
+from bridges.cloudevents.sinks.http.client import HttpClient
+from bridges.cloudevents.sinks.http.connection import NoAnswer
 from bridges.cloudevents.sinks.http.login import Authorization, LoginFailed
+from bridges.cloudevents.sinks.http.pool import NotSent
+from bridges.cloudevents.sinks.http.request import field_lines, head_start, request_bytes, target_of
+from bridges.cloudevents.sinks.http.response import HttpAnswer
 from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
 from gateway.tasks import Supervisor
 
@@ -26,20 +28,24 @@ Encode = Callable[[Sequence[CloudEvent]], tuple[Headers, bytes]]
 class HttpTarget:
     """Where and how requests are sent; the same for all requests of a subscription."""
 
-    __slots__ = ("authorization", "headers", "limit", "method", "url")
+    __slots__ = ("authorization", "origin", "start", "timeout")
 
     def __init__(
         self, method: str, url: str, headers: Headers, timeout: float, authorization: Authorization | None
     ) -> None:
-        self.method: Final = method
-        self.url: Final = parse_url(url)
-        self.headers: Final = headers
-        self.limit: Final = time_limit(timeout)
+        """Raises ValueError if a header has a line break or NUL."""
+        target = target_of(url)
+        self.origin: Final = target.origin
+        self.start: Final = head_start(method, target, headers)
+        self.timeout: Final = timeout
         self.authorization: Final = authorization
 
 
 class HttpSink(ConcurrentSink):
-    """Sends each attempt as one request, with up to `connections` at a time."""
+    """Sends each attempt as one request, with up to `connections` at a time.
+
+    An attempt needs a task only if it has to wait before it can be sent: for a connection, or a token.
+    """
 
     def __init__(
         self,
@@ -51,12 +57,41 @@ class HttpSink(ConcurrentSink):
         supervisor: Supervisor,
         on_closed: Callable[[], object] = lambda: None,
     ) -> None:
-        """`ended` is called when the sink no longer needs its client."""
+        """Must be called on the event loop; `on_closed` is called when the sink no longer needs its client."""
         super().__init__(connections, listener, supervisor)
         self._on_closed: Final = on_closed
         self._client: Final = client
         self._target: Final = target
         self._encode: Final = encode
+        self._now: Final = client.now
+
+    def send(self, attempt: SendAttempt) -> None:
+        """See `Sink`."""
+        if self._target.authorization is not None or not self._send_now(attempt):
+            super().send(attempt)
+
+    def _send_now(self, attempt: SendAttempt) -> bool:
+        """Send on an idle connection; False if there is none, or the event cannot be encoded."""
+        connection = self._client.pool.acquire(self._target.origin)
+        if connection is None:
+            return False
+        try:
+            request = self._request(attempt, None)
+        except ValueError:
+            self._client.pool.on_idle(connection)
+            return False
+        self._in_flight += 1
+        connection.send(request, self._now() + self._target.timeout, partial(self._received, attempt))
+        return True
+
+    def _received(self, attempt: SendAttempt, outcome: HttpAnswer | NoAnswer) -> None:
+        self._supervisor.attempt(partial(self._report, attempt, outcome), "push")
+
+    def _report(self, attempt: SendAttempt, outcome: HttpAnswer | NoAnswer) -> None:
+        self._in_flight -= 1
+        if not self._closed:
+            self._listener.on_answer(attempt, _meaning(outcome))
+            self._listener.on_ready()
 
     async def _deliver(self, attempt: SendAttempt) -> Answer:
         authorization = self._target.authorization
@@ -72,32 +107,30 @@ class HttpSink(ConcurrentSink):
         return answer
 
     async def _post(self, attempt: SendAttempt, login: str | None) -> Answer:
-        target = self._target
         try:
-            headers, body = self._encode(attempt.events)
+            request = self._request(attempt, login)
         except ValueError:  # the protocol cannot carry it; a repetition would fail, too
             return Answer(DeliveryOutcome.REFUSED, "the event cannot be encoded for HTTP")
-        headers += [*target.headers, ("scopegate-attempt", str(attempt.earlier_attempts + 1))]
-        headers += [] if login is None else [("authorization", login)]
         try:
-            found = await self._client.request(target.method, target.url, headers, body, target.limit)
-        except aiohttp.ClientConnectorCertificateError as error:
-            return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error.certificate_error), reached=False)
-        except aiohttp.ClientConnectorError as error:
-            return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error.os_error), reached=False)
-        except EgressRefused as error:
-            return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error), reached=False)
-        except (aiohttp.ClientError, OSError, ValueError) as error:  # the sink may have received the event
-            return Answer(DeliveryOutcome.FAILED, _failure(error), reached=False)
-        return answer_of(found.status, found.headers.get("retry-after"), time.time())
+            return _meaning(await self._client.send(self._target.origin, request, self._target.timeout))
+        except NotSent as error:
+            return Answer(DeliveryOutcome.SINK_FAILED, str(error), reached=False)
+        except NoAnswer as error:
+            return _meaning(error)
+
+    def _request(self, attempt: SendAttempt, login: str | None) -> list[bytes]:
+        """Encode an attempt; raises ValueError."""
+        headers, body = self._encode(attempt.events)
+        headers.append(("scopegate-attempt", str(attempt.earlier_attempts + 1)))
+        if login is not None:
+            headers.append(("authorization", login))
+        return request_bytes(self._target.start, field_lines(headers), body)
 
     async def _release(self) -> None:
         self._on_closed()
 
 
-def _failure(error: Exception) -> str:
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the sink closed the connection without an answer"
-    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError):
-        return "what the sink sent is no valid answer"
-    return failure_reason(error)
+def _meaning(outcome: HttpAnswer | NoAnswer) -> Answer:
+    if isinstance(outcome, NoAnswer):  # the sink may have received the event
+        return Answer(DeliveryOutcome.FAILED, str(outcome), reached=False)
+    return answer_of(outcome.status, outcome.headers.get("retry-after"), time.time())

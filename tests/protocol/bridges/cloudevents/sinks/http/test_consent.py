@@ -7,8 +7,9 @@ import ssl
 import pytest
 
 from bridges.cloudevents.sinks.dialer import NOT_ALLOWED, Dialer
-from bridges.cloudevents.sinks.http.client import HttpAnswer, HttpClient
+from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.consent import Consent, consent_of, request_consent
+from bridges.cloudevents.sinks.http.response import HttpAnswer
 from tests.support.servers.http_sink import HttpSinkServer, http_sink, status
 
 ORIGIN = "gw.events.example"
