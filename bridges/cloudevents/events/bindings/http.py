@@ -21,7 +21,11 @@ _PLAIN: Final = re.compile(f"[{re.escape(_AS_IS)}]*").fullmatch
 
 def http_binary(event: CloudEvent) -> tuple[HeaderFields, bytes]:
     """Header fields and body in binary mode (3.1); an event with unreadable attributes is sent unchanged."""
-    fields = [(PREFIX + name, percent_encoded(value)) for name, value in event.attributes.items()]
+    attributes = event.attributes.items()
+    if _PLAIN("".join(event.attributes.values())):
+        fields = [(PREFIX + name, value) for name, value in attributes]
+    else:
+        fields = [(PREFIX + name, percent_encoded(value)) for name, value in attributes]
     if event.content_type is not None:
         fields.append((_CONTENT_TYPE, header_text(event.content_type)))
     return fields, event.data or b""

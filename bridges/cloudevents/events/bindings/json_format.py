@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Final
 
 from bridges.cloudevents.events.bindings.errors import NotEncodable
@@ -14,6 +16,7 @@ from bridges.cloudevents.events.structured import base64_text, is_json, is_json_
 JSON_EVENT: Final = "application/cloudevents+json; charset=UTF-8"
 JSON_BATCH: Final = "application/cloudevents-batch+json; charset=UTF-8"
 _TEXT: Final = re.compile(r"(?:text/[^;]+|[^;]+[/+]xml)\s*(?:;.*)?", re.IGNORECASE)
+_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant)
 _OTHER_CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?(?!utf-8|us-ascii)", re.IGNORECASE)
 
 
@@ -27,9 +30,10 @@ def json_event(event: CloudEvent) -> bytes:
         return event.structured.body
     if not event.attributes:
         raise NotEncodable("an event in another format cannot be put into JSON")
-    members = [f"{_string(name)}:{_string(value)}" for name, value in event.attributes.items()]
+    # Names of attributes are lower-case letters and digits, which need no escapes.
+    members = [f'"{name}":{encode_basestring(value)}' for name, value in event.attributes.items()]
     if event.content_type is not None:
-        members.append(f'"datacontenttype":{_string(event.content_type)}')
+        members.append(f'"datacontenttype":{encode_basestring(event.content_type)}')
     if event.data is not None:
         members.append(_data(event.data, event.content_type))
     return ("{" + ",".join(members) + "}").encode()
@@ -42,17 +46,21 @@ def json_batch(events: Sequence[CloudEvent]) -> bytes:
 
 def _data(data: bytes, content_type: str | None) -> str:
     """The member `data` or `data_base64` (3.1.1); data without a content type is not assumed to be JSON."""
-    if content_type is not None and not _OTHER_CHARSET.search(content_type):
-        text = _utf8(data)
-        if text is not None and is_json(content_type) and _is_value(text):
-            return '"data":' + text
-        if text is not None and _TEXT.fullmatch(content_type):
-            return '"data":' + _string(text)
+    as_json, as_text = _forms(content_type)
+    text = _utf8(data) if as_json or as_text else None
+    if text is not None and as_json and _is_value(text):
+        return '"data":' + text
+    if text is not None and as_text:
+        return '"data":' + encode_basestring(text)
     return f'"data_base64":"{base64_text(data)}"'
 
 
-def _string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+@lru_cache(maxsize=256)
+def _forms(content_type: str | None) -> tuple[bool, bool]:
+    """Whether data of a content type may be embedded as JSON, and as text; events of a topic usually have the same."""
+    if content_type is None or _OTHER_CHARSET.search(content_type):
+        return False, False
+    return is_json(content_type), _TEXT.fullmatch(content_type) is not None
 
 
 def _utf8(data: bytes) -> str | None:
@@ -65,7 +73,7 @@ def _utf8(data: bytes) -> str | None:
 def _is_value(text: str) -> bool:
     """Whether the text is a single JSON value."""
     try:
-        json.loads(text, parse_constant=refuse_constant)
+        _DECODER.decode(text)
     except (ValueError, RecursionError):
         return False
     return True
