@@ -28,6 +28,8 @@ MAX_OFFSETS: Final = 4096
 """Number of evicted events, of which only the offset is known, at which reading stops."""
 _EVICT_AFTER: Final = 1.0
 """Seconds of a pause, or of an outage, during which events are not kept in memory: they are read again."""
+_LOW: Final = 0.75
+"""The part of its window or bytes above which a queue with ready events asks for no more."""
 _MAX_LOGIN_FAILURES: Final = 3
 """Number of refused logins in a row that suspend a subscription."""
 
@@ -76,6 +78,18 @@ class DeliveryQueue:
         if self._breaker_open:
             return self._backlog.groups < 2  # a second group shows whether the event or the sink is at fault
         return self._has_capacity
+
+    @property
+    def is_low(self) -> bool:
+        """Whether to read more now: many events at a time, because each reading has a cost of its own.
+
+        While it is false, something is ready to be sent, and reading goes on after that.
+        """
+        if not self.accepts_more or self._breaker_open or not self._backlog.ready:
+            return self.accepts_more
+        backlog, window = self._backlog, self._settings.delivery.window
+        count = backlog.buffered + len(backlog.refetching)
+        return count <= _LOW * window and backlog.buffered_bytes <= _LOW * self._max_bytes
 
     @property
     def is_blocked(self) -> bool:

@@ -103,7 +103,7 @@ class EventStreamReader:
         while most > 0 and self._ready:
             number = next(iter(self._ready))
             cursor = self._partitions[number]
-            if not cursor.unfinished and not self._queue.accepts_more:
+            if not (cursor.unfinished or self._queue.is_low):
                 return False
             del self._ready[number]
             batch = self._tap.take(number, cursor.unfinished[0] if cursor.unfinished else cursor.next)

@@ -113,7 +113,8 @@ class World:
         for number, events in self.partitions.items():
             while self.todo[number]:
                 self.queue.offer(events[self.todo[number].pop(0)], 100, self.now)
-            while self.queue.accepts_more and self.next[number] < len(events):
+            low = self.queue.is_low
+            while low and self.queue.accepts_more and self.next[number] < len(events):
                 self.queue.offer(events[self.next[number]], 100, self.now)
                 self.next[number] += 1
 

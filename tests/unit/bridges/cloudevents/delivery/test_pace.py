@@ -67,7 +67,8 @@ class Simulation:
         queue = self.queue
         if locations := queue.take_refetches(self.now):
             self.refetch(locations)
-        while queue.accepts_more and self.next < EVENTS:
+        low = queue.is_low
+        while low and queue.accepts_more and self.next < EVENTS:
             queue.offer(self.event(self.next), 100, self.now)
             self.next += 1
         for attempt in queue.next_attempts(self.now, self.room):

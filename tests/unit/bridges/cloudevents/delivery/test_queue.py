@@ -299,3 +299,26 @@ def test_events_that_come_late_during_an_outage_are_not_forgotten_for_good() -> 
     assert len(sent) == 1, bench.queue.next_wakeup(bench.now)
     bench.answer(sent[0])
     assert len(bench.send()) == 4
+
+
+def test_many_events_are_read_at_a_time() -> None:
+    """Reading costs the same for one event as for many, so a full window is not topped up after each answer."""
+    bench, readings = Bench("none", window=64), 0
+    for _ in range(1000):
+        if bench.queue.is_low:
+            readings += 1
+            while bench.queue.accepts_more:
+                bench.offer("")
+        (attempt,) = bench.send(1)
+        bench.answer(attempt)
+    assert readings <= 1000 / 16 + 2
+
+
+def test_events_are_read_while_nothing_is_ready_to_be_sent() -> None:
+    bench = Bench("key", window=8)
+    bench.offer(*"aaaaaaa")
+    bench.send()
+    assert bench.queue.is_low, "another key may be sent, however many events wait behind the first"
+    bench.offer("b")
+    assert not bench.queue.is_low
+    assert not bench.queue.accepts_more
