@@ -81,10 +81,7 @@ class DeliveryQueue:
 
     @property
     def is_low(self) -> bool:
-        """Whether to read more now: many events at a time, because each reading has a cost of its own.
-
-        While it is false, something is ready to be sent, and reading goes on after that.
-        """
+        """Whether to read more now: many events at a time; otherwise, something is ready to be sent first."""
         if not self.accepts_more or self._breaker_open or not self._backlog.ready:
             return self.accepts_more
         backlog, window = self._backlog, self._settings.delivery.window
