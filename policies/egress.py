@@ -18,7 +18,7 @@ from policies.networks import IpNetwork, is_public, unmapped
 from policies.patterns import Pattern, routable
 
 
-class SinkPlace(NamedTuple):
+class SinkDestination(NamedTuple):
     """The parts of a sink that the rules compare.
 
     `hosts`: normalized by `policies.hosts.parse_host`, with ports; empty for a sink in this scope (amqp) or in the
@@ -54,27 +54,33 @@ class SinkRule:
     """Whether connections have no TLS, and the entry allows no secrets in clear text."""
     where: PolicyLine = field(compare=False)
 
-    def allows(self, place: SinkPlace) -> bool:
+    def allows(self, destination: SinkDestination) -> bool:
         """Whether this entry allows the sink."""
-        if place.protocol not in self.protocols:
+        if destination.protocol not in self.protocols:
             return False
         if self.local is not None:
-            return not place.hosts and routable(place.address) and self.local.match(place.address) is not None
+            return (
+                not destination.hosts
+                and routable(destination.address)
+                and self.local.match(destination.address) is not None
+            )
         if self.cluster is not None:
-            return not place.hosts and self.topics.fullmatch(place.address) is not None
-        return bool(place.hosts) and self._reaches(place) and self._takes(place)
+            return not destination.hosts and self.topics.fullmatch(destination.address) is not None
+        return bool(destination.hosts) and self._matches_host(destination) and self._accepts_address(destination)
 
-    def _reaches(self, place: SinkPlace) -> bool:
+    def _matches_host(self, destination: SinkDestination) -> bool:
         if self.to is not None:
-            return self.to.matches(place.scheme, place.hosts, place.path if place.protocol == "http" else "")
-        return len(place.hosts) == 1 and (place.scheme, *place.hosts[0]) in self.endpoints
+            return self.to.matches(
+                destination.scheme, destination.hosts, destination.path if destination.protocol == "http" else ""
+            )
+        return len(destination.hosts) == 1 and (destination.scheme, *destination.hosts[0]) in self.endpoints
 
-    def _takes(self, place: SinkPlace) -> bool:
-        if place.protocol == "kafka":
-            return self.topics.fullmatch(place.address) is not None
-        if self.address is None or place.protocol != "amqp":
+    def _accepts_address(self, destination: SinkDestination) -> bool:
+        if destination.protocol == "kafka":
+            return self.topics.fullmatch(destination.address) is not None
+        if self.address is None or destination.protocol != "amqp":
             return True
-        return routable(place.address) and self.address.match(place.address) is not None
+        return routable(destination.address) and self.address.match(destination.address) is not None
 
 
 def sink_rule(entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], where: PolicyLine) -> SinkRule:
@@ -98,9 +104,9 @@ def sink_rule(entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], wher
     )
 
 
-def allows(rules: Sequence[SinkRule], place: SinkPlace) -> SinkRule | None:
+def allows(rules: Sequence[SinkRule], destination: SinkDestination) -> SinkRule | None:
     """The first rule that allows the sink; None: the sink is denied."""
-    return next((rule for rule in rules if rule.allows(place)), None)
+    return next((rule for rule in rules if rule.allows(destination)), None)
 
 
 def address_allowed(rule: SinkRule, address: IpAddress, own: Collection[IpAddress] = ()) -> bool:

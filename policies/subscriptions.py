@@ -84,8 +84,8 @@ def compile_sinks(policy: Policy, tree: Tree) -> dict[tuple[str, str], tuple[Sin
 
 
 def _sink(entry: SinkEntry, scope: ScopeSection, where: PolicyLine) -> SinkRule:
-    places = (place for connector in scope.connect if connector.name == entry.connector for place in connector.to)
-    endpoints = frozenset(("amqps" if place.tls else "amqp", place.host.lower(), place.port) for place in places)
+    remotes = (remote for connector in scope.connect if connector.name == entry.connector for remote in connector.to)
+    endpoints = frozenset(("amqps" if each.tls else "amqp", each.host.lower(), each.port) for each in remotes)
     return sink_rule(entry, endpoints, where)
 
 
@@ -125,5 +125,5 @@ def _manager(policy: CompiledPolicy, scope: str, entry: SubscriptionManagerEntry
 
 def _servers(bootstrap: str) -> Iterator[tuple[str, int]]:
     if bootstrap != EMBEDDED:
-        for place in map(parse_bind, bootstrap.split(",")):
-            yield place.host.lower(), place.port
+        for server in map(parse_bind, bootstrap.split(",")):
+            yield server.host.lower(), server.port

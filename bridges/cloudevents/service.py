@@ -89,7 +89,7 @@ class RunningManager:
     def __init__(self, rules: ManagerRules, policy: CompiledPolicy, services: GatewayServices) -> None:
         self._services: Final = services
         self._rules = rules
-        self._made_of = _inputs_of(rules, policy)
+        self._inputs = _inputs_of(rules, policy)
         self.metrics: Final = ManagerMetrics()
         self._sinks: Final = SinkFactory(rules, self._sink_dependencies(policy))
         shared = DispatcherServices(services.clusters, services.leases, services.termini, services.supervisor)
@@ -106,9 +106,9 @@ class RunningManager:
 
     async def configure(self, rules: ManagerRules, policy: CompiledPolicy) -> None:
         """Continue under another policy."""
-        made_of = _inputs_of(rules, policy)
-        same = made_of == self._made_of
-        self._rules, self._made_of = rules, made_of
+        inputs = _inputs_of(rules, policy)
+        same = inputs == self._inputs
+        self._rules, self._inputs = rules, inputs
         if not same:
             self._sinks.reconfigure(rules, self._sink_dependencies(policy))
             self._dispatcher.reconfigure(dispatcher_settings(rules))

@@ -46,9 +46,9 @@ class ManagerClient(NamedTuple):
 
     def request(self, method: str, path: str = "", body: object = None) -> Parsed:
         """The document of the answer; raises ApiRefused, or ends the command if there is no answer."""
-        return self._ask(method, self.url.rstrip("/") + path, body)[0]
+        return self._send(method, self.url.rstrip("/") + path, body)[0]
 
-    def _ask(self, method: str, url: str, body: object = None) -> tuple[Parsed, str | None]:
+    def _send(self, method: str, url: str, body: object = None) -> tuple[Parsed, str | None]:
         """The document, and the path of the next page."""
         data = None if body is None else json.dumps(body).encode()
         try:
@@ -59,13 +59,13 @@ class ManagerClient(NamedTuple):
         except HTTPError as error:
             raise ApiRefused(error.code, _document(error.read())) from None
         except (URLError, OSError, ValueError) as error:
-            fail(f"no answer from {self._shown}: {getattr(error, 'reason', error)}")
+            fail(f"no answer from {self._public_url}: {getattr(error, 'reason', error)}")
 
     def objects(self) -> Iterator[Document]:
         """All subscriptions that the user may see."""
         page: str | None = f"{self.url.rstrip('/')}?limit={_PAGE}"
         while page is not None:
-            found, following = self._ask("GET", page)
+            found, following = self._send("GET", page)
             yield from found or ()
             page = None if following is None else _on_same_host(page, following)
 
@@ -80,7 +80,7 @@ class ManagerClient(NamedTuple):
         return build_opener(_NoRedirect, HTTPSHandler(context=ssl.create_default_context(cafile=self.ca)))
 
     @property
-    def _shown(self) -> str:
+    def _public_url(self) -> str:
         """The URL without a user and a password in it."""
         url = urlsplit(self.url)
         return urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2]))

@@ -53,7 +53,7 @@ class ProtocolMetrics:
         self.delivery_seconds: Final = Histogram(_DELIVERY)
         """From an event's timestamp in its topic to its acceptance by the sink."""
 
-    def answered(self, attempt: SendAttempt, answer: Answer, now: float, now_ms: int) -> None:
+    def on_answer(self, attempt: SendAttempt, answer: Answer, now: float, now_ms: int) -> None:
         """Count an answer; `now`: seconds of the clock of `attempt.sent`; `now_ms`: milliseconds since 1970."""
         self.attempts[answer.outcome] += 1
         self.attempt_seconds.observe(now - attempt.sent)
@@ -77,10 +77,10 @@ class ManagerMetrics:
             found = self.protocols[protocol] = ProtocolMetrics()
         return found
 
-    def asked(self, result: ConsentResult) -> None:
+    def consent_requested(self, result: ConsentResult) -> None:
         """Count a request for consent."""
         self.handshakes[result] += 1
 
-    def denied(self, reason: EgressDenial) -> None:
+    def egress_denied(self, reason: EgressDenial) -> None:
         """Count a sink to which the gateway does not connect."""
         self.denials[reason] += 1

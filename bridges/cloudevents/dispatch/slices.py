@@ -51,7 +51,7 @@ class SliceOwnership:
         self._supervisor: Final = supervisor
         self._listener: Final = listener
         self._records: Final[dict[int, CheckpointRecord]] = {}
-        self._held: Final[dict[Lease, asyncio.Task[None]]] = {}
+        self._acquiring: Final[dict[Lease, asyncio.Task[None]]] = {}
         self._ending: Final[set[Lease]] = set()
         self._share: Share | None = None
         self._over: Final = asyncio.Event()
@@ -88,9 +88,9 @@ class SliceOwnership:
                 self._leases.leave(share)
 
     def _lose_all(self) -> None:
-        for task in self._held.values():
+        for task in self._acquiring.values():
             task.cancel()
-        self._held.clear()
+        self._acquiring.clear()
         self._ending.clear()
         buckets = list(self._records)
         self._records.clear()
@@ -103,14 +103,14 @@ class SliceOwnership:
 
     def gained(self, lease: Lease) -> None:
         """See `ShareListener`."""
-        if lease not in self._held:
-            self._held[lease] = self._supervisor.start(self._acquire(lease), f"slice-acquire:{self._name}")
+        if lease not in self._acquiring:
+            self._acquiring[lease] = self._supervisor.start(self._acquire(lease), f"slice-acquire:{self._name}")
 
     def stop(self, lease: Lease, why: RevocationReason) -> None:
         """See `LeaseListener`."""
         if why is RevocationReason.LOST:
             self._drop(lease)
-        elif lease in self._held and lease not in self._ending:
+        elif lease in self._acquiring and lease not in self._ending:
             self._ending.add(lease)
             self._supervisor.start(self._hand_over(lease), f"slice-hand-over:{self._name}")
 
@@ -137,7 +137,7 @@ class SliceOwnership:
 
     async def _hand_over(self, lease: Lease) -> None:
         """Release the slice to another gateway."""
-        self._held[lease].cancel()
+        self._acquiring[lease].cancel()
         try:
             await self._listener.on_revoked(self._buckets(lease))
             await self.write()
@@ -147,7 +147,7 @@ class SliceOwnership:
 
     def _drop(self, lease: Lease) -> None:
         self._ending.discard(lease)
-        if self._held.pop(lease, None) is not None:
+        if self._acquiring.pop(lease, None) is not None:
             for bucket in self._buckets(lease):
                 self._records.pop(bucket, None)
             self._listener.on_lost(self._buckets(lease))

@@ -342,7 +342,7 @@ class DeliveryWorker:
             return
         if not self._closed:
             now = self._loop.time()
-            self._metrics.answered(attempt, answer, now, _now_ms())
+            self._metrics.on_answer(attempt, answer, now, _now_ms())
             self.queue.on_answer(attempt, answer, now)
             self._context.on_attempts_changed(self)
             self.wake()

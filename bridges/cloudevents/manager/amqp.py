@@ -61,10 +61,10 @@ class ManagerResponder:
         return await operation(Caller(request.user), request)
 
     async def _create(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
-        return _shown(await self._manager.create(caller, self._body(request)))
+        return _view_answer(await self._manager.create(caller, self._body(request)))
 
     async def _retrieve(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
-        return _shown(await self._manager.retrieve(caller, _id(request)))
+        return _view_answer(await self._manager.retrieve(caller, _id(request)))
 
     async def _query(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
         given = {name: str(value) for name, value in request.properties.items() if name in _QUERY}
@@ -78,10 +78,10 @@ class ManagerResponder:
 
     async def _update(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
         body, expected = self._body(request), _expected(request)
-        return _shown(await self._manager.update(caller, _id(request), body, expected=expected))
+        return _view_answer(await self._manager.update(caller, _id(request), body, expected=expected))
 
     async def _delete(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
-        return _shown(await self._manager.delete(caller, _id(request), expected=_expected(request)))
+        return _view_answer(await self._manager.delete(caller, _id(request), expected=_expected(request)))
 
     async def _discover(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
         return _answer(OK, self._manager.discover())
@@ -119,7 +119,7 @@ def _expected(request: ServiceRequest) -> frozenset[int] | None:
     return frozenset((int(revision),)) if isinstance(revision, int) else frozenset()
 
 
-def _shown(shown: SubscriptionView) -> ServiceAnswer:
+def _view_answer(shown: SubscriptionView) -> ServiceAnswer:
     return ServiceAnswer({"status": OK, "id": shown.id, "revision": shown.revision}, _encoded(dict(shown.document)))
 
 

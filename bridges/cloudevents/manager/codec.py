@@ -44,7 +44,7 @@ class SubscriptionCodec:
         """
         protocols, new_id = self.protocols, str(uuid.uuid4())
         return parse(
-            body, self._rules, id=id, new_id=new_id, owner=owner, now_ms=now_ms, stored=stored, offered=protocols
+            body, self._rules, id=id, new_id=new_id, owner=owner, now_ms=now_ms, stored=stored, protocols=protocols
         )
 
     def renew(self, subscription: Subscription, credential: RefreshToken) -> bytes:

@@ -41,7 +41,7 @@ STATUS: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.TOO_MANY: 429,
     ErrorCode.UNAVAILABLE: 503,
 }
-_SLICE: Final = 200
+_OBJECTS_PER_TURN: Final = 200
 """Number of objects of a list that are encoded before other work of the event loop."""
 _JSON: Final = "application/json"
 
@@ -116,20 +116,20 @@ class ManagerRoutes:
     async def _create(self, call: _Call) -> Response:
         body = await self._body(call.request)
         dry_run = call.dry_run
-        return self._shown(await self._manager.create(call.caller, body, dry_run=dry_run), dry_run=dry_run)
+        return self._response(await self._manager.create(call.caller, body, dry_run=dry_run), dry_run=dry_run)
 
     async def _retrieve(self, call: _Call) -> Response:
         shown = await self._manager.retrieve(call.caller, call.id)
         if call.request.headers.get("if-none-match") == etag(shown.revision):
             return Response(status_code=304, headers={"etag": etag(shown.revision)})
-        return self._shown(shown)
+        return self._response(shown)
 
     async def _update(self, call: _Call) -> Response:
         expected = expected_revisions(call.request.headers.get("if-match"))
         body = await self._body(call.request)
         dry_run = call.dry_run
         shown = await self._manager.update(call.caller, call.id, body, expected=expected, dry_run=dry_run)
-        return self._shown(shown, dry_run=dry_run)
+        return self._response(shown, dry_run=dry_run)
 
     async def _delete(self, call: _Call) -> Response:
         expected = expected_revisions(call.request.headers.get("if-match"))
@@ -177,7 +177,7 @@ class ManagerRoutes:
             raise BodyRefused(415, ErrorCode.UNSUPPORTED, "the body has to come without Content-Encoding")
         return await read_body(request, self._manager.rules.limits.object)
 
-    def _shown(self, shown: SubscriptionView, *, dry_run: bool = False) -> Response:
+    def _response(self, shown: SubscriptionView, *, dry_run: bool = False) -> Response:
         if dry_run:
             return json_response(dict(shown.document))
         headers = {"etag": etag(shown.revision)}
@@ -193,7 +193,7 @@ class ManagerRoutes:
 
 async def _encoded(page: SubscriptionPage) -> AsyncIterator[bytes]:
     """Encode a list in slices, so that other requests and deliveries go on in between."""
-    for first in range(0, max(len(page.items), 1), _SLICE):
-        part = ",".join(json.dumps(each, ensure_ascii=False) for each in page.items[first : first + _SLICE])
-        begin, end = "," if first else "[", "]" if first + _SLICE >= len(page.items) else ""
+    for first in range(0, max(len(page.items), 1), _OBJECTS_PER_TURN):
+        part = ",".join(json.dumps(each, ensure_ascii=False) for each in page.items[first : first + _OBJECTS_PER_TURN])
+        begin, end = "," if first else "[", "]" if first + _OBJECTS_PER_TURN >= len(page.items) else ""
         yield (begin + part + end).encode()

@@ -194,7 +194,7 @@ class SubscriptionManager:
         except SubscriptionsUnavailable:
             raise store_unavailable(_RETRY_AFTER) from None
         await self.registry.apply(stored)
-        self._dependencies.metrics.asked(ConsentResult.CONFIRMED)
+        self._dependencies.metrics.consent_requested(ConsentResult.CONFIRMED)
         self._log("subscription consented", Caller(entry.stored.owner), entry.subscription)
 
     async def store_renewed_token(self, id: str, credential: RefreshToken) -> None:

@@ -46,7 +46,7 @@ class ProposalValidator:
             subscription = self._codec.parse(body, id=id, owner=owner, now_ms=now_ms, stored=stored)
         except InvalidSubscription as error:
             for reason in denials_in(error.mistakes):
-                self._metrics.denied(reason)
+                self._metrics.egress_denied(reason)
             raise invalid(error.mistakes) from None
         self._check_rights(owner, subscription)
         self._check_unindexed_limit(subscription)

@@ -17,13 +17,13 @@ class SinkCertificates:
     def __init__(self, path: Callable[[str], Path]) -> None:
         """`path` resolves a file name of the policy."""
         self.path: Final = path
-        self._made: Final[dict[SinkTls | None, ssl.SSLContext]] = {}
+        self._contexts: Final[dict[SinkTls | None, ssl.SSLContext]] = {}
 
     def context(self, tls: SinkTls | None) -> ssl.SSLContext:
         """The context of an entry; raises TlsError if its files are not usable."""
-        found = self._made.get(tls)
+        found = self._contexts.get(tls)
         if found is None:
-            found = self._made[tls] = self._make(tls)
+            found = self._contexts[tls] = self._make(tls)
         return found
 
     def _make(self, tls: SinkTls | None) -> ssl.SSLContext:

@@ -50,7 +50,7 @@ class SinkDependencies:
         return Dialer(
             lambda address: address_allowed(rule, ip_address(address), self.gateway_addresses()),
             self.resolve,
-            self.metrics.denied,
+            self.metrics.egress_denied,
         )
 
     def login_dialer(self, entry: OAuthEntry) -> Dialer:
@@ -60,5 +60,5 @@ class SinkDependencies:
         return Dialer(
             lambda address: network_allowed(public, networks, ip_address(address), self.gateway_addresses()),
             self.resolve,
-            self.metrics.denied,
+            self.metrics.egress_denied,
         )

@@ -84,8 +84,8 @@ class Dialer:
 
     def socket(self, info: AddressInfo) -> socket.socket:
         """Make a socket for an address; the check is repeated here, whoever chose the address."""
-        family, kind, protocol, _, place = info
-        if not self._allowed(str(place[0])):
+        family, kind, protocol, _, peer = info
+        if not self._allowed(str(peer[0])):
             raise EgressRefused
         made = socket.socket(family, kind, protocol)
         made.setblocking(False)

@@ -32,7 +32,7 @@ class SinkFactory:
     """Makes the sinks of one manager under the current policy."""
 
     def __init__(self, rules: ManagerRules, dependencies: SinkDependencies) -> None:
-        self.protocols: Final = offered()
+        self.protocols: Final = installed_protocols()
         self._rules = rules
         self._dependencies = dependencies
         self._http = HttpSinkFactory(rules, dependencies)
@@ -48,10 +48,10 @@ class SinkFactory:
         """Make the sink; if the policy denies its place, it fails every attempt."""
         rule = sink_rule_of(subscription, self._rules)
         if rule is None:
-            self._dependencies.metrics.denied(EgressDenial.RULE)
+            self._dependencies.metrics.egress_denied(EgressDenial.RULE)
             return _DeniedSink(listener, Answer(DeliveryOutcome.SINK_FAILED, DENIED, reached=False))
         for mistake in clear_text_secrets(subscription, rule):
-            self._dependencies.metrics.denied(EgressDenial.SECRET)
+            self._dependencies.metrics.egress_denied(EgressDenial.SECRET)
             return _DeniedSink(listener, Answer(DeliveryOutcome.CREDENTIAL, mistake.message))
         return self._opener(subscription.protocol)(subscription, rule, listener)
 
@@ -106,7 +106,7 @@ class SinkFactory:
         self._count_consent_request(subscription)
         consent = await self._http.request_consent(subscription, rule, callback)
         pending = not consent.granted and consent.answered and callback is not None
-        self._dependencies.metrics.asked(_result(consent, pending=pending))
+        self._dependencies.metrics.consent_requested(_result(consent, pending=pending))
         if not (consent.granted or pending):
             raise InvalidSubscription((Mistake("/sink", consent.reason),))
         return SinkGrant(consent.rate, pending)
@@ -115,7 +115,7 @@ class SinkFactory:
         ((host, _),) = subscription.sink.hosts
         wait = self._limits.take(subscription.owner, host, self._dependencies.now_ms() / 1000)
         if wait is not None:
-            self._dependencies.metrics.asked(ConsentResult.LIMITED)
+            self._dependencies.metrics.consent_requested(ConsentResult.LIMITED)
             text = f"too many sinks were asked for their consent; try again in {math.ceil(wait)} s"
             raise InvalidSubscription((Mistake("/sink", text),))
 
@@ -158,7 +158,7 @@ class _DeniedSink:
         self.free_slots = 0
 
 
-def offered() -> frozenset[SinkProtocol]:
+def installed_protocols() -> frozenset[SinkProtocol]:
     """The protocols whose libraries are installed."""
     extras = {SinkProtocol.MQTT3: "paho", SinkProtocol.MQTT5: "paho", SinkProtocol.NATS: "nats"}
     return frozenset(each for each in SinkProtocol if each not in extras or find_spec(extras[each]) is not None)

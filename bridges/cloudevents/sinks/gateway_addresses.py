@@ -28,7 +28,7 @@ def gateway_hosts(policy: Policy) -> frozenset[str]:
     hosts = {bind.host for bind in _binds(policy)}
     for cluster in policy.kafka.values():
         if cluster.bootstrap != EMBEDDED:
-            hosts |= {parse_bind(place).host for place in cluster.bootstrap.split(",")}
+            hosts |= {parse_bind(address).host for address in cluster.bootstrap.split(",")}
     if policy.gateway.state != "memory":
         hosts.add(urlsplit(policy.gateway.state).hostname or "localhost")
     return frozenset(hosts)
@@ -52,8 +52,8 @@ def gateway_addresses(hosts: frozenset[str]) -> frozenset[IpAddress]:
 
 def _addresses(host: str) -> Iterator[IpAddress]:
     with suppress(OSError, UnicodeError, ValueError):
-        for *_, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
-            yield ip_address(str(place[0]).partition("%")[0])
+        for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+            yield ip_address(str(address[0]).partition("%")[0])
 
 
 def _interfaces() -> Iterator[IpAddress]:

@@ -36,7 +36,7 @@ def config(members: Members) -> SubscriptionConfig:
     addresses = members.take("address", _addresses, None)
     start = members.take("start", _start, LATEST)
     if isinstance(start, FromOffsets) and (addresses is None or len(addresses) != 1):
-        members.wrong("start", "offsets of partitions need one address")
+        members.report("start", "offsets of partitions need one address")
     expires = members.take("expires", time_value, None)
     return SubscriptionConfig(addresses, start, expires, members.take("maxevents", integer(1, 2**53), None))
 

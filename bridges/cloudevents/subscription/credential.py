@@ -26,13 +26,13 @@ _BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)
 Build = Callable[[Members, Mapping[str, str]], SinkCredential]
 
 
-def credential(members: Members, kept: Mapping[str, str], protocol: SinkProtocol | None) -> SinkCredential | None:
-    """Parse the credential; `kept` are the stored secrets, used for omitted members."""
+def credential(members: Members, stored: Mapping[str, str], protocol: SinkProtocol | None) -> SinkCredential | None:
+    """Parse the credential; `stored` are the secrets in the store, used for omitted members."""
     builds: dict[str, Build] = {"PLAIN": _plain(protocol)}
     if protocol is None or protocol in _TOKENS:
         builds |= {"ACCESSTOKEN": _access_token, "REFRESHTOKEN": _refresh_token}
     kind = members.require("credentialtype", one_of(*builds), None)
-    return None if kind is None else builds[kind](members, kept)
+    return None if kind is None else builds[kind](members, stored)
 
 
 def secrets_of(found: SinkCredential | None) -> dict[str, str]:
@@ -44,21 +44,21 @@ def secrets_of(found: SinkCredential | None) -> dict[str, str]:
     return {} if found is None else {"accesstoken": found.token}
 
 
-def _secret(members: Members, name: str, kept: Mapping[str, str], check: Check[str]) -> str:
+def _secret(members: Members, name: str, stored: Mapping[str, str], check: Check[str]) -> str:
     """A secret member, or the stored one; no message contains its value."""
-    if name not in members and name in kept:
-        return kept[name]
+    if name not in members and name in stored:
+        return stored[name]
     if name not in members:
-        members.wrong(name, _NEEDED)
+        members.report(name, _NEEDED)
     return members.take(name, check, "")
 
 
 def _plain(protocol: SinkProtocol | None) -> Build:
-    def build(members: Members, kept: Mapping[str, str]) -> SinkCredential:
+    def build(members: Members, stored: Mapping[str, str]) -> SinkCredential:
         identifier = members.require("identifier", text(256), "")
         if protocol is SinkProtocol.HTTP and ":" in identifier:
-            members.wrong("identifier", "Basic authentication has no user with a colon (RFC 7617)")
-        return PlainCredential(identifier, _secret(members, "secret", kept, text(_LONGEST)))
+            members.report("identifier", "Basic authentication has no user with a colon (RFC 7617)")
+        return PlainCredential(identifier, _secret(members, "secret", stored, text(_LONGEST)))
 
     return build
 
@@ -75,17 +75,17 @@ def _bearer(value: Json) -> str:
     raise InvalidMember("only bearer")
 
 
-def _access_token(members: Members, kept: Mapping[str, str]) -> SinkCredential:
+def _access_token(members: Members, stored: Mapping[str, str]) -> SinkCredential:
     members.take("accesstokentype", _bearer, None)
     expires = members.require("accesstokenexpiresutc", time_value, 0)
-    return AccessToken(_secret(members, "accesstoken", kept, _token_text), expires)
+    return AccessToken(_secret(members, "accesstoken", stored, _token_text), expires)
 
 
-def _refresh_token(members: Members, kept: Mapping[str, str]) -> SinkCredential:
+def _refresh_token(members: Members, stored: Mapping[str, str]) -> SinkCredential:
     members.take("accesstokentype", _bearer, None)
     return RefreshToken(
-        token=_secret(members, "accesstoken", kept, _token_text),
+        token=_secret(members, "accesstoken", stored, _token_text),
         expires=members.require("accesstokenexpiresutc", time_value, 0),
-        refresh_token=_secret(members, "refreshtoken", kept, text(_LONGEST)),
+        refresh_token=_secret(members, "refreshtoken", stored, text(_LONGEST)),
         endpoint=members.require("refreshtokenendpoint", text(2048), ""),
     )

@@ -54,7 +54,7 @@ def delivery_request(members: Members, protocol: SinkProtocol | None, mode: Mode
     )
     retry.finish()
     if found.retry_min is not None and found.retry_max is not None and found.retry_min > found.retry_max:
-        members.wrong("x-retry", "min must not be longer than max")
+        members.report("x-retry", "min must not be longer than max")
     return found
 
 
@@ -110,7 +110,7 @@ def _or(asked: _N | None, otherwise: _N) -> _N:
 
 def _batch(members: Members, mode: Mode) -> Batching | None:
     if "x-batch" in members and mode != "batched":
-        members.wrong("x-batch", "needs x-mode: batched")
+        members.report("x-batch", "needs x-mode: batched")
     asked = members.section("x-batch")
     found = Batching(
         events=asked.take("events", integer(1, 10_000), _BATCH.events),

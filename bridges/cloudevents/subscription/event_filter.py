@@ -14,7 +14,7 @@ from gateway.filters.parse.limits import FilterLimits
 from policies.model.filters import Filters
 
 _EXPRESSIONS: Final = {"sql": "sql", "cesql": "sql", "amqp-sql": "amqp-sql"}
-_KNOWN: Final = ("basic", *_EXPRESSIONS)
+_DIALECTS: Final = ("basic", *_EXPRESSIONS)
 
 
 class ParsedFilter(NamedTuple):
@@ -31,7 +31,7 @@ def event_filter(members: Members, mistakes: list[Mistake], policy: Filters) -> 
     )
     reading = _FilterParser(limits, mistakes)
     if "filter" in members and "filters" in members:
-        members.wrong("filters", "an object has filter or filters, not both")
+        members.report("filters", "an object has filter or filters, not both")
     members.take("filter", reading.filter, None)
     members.take("filters", reading.filters, None)
     members.take("types", lambda value: reading.add("/types", lambda: dialects.types(value, limits=limits)), None)
@@ -62,7 +62,7 @@ class _FilterParser:
         found = object_value(value)
         dialect = found.get("dialect")
         if not isinstance(dialect, str):
-            raise InvalidMember(f"required: the dialect, one of {', '.join(_KNOWN)}", "/dialect")
+            raise InvalidMember(f"required: the dialect, one of {', '.join(_DIALECTS)}", "/dialect")
         if dialect == "basic":
             self.used.add("basic")
             self.add("/filter", lambda: dialects.basic(value, limits=self._limits))
@@ -70,7 +70,7 @@ class _FilterParser:
             self.used.add(_EXPRESSIONS[dialect])
             self._expression(found, dialect)
         else:
-            raise InvalidMember(f"unknown; known are {', '.join(_KNOWN)}", "/dialect")
+            raise InvalidMember(f"unknown; known are {', '.join(_DIALECTS)}", "/dialect")
 
     def _expression(self, value: dict[str, Json], dialect: str) -> None:
         read = Members(value, "/filter", self._mistakes)

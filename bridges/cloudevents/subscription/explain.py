@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from bridges.cloudevents.subscription.model import InvalidSubscription, Json, Mistake, SinkProtocol
-from bridges.cloudevents.subscription.parse import KnownSecrets, Proposal, parse, read_subscription
+from bridges.cloudevents.subscription.parse import Proposal, StoredSecrets, parse, read_subscription
 from bridges.cloudevents.subscription.policy_check import DENIED, sink_rule_of
 from bridges.cloudevents.subscription.strict_json import read_object
 from bridges.cloudevents.subscription.subscription import Subscription
@@ -79,7 +79,7 @@ def _read(body: bytes, rules: ManagerRules, user: str) -> Subscription | None:
         value: dict[str, Json] = read_object(body)
     except InvalidSubscription:
         return None
-    return read_subscription(value, rules, Proposal(user, new_id=_NEW, known=KnownSecrets()), [])
+    return read_subscription(value, rules, Proposal(user, new_id=_NEW, stored_secrets=StoredSecrets()), [])
 
 
 def _sources(found: Subscription | None, rules: ManagerRules, user: str) -> dict[str, str | None]:
@@ -112,10 +112,10 @@ def _lines(
 
 
 def _sink(found: Subscription, rule: SinkRule | None) -> str:
-    place = f"{found.protocol} {printable(found.sink.text.partition('?')[0])}"
-    if address := found.place.address:
-        place += f", {'topic' if found.protocol is SinkProtocol.KAFKA else 'address'} {printable(address)}"
-    return f"{place}: {DENIED}" if rule is None else f"{place}: allowed  ({rule.where})"
+    destination = f"{found.protocol} {printable(found.sink.text.partition('?')[0])}"
+    if address := found.destination.address:
+        destination += f", {'topic' if found.protocol is SinkProtocol.KAFKA else 'address'} {printable(address)}"
+    return f"{destination}: {DENIED}" if rule is None else f"{destination}: allowed  ({rule.where})"
 
 
 def _conditions(rule: SinkRule) -> Iterator[str]:

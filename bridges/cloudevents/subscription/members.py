@@ -39,19 +39,19 @@ class Members:
         self._value: Final = value
         self._at: Final = at
         self._mistakes: Final = mistakes
-        self._known: Final[list[str]] = []
+        self._names_read: Final[list[str]] = []
 
     def __contains__(self, name: str) -> bool:
         """Whether the member is present."""
         return name in self._value
 
-    def wrong(self, name: str, message: str) -> None:
+    def report(self, name: str, message: str) -> None:
         """Record a mistake in a member."""
         self._mistakes.append(Mistake(self._at + pointer(name), message))
 
     def take(self, name: str, check: Check[T], default: D) -> T | D:
         """The checked member; the default if it is missing or wrong."""
-        self._known.append(name)
+        self._names_read.append(name)
         if name not in self._value:
             return default
         try:
@@ -63,7 +63,7 @@ class Members:
     def require(self, name: str, check: Check[T], default: D) -> T | D:
         """As `take`, but a missing member is a mistake."""
         if name not in self._value:
-            self.wrong(name, "required")
+            self.report(name, "required")
         return self.take(name, check, default)
 
     def section(self, name: str) -> Members:
@@ -74,9 +74,9 @@ class Members:
 
     def finish(self, hints: Mapping[str, str] = {}) -> None:
         """Record the unknown members, each with its hint or the nearest known name."""
-        unknown = [name for name in self._value if name not in self._known]
+        unknown = [name for name in self._value if name not in self._names_read]
         for name in unknown[:_MAX_UNKNOWN]:
-            self.wrong(name, hints.get(name) or _unknown(name, self._known))
+            self.report(name, hints.get(name) or _unknown(name, self._names_read))
         if len(unknown) > _MAX_UNKNOWN:
             self._mistakes.append(Mistake(self._at, f"{len(unknown) - _MAX_UNKNOWN} more unknown members"))
 

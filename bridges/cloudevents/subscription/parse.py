@@ -45,7 +45,7 @@ _HINTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class KnownSecrets:
+class StoredSecrets:
     """The secrets of the stored subscription, which are valid for one origin of the sink."""
 
     origin: str = ""
@@ -59,7 +59,7 @@ class Proposal(NamedTuple):
     owner: str
     id: str | None = None
     new_id: str = ""
-    known: KnownSecrets = KnownSecrets()
+    stored_secrets: StoredSecrets = StoredSecrets()
 
 
 def parse(
@@ -71,7 +71,7 @@ def parse(
     owner: str,
     now_ms: int,
     stored: Subscription | None = None,
-    offered: Collection[SinkProtocol] = ALL_PROTOCOLS,
+    protocols: Collection[SinkProtocol] = ALL_PROTOCOLS,
 ) -> Subscription:
     """Parse the body of Create or Update; raises `Invalid` with every mistake.
 
@@ -79,13 +79,13 @@ def parse(
     `stored` is what an update replaces: for the same origin of the sink the secrets that the body leaves out are kept.
     `offered` are the protocols that this gateway has libraries for.
     """
-    known = KnownSecrets()
+    known = StoredSecrets()
     if stored is not None:
         secrets = credentials.secrets_of(stored.credential)
-        known = KnownSecrets(stored.sink.origin, secrets, stored.secret_headers)
+        known = StoredSecrets(stored.sink.origin, secrets, stored.secret_headers)
     value, mistakes = read_object(body), list[Mistake]()
     found = read_subscription(value, rules, Proposal(owner, id, new_id, known), mistakes)
-    if found is not None and found.protocol not in offered:
+    if found is not None and found.protocol not in protocols:
         mistakes.append(Mistake("/protocol", f"{found.protocol} is not offered by this gateway"))
     if found is not None:
         wrong = {mistake.field for mistake in mistakes}
@@ -111,7 +111,11 @@ def read_subscription(
     name = _id(members, proposal.id, proposal.new_id)
     protocol: SinkProtocol | None = members.require("protocol", _protocol, None)
     sink: SinkUri | None = members.require("sink", lambda given: sink_uri(given, protocol), None)
-    known = proposal.known if sink is not None and sink.origin == proposal.known.origin else KnownSecrets()
+    known = (
+        proposal.stored_secrets
+        if sink is not None and sink.origin == proposal.stored_secrets.origin
+        else StoredSecrets()
+    )
     raw_settings = members.section("protocolsettings")
     settings = _settings(raw_settings, protocol, sink, known) if protocol is not None else None
     login = _credential(members, known, protocol)
@@ -144,9 +148,9 @@ def read_subscription(
 def _id(members: Members, id: str | None, new_id: str) -> str:
     given: str | None = members.take("id", legal_id, None)
     if id is not None and given is not None and given != id:
-        members.wrong("id", "another id than that of the URL; the id of a subscription does not change")
+        members.report("id", "another id than that of the URL; the id of a subscription does not change")
     if not (id or given or new_id or "id" in members):
-        members.wrong("id", "required")
+        members.report("id", "required")
     return id or given or new_id
 
 
@@ -165,7 +169,7 @@ def _protocol(value: Json) -> SinkProtocol:
     raise InvalidMember(f"one of {', '.join(SinkProtocol)}, in this spelling")
 
 
-def _settings(members: Members, protocol: SinkProtocol, sink: SinkUri | None, known: KnownSecrets) -> ProtocolSettings:
+def _settings(members: Members, protocol: SinkProtocol, sink: SinkUri | None, known: StoredSecrets) -> ProtocolSettings:
     match protocol:
         case SinkProtocol.HTTP:
             return http_settings(members, known.headers)
@@ -179,7 +183,7 @@ def _settings(members: Members, protocol: SinkProtocol, sink: SinkUri | None, kn
             return mqtt_settings(members, protocol)
 
 
-def _credential(members: Members, known: KnownSecrets, protocol: SinkProtocol | None) -> SinkCredential | None:
+def _credential(members: Members, known: StoredSecrets, protocol: SinkProtocol | None) -> SinkCredential | None:
     part = members.section(credentials.MEMBER)
     if credentials.MEMBER not in members:
         return None

@@ -33,7 +33,7 @@ _FEEDBACK_LOOP: Final = "this is one of the subscription's own sources: it would
 
 def sink_rule_of(subscription: Subscription, rules: ManagerRules) -> SinkRule | None:
     """The entry of `sinks` that allows this sink to the owner; None if it is denied."""
-    rule = allows(rules.sinks, subscription.place)
+    rule = allows(rules.sinks, subscription.destination)
     if rule is None or (rule.local is not None and not _may_send(subscription, rules)):
         return None
     if subscription.protocol is SinkProtocol.HTTP and rule.handshake and rules.handshake is None:
@@ -94,7 +94,7 @@ def _sources(subscription: Subscription, rules: ManagerRules) -> Iterator[Mistak
 
 
 def _may_send(subscription: Subscription, rules: ManagerRules) -> bool:
-    return rules.access.decide(subscription.owner, "send", subscription.place.address).condition is None
+    return rules.access.decide(subscription.owner, "send", subscription.destination.address).condition is None
 
 
 def _credential(subscription: Subscription, rules: ManagerRules, rule: SinkRule) -> Iterator[Mistake]:
@@ -136,23 +136,23 @@ def denials_in(mistakes: Iterable[Mistake]) -> Iterator[EgressDenial]:
 
 def _feedback_loop(subscription: Subscription, rules: ManagerRules, rule: SinkRule) -> Iterator[Mistake]:
     """Refuse a sink that is also a source, as far as the policy shows it."""
-    sources = [route for address, route in rules.streams.items() if address in _wanted(subscription, rules)]
+    sources = [route for address, route in rules.streams.items() if address in _source_addresses(subscription, rules)]
     if isinstance(subscription.settings, KafkaSettings):
         for route in sources:
             same = route.cluster == rule.cluster or rules.clusters[route.cluster] & set(subscription.sink.hosts)
             if same and route.topic == subscription.settings.topic:
                 yield Mistake("/protocolsettings/topicname", _FEEDBACK_LOOP)
     elif rule.local is not None:
-        end = _end(subscription.place.address, rules)
+        end = _final_topic(subscription.destination.address, rules)
         if any((end.cluster, end.topic) == (route.cluster, route.topic) for route in sources if end is not None):
             yield Mistake("/sink", _FEEDBACK_LOOP)
 
 
-def _wanted(subscription: Subscription, rules: ManagerRules) -> tuple[str, ...]:
+def _source_addresses(subscription: Subscription, rules: ManagerRules) -> tuple[str, ...]:
     return tuple(rules.streams) if subscription.config.addresses is None else subscription.config.addresses
 
 
-def _end(address: str, rules: ManagerRules) -> KafkaRoute | None:
+def _final_topic(address: str, rules: ManagerRules) -> KafkaRoute | None:
     """The topic of a local address, after following relays."""
     route = rules.access.end_of(rules.access.route(address))
     return route if isinstance(route, KafkaRoute) else None

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from bridges.cloudevents.subscription import credential as credentials
 from bridges.cloudevents.subscription.model import InvalidSubscription, Json, Mistake, RefreshToken
-from bridges.cloudevents.subscription.parse import KnownSecrets, Proposal, read_subscription
+from bridges.cloudevents.subscription.parse import Proposal, StoredSecrets, read_subscription
 from bridges.cloudevents.subscription.strict_json import MAX_DEPTH, read_object
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.response.keys import SUBSCRIPTION, BadToken, KeyRing
@@ -96,7 +96,7 @@ def from_stored(document: bytes, rules: ManagerRules, decrypter: SecretDecrypter
     value, owner, sealed = record.get("document"), record.get("owner"), record.get("secrets")
     if record.get("form") != _FORM or not isinstance(value, dict) or not isinstance(owner, str):
         raise InvalidSubscription((Mistake("", "stored by another version of the gateway"),))
-    known = KnownSecrets()
+    known = StoredSecrets()
     secrets_unreadable = isinstance(sealed, str)
     if isinstance(sealed, str) and decrypter is not None:
         known, secrets_unreadable = _opened(value, rules, sealed, decrypter)
@@ -121,31 +121,31 @@ def _bound(rules: ManagerRules, id: str, origin: str) -> bytes:
 
 def _opened(
     value: dict[str, Json], rules: ManagerRules, sealed: str, decrypter: SecretDecrypter
-) -> tuple[KnownSecrets, bool]:
+) -> tuple[StoredSecrets, bool]:
     """The secrets, and whether they could not be decrypted."""
-    bare = _read(_without_secrets(value), rules, "", KnownSecrets(), value, True)
+    bare = _read(_without_secrets(value), rules, "", StoredSecrets(), value, True)
     try:
         data = base64.b64decode(sealed, validate=True)
     except binascii.Error:
-        return KnownSecrets(), True
+        return StoredSecrets(), True
     content = decrypter.decrypt(data, _bound(rules, bare.id, bare.sink.origin)) if data else None
     if content is None:
-        return KnownSecrets(), True
+        return StoredSecrets(), True
     secrets = json.loads(content)
-    return KnownSecrets(bare.sink.origin, secrets["credential"], secrets["headers"]), False
+    return StoredSecrets(bare.sink.origin, secrets["credential"], secrets["headers"]), False
 
 
 def _read(
     value: dict[str, Json],
     rules: ManagerRules,
     owner: str,
-    known: KnownSecrets,
+    known: StoredSecrets,
     document: dict[str, Json],
     secrets_unreadable: bool,
 ) -> Subscription:
     mistakes: list[Mistake] = []
     widest = replace(rules, filters=_WIDEST)
-    found = read_subscription(value, widest, Proposal(owner, known=known), mistakes)
+    found = read_subscription(value, widest, Proposal(owner, stored_secrets=known), mistakes)
     if mistakes or found is None:
         raise InvalidSubscription(tuple(mistakes))
     return replace(found, document=document, secrets_unreadable=secrets_unreadable)

@@ -22,7 +22,7 @@ from bridges.cloudevents.subscription.model import (
     SinkUri,
     SubscriptionConfig,
 )
-from policies.egress import SinkPlace
+from policies.egress import SinkDestination
 from policies.model.scopes.sinks import SinkKind
 
 _KINDS: Mapping[SinkProtocol, SinkKind] = {
@@ -77,11 +77,11 @@ class Subscription:
         return dict(self.settings.secret_headers) if isinstance(self.settings, HttpSettings) else {}
 
     @property
-    def place(self) -> SinkPlace:
+    def destination(self) -> SinkDestination:
         """The properties by which the policy allows or denies the sink."""
         address = ""
         if isinstance(self.settings, AmqpSettings):
             address = self.settings.address
         elif isinstance(self.settings, KafkaSettings):
             address = self.settings.topic
-        return SinkPlace(_KINDS[self.protocol], self.sink.scheme, self.sink.hosts, self.sink.path, address)
+        return SinkDestination(_KINDS[self.protocol], self.sink.scheme, self.sink.hosts, self.sink.path, address)

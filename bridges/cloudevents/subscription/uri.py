@@ -66,13 +66,13 @@ def _hosts(authority: str, default: int, scheme: str) -> tuple[tuple[str, int], 
         if scheme in ("amqp", "kafka"):
             return ()
         raise InvalidMember("the URI names no host")
-    places = authority.split(",") if scheme == "kafka" else [authority]
-    if len(places) > _MAX_SERVERS:
+    servers = authority.split(",") if scheme == "kafka" else [authority]
+    if len(servers) > _MAX_SERVERS:
         raise InvalidMember(f"at most {_MAX_SERVERS} servers")
-    return tuple(_place(place, default) for place in places)
+    return tuple(_host_and_port(server, default) for server in servers)
 
 
-def _place(text: str, default: int) -> tuple[str, int]:
+def _host_and_port(text: str, default: int) -> tuple[str, int]:
     host, port = text, str(default)
     bracket = text.rfind("]")
     if (colon := text.find(":", bracket + 1)) >= 0:

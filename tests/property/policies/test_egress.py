@@ -10,7 +10,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.egress import SinkPlace, address_allowed, allows, sink_rule
+from policies.egress import SinkDestination, address_allowed, allows, sink_rule
 from policies.hosts import HostError, address_of, parse_host
 from policies.load.diagnostics import PolicyLine
 from policies.model.scopes.sinks import SinkEntry
@@ -62,7 +62,7 @@ def test_no_spelling_of_a_forbidden_address_passes(host: str) -> None:
     address = address_of(found)
     assert address is not None, "it would be resolved as a name"
     assert not address_allowed(ANY_NAME, address)
-    assert allows([ANY_NAME], SinkPlace("http", "https", ((found, 443),), "/", "")) is None
+    assert allows([ANY_NAME], SinkDestination("http", "https", ((found, 443),), "/", "")) is None
 
 
 @given(st.text(st.sampled_from("0123456789abcdefxX.-_\uff11\u3002\u0661:[]%"), max_size=20))

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from policies.egress import SinkPlace, SinkRule, address_allowed, allows, sink_rule
+from policies.egress import SinkDestination, SinkRule, address_allowed, allows, sink_rule
 from policies.hosts import HostError, address_of, parse_host
 from policies.load.diagnostics import PolicyLine
 from policies.model.scopes.sinks import SCHEMES, SinkEntry, SinkKind
@@ -57,14 +57,14 @@ def rule(to: str, protocol: SinkKind = "http", **keys: object) -> SinkRule:
     return sink_rule(entry, frozenset(), PolicyLine("p", 1))
 
 
-def place(url: str, protocol: SinkKind = "http", address: str = "") -> SinkPlace:
+def place(url: str, protocol: SinkKind = "http", address: str = "") -> SinkDestination:
     scheme, rest = url.split("://", 1)
     authority, slash, path = rest.partition("/")
     hosts = []
     for text in authority.split(",") if authority else ():
         host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
         hosts.append((parse_host(host or port), int(port) if colon else SCHEMES[protocol][scheme]))
-    return SinkPlace(protocol, scheme, tuple(hosts), slash + path, address)
+    return SinkDestination(protocol, scheme, tuple(hosts), slash + path, address)
 
 
 @pytest.mark.row("CE-P-3")
@@ -268,7 +268,7 @@ OTHERS: Final = [
 
 @pytest.mark.parametrize(("entry", "where", "allowed"), OTHERS)
 def test_the_other_protocols_are_allowed_by_their_own_places(
-    entry: dict[str, object], where: SinkPlace, allowed: bool
+    entry: dict[str, object], where: SinkDestination, allowed: bool
 ) -> None:
     found = sink_rule(SinkEntry.model_validate(entry), frozenset([("amqps", "b.example", 5671)]), PolicyLine("p", 1))
     assert (allows([found], where) is not None) is allowed

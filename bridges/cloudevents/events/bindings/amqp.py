@@ -11,7 +11,7 @@ from bridges.kafka.records.decode import from_record
 from gateway.amqp.message.sections import APPLICATION_PROPERTIES, application_properties, section, walk
 
 _COLON, _UNDERSCORE = PREFIXES
-_MARK: Final = _COLON.encode()
+_PREFIX: Final = _COLON.encode()
 
 
 def amqp_binary(event: CloudEvent, separator: Literal[":", "_"] = ":") -> bytes:
@@ -39,7 +39,7 @@ def amqp_structured(event: CloudEvent) -> bytes:
 def _renamed(message: bytes) -> bytes:
     """Rename application properties to `cloudEvents_…`; if both spellings are present, the first is kept."""
     layout = walk(message)
-    if message.find(_MARK, layout.app, layout.body) < 0:
+    if message.find(_PREFIX, layout.app, layout.body) < 0:
         return message
     named = application_properties(message, layout)
     renamed = {_name(name): value for name, value in reversed(named.items())}

@@ -49,7 +49,7 @@ class HttpSinkFactory:
         target = HttpTarget(
             settings.method,
             subscription.sink.text,
-            [*settings.headers, *settings.secret_headers, *self._own_headers(subscription)],
+            [*settings.headers, *settings.secret_headers, *self._gateway_headers(subscription)],
             subscription.delivery.timeout,
             self._authorization(subscription, used),
         )
@@ -63,7 +63,7 @@ class HttpSinkFactory:
             on_closed=lambda: _release(used),
         )
 
-    def _own_headers(self, subscription: Subscription) -> list[tuple[str, str]]:
+    def _gateway_headers(self, subscription: Subscription) -> list[tuple[str, str]]:
         handshake = self._rules.handshake
         own = [("user-agent", f"scopegate/{__version__}"), ("scopegate-subscription", quote(subscription.id))]
         return own if handshake is None else [*own, (ORIGIN, handshake.origin)]

@@ -35,12 +35,12 @@ def _address(members: Members, sink: SinkUri | None) -> str:
     path = unquote(sink.path[1:]) if sink is not None else ""
     given = members.take("address", text(1024), None)
     if given is None and not path and sink is not None and "address" not in members:
-        members.wrong("address", "required: the address is neither here nor in the path of the sink")
+        members.report("address", "required: the address is neither here nor in the path of the sink")
     elif given is not None and path and given != path:
-        members.wrong("address", "the path of the sink is another address; give one of them")
+        members.report("address", "the path of the sink is another address; give one of them")
     found = given or path
     if found and not routable(found):
-        members.wrong("address", "1 to 1024 characters without control characters")
+        members.report("address", "1 to 1024 characters without control characters")
     return found
 
 

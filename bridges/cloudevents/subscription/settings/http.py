@@ -22,13 +22,13 @@ _RESERVED: Final = frozenset(
 _RESERVED_PREFIXES: Final = ("content-", "ce-", "webhook-", "proxy-", "scopegate-")
 
 
-def http_settings(members: Members, kept: Mapping[str, str]) -> HttpSettings:
-    """Parse the settings; `kept` are the stored secret headers, which null values keep."""
+def http_settings(members: Members, stored: Mapping[str, str]) -> HttpSettings:
+    """Parse the settings; `stored` are the secret headers in the store, which null values keep."""
     headers = members.take("headers", _headers, ())
-    secret = members.take(SECRET_HEADERS, _secret_headers(kept), ())
+    secret = members.take(SECRET_HEADERS, _secret_headers(stored), ())
     both = {name.lower() for name, _ in headers} & {name.lower() for name, _ in secret}
     if both:
-        members.wrong(SECRET_HEADERS, f"also in headers: {', '.join(sorted(both))}")
+        members.report(SECRET_HEADERS, f"also in headers: {', '.join(sorted(both))}")
     return HttpSettings(
         headers=headers,
         secret_headers=secret,
@@ -41,15 +41,15 @@ def _headers(value: Json) -> tuple[tuple[str, str], ...]:
     return tuple(_entries(value, ()))
 
 
-def _secret_headers(kept: Mapping[str, str]) -> Check[tuple[tuple[str, str], ...]]:
+def _secret_headers(stored: Mapping[str, str]) -> Check[tuple[tuple[str, str], ...]]:
     """Parse secret headers; null keeps the stored value. `authorization` is allowed: its value is a secret."""
 
     def check(value: Json) -> tuple[tuple[str, str], ...]:
         filled = dict(object_value(value))
         for name, item in filled.items():
-            if item is None and name not in kept:
+            if item is None and name not in stored:
                 raise InvalidMember("the secret has to be given, or given again for another sink", pointer(name))
-            filled[name] = kept[name] if item is None else item
+            filled[name] = stored[name] if item is None else item
         return tuple(_entries(filled, ("authorization",)))
 
     return check

@@ -295,7 +295,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 @pytest.mark.row("CE-3.2.1-3")
 def test_a_protocol_without_its_library_is_not_offered() -> None:
-    found = mistakes_of(MQTT5, offered=[SinkProtocol.HTTP])
+    found = mistakes_of(MQTT5, protocols=[SinkProtocol.HTTP])
     assert found == {"/protocol": "MQTT5 is not offered by this gateway"}
 
 
