@@ -88,7 +88,9 @@ class Annotator:
         If it asks for its response over the paired link, the cookie names the encoded address that `own` returns;
         the message itself does not change (RA-2.3-8). Only an `answer` keeps the cookie of its own request.
         """
-        found = _sections.put_on(data, self._recent.at(now_ms))  # most: it has none, and its reply-to came before
+        found = _sections.add_annotations(
+            data, self._recent.at(now_ms)
+        )  # most: it has none, and its reply-to came before
         return self._annotate(data, now_ms, own, permit, answer) if found is ... else found
 
     def _annotate(

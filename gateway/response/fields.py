@@ -34,7 +34,7 @@ def leading_fields(data: bytes, layout: SectionOffsets) -> Fields:
     """The first six fields and the rest; raises DECODE_ERROR if the fields do not fit the section."""
     if layout.properties == layout.app:
         return [NULL] * LEADING, b"", 0
-    found = _sections.fields(data, layout.properties)
+    found = _sections.leading_fields(data, layout.properties)
     return _leading_fields(data, layout) if found is ... else found
 
 

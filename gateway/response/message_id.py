@@ -12,7 +12,7 @@ from hmac import compare_digest
 from itertools import count
 from typing import Final, NamedTuple
 
-from gateway.amqp.message._sections import marked
+from gateway.amqp.message._sections import encode_token_string
 from gateway.response import encryption
 from gateway.response.cookie import MAX_TOKEN, from_url, too_long
 from gateway.response.keys import MAC_BYTES, MESSAGE_ID, BadToken, KeyRing
@@ -70,7 +70,7 @@ class ScopeIds:
             payload, mac, size = self._seal(self._named + original), b"", 0
         if len(payload) + size > MAX_TOKEN:
             raise too_long()
-        field = marked(MARK, payload, mac, size)
+        field = encode_token_string(MARK, payload, mac, size)
         minted = self._minted
         if len(minted) >= _REMEMBERED:
             self._earlier, self._minted = minted, (minted := {})

@@ -63,7 +63,7 @@ class LinkTarget:
         """
         ring = self._ring
         epoch = ring.epoch(now_ms) if ring.dated else 0
-        found = _sections.take_off(data, self._usual.at(epoch), MARK)
+        found = _sections.remove_annotations(data, self._usual.at(epoch), MARK)
         cookie, restored, onward = self._without_cookie(data, epoch, now_ms) if found is ... else found
         if now_ms - ring.skew_ms > cookie.expiry_ms:
             raise refusal(Expired())

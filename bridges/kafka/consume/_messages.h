@@ -9,7 +9,7 @@
  * result is `true` with no message and an exception set.
  */
 #pragma once
-#include "../../../gateway/amqp/message/_layout.h"
+#include "../../../gateway/amqp/message/_section_offsets.h"
 #include "_run.h"
 
 typedef struct {
@@ -303,7 +303,7 @@ typedef struct {
     const char *seal, *sections;
     size_t exact, whole; /* bytes of the rest of `amqp.bare`, and of the hashed content */
     Py_ssize_t size;     /* of the sections */
-    Py_ssize_t starts[PLACES];
+    Py_ssize_t starts[SECTIONS];
 } sealed;
 
 static bool last_is_bare(const maker *maker, const Run *run, const entry *each, header *header) {
@@ -322,7 +322,7 @@ static bool opened_seal(const header *header, sealed *seal) {
     seal->exact = (size_t)header->sizes.value - 1 - DIGEST;
     seal->sections = header->value + 1 + DIGEST + 1;
     seal->size = (Py_ssize_t)seal->exact - 1;
-    return find((const uint8_t *)seal->sections, seal->size, seal->starts, 0) && seal->starts[1] == seal->starts[2] &&
+    return find_sections((const uint8_t *)seal->sections, seal->size, seal->starts, 0) && seal->starts[1] == seal->starts[2] &&
            seal->starts[5] == seal->starts[6];
 }
 

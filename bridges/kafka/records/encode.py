@@ -16,7 +16,7 @@ from bridges.kafka.records.cloudevents import attribute_headers, is_binary, is_s
 from bridges.kafka.records.envelope import BARE, DATA_VALUE, SECTIONS_VALUE, Header, only_data, wrap
 from bridges.kafka.records.headers import BODY, RESERVED, readable_headers
 from gateway.amqp.codec.codec import Symbol, decode_all
-from gateway.amqp.message._sections import items
+from gateway.amqp.message._sections import count_values
 from gateway.amqp.message.bounds import ITEMS
 from gateway.amqp.message.sections import DATA, SectionOffsets, body_kind, body_values, map_entry, properties
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError, Fault
@@ -86,7 +86,7 @@ def record_parts(
 def _refuse_many(data: bytes, layout: SectionOffsets) -> None:
     """Refuse too many values: each becomes a header in Python, which costs as much as a small message."""
     spans = ((0, layout.da), (layout.ma, layout.body))
-    if sum(items(data, start, end, ITEMS) for start, end in spans) > ITEMS:
+    if sum(count_values(data, start, end, ITEMS) for start, end in spans) > ITEMS:
         text = f"at most {ITEMS} values in annotations, properties and header fit an event log; put more in the body"
         raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
 

@@ -19,8 +19,8 @@
 #include <string.h>
 #include <structmember.h>
 
-#include "_complaints.h"
-#include "_held.h"
+#include "_log_capture.h"
+#include "_received.h"
 #include "../message/_section.h"
 #include "_unsettled.h"
 
@@ -65,7 +65,7 @@ static PyObject *bind(PyObject *module, PyObject *addresses) {
     pointer table[FUNCTIONS];
     Py_ssize_t index;
     if (!PyTuple_Check(addresses) || PyTuple_GET_SIZE(addresses) != FUNCTIONS) {
-        PyErr_Format(PyExc_TypeError, "a tuple of %zd addresses is wanted", FUNCTIONS);
+        PyErr_Format(PyExc_TypeError, "expected a tuple of %zd addresses", FUNCTIONS);
         return NULL;
     }
     for (index = 0; index < FUNCTIONS; index++) {
@@ -80,7 +80,7 @@ static PyObject *bind(PyObject *module, PyObject *addresses) {
     Py_RETURN_NONE;
 }
 
-static int wanted(const char *name, Py_ssize_t given, Py_ssize_t count) {
+static int check_count(const char *name, Py_ssize_t given, Py_ssize_t count) {
     if (given == count)
         return 1;
     PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, count, given);
@@ -88,7 +88,7 @@ static int wanted(const char *name, Py_ssize_t given, Py_ssize_t count) {
 }
 
 #include "_scan.h"
-#include "_written.h"
+#include "_written_frames.h"
 
 /* -- outgoing messages */
 
@@ -96,20 +96,20 @@ static int wanted(const char *name, Py_ssize_t given, Py_ssize_t count) {
 typedef struct {
     Unsettled *unsettled;
     Tally *tally;
-} count_in;
+} counters;
 
 /* Write one message and store its context until its outcome; on a link that sends settled, settle it at once. */
-static int transfer(pointer link, uint64_t number, PyObject *data, const count_in *into, PyObject *context) {
+static int send_message(pointer link, uint64_t number, PyObject *data, const counters *into, PyObject *context) {
     bytes_view tag = {sizeof number, (const char *)&number};
     pointer delivery;
     if (!PyBytes_Check(data)) {
         PyErr_SetString(PyExc_TypeError, "a message is bytes");
         return -1;
     }
-    if (into->unsettled != NULL && add(into->unsettled, number, PyBytes_GET_SIZE(data), context) < 0)
+    if (into->unsettled != NULL && add_sent(into->unsettled, number, PyBytes_GET_SIZE(data), context) < 0)
         return -1;
     if (into->tally != NULL)
-        into->tally->fresh += PyBytes_GET_SIZE(data);
+        into->tally->unflushed += PyBytes_GET_SIZE(data);
     delivery = pn.deliver(link, tag);
     pn.send(link, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data));
     if (into->unsettled == NULL)
@@ -120,14 +120,14 @@ static int transfer(pointer link, uint64_t number, PyObject *data, const count_i
 }
 
 /* Read where to count: an `Unsettled`, a `Tally` for links that send settled, or None. */
-static int counted_in(PyObject *given, count_in *into) {
+static int parse_counters(PyObject *given, counters *into) {
     into->unsettled = Py_TYPE(given) == &unsettled_type ? (Unsettled *)given : NULL;
     into->tally = into->unsettled != NULL          ? into->unsettled->tally
                   : Py_TYPE(given) == &tally_type ? (Tally *)given
                                                    : NULL;
     if (into->unsettled != NULL || into->tally != NULL || given == Py_None)
         return 1;
-    PyErr_SetString(PyExc_TypeError, "what is sent is counted in `Unsettled`, `Tally` or None");
+    PyErr_SetString(PyExc_TypeError, "expected `Unsettled`, `Tally` or None");
     return 0;
 }
 
@@ -135,14 +135,14 @@ static int counted_in(PyObject *given, count_in *into) {
 static PyObject *send(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer link;
     uint64_t number;
-    count_in into;
-    if (!wanted("send", count, 5) || !counted_in(args[3], &into))
+    counters into;
+    if (!check_count("send", count, 5) || !parse_counters(args[3], &into))
         return NULL;
     link = PyLong_AsVoidPtr(args[0]);
     number = PyLong_AsUnsignedLongLong(args[1]);
-    if (PyErr_Occurred() || transfer(link, number, args[2], &into, args[4]) < 0)
+    if (PyErr_Occurred() || send_message(link, number, args[2], &into, args[4]) < 0)
         return NULL;
-    return PyBool_FromLong(into.tally != NULL && enough(into.tally));
+    return PyBool_FromLong(into.tally != NULL && is_full(into.tally));
 }
 
 /* send_all(link, number of the last delivery, messages, unsettled, tally or None) -> number of the last delivery */
@@ -151,8 +151,8 @@ static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t co
     uint64_t number;
     Py_ssize_t index;
     PyObject *messages;
-    count_in into;
-    if (!wanted("send_all", count, 4) || !counted_in(args[3], &into))
+    counters into;
+    if (!check_count("send_all", count, 4) || !parse_counters(args[3], &into))
         return NULL;
     link = PyLong_AsVoidPtr(args[0]);
     number = PyLong_AsUnsignedLongLong(args[1]);
@@ -169,7 +169,7 @@ static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t co
             PyErr_SetString(PyExc_TypeError, "a message is a tuple that begins with its bytes");
             return NULL;
         }
-        if (transfer(link, ++number, PyTuple_GET_ITEM(message, 0), &into, message) < 0)
+        if (send_message(link, ++number, PyTuple_GET_ITEM(message, 0), &into, message) < 0)
             return NULL;
     }
     return PyLong_FromUnsignedLongLong(number);
@@ -184,16 +184,16 @@ static PyObject *no_delivery(void) {
 }
 
 /* Parse the optional `Received` of a link. */
-static int held_by(PyObject *const *args, Py_ssize_t count, const char *name, Received **received) {
+static int parse_received(PyObject *const *args, Py_ssize_t count, const char *name, Received **received) {
     *received = NULL;
     if (count == 1)
         return 1;
-    if (!wanted(name, count, 2))
+    if (!check_count(name, count, 2))
         return 0;
     *received = (Received *)args[1];
     if (Py_TYPE(args[1]) == &received_type)
         return 1;
-    PyErr_SetString(PyExc_TypeError, "what came is held by `Received`");
+    PyErr_SetString(PyExc_TypeError, "expected `Received`");
     return 0;
 }
 
@@ -201,13 +201,13 @@ static int held_by(PyObject *const *args, Py_ssize_t count, const char *name, Re
 static PyObject *accept(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer delivery;
     Received *received;
-    if (!held_by(args, count, "accept", &received))
+    if (!parse_received(args, count, "accept", &received))
         return NULL;
     delivery = PyLong_AsVoidPtr(args[0]);
     if (delivery == NULL)
         return no_delivery();
     if (received != NULL)
-        let_go(received, delivery);
+        remove_delivery(received, delivery);
     pn.update(delivery, ACCEPTED);
     pn.settle(delivery);
     Py_RETURN_NONE;
@@ -219,7 +219,7 @@ static PyObject *accept_all(PyObject *module, PyObject *const *args, Py_ssize_t 
     pointer delivery;
     Received *received;
     PyObject *deliveries;
-    if (!held_by(args, count, "accept_all", &received))
+    if (!parse_received(args, count, "accept_all", &received))
         return NULL;
     deliveries = args[0];
     if (!PyList_Check(deliveries)) {
@@ -231,7 +231,7 @@ static PyObject *accept_all(PyObject *module, PyObject *const *args, Py_ssize_t 
         if (delivery == NULL)
             return no_delivery();
         if (received != NULL)
-            let_go(received, delivery);
+            remove_delivery(received, delivery);
         pn.update(delivery, ACCEPTED);
         pn.settle(delivery);
     }
@@ -239,7 +239,7 @@ static PyObject *accept_all(PyObject *module, PyObject *const *args, Py_ssize_t 
 }
 
 /* The number of an outgoing delivery that the peer has accepted; 0: the caller has to inspect it. */
-static uint64_t accepted(pointer delivery) {
+static uint64_t accepted_number(pointer delivery) {
     uint64_t number;
     bytes_view tag;
     if (pn.remote_state(delivery) != ACCEPTED)
@@ -252,7 +252,7 @@ static uint64_t accepted(pointer delivery) {
 }
 
 /* Append (owner, new list) to `run`; returns the list as a borrowed reference. */
-static PyObject *begun(PyObject *run, PyObject *owner) {
+static PyObject *append_owner(PyObject *run, PyObject *owner) {
     PyObject *found = PyList_New(0), *item = found == NULL ? NULL : PyTuple_Pack(2, owner, found);
     int result = item == NULL ? -1 : PyList_Append(run, item);
     Py_XDECREF(found);
@@ -261,7 +261,7 @@ static PyObject *begun(PyObject *run, PyObject *owner) {
 }
 
 /* (delivery, message, settled); steals the reference to the message */
-static PyObject *came(pointer delivery, PyObject *data) {
+static PyObject *delivery_tuple(pointer delivery, PyObject *data) {
     PyObject *number = PyLong_FromVoidPtr(delivery), *settled = pn.is_settled(delivery) ? Py_True : Py_False;
     PyObject *item = number == NULL ? NULL : PyTuple_Pack(3, number, data, settled);
     Py_XDECREF(number);
@@ -269,12 +269,12 @@ static PyObject *came(pointer delivery, PyObject *data) {
     return item;
 }
 
-static bool annotated(PyObject *data) {
+static bool may_have_annotations(PyObject *data) {
     return may_be_annotated((const uint8_t *)PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
 }
 
 /* The message with only the delivery annotations that its link understands; steals the reference to the message. */
-static PyObject *without_foreign(PyObject *owner, PyObject *data) {
+static PyObject *filter_annotations(PyObject *owner, PyObject *data) {
     PyObject *left = PyObject_CallMethod(owner, "understood", "O", data);
     Py_DECREF(data);
     if (left == NULL || PyBytes_Check(left))
@@ -286,30 +286,31 @@ static PyObject *without_foreign(PyObject *owner, PyObject *data) {
 
 /* Append a complete message to `found`, the list of its link, which is created if it is NULL. Returns 1 if done, 0
  * if the caller has to inspect the delivery, -1 on an exception. */
-static int arrived(pointer link, Received *received, pointer delivery, size_t most, PyObject *run, PyObject **found) {
+static int take_message(pointer link, Received *received, pointer delivery, size_t most, PyObject *run,
+                        PyObject **found) {
     PyObject *data, *item;
     size_t size = pn.held(delivery);
     int result;
     if (size == 0 || size > most || !pn.readable(delivery) || pn.partial(delivery) || pn.aborted(delivery))
         return 0;
-    if (*found == NULL && (*found = begun(run, received->owner)) == NULL)
+    if (*found == NULL && (*found = append_owner(run, received->owner)) == NULL)
         return -1;
     data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     if (data == NULL)
         return -1;
     if (pn.receive(link, PyBytes_AS_STRING(data), size) != (ssize_t)size) {
         Py_DECREF(data);
-        PyErr_SetString(PyExc_RuntimeError, "proton holds another message than it said");
+        PyErr_SetString(PyExc_RuntimeError, "proton returned another size than it announced");
         return -1;
     }
     pn.advance(link);
-    if (annotated(data) && (data = without_foreign(received->owner, data)) == NULL)
+    if (may_have_annotations(data) && (data = filter_annotations(received->owner, data)) == NULL)
         return -1;
-    if (hold(received, delivery, (Py_ssize_t)size) < 0) {
+    if (add_delivery(received, delivery, (Py_ssize_t)size) < 0) {
         Py_DECREF(data);
         return -1;
     }
-    item = came(delivery, data);
+    item = delivery_tuple(delivery, data);
     if (item == NULL)
         return -1;
     result = PyList_Append(*found, item);
@@ -317,22 +318,23 @@ static int arrived(pointer link, Received *received, pointer delivery, size_t mo
     return result < 0 ? -1 : 1;
 }
 
-/* What is reported for an accepted delivery: its context, or its number if outcomes are reported one by one. */
-static PyObject *told(Unsettled *unsettled, Py_ssize_t index) {
-    return unsettled->several ? take_out(unsettled, index) : PyLong_FromUnsignedLongLong(unsettled->all[index].number);
+/* The item to report for an accepted delivery: its context, or its number if outcomes are reported one by one. */
+static PyObject *accepted_item(Unsettled *unsettled, Py_ssize_t index) {
+    return unsettled->in_batches ? take_context(unsettled, index)
+                                 : PyLong_FromUnsignedLongLong(unsettled->all[index].number);
 }
 
-/* Append an outgoing delivery that the peer has accepted to `found`; returns the same as `arrived`. */
-static int settled(pointer delivery, Unsettled *unsettled, PyObject *run, PyObject **found) {
-    uint64_t number = accepted(delivery);
-    Py_ssize_t index = number == 0 ? -1 : find(unsettled, number);
+/* Append an outgoing delivery that the peer has accepted to `found`; returns the same as `take_message`. */
+static int take_accepted(pointer delivery, Unsettled *unsettled, PyObject *run, PyObject **found) {
+    uint64_t number = accepted_number(delivery);
+    Py_ssize_t index = number == 0 ? -1 : find_sent(unsettled, number);
     PyObject *item;
     int result;
     if (index < 0)
         return 0;
-    if (*found == NULL && (*found = begun(run, unsettled->owner)) == NULL)
+    if (*found == NULL && (*found = append_owner(run, unsettled->owner)) == NULL)
         return -1;
-    item = told(unsettled, index);
+    item = accepted_item(unsettled, index);
     if (item == NULL)
         return -1;
     pn.settle(delivery);
@@ -342,31 +344,31 @@ static int settled(pointer delivery, Unsettled *unsettled, PyObject *run, PyObje
 }
 
 /* The entry of a link in `links`, by its address; borrowed. */
-static PyObject *entry(PyObject *links, pointer link) {
+static PyObject *link_entry(PyObject *links, pointer link) {
     PyObject *key = PyLong_FromVoidPtr(link), *found = key == NULL ? NULL : PyDict_GetItemWithError(links, key);
     Py_XDECREF(key);
     return found;
 }
 
 /* Whether there is a handler for this kind of event. */
-static bool hears(PyObject *heard, int kind) {
-    return kind < 0 || kind >= PyBytes_GET_SIZE(heard) || PyBytes_AS_STRING(heard)[kind] != 0;
+static bool has_handler(PyObject *handled, int kind) {
+    return kind < 0 || kind >= PyBytes_GET_SIZE(handled) || PyBytes_AS_STRING(handled)[kind] != 0;
 }
 
 /* Take the events that need no decision from a collector: complete messages on one of the `receivers` (`Received` by
  * link address), and deliveries of one of the `senders` (`Unsettled` by link address) that were accepted. They are
  * appended to `run` in order, as (owner, list); a list has consecutive items of one link. Events of kinds without a
- * handler (`heard` is 0) are discarded.
+ * handler (`handled` is 0) are discarded.
  *
- * dispatch(collector, senders, receivers, most, run, heard) -> whether an event of another kind comes next, which stays
+ * drain_events(collector, senders, receivers, most, run, handled) -> whether an event of another kind comes next, which stays
  * in the collector
  */
-static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+static PyObject *drain_events(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer collector, event, delivery, link, last = NULL;
     PyObject *senders, *receivers, *run, *owner = NULL, *found = NULL;
-    bool ours = false;
+    bool is_sender = false;
     size_t most;
-    if (!wanted("dispatch", count, 6))
+    if (!check_count("drain_events", count, 6))
         return NULL;
     collector = PyLong_AsVoidPtr(args[0]);
     most = PyLong_AsSize_t(args[3]);
@@ -374,33 +376,33 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
         return NULL;
     senders = args[1], receivers = args[2], run = args[4];
     if (!PyDict_Check(senders) || !PyDict_Check(receivers) || !PyList_Check(run) || !PyBytes_Check(args[5])) {
-        PyErr_SetString(PyExc_TypeError, "two dicts, a list and bytes are wanted");
+        PyErr_SetString(PyExc_TypeError, "expected two dicts, a list and bytes");
         return NULL;
     }
     while ((event = pn.peek(collector)) != NULL) {
         int taken;
         if ((delivery = pn.delivery_of(event)) == NULL) {
-            if (hears(args[5], pn.type(event)))
+            if (has_handler(args[5], pn.type(event)))
                 break;
             pn.pop(collector);
             continue;
         }
         link = pn.link_of(delivery);
         if (link != last) { /* usually the same link as before */
-            ours = pn.is_sender(link);
-            owner = entry(ours ? senders : receivers, link);
+            is_sender = pn.is_sender(link);
+            owner = link_entry(is_sender ? senders : receivers, link);
             if (PyErr_Occurred())
                 return NULL;
-            if (owner != NULL && Py_TYPE(owner) != (ours ? &unsettled_type : &received_type)) {
-                PyErr_SetString(PyExc_TypeError, "a link is told of by what it holds");
+            if (owner != NULL && Py_TYPE(owner) != (is_sender ? &unsettled_type : &received_type)) {
+                PyErr_SetString(PyExc_TypeError, "expected `Unsettled` for senders and `Received` for receivers");
                 return NULL;
             }
             last = link;
             found = NULL;
         }
         taken = owner == NULL ? 0
-                : ours        ? settled(delivery, (Unsettled *)owner, run, &found)
-                              : arrived(link, (Received *)owner, delivery, most, run, &found);
+                : is_sender   ? take_accepted(delivery, (Unsettled *)owner, run, &found)
+                              : take_message(link, (Received *)owner, delivery, most, run, &found);
         if (taken < 0)
             return NULL;
         if (taken == 0)
@@ -410,10 +412,10 @@ static PyObject *dispatch(PyObject *module, PyObject *const *args, Py_ssize_t co
     return PyBool_FromLong(event != NULL);
 }
 
-/* usual(messages, most, largest annotated message, whether annotations are allowed, whether settled is allowed) ->
- * whether all messages are usual: none is larger than `most`; none has delivery annotations, except in a small enough
+/* all_plain(messages, most, largest annotated message, whether annotations are allowed, whether settled is allowed) ->
+ * whether all messages are plain: none is larger than `most`; none has delivery annotations, except in a small enough
  * message where they are allowed; and none is settled where that is not allowed */
-static PyObject *usual(PyObject *module, PyObject *args) {
+static PyObject *all_plain(PyObject *module, PyObject *args) {
     PyObject *messages, *item, *data;
     Py_ssize_t most, annotated_most, index;
     int annotations, settled;
@@ -427,7 +429,7 @@ static PyObject *usual(PyObject *module, PyObject *args) {
             return NULL;
         }
         all = PyBytes_GET_SIZE(data) <= most && (settled || PyTuple_GET_ITEM(item, 2) == Py_False) &&
-              ((annotations && PyBytes_GET_SIZE(data) <= annotated_most) || !annotated(data));
+              ((annotations && PyBytes_GET_SIZE(data) <= annotated_most) || !may_have_annotations(data));
     }
     return PyBool_FromLong(all);
 }
@@ -437,17 +439,17 @@ static PyObject *usual(PyObject *module, PyObject *args) {
 static Tally *tally_of(PyObject *given) {
     if (Py_TYPE(given) == &tally_type)
         return (Tally *)given;
-    PyErr_SetString(PyExc_TypeError, "a tally is wanted");
+    PyErr_SetString(PyExc_TypeError, "expected a tally");
     return NULL;
 }
 
-/* take(transport, tally) -> the bytes to write now; afterwards the tally shows whether more can follow */
-static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+/* take_output(transport, tally) -> the bytes to write now; afterwards the tally shows whether more can follow */
+static PyObject *take_output(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer transport;
     PyObject *result = NULL, *piece;
     Tally *tally;
     ssize_t size;
-    if (!wanted("take", count, 2) || (tally = tally_of(args[1])) == NULL)
+    if (!check_count("take_output", count, 2) || (tally = tally_of(args[1])) == NULL)
         return NULL;
     transport = PyLong_AsVoidPtr(args[0]);
     if (transport == NULL && PyErr_Occurred())
@@ -471,14 +473,14 @@ static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return result != NULL ? result : PyBytes_FromStringAndSize(NULL, 0);
 }
 
-/* weigh(tally, sessions, early) -> the memory that a connection uses for messages, in proton and here, including
+/* measure_memory(tally, sessions, early) -> the memory that a connection uses for messages, in proton and here, including
  * `early` bytes that were taken from proton and are not written yet */
-static PyObject *weigh(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+static PyObject *measure_memory(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t place = 0, unread = 0, unwritten;
     PyObject *address;
     pointer session;
     Tally *tally;
-    if (!wanted("weigh", count, 3) || (tally = tally_of(args[0])) == NULL)
+    if (!check_count("measure_memory", count, 3) || (tally = tally_of(args[0])) == NULL)
         return NULL;
     unwritten = PyLong_AsSsize_t(args[2]);
     if (PyErr_Occurred())
@@ -508,16 +510,16 @@ static PyMethodDef methods[] = {
     {"send_all", (PyCFunction)(void (*)(void))send_all, METH_FASTCALL, "Send several messages of one link."},
     {"accept", (PyCFunction)(void (*)(void))accept, METH_FASTCALL, "Accept and settle a delivery."},
     {"accept_all", (PyCFunction)(void (*)(void))accept_all, METH_FASTCALL, "Accept and settle deliveries."},
-    {"usual", usual, METH_VARARGS, "Whether messages need no look at each."},
-    {"dispatch", (PyCFunction)(void (*)(void))dispatch, METH_FASTCALL, "Take the events that need no decision."},
-    {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL, "The bytes to write now."},
-    {"weigh", (PyCFunction)(void (*)(void))weigh, METH_FASTCALL, "What a connection holds of messages."},
-    {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, "Frames that need more than proton's look at them."},
-    {"attached", attached, METH_O, "The senders whose attaches are among the frames."},
+    {"all_plain", all_plain, METH_VARARGS, "Whether no message needs a closer look."},
+    {"drain_events", (PyCFunction)(void (*)(void))drain_events, METH_FASTCALL, "Take the events that need no decision."},
+    {"take_output", (PyCFunction)(void (*)(void))take_output, METH_FASTCALL, "The bytes to write now."},
+    {"measure_memory", (PyCFunction)(void (*)(void))measure_memory, METH_FASTCALL, "The memory that a connection uses for messages."},
+    {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, "Find the frames that need a closer look than proton's."},
+    {"sender_attaches", sender_attaches, METH_O, "The senders whose attach frames are in the data."},
     {"largest_frame", largest_frame, METH_O, "The size of the largest frame."},
     {"bind_log", bind_log, METH_VARARGS, "Give the addresses of proton's functions for logging, once."},
-    {"listen", listen_to, METH_O, "Keep what proton logs about a transport."},
-    {"complaint", complaint, METH_O, "Why a transport writes no more, or None."},
+    {"capture_log", capture_log, METH_O, "Capture the errors that proton logs about a transport."},
+    {"take_error", take_error, METH_O, "Why a transport stopped writing, or None."},
     {NULL, NULL, 0, NULL},
 };
 

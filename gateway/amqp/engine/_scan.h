@@ -1,14 +1,14 @@
-/* Finds the frames of a peer that need a closer look than proton's (see `_formats.h`), and each end frame.
+/* Finds the frames of a peer that need a closer look than proton's (see `_frame_fields.h`), and each end frame.
  *
  * It is called for all incoming bytes, in chunks of any size, so it only steps from frame to frame and reads the first
  * fields of transfers and flows. A transfer in an unusual encoding counts as one with another message-format: the
  * caller then inspects it fully.
  */
-#define HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
+#define MAX_HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
 
 enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, NO_ECHO = 0 };
 
-#include "_formats.h"
+#include "_frame_fields.h"
 
 typedef struct {
     uint32_t skip;    /* bytes of the current frame that are still to come and can be skipped */
@@ -16,7 +16,7 @@ typedef struct {
     uint16_t started; /* the protocol header has been read */
     uint16_t echo;    /* what to report at the end of the current frame */
     uint16_t channel; /* the channel of that frame */
-    uint8_t head[HEAD];
+    uint8_t head[MAX_HEAD];
 } scan_state;
 
 typedef struct {
@@ -29,7 +29,7 @@ static uint32_t frame_size(const uint8_t *at) {
 }
 
 /* The performative's code, and the size of its descriptor; -1: not a performative. */
-static int performative(const uint8_t *at, size_t left, size_t *size) {
+static int performative_code(const uint8_t *at, size_t left, size_t *size) {
     static const uint8_t wide[] = {0, 0x80, 0, 0, 0, 0, 0, 0, 0};
     if (left >= 3 && at[0] == 0 && at[1] == 0x53)
         return *size = 3, at[2];
@@ -38,7 +38,7 @@ static int performative(const uint8_t *at, size_t left, size_t *size) {
     return -1;
 }
 
-static int found(findings *findings, size_t position, int what, int channel) {
+static int add_finding(findings *findings, size_t position, int what, int channel) {
     PyObject *item;
     int result;
     if (what == OTHER_FORMAT && findings->format)
@@ -54,27 +54,27 @@ static int found(findings *findings, size_t position, int what, int channel) {
 }
 
 /* Inspect the frame that begins with these bytes; `position` is its place in the scanned data. -1 on an exception. */
-static int look(scan_state *state, const uint8_t *frame, size_t size, size_t position, findings *findings) {
+static int inspect_frame(scan_state *state, const uint8_t *frame, size_t size, size_t position, findings *findings) {
     size_t body = 4 * (size_t)frame[4], head = 0;
     int code, channel = frame[6] << 8 | frame[7];
     if (frame[5] != 0 || body < 8 || body + 3 > size) { /* an empty frame, or an extended header that hides the rest */
         if (body <= 8)
             return 0;
-        return found(findings, position, OTHER_FORMAT, channel) < 0 ? -1 : found(findings, position, BEFORE_END, channel);
+        return add_finding(findings, position, OTHER_FORMAT, channel) < 0 ? -1 : add_finding(findings, position, BEFORE_END, channel);
     }
-    code = performative(frame + body, size - body, &head);
-    if ((head != 3 || (code == 0x14 && odd_fields(frame + body + head, size - body - head))) &&
-        found(findings, position, OTHER_FORMAT, channel) < 0)
+    code = performative_code(frame + body, size - body, &head);
+    if ((head != 3 || (code == 0x14 && unusual_fields(frame + body + head, size - body - head))) &&
+        add_finding(findings, position, OTHER_FORMAT, channel) < 0)
         return -1;
     if (code == 0x13) {
-        state->echo = (uint16_t)echo_wanted(frame + body + head, size - body - head);
+        state->echo = (uint16_t)requested_echo(frame + body + head, size - body - head);
         state->channel = (uint16_t)channel;
     }
-    return code == 0x17 ? found(findings, position, BEFORE_END, channel) : 0;
+    return code == 0x17 ? add_finding(findings, position, BEFORE_END, channel) : 0;
 }
 
 /* Whether the error's description contains a NUL, at which proton cuts it off. */
-static bool cut_text(const uint8_t *frame, size_t size) {
+static bool has_cut_description(const uint8_t *frame, size_t size) {
     const uint8_t *end = frame + size, *at = memmem(frame, size, "\0S\x1d", 3);
     size_t length;
     int field;
@@ -105,20 +105,20 @@ static bool cut_text(const uint8_t *frame, size_t size) {
 /* The offset of a disposition's performative in a frame of which `size` bytes are there; 0: not a disposition. */
 static size_t disposition_body(const uint8_t *frame, size_t size) {
     size_t body = 4 * (size_t)frame[4], head = 0;
-    return frame[5] == 0 && body >= 8 && body + 3 <= size && performative(frame + body, size - body, &head) == 0x15 ? body
+    return frame[5] == 0 && body >= 8 && body + 3 <= size && performative_code(frame + body, size - body, &head) == 0x15 ? body
                                                                                                                     : 0;
 }
 
 /* The current frame ends at this position. */
-static int completed(scan_state *state, size_t position, findings *findings) {
+static int end_frame(scan_state *state, size_t position, findings *findings) {
     int echo = state->echo;
     state->echo = NO_ECHO;
-    return echo == NO_ECHO ? 0 : found(findings, position, echo, state->channel);
+    return echo == NO_ECHO ? 0 : add_finding(findings, position, echo, state->channel);
 }
 
 /* Complete a frame head that arrived in pieces; returns the number of bytes consumed. */
-static size_t put_together(scan_state *state, const uint8_t *at, size_t left) {
-    size_t wanted = state->held < 8 ? 8 : frame_size(state->head) < HEAD ? frame_size(state->head) : HEAD;
+static size_t fill_head(scan_state *state, const uint8_t *at, size_t left) {
+    size_t wanted = state->held < 8 ? 8 : frame_size(state->head) < MAX_HEAD ? frame_size(state->head) : MAX_HEAD;
     size_t more = wanted > state->held ? wanted - state->held : 0;
     if (more > left)
         more = left;
@@ -128,26 +128,26 @@ static size_t put_together(scan_state *state, const uint8_t *at, size_t left) {
 }
 
 static bool head_complete(const scan_state *state) {
-    return state->held >= 8 && (memcmp(state->head, "AMQP", 4) == 0 || state->held >= HEAD ||
+    return state->held >= 8 && (memcmp(state->head, "AMQP", 4) == 0 || state->held >= MAX_HEAD ||
                                 state->held >= frame_size(state->head));
 }
 
 /* Scan the bytes from `start` to `end`; -1 on an exception. */
-static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t end, findings *findings) {
+static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size_t end, findings *findings) {
     const uint8_t *frame;
     size_t size, more, begin, body, at = start;
     while (at < end) {
         if (state->skip) {
             more = end - at < state->skip ? end - at : state->skip;
             at += more, state->skip -= (uint32_t)more;
-            if (state->skip == 0 && completed(state, at, findings) < 0)
+            if (state->skip == 0 && end_frame(state, at, findings) < 0)
                 return -1;
             continue;
         }
-        if (state->held == 0 && end - at >= HEAD)
+        if (state->held == 0 && end - at >= MAX_HEAD)
             frame = data + at;
         else {
-            at += put_together(state, data + at, end - at);
+            at += fill_head(state, data + at, end - at);
             if (!head_complete(state))
                 continue;
             frame = state->head;
@@ -159,12 +159,12 @@ static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t 
             return 0; /* malformed: proton reports it */
         else {
             begin = frame != state->head ? at : at - start > state->held ? at - state->held : start;
-            if (look(state, frame, size < HEAD ? size : HEAD, begin, findings) < 0)
+            if (inspect_frame(state, frame, size < MAX_HEAD ? size : MAX_HEAD, begin, findings) < 0)
                 return -1;
-            if ((body = disposition_body(frame, size < HEAD ? size : HEAD)) != 0) {
+            if ((body = disposition_body(frame, size < MAX_HEAD ? size : MAX_HEAD)) != 0) {
                 if ((frame == state->head && at - begin != state->held) || size > end - begin)
                     state->echo = SPLIT_DISPOSITION;
-                else if (cut_text(data + begin + body, size - body) && found(findings, begin, CUT_TEXT, (int)size) < 0)
+                else if (has_cut_description(data + begin + body, size - body) && add_finding(findings, begin, CUT_TEXT, (int)size) < 0)
                     return -1;
             }
         }
@@ -174,7 +174,7 @@ static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t 
         else {
             state->skip = size > state->held ? (uint32_t)(size - state->held) : 0;
             state->held = 0;
-            if (state->skip == 0 && completed(state, at, findings) < 0)
+            if (state->skip == 0 && end_frame(state, at, findings) < 0)
                 return -1;
         }
     }
@@ -191,17 +191,17 @@ static int scanned(scan_state *state, const uint8_t *data, size_t start, size_t 
 static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t start, end;
     findings findings = {NULL, false};
-    if (!wanted("scan", count, 4))
+    if (!check_count("scan", count, 4))
         return NULL;
     start = PyLong_AsSsize_t(args[2]), end = PyLong_AsSsize_t(args[3]);
     if (PyErr_Occurred())
         return NULL;
     if (!PyByteArray_Check(args[0]) || PyByteArray_GET_SIZE(args[0]) != sizeof(scan_state) || !PyBytes_Check(args[1]) ||
         start < 0 || end < start || end > PyBytes_GET_SIZE(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "a state, bytes and a part of them are wanted");
+        PyErr_SetString(PyExc_TypeError, "expected a state, bytes and a range in them");
         return NULL;
     }
-    if (scanned((scan_state *)(void *)PyByteArray_AS_STRING(args[0]), (const uint8_t *)PyBytes_AS_STRING(args[1]),
+    if (scan_bytes((scan_state *)(void *)PyByteArray_AS_STRING(args[0]), (const uint8_t *)PyBytes_AS_STRING(args[1]),
                 (size_t)start, (size_t)end, &findings) < 0) {
         Py_XDECREF(findings.list);
         return NULL;

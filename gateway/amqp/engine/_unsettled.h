@@ -4,8 +4,8 @@
  * mostly finds its delivery first, and numbers need no Python objects. An outcome out of order leaves a hole; holes are
  * closed when room is needed (each `add` pays for at most two moves).
  */
-#define LEAST_ROOM 16
-#define KEPT_ROOM 256 /* an empty array with more places is freed: there may be many thousand links */
+#define MIN_CAPACITY 16
+#define MAX_IDLE_CAPACITY 256 /* an empty array with more places is freed: there may be many thousand links */
 
 typedef struct {
     uint64_t number;
@@ -18,25 +18,25 @@ typedef struct {
     PyObject *owner;
     Tally *tally; /* or NULL */
     sent *all;
-    Py_ssize_t first, end, room; /* `all` from `first` up to, but not including, `end`; neither end is a hole */
+    Py_ssize_t first, end, capacity; /* `all` from `first` up to, but not including, `end`; neither end is a hole */
     Py_ssize_t count, bytes;
-    char several; /* the owner gets outcomes in batches */
+    char in_batches; /* the owner gets outcomes in batches */
 } Unsettled;
 
 static PyTypeObject unsettled_type;
 
 /* Close the holes, or grow the array. */
-static int make_room(Unsettled *self) {
-    Py_ssize_t index, to = 0, room = self->room ? 2 * self->room : LEAST_ROOM;
-    if (2 * self->count > self->room || self->room == 0) {
+static int grow(Unsettled *self) {
+    Py_ssize_t index, to = 0, capacity = self->capacity ? 2 * self->capacity : MIN_CAPACITY;
+    if (2 * self->count > self->capacity || self->capacity == 0) {
         sent *grown = self->all; /* PyMem_Resize sets its argument to NULL if memory is exhausted */
-        PyMem_Resize(grown, sent, (size_t)room);
+        PyMem_Resize(grown, sent, (size_t)capacity);
         if (grown == NULL) {
             PyErr_NoMemory();
             return -1;
         }
         self->all = grown;
-        self->room = room;
+        self->capacity = capacity;
         return 0;
     }
     for (index = self->first; index < self->end; index++)
@@ -49,7 +49,7 @@ static int make_room(Unsettled *self) {
 
 /* The bytes that a context keeps alive: an event of a log is a tuple that begins with its message, for redelivery.
  * Other contexts refer to the incoming delivery, which is counted on its own connection. */
-static Py_ssize_t data_of(PyObject *context) {
+static Py_ssize_t data_kept_by(PyObject *context) {
     PyObject *data;
     if (!PyTuple_Check(context) || PyTuple_GET_SIZE(context) == 0)
         return 0;
@@ -58,30 +58,30 @@ static Py_ssize_t data_of(PyObject *context) {
 }
 
 /* `count`: 1 adds, -1 subtracts. */
-static void charge_sent(Unsettled *self, const sent *place, Py_ssize_t count) {
+static void count_sent(Unsettled *self, const sent *place, Py_ssize_t count) {
     if (self->tally != NULL) {
-        self->tally->out_bytes += count * cost(place->size);
-        self->tally->out_data += count * data_of(place->context);
+        self->tally->out_bytes += count * proton_memory(place->size);
+        self->tally->out_data += count * data_kept_by(place->context);
         self->tally->out_count += count;
     }
 }
 
-static int add(Unsettled *self, uint64_t number, Py_ssize_t size, PyObject *context) {
+static int add_sent(Unsettled *self, uint64_t number, Py_ssize_t size, PyObject *context) {
     if (self->end > self->first && number <= self->all[self->end - 1].number) {
         PyErr_SetString(PyExc_ValueError, "the numbers of deliveries grow");
         return -1;
     }
-    if (self->end == self->room && make_room(self) < 0)
+    if (self->end == self->capacity && grow(self) < 0)
         return -1;
     self->all[self->end++] = (sent){number, size, Py_NewRef(context)};
     self->count++;
     self->bytes += size;
-    charge_sent(self, self->all + self->end - 1, 1);
+    count_sent(self, self->all + self->end - 1, 1);
     return 0;
 }
 
 /* The index of a number; -1: not found. Numbers grow, so the distance from the first entry bounds the search. */
-static Py_ssize_t find(const Unsettled *self, uint64_t number) {
+static Py_ssize_t find_sent(const Unsettled *self, uint64_t number) {
     Py_ssize_t low = self->first, high = self->end - 1, middle;
     if (low > high || number < self->all[low].number)
         return -1;
@@ -98,7 +98,7 @@ static Py_ssize_t find(const Unsettled *self, uint64_t number) {
     return -1;
 }
 
-static void shrink(Unsettled *self) {
+static void trim(Unsettled *self) {
     while (self->first < self->end && self->all[self->first].context == NULL)
         self->first++;
     while (self->first < self->end && self->all[self->end - 1].context == NULL)
@@ -106,36 +106,36 @@ static void shrink(Unsettled *self) {
     if (self->first < self->end)
         return;
     self->first = self->end = 0;
-    if (self->room > KEPT_ROOM) {
+    if (self->capacity > MAX_IDLE_CAPACITY) {
         PyMem_Free(self->all);
         self->all = NULL;
-        self->room = 0;
+        self->capacity = 0;
     }
 }
 
-/* Remove the entry that `find` found; returns its context as a new reference. */
-static PyObject *take_out(Unsettled *self, Py_ssize_t index) {
+/* Remove the entry that `find_sent` found; returns its context as a new reference. */
+static PyObject *take_context(Unsettled *self, Py_ssize_t index) {
     sent *place = self->all + index;
     PyObject *context = place->context;
-    charge_sent(self, place, -1);
+    count_sent(self, place, -1);
     place->context = NULL;
     self->count--;
     self->bytes -= place->size;
     if (index == self->first || index == self->end - 1)
-        shrink(self);
+        trim(self);
     return context;
 }
 
-static Py_ssize_t asked(Unsettled *self, PyObject *number) {
-    uint64_t wanted = PyLong_AsUnsignedLongLong(number);
-    return wanted == (uint64_t)-1 && PyErr_Occurred() ? -1 : find(self, wanted);
+static Py_ssize_t index_of(Unsettled *self, PyObject *number) {
+    uint64_t number_value = PyLong_AsUnsignedLongLong(number);
+    return number_value == (uint64_t)-1 && PyErr_Occurred() ? -1 : find_sent(self, number_value);
 }
 
 static PyObject *unsettled_add(Unsettled *self, PyObject *args) {
     unsigned long long number;
     Py_ssize_t size;
     PyObject *context;
-    if (!PyArg_ParseTuple(args, "KnO", &number, &size, &context) || add(self, number, size, context) < 0)
+    if (!PyArg_ParseTuple(args, "KnO", &number, &size, &context) || add_sent(self, number, size, context) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -143,12 +143,12 @@ static PyObject *unsettled_add(Unsettled *self, PyObject *args) {
 static PyObject *unsettled_take(Unsettled *self, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t index;
     if (count != 1 && count != 2) {
-        PyErr_SetString(PyExc_TypeError, "take wants a number, and what to say where there is none");
+        PyErr_SetString(PyExc_TypeError, "take expects a number, and optionally a default");
         return NULL;
     }
-    index = asked(self, args[0]);
+    index = index_of(self, args[0]);
     if (index >= 0)
-        return take_out(self, index);
+        return take_context(self, index);
     if (PyErr_Occurred())
         return NULL;
     if (count == 2)
@@ -158,7 +158,7 @@ static PyObject *unsettled_take(Unsettled *self, PyObject *const *args, Py_ssize
 }
 
 static int unsettled_contains(Unsettled *self, PyObject *number) {
-    Py_ssize_t index = asked(self, number);
+    Py_ssize_t index = index_of(self, number);
     return PyErr_Occurred() ? -1 : index >= 0;
 }
 
@@ -176,9 +176,9 @@ static int unsettled_clear(Unsettled *self) {
     Py_ssize_t index, first = self->first, end = self->end;
     for (index = first; index < end; index++)
         if (all[index].context != NULL)
-            charge_sent(self, all + index, -1);
+            count_sent(self, all + index, -1);
     self->all = NULL; /* code that runs while the contexts are freed finds the array empty */
-    self->first = self->end = self->room = self->count = self->bytes = 0;
+    self->first = self->end = self->capacity = self->count = self->bytes = 0;
     for (index = first; index < end; index++)
         Py_XDECREF(all[index].context);
     PyMem_Free(all);
@@ -218,7 +218,7 @@ static PyObject *unsettled_new(PyTypeObject *type, PyObject *args, PyObject *nam
     PyObject *owner;
     Tally *tally;
     Unsettled *self;
-    if (!owned(args, named, &owner, &tally))
+    if (!parse_owner(args, named, &owner, &tally))
         return NULL;
     self = (Unsettled *)type->tp_alloc(type, 0);
     if (self != NULL) {
@@ -241,8 +241,8 @@ static PyGetSetDef unsettled_fields[] = {
 };
 
 static PyMemberDef unsettled_members[] = {
-    {"bytes", T_PYSSIZET, offsetof(Unsettled, bytes), READONLY, "What the messages take."},
-    {"several", T_BOOL, offsetof(Unsettled, several), 0, "Whether the owner hears of several accepted ones at once."},
+    {"bytes", T_PYSSIZET, offsetof(Unsettled, bytes), READONLY, "The size of the messages in bytes."},
+    {"in_batches", T_BOOL, offsetof(Unsettled, in_batches), 0, "Whether the owner gets accepted deliveries in batches."},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -256,7 +256,7 @@ static PyTypeObject unsettled_type = {
     .tp_traverse = (traverseproc)unsettled_visit,
     .tp_clear = (inquiry)unsettled_forget,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "What was sent on one link and has no outcome yet.",
+    .tp_doc = "The deliveries that were sent on one link and have no outcome yet.",
     .tp_as_sequence = &unsettled_sequence,
     .tp_methods = unsettled_methods,
     .tp_getset = unsettled_fields,

@@ -25,23 +25,23 @@ from gateway.amqp.engine._batch import (
     Unsettled,
     accept,
     accept_all,
-    attached,
     bind,
     bind_log,
-    complaint,
+    capture_log,
     largest_frame,
-    listen,
+    measure_memory,
     scan,
     send,
     send_all,
-    take,
-    weigh,
+    sender_attaches,
+    take_error,
+    take_output,
 )
 from gateway.amqp.engine._batch import (
-    dispatch as drain_events,
+    all_plain as all_plain,
 )
 from gateway.amqp.engine._batch import (
-    usual as all_plain,
+    drain_events as drain_events,
 )
 from gateway.amqp.engine.handles import ProtonDelivery
 
@@ -59,18 +59,18 @@ __all__ = [
     "accept_all",
     "address",
     "all_plain",
-    "attached",
-    "complaint",
+    "capture_log",
     "delivery_at",
     "drain_events",
     "event_table",
     "largest_frame",
-    "listen",
+    "measure_memory",
     "scan",
     "send",
     "send_all",
-    "take",
-    "weigh",
+    "sender_attaches",
+    "take_error",
+    "take_output",
 ]
 
 _SESSION: Final = "struct pn_session_t *"
@@ -111,7 +111,7 @@ def address(pointer: object) -> int:
 
 
 def event_table(kinds: Iterable[int]) -> bytes:
-    """A table of the kinds of events that `dispatch` returns; it discards all others."""
+    """A table of the kinds of events that `drain_events` returns; it discards all others."""
     table = bytearray(256)
     for kind in kinds:
         table[kind] = 1

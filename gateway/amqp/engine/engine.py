@@ -80,7 +80,7 @@ class Engine(Restraint):
             lib.PN_LINK_REMOTE_DETACH: lambda event: self._link_close(event, DetachKind.DETACHED),
             lib.PN_TRANSPORT_TAIL_CLOSED: self._input_ended,
         }
-        self._heard_events: Final = batch.event_table((_FLOW, _ERROR, *self._table))
+        self._handled_events: Final = batch.event_table((_FLOW, _ERROR, *self._table))
 
     # -- bytes and time
 
@@ -137,7 +137,7 @@ class Engine(Restraint):
             if self._echoes.pending:
                 self._echoes.answer()
             data = output.take()
-            self.tally.fresh = 0
+            self.tally.unflushed = 0
             if len(data) > self.largest_output:
                 self.largest_output = len(data)
         if output.failure is not None and not self.paused:
@@ -295,7 +295,7 @@ class Engine(Restraint):
         run: list[Batch] = []
         while True:
             other = batch.drain_events(
-                self._events, self.senders, self.receivers, BUFFER_SIZE - 1, run, self._heard_events
+                self._events, self.senders, self.receivers, BUFFER_SIZE - 1, run, self._handled_events
             )
             if run:
                 self._hand_out(run)

@@ -44,7 +44,7 @@ class Output:
         """Whether proton has an unwritten answer to a begin."""
         self._attaching: Final[dict[str, LinkState]] = {}
         self.failure: AmqpError | None = None
-        batch.listen(self._at)
+        batch.capture_log(self._at)
 
     def limit(self) -> None:
         """Use the max-frame-size of the peer's open."""
@@ -56,7 +56,7 @@ class Output:
         if self.early:
             data = bytes(self.early + data)
             self.early.clear()
-        if (why := batch.complaint(self._at)) is not None and not self._ended:
+        if (why := batch.take_error(self._at)) is not None and not self._ended:
             self.failure = AmqpError(INTERNAL_ERROR, CANNOT_GO_ON)
             self.failure.__cause__ = RuntimeError(complaint(why))
         if len(data) > self._largest > 0 and batch.largest_frame(data) > self._largest:
@@ -83,7 +83,7 @@ class Output:
         self.early.extend(data if change is None else change(data))
 
     def _written(self) -> bytes:
-        data = batch.take(self._at, self._tally)
+        data = batch.take_output(self._at, self._tally)
         self.begun = False
         if self._attaching:
             self._learn_handles(data)
@@ -94,7 +94,7 @@ class Output:
         self._attaching[link.name] = link
 
     def _learn_handles(self, data: bytes) -> None:
-        found = batch.attached(data)
+        found = batch.sender_attaches(data)
         for name, handle in found:  # the last one of a name counts: earlier ones have ended
             if (link := self._attaching.get(name)) is not None:
                 link.handle = handle
@@ -118,7 +118,7 @@ class Output:
         """Replace the error in the close that proton writes."""
         if self._ended:
             return
-        self.early.extend(batch.take(self._at, self._tally))
+        self.early.extend(batch.take_output(self._at, self._tally))
         start = max((start for start, _ in _frames(self.early)), default=0)
         if self.early[start + _HEAD.size :].startswith(_CLOSE):
             self.early[start:] = close_frame(error)

@@ -83,7 +83,7 @@ class Pressure:
 
     def _allow(self) -> None:
         """Set how much may be sent until the next charge: at least one message."""
-        self._engine.tally.room = max(min(_AT_ONCE, self.account.room // COPIES), 1)
+        self._engine.tally.write_limit = max(min(_AT_ONCE, self.account.room // COPIES), 1)
 
     def _restrain_reading(self, reading: Level) -> None:
         engine = self._engine

@@ -60,7 +60,7 @@ class Restraint(ABC):
 
     def weigh(self) -> int:
         """Measure what proton holds, at least once a turn (`tally`); returns that and the unsettled bytes."""
-        found = batch.weigh(self.tally, self._sessions.addresses, len(self._output.early))
+        found = batch.measure_memory(self.tally, self._sessions.addresses, len(self._output.early))
         if self.tally.unwritten > _OVERFULL:
             self.blocked = True
         return found

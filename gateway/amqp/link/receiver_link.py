@@ -119,7 +119,7 @@ class ReceiverHalf(LinkState):
     def _ignore(self, delivery: int, settled: bool) -> None:
         """Ignore a resumed delivery, which is unknown here (2.7.5): grant its credit again."""
         self.engine.ignored += 1
-        self.held.let_go(delivery)
+        self.held.remove(delivery)
         if settled:
             self.forget(delivery)
         if self.engine.ignored > _IGNORED:
@@ -230,7 +230,7 @@ class ReceiverHalf(LinkState):
             self._no_credit()
             return
         self.transfers += 1
-        self.held.hold(number, len(data))
+        self.held.add(number, len(data))
         if self.engine.refusing:
             self._refuse_one(number, bool(lib.pn_delivery_settled(delivery)))
             return
@@ -292,7 +292,7 @@ class ReceiverHalf(LinkState):
             batch.accept(delivery, self.held)
             self.accepted += 1
         else:
-            self.held.let_go(delivery)
+            self.held.remove(delivery)
             pointer = batch.delivery_at(delivery)
             dispositions.write(pointer, outcome, self.scope)
             self.outcome_counts[outcome.name] = self.outcome_counts.get(outcome.name, 0) + 1
@@ -303,7 +303,7 @@ class ReceiverHalf(LinkState):
 
     def forget(self, delivery: int) -> None:
         """Forget a delivery that came settled."""
-        self.held.let_go(delivery)
+        self.held.remove(delivery)
         lib.pn_delivery_settle(batch.delivery_at(delivery))
 
     def _on_part(self, delivery: ProtonDelivery) -> None:

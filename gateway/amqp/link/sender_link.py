@@ -86,7 +86,7 @@ class SenderHalf(LinkState):
         engine.touch()
         if not silent:
             return
-        if self.unsettled.several:
+        if self.unsettled.in_batches:
             self.handler.on_accepted(messages)
             return
         for message in messages:
@@ -95,7 +95,7 @@ class SenderHalf(LinkState):
     def accepted_all(self, found: list[SendContext] | list[int]) -> None:
         """The peer has accepted these deliveries: their contexts if the handler takes batches, else their numbers."""
         unsettled = self.unsettled
-        if unsettled.several:
+        if unsettled.in_batches:
             if self.open:
                 self.handler.on_accepted(found)
             return

@@ -193,7 +193,7 @@ class LinkState:
             self._several = takes_batches(self.handler)
             self.engine.receivers[self.proton_address] = self.held
         else:
-            self.unsettled.several = takes_batches(self.handler)
+            self.unsettled.in_batches = takes_batches(self.handler)
             self.engine.senders[self.proton_address] = self.unsettled
 
     def ended(self: Self, error: AmqpError | None) -> None:

@@ -5,15 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PLACES = 7, FIRST_CODE = 0x70, LAST_CODE = 0x78, SMALL_ULONG = 0x53, WIDE = 0x10, EMPTY_LIST = 0x45 };
+enum { SECTIONS = 7, FIRST_CODE = 0x70, LAST_CODE = 0x78, SMALL_ULONG = 0x53, WIDE = 0x10, EMPTY_LIST = 0x45 };
 enum { DELIVERY_ANNOTATIONS = 0x71, MESSAGE_ANNOTATIONS = 0x72, APPLICATION_PROPERTIES = 0x74 };
 enum { DATA_SECTION = 0x75, SEQUENCE_SECTION = 0x76 };
 
 /* By code: the index in the order, and the constructor of the value with a one-byte size (0: any with a size). */
-static const int8_t place_of[] = {0, 1, 2, 3, 4, 5, 5, 5, 6};
-static const uint8_t kind_of[] = {0xC0, 0xC1, 0xC1, 0xC0, 0xC1, 0xA0, 0xC0, 0, 0xC1};
+static const int8_t order_of[] = {0, 1, 2, 3, 4, 5, 5, 5, 6};
+static const uint8_t constructor_of[] = {0xC0, 0xC1, 0xC1, 0xC0, 0xC1, 0xA0, 0xC0, 0, 0xC1};
 
-static bool usual_kind(uint8_t wanted, uint8_t kind) {
+static bool is_expected_kind(uint8_t wanted, uint8_t kind) {
     if (wanted)
         return kind == wanted;
     return kind == 0xA0 || kind == 0xA1 || kind == 0xA3 || kind == 0xC0 || kind == 0xC1;
@@ -26,9 +26,9 @@ static ptrdiff_t section_end(const uint8_t *data, ptrdiff_t at, ptrdiff_t length
     if (length - at < 5 || data[at] != 0 || data[at + 1] != SMALL_ULONG)
         return -1;
     code = data[at + 2], constructor = data[at + 3];
-    if (code < FIRST_CODE || code > LAST_CODE || !usual_kind(kind_of[code - FIRST_CODE], constructor & ~WIDE))
+    if (code < FIRST_CODE || code > LAST_CODE || !is_expected_kind(constructor_of[code - FIRST_CODE], constructor & ~WIDE))
         return -1;
-    *place = place_of[code - FIRST_CODE];
+    *place = order_of[code - FIRST_CODE];
     if (!(constructor & WIDE))
         size = data[at + 4], at += 5;
     else if (length - at < 8)

@@ -102,7 +102,7 @@ def property_field(data: bytes, layout: SectionOffsets, index: int) -> bytes | N
     """One field's encoded bytes; `None` where it is absent or null."""
     if layout.properties == layout.app:
         return None
-    found = _sections.field(data, layout.properties, index)
+    found = _sections.properties_field(data, layout.properties, index)
     return _property_field(data, layout, index) if found is ... else found
 
 

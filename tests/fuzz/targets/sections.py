@@ -17,12 +17,12 @@ def one(data: bytes) -> None:
     assert result_or_condition(section_index.walk, data) == found
     _sections.may_be_annotated(data)
     for start in (0, len(data) // 2, len(data)):
-        _sections.fields(data, start)
-        _sections.field(data, start, start % 14)
-    _sections.put_on(data, {b"\xa3\x01a": b"\x40"})
-    _sections.take_off(data, {b"address-cookie": 1}, b"x-opt-a")
+        _sections.leading_fields(data, start)
+        _sections.properties_field(data, start, start % 14)
+    _sections.add_annotations(data, {b"\xa3\x01a": b"\x40"})
+    _sections.remove_annotations(data, {b"address-cookie": 1}, b"x-opt-a")
     _batch.largest_frame(data)
-    _batch.attached(data)
+    _batch.sender_attaches(data)
     for names in (ROUTING, TARGETED, EVENTS):
         hop.only(data, names)
     if isinstance(found, section_index.SectionOffsets):

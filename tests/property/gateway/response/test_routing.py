@@ -259,7 +259,7 @@ def test_the_string_of_a_token_is_that_of_the_general_form(mark: bytes, token: b
     size = min(size, len(mac))
     text = mark + to_url(token + mac[:size])
     head = b"\xa1%c" % len(text) if len(text) < 256 else b"\xb1" + len(text).to_bytes(4, "big")
-    assert _sections.marked(mark, token, mac, size) == head + text
+    assert _sections.encode_token_string(mark, token, mac, size) == head + text
 
 
 @given(messages(), st.dictionaries(st.sampled_from([0, 2, 4, 5]), ids, max_size=4))

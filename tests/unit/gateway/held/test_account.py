@@ -238,21 +238,21 @@ def test_deliveries_are_counted_in_any_order() -> None:
     chance, here = random.Random(3), dict[tuple[int, int], None]()
     for step in range(1, 20_000):
         link = chance.randrange(3)
-        links[link].hold(step * 16, chance.randrange(1000))
-        links[link].hold(step * 16, 7)  # known already
+        links[link].add(step * 16, chance.randrange(1000))
+        links[link].add(step * 16, 7)  # known already
         here[link, step * 16] = None
         while len(here) > 500 or (here and chance.random() < 0.4):
             gone = chance.choice(list(here)[:3])
             del here[gone]
-            links[gone[0]].let_go(gone[1])
-            links[gone[0]].let_go(gone[1])  # and gone already
+            links[gone[0]].remove(gone[1])
+            links[gone[0]].remove(gone[1])  # and gone already
     assert sum(map(len, links)) == tally.in_count == len(here)
     assert sum(link.bytes for link in links) == tally.in_bytes
     links[0].clear()
     del links[1]
     assert tally.in_count == len(links[1])
     for _, delivery in here:
-        links[1].let_go(delivery)
+        links[1].remove(delivery)
     assert (tally.in_bytes, tally.in_count) == (0, 0)
 
 

@@ -44,7 +44,7 @@ def test_the_first_bytes_tell_whether_there_are_delivery_annotations(data: bytes
     found, may_be = _placed(data), _sections.may_be_annotated(data)
     if found is not None and not may_be:
         assert found.da == found.ma
-    if may_be and _sections.layout(data) is not ...:
+    if may_be and _sections.section_offsets(data) is not ...:
         assert found is not None
         assert found.da < found.ma
 
@@ -74,7 +74,7 @@ def test_values_are_counted_in_c_as_they_are_decoded(data: bytes, most: int) -> 
     while position < len(data):
         value, position = decode(data, position)
         found += _count(value)
-    assert _sections.items(data, 0, len(data), most) == min(found, most + 1)
+    assert _sections.count_values(data, 0, len(data), most) == min(found, most + 1)
 
 
 def _count(value: Value) -> int:
@@ -122,8 +122,8 @@ def test_the_leading_fields_are_the_same_however_they_are_found(data: bytes) -> 
 def test_annotations_are_put_on_as_python_would(data: bytes, section: bytes) -> None:
     expected = result_or_condition(_put_on, data, section)
     for reply_to in _reply_tos(data):
-        assert _sections.put_on(data, {reply_to: section}) in (..., expected)
-    assert _sections.put_on(data, {}) is ...
+        assert _sections.add_annotations(data, {reply_to: section}) in (..., expected)
+    assert _sections.add_annotations(data, {}) is ...
 
 
 def _put_on(data: bytes, section: bytes) -> bytes | None:
@@ -146,8 +146,8 @@ def _reply_tos(data: bytes) -> set[bytes]:
 def test_annotations_are_taken_off_as_python_would(data: bytes, mark: bytes) -> None:
     found = _placed(data)
     known = {data[found.da : found.ma]: "it"} if found is not None else {}
-    assert _sections.take_off(data, known, mark) in (..., result_or_condition(_taken_off, data, mark))
-    assert _sections.take_off(data, {}, mark) is ...
+    assert _sections.remove_annotations(data, known, mark) in (..., result_or_condition(_taken_off, data, mark))
+    assert _sections.remove_annotations(data, {}, mark) is ...
 
 
 def _taken_off(data: bytes, mark: bytes) -> tuple[str, bytes, bool]:

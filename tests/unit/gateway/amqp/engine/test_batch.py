@@ -23,15 +23,15 @@ from tests.support.amqp.messages import message
         lambda: _batch.send_all(1, 0, [], {}),  # type: ignore[arg-type]
         lambda: _batch.send(1, 2, "text", None, None),  # type: ignore[arg-type]
         lambda: _batch.send("one", 2, b"", None, None),  # type: ignore[arg-type]
-        lambda: _batch.dispatch(1, {}, {}, 1),  # type: ignore[call-arg]
-        lambda: _batch.dispatch(1, [], {}, 1, [], b""),  # type: ignore[arg-type]
-        lambda: _batch.dispatch(1, {}, {}, 1, [], "text"),  # type: ignore[arg-type]
-        lambda: _batch.take(1, None),  # type: ignore[arg-type]
-        lambda: _batch.take("one", _batch.Tally()),  # type: ignore[arg-type]
-        lambda: _batch.weigh(_batch.Tally(), [], 0),  # type: ignore[arg-type]
-        lambda: _batch.weigh(_batch.Tally(), {"one": None}, 0),  # type: ignore[dict-item]
-        lambda: _batch.weigh(_batch.Tally(), {}, "none"),  # type: ignore[arg-type]
-        lambda: _batch.weigh(None, {}, 0),  # type: ignore[arg-type]
+        lambda: _batch.drain_events(1, {}, {}, 1),  # type: ignore[call-arg]
+        lambda: _batch.drain_events(1, [], {}, 1, [], b""),  # type: ignore[arg-type]
+        lambda: _batch.drain_events(1, {}, {}, 1, [], "text"),  # type: ignore[arg-type]
+        lambda: _batch.take_output(1, None),  # type: ignore[arg-type]
+        lambda: _batch.take_output("one", _batch.Tally()),  # type: ignore[arg-type]
+        lambda: _batch.measure_memory(_batch.Tally(), [], 0),  # type: ignore[arg-type]
+        lambda: _batch.measure_memory(_batch.Tally(), {"one": None}, 0),  # type: ignore[dict-item]
+        lambda: _batch.measure_memory(_batch.Tally(), {}, "none"),  # type: ignore[arg-type]
+        lambda: _batch.measure_memory(None, {}, 0),  # type: ignore[arg-type]
         lambda: _batch.Unsettled(),  # type: ignore[call-arg]
         lambda: _batch.Unsettled(None, several=True),  # type: ignore[call-arg]
         lambda: "one" in _batch.Unsettled(None),
@@ -39,10 +39,10 @@ from tests.support.amqp.messages import message
         lambda: _batch.accept("one"),  # type: ignore[arg-type]
         lambda: _batch.accept_all((1,)),  # type: ignore[arg-type]
         lambda: _batch.accept_all(["one"]),  # type: ignore[list-item]
-        lambda: _batch.usual((), 1, 1, True, True),  # type: ignore[arg-type]
-        lambda: _batch.usual([(1, b"")], 1, 1, True, True),  # type: ignore[list-item]
-        lambda: _batch.usual([(1, "text", False)], 1, 1, True, True),  # type: ignore[list-item]
-        lambda: _batch.usual([None], 1, 1, True, True),  # type: ignore[list-item]
+        lambda: _batch.all_plain((), 1, 1, True, True),  # type: ignore[arg-type]
+        lambda: _batch.all_plain([(1, b"")], 1, 1, True, True),  # type: ignore[list-item]
+        lambda: _batch.all_plain([(1, "text", False)], 1, 1, True, True),  # type: ignore[list-item]
+        lambda: _batch.all_plain([None], 1, 1, True, True),  # type: ignore[list-item]
         lambda: _batch.bind((1, 2, 3)),
     ],
 )
@@ -59,7 +59,7 @@ def test_nothing_is_at_address_zero() -> None:
     with pytest.raises(ValueError, match="address 0"):
         _batch.bind((0,) * len(batch._FUNCTIONS))
     with pytest.raises(ValueError, match="address 0"):
-        _batch.weigh(_batch.Tally(), {0: None}, 0)
+        _batch.measure_memory(_batch.Tally(), {0: None}, 0)
     connection = lib.pn_connection()
     link = lib.pn_sender(lib.pn_session(connection), b"link")
     assert _batch.send_all(batch.address(link), 7, [(b"message",)], None) == 8, "the functions are still bound"
@@ -84,7 +84,7 @@ def test_nothing_is_at_address_zero() -> None:
 def test_what_needs_no_look_at_each(
     messages: list[Any], most: int, annotations: bool, settled: bool, expected: bool
 ) -> None:
-    assert _batch.usual(messages, most, 100, annotations, settled) is expected
+    assert _batch.all_plain(messages, most, 100, annotations, settled) is expected
 
 
 def test_another_proton_is_found_at_the_start() -> None:

@@ -308,7 +308,7 @@ def test_enough_is_sent_at_once_and_the_rest_when_that_is_written() -> None:
     """Found as B3: a hundred links of one connection were sent a large message each before one was charged."""
     owner = receiving_crowd(6)
     engine, size = owner.engine, len(message(b"x"))
-    engine.tally.room = 2 * size - 1
+    engine.tally.write_limit = 2 * size - 1
     owner.wanting.update(owner.links)
     for link in owner.links:
         link.handler.on_credit()
@@ -322,7 +322,7 @@ def test_enough_is_sent_at_once_and_the_rest_when_that_is_written() -> None:
         engine.unblock()
     assert sent == [2, 4, 6]
     assert not engine.blocked
-    assert engine.tally.fresh == 0
+    assert engine.tally.unflushed == 0
     assert engine.largest_output > 2 * size
 
 
@@ -348,7 +348,7 @@ def test_links_go_on_in_the_order_of_waiting_at_the_cost_of_those_that_do() -> N
     def cost(waiting: int) -> int:
         owner = receiving_crowd(waiting)
         engine = owner.engine
-        engine.tally.room = 1
+        engine.tally.write_limit = 1
         owner.wanting.update(owner.links)
         owner.links[0].handler.on_credit()
         for link in reversed(owner.links[1:]):

@@ -15,7 +15,7 @@ from gateway.amqp.codec.decoder import skip
 from gateway.amqp.link.receiver_link import ReceiverHalf
 from gateway.amqp.link.state import BUFFER_SIZE
 from gateway.amqp.message import hop
-from gateway.amqp.message._sections import items
+from gateway.amqp.message._sections import count_values
 from gateway.amqp.message.bounds import ANNOTATIONS, COPIES, ENTRIES, FIELDS, ITEMS, SECTIONS
 from gateway.amqp.message.sections import properties, walk
 from gateway.errors import AmqpError
@@ -207,11 +207,11 @@ def test_the_bound_of_what_becomes_headers_of_a_record() -> None:
 )
 def test_values_inside_of_others_are_counted(value: object, count: int) -> None:
     data = encode(value)
-    assert items(b"\x40" + data, 1, 1 + len(data), 100) == count
-    assert items(data * 3, 0, 3 * len(data), 100) == 3 * count
-    assert items(data * 100, 0, 100 * len(data), 50) == 51
+    assert count_values(b"\x40" + data, 1, 1 + len(data), 100) == count
+    assert count_values(data * 3, 0, 3 * len(data), 100) == 3 * count
+    assert count_values(data * 100, 0, 100 * len(data), 50) == 51
     for end in range(len(data)):
-        assert items(data, 0, end, 100) <= count
+        assert count_values(data, 0, end, 100) <= count
 
 
 def test_properties_that_are_lists_are_not_decoded() -> None:

@@ -23,14 +23,14 @@ def _properties(*fields: bytes) -> bytes:
         lambda: _sections.bind(SectionOffsets),  # type: ignore[call-arg]
         lambda: _sections.bind(int, bytes(256)),  # type: ignore[arg-type]
         lambda: _sections.bind(SectionOffsets, b"short"),
-        lambda: _sections.field(b"", 0),  # type: ignore[call-arg]
-        lambda: _sections.field(b"", 0, "1"),  # type: ignore[arg-type]
-        lambda: _sections.fields(b""),  # type: ignore[call-arg]
-        lambda: _sections.put_on(b""),  # type: ignore[call-arg]
-        lambda: _sections.put_on(b"", []),  # type: ignore[arg-type]
-        lambda: _sections.take_off(b"", {}),  # type: ignore[call-arg]
-        lambda: _sections.take_off(b"", [], b"mark"),  # type: ignore[arg-type]
-        lambda: _sections.take_off(b"", {}, "mark"),  # type: ignore[arg-type]
+        lambda: _sections.properties_field(b"", 0),  # type: ignore[call-arg]
+        lambda: _sections.properties_field(b"", 0, "1"),  # type: ignore[arg-type]
+        lambda: _sections.leading_fields(b""),  # type: ignore[call-arg]
+        lambda: _sections.add_annotations(b""),  # type: ignore[call-arg]
+        lambda: _sections.add_annotations(b"", []),  # type: ignore[arg-type]
+        lambda: _sections.remove_annotations(b"", {}),  # type: ignore[call-arg]
+        lambda: _sections.remove_annotations(b"", [], b"mark"),  # type: ignore[arg-type]
+        lambda: _sections.remove_annotations(b"", {}, "mark"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_argument_is_refused(call: Callable[[], Any]) -> None:
@@ -43,22 +43,35 @@ def test_usual_messages_are_taken() -> None:
     head = _properties(b"\xa1\x03one", b"\x40", b"\xa1\x02to")
     data = b"\x00\x53\x70\xc0\x02\x01\x41" + head + b"\x00\x53\x77\xb1\x00\x00\x00\x01x"
     start, body = 7, 7 + len(head)
-    found = _sections.layout(data)
+    found = _sections.section_offsets(data)
     assert type(found) is Exported
     assert found == (0, start, start, start, start, body, body, len(data), len(data))
-    assert [_sections.field(data, start, index) for index in range(4)] == [b"\xa1\x03one", None, b"\xa1\x02to", None]
-    assert _sections.fields(data, start) == ([b"\xa1\x03one", b"\x40", b"\xa1\x02to", *[b"\x40"] * 3], b"", 3)
+    assert [_sections.properties_field(data, start, index) for index in range(4)] == [
+        b"\xa1\x03one",
+        None,
+        b"\xa1\x02to",
+        None,
+    ]
+    assert _sections.leading_fields(data, start) == ([b"\xa1\x03one", b"\x40", b"\xa1\x02to", *[b"\x40"] * 3], b"", 3)
 
 
 @pytest.mark.parametrize("body", [b"\x00\x53\x75\xa0\x01x", b"\x00\x53\x76\xc0\x01\x00"])
 def test_bodies_of_many_sections_are_usual(body: bytes) -> None:
     head = _properties(b"\x40")
-    assert _sections.layout(head + 5000 * body) == (0, 0, 0, 0, 0, *[len(head)] * 2, *[len(head + 5000 * body)] * 2)
+    assert _sections.section_offsets(head + 5000 * body) == (
+        0,
+        0,
+        0,
+        0,
+        0,
+        *[len(head)] * 2,
+        *[len(head + 5000 * body)] * 2,
+    )
 
 
 def test_fields_after_the_sixth_stay_one_piece() -> None:
     head = _properties(*[b"\x40"] * 6, b"\xa3\x01t", b"\x40")
-    assert _sections.fields(head, 0) == ([b"\x40"] * 6, b"\xa3\x01t\x40", 8)
+    assert _sections.leading_fields(head, 0) == ([b"\x40"] * 6, b"\xa3\x01t\x40", 8)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +95,7 @@ def test_fields_after_the_sixth_stay_one_piece() -> None:
     ],
 )
 def test_what_is_unusual_is_left_to_who_knows_every_form(data: bytes) -> None:
-    assert _sections.layout(data) is ...
+    assert _sections.section_offsets(data) is ...
 
 
 @pytest.mark.parametrize(
@@ -103,13 +116,13 @@ def test_what_is_unusual_is_left_to_who_knows_every_form(data: bytes) -> None:
     ],
 )
 def test_properties_in_another_form_or_broken_are_left_too(data: bytes, start: int) -> None:
-    assert _sections.field(data, start, 0) is ...
-    assert _sections.fields(data, start) is ...
+    assert _sections.properties_field(data, start, 0) is ...
+    assert _sections.leading_fields(data, start) is ...
 
 
 def test_bytes_behind_the_last_field_are_no_usual_section() -> None:
-    assert _sections.fields(b"\x00\x53\x73\xc0\x03\x01\x40\x40", 0) is ...
-    assert _sections.field(b"\x00\x53\x73\xc0\x02\x01\x40", 0, -1) is ...
+    assert _sections.leading_fields(b"\x00\x53\x73\xc0\x03\x01\x40\x40", 0) is ...
+    assert _sections.properties_field(b"\x00\x53\x73\xc0\x02\x01\x40", 0, -1) is ...
 
 
 @pytest.mark.parametrize(
@@ -152,7 +165,7 @@ def test_what_cannot_be_put_together_is_left_too(wrong: dict[int, Any]) -> None:
 )
 def test_a_token_is_bytes(arguments: tuple[Any, ...], error: type[Exception]) -> None:
     with pytest.raises(error):
-        _sections.marked(*arguments)
+        _sections.encode_token_string(*arguments)
 
 
 _HEADER, _BODY = b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\x53\x75\xa0\x01x"
@@ -165,14 +178,14 @@ _ASKS = _properties(*[b"\x40"] * 4, b"\xa1\x03her")
 def test_a_message_is_annotated_by_its_reply_to(head: bytes) -> None:
     known = {b"\xa1\x03her": _ONE, b"\x40": _TWO}
     asks, others = head + _ASKS + _BODY, [head + _BODY, head + _properties(b"\x40") + _BODY]
-    assert _sections.put_on(asks, known) == head + _ONE + _ASKS + _BODY
-    assert [_sections.put_on(each, known) for each in others] == [
+    assert _sections.add_annotations(asks, known) == head + _ONE + _ASKS + _BODY
+    assert [_sections.add_annotations(each, known) for each in others] == [
         head + _TWO + each[len(head) :] for each in others
     ]
-    assert _sections.put_on(asks, {b"\x40": _TWO}) is ...
-    assert _sections.put_on(head + _ONE + _ASKS + _BODY, known) is ..., "it has annotations already"
-    assert _sections.put_on(bytearray(asks), known) is ...  # type: ignore[arg-type]  # not immutable
-    assert _sections.put_on(asks, {b"\xa1\x03her": "text"}) is ...  # type: ignore[dict-item]
+    assert _sections.add_annotations(asks, {b"\x40": _TWO}) is ...
+    assert _sections.add_annotations(head + _ONE + _ASKS + _BODY, known) is ..., "it has annotations already"
+    assert _sections.add_annotations(bytearray(asks), known) is ...  # type: ignore[arg-type]  # not immutable
+    assert _sections.add_annotations(asks, {b"\xa1\x03her": "text"}) is ...  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("head", [b"", _HEADER])
@@ -187,15 +200,15 @@ def test_known_annotations_are_taken_off(head: bytes) -> None:
         (b"", b"mark", False),
         (b"", b"x", False),
     ):
-        found = _sections.take_off(head + _ONE + behind + _BODY, {_ONE: _KNOWN}, mark)
+        found = _sections.remove_annotations(head + _ONE + behind + _BODY, {_ONE: _KNOWN}, mark)
         assert found == (_KNOWN, head + behind + _BODY, onward)
-    assert _sections.take_off(head + _TWO + _BODY, {_ONE: 1}, b"mark") is ...
-    assert _sections.take_off(head + _BODY, {b"": 1}, b"mark") is ..., "it has none"
+    assert _sections.remove_annotations(head + _TWO + _BODY, {_ONE: 1}, b"mark") is ...
+    assert _sections.remove_annotations(head + _BODY, {b"": 1}, b"mark") is ..., "it has none"
 
 
 def test_a_reply_to_in_an_unusual_form_is_left_to_python() -> None:
     broken = _properties(*[b"\x40"] * 4, b"\xa1\x09her")
     wide = b"\x00\x53\x73\xd0\x00\x00\x00\x0d\x00\x00\x00\x05\x40\x40\x40\x40\xa1\x03her"
     for each in (broken, wide):
-        assert _sections.put_on(each + _BODY, {b"\xa1\x03her": _ONE}) is ...
-        assert _sections.take_off(_ONE + each + _BODY, {_ONE: 1}, b"mark") is ...
+        assert _sections.add_annotations(each + _BODY, {b"\xa1\x03her": _ONE}) is ...
+        assert _sections.remove_annotations(_ONE + each + _BODY, {_ONE: 1}, b"mark") is ...

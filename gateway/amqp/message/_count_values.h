@@ -3,7 +3,7 @@
  * Compounds are not skipped but entered: their items follow the count as further values. Nothing is validated: the
  * count stops at bytes that are not AMQP, and the decoder reports the error.
  */
-static Py_ssize_t items_between(const uint8_t *data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t most) {
+static Py_ssize_t count_between(const uint8_t *data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t most) {
     static const uint8_t widths[16] = {1, 0, 0, 0, 1, 2, 3, 5, 9, 17, 2, 5, 3, 9, 2, 5}; /* by a constructor's upper half */
     Py_ssize_t found = 0, count;
     while (at < end && found <= most) {
@@ -29,8 +29,8 @@ static Py_ssize_t items_between(const uint8_t *data, Py_ssize_t at, Py_ssize_t e
     return found <= most ? found : most + 1;
 }
 
-/* items(data, start, end, most) */
-static PyObject *items(PyObject *module, PyObject *args) {
+/* count_values(data, start, end, most) */
+static PyObject *count_values(PyObject *module, PyObject *args) {
     PyObject *data;
     Py_ssize_t start, end, most;
     if (!PyArg_ParseTuple(args, "Snnn", &data, &start, &end, &most))
@@ -39,5 +39,5 @@ static PyObject *items(PyObject *module, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "that is no part of the message");
         return NULL;
     }
-    return PyLong_FromSsize_t(items_between((const uint8_t *)PyBytes_AS_STRING(data), start, end, most));
+    return PyLong_FromSsize_t(count_between((const uint8_t *)PyBytes_AS_STRING(data), start, end, most));
 }

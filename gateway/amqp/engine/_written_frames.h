@@ -19,7 +19,7 @@ static PyObject *largest_frame(PyObject *module, PyObject *data) {
 }
 
 /* Read the name and handle of a sender's attach, encoded as proton does it; -1 for anything else. */
-static int sender_attached(const uint8_t *at, size_t left, const char **name, size_t *length, uint32_t *handle) {
+static int read_sender_attach(const uint8_t *at, size_t left, const char **name, size_t *length, uint32_t *handle) {
     size_t size;
     if (left < 12 || at[0] != 0 || at[1] != 0x53 || at[2] != 0x12 || (at[3] != 0xC0 && at[3] != 0xD0))
         return -1;
@@ -35,14 +35,14 @@ static int sender_attached(const uint8_t *at, size_t left, const char **name, si
         return -1;
     *name = (const char *)at + size;
     at += size + *length, left -= size + *length;
-    if ((size = field(at, left)) == 0 || at[0] == 0x40 || size >= left)
+    if ((size = uint_size(at, left)) == 0 || at[0] == 0x40 || size >= left)
         return -1;
     *handle = size == 1 ? 0 : size == 2 ? at[1] : frame_size(at + 1);
     return at[size] == 0x42 || (at[size] == 0x56 && left > size + 1 && at[size + 1] == 0) ? 0 : -1;
 }
 
-/* attached(data) -> (name, handle) of each attach of a sender in the data; skips a protocol header */
-static PyObject *attached(PyObject *module, PyObject *data) {
+/* sender_attaches(data) -> (name, handle) of each attach of a sender in the data; skips a protocol header */
+static PyObject *sender_attaches(PyObject *module, PyObject *data) {
     const uint8_t *at, *end;
     const char *name;
     size_t length;
@@ -58,7 +58,7 @@ static PyObject *attached(PyObject *module, PyObject *data) {
     if (end - at >= 8 && memcmp(at, "AMQP", 4) == 0)
         at += 8;
     for (; end - at >= 8 && (size = frame_size(at)) >= 8 && size <= (size_t)(end - at); at += size) {
-        if (at[5] != 0 || sender_attached(at + 8, size - 8, &name, &length, &handle) < 0)
+        if (at[5] != 0 || read_sender_attach(at + 8, size - 8, &name, &length, &handle) < 0)
             continue;
         item = Py_BuildValue("(NI)", PyUnicode_DecodeUTF8(name, (Py_ssize_t)length, "replace"), (unsigned int)handle);
         if (item == NULL || PyList_Append(all, item) < 0) {

@@ -2,7 +2,7 @@
  * delivery (part 2, 2.7.5), and a flow that requests an echo (2.7.4). Only the usual encodings are read. */
 
 /* The size of an encoded uint or null; 0 for any other type. */
-static size_t field(const uint8_t *at, size_t left) {
+static size_t uint_size(const uint8_t *at, size_t left) {
     size_t size;
     if (left == 0)
         return 0;
@@ -12,7 +12,7 @@ static size_t field(const uint8_t *at, size_t left) {
 
 /* Whether the fields after the message-format mark the transfer as resumed, or cannot be read here: settled, more,
  * rcv-settle-mode, state (any state is unusual), resume. */
-static bool odd_flags(const uint8_t *at, size_t left, size_t count) {
+static bool unusual_flags(const uint8_t *at, size_t left, size_t count) {
     size_t index, size;
     for (index = 0; index < 5 && index < count; index++) {
         if (left == 0)
@@ -28,7 +28,7 @@ static bool odd_flags(const uint8_t *at, size_t left, size_t count) {
 }
 
 /* Whether a transfer has a message-format other than 0, or fields that cannot be read here. */
-static bool odd_fields(const uint8_t *at, size_t left) {
+static bool unusual_fields(const uint8_t *at, size_t left) {
     size_t size, count, index;
     if (left >= 1 && at[0] == 0x45)
         return false;
@@ -40,7 +40,7 @@ static bool odd_fields(const uint8_t *at, size_t left) {
         return true;
     at += size, left -= size;
     for (index = 0; index < 2 && index < count; index++) {
-        if ((size = field(at, left)) == 0)
+        if ((size = uint_size(at, left)) == 0)
             return true;
         at += size, left -= size;
     }
@@ -53,21 +53,21 @@ static bool odd_fields(const uint8_t *at, size_t left) {
     if (size > left)
         return true;
     at += size, left -= size;
-    if ((size = field(at, left)) == 0)
+    if ((size = uint_size(at, left)) == 0)
         return true;
     if (!(size == 1 || (size == 2 && at[1] == 0) || (size == 5 && !at[1] && !at[2] && !at[3] && !at[4])))
         return true;
-    return odd_flags(at + size, left - size, count - 4);
+    return unusual_flags(at + size, left - size, count - 4);
 }
 
 /* The size of an encoded boolean or null. */
-static size_t boolean(const uint8_t *at, size_t left) {
+static size_t boolean_size(const uint8_t *at, size_t left) {
     size_t size = left == 0 ? 0 : at[0] == 0x40 || at[0] == 0x41 || at[0] == 0x42 ? 1 : at[0] == 0x56 ? 2 : 0;
     return size <= left ? size : 0;
 }
 
 /* What a flow requests: an echo for its link, for its session, or none. */
-static int echo_wanted(const uint8_t *at, size_t left) {
+static int requested_echo(const uint8_t *at, size_t left) {
     size_t size, count, index;
     bool link = false;
     if (left >= 3 && at[0] == 0xC0)
@@ -80,12 +80,12 @@ static int echo_wanted(const uint8_t *at, size_t left) {
         return NO_ECHO;
     for (index = 0; index < 9; index++) { /* the tenth field is echo */
         at += size, left -= size;
-        if ((size = index < 8 ? field(at, left) : boolean(at, left)) == 0)
+        if ((size = index < 8 ? uint_size(at, left) : boolean_size(at, left)) == 0)
             return NO_ECHO;
         link |= index == 4 && at[0] != 0x40;
     }
     at += size, left -= size;
-    if ((size = boolean(at, left)) == 0 || !(at[0] == 0x41 || (at[0] == 0x56 && at[1])))
+    if ((size = boolean_size(at, left)) == 0 || !(at[0] == 0x41 || (at[0] == 0x56 && at[1])))
         return NO_ECHO;
     return link ? ECHO_LINK : ECHO_SESSION;
 }

@@ -3,7 +3,7 @@
  * engine asks. */
 #include <stdio.h>
 
-#define COMPLAINTS 8
+#define MAX_CAPTURED 8
 enum { LEVEL_CRITICAL = 1, LEVEL_ERROR = 2, LEVEL_WARNING = 4 }; /* pn_log_level_t */
 
 typedef void (*log_sink)(intptr_t context, int subsystem, int level, const char *message);
@@ -17,51 +17,51 @@ static struct {
     intptr_t transport; /* 0: free */
     bool fatal;
     char text[240];
-} complaints[COMPLAINTS];
+} captured[MAX_CAPTURED];
 
-static void complained(intptr_t transport, int subsystem, int level, const char *message) {
+static void capture_line(intptr_t transport, int subsystem, int level, const char *message) {
     int place = 0, index;
     size_t length;
     if (!(level & (LEVEL_CRITICAL | LEVEL_ERROR | LEVEL_WARNING)))
         return;
-    for (index = 0; index < COMPLAINTS; index++) {
-        if (complaints[index].transport == transport) {
+    for (index = 0; index < MAX_CAPTURED; index++) {
+        if (captured[index].transport == transport) {
             place = index;
             break;
         }
-        if (complaints[index].transport == 0)
+        if (captured[index].transport == 0)
             place = index;
     }
-    if (complaints[place].transport != transport) {
-        complaints[place].transport = transport;
-        complaints[place].fatal = false;
-        complaints[place].text[0] = '\0';
+    if (captured[place].transport != transport) {
+        captured[place].transport = transport;
+        captured[place].fatal = false;
+        captured[place].text[0] = '\0';
     }
-    length = strlen(complaints[place].text);
-    snprintf(complaints[place].text + length, sizeof complaints[place].text - length, "%s%s", length ? "; " : "",
+    length = strlen(captured[place].text);
+    snprintf(captured[place].text + length, sizeof captured[place].text - length, "%s%s", length ? "; " : "",
              message);
     if (level & (LEVEL_CRITICAL | LEVEL_ERROR))
-        complaints[place].fatal = true;
+        captured[place].fatal = true;
 }
 
-/* listen(transport): keep what proton logs about it. */
-static PyObject *listen_to(PyObject *module, PyObject *address) {
+/* capture_log(transport): capture the errors that proton logs about it. */
+static PyObject *capture_log(PyObject *module, PyObject *address) {
     void *transport = PyLong_AsVoidPtr(address);
     if (transport == NULL && PyErr_Occurred())
         return NULL;
-    pn_log.set_sink(pn_log.logger(transport), complained, (intptr_t)transport);
+    pn_log.set_sink(pn_log.logger(transport), capture_line, (intptr_t)transport);
     Py_RETURN_NONE;
 }
 
-/* complaint(transport) -> why it stopped writing, or None; each reason is returned once. */
-static PyObject *complaint(PyObject *module, PyObject *address) {
+/* take_error(transport) -> why it stopped writing, or None; each reason is returned once. */
+static PyObject *take_error(PyObject *module, PyObject *address) {
     intptr_t transport = (intptr_t)PyLong_AsVoidPtr(address);
     int index;
-    for (index = 0; index < COMPLAINTS; index++)
-        if (transport != 0 && complaints[index].transport == transport) {
-            complaints[index].transport = 0;
-            if (complaints[index].fatal)
-                return PyUnicode_DecodeUTF8(complaints[index].text, (Py_ssize_t)strlen(complaints[index].text), "replace");
+    for (index = 0; index < MAX_CAPTURED; index++)
+        if (transport != 0 && captured[index].transport == transport) {
+            captured[index].transport = 0;
+            if (captured[index].fatal)
+                return PyUnicode_DecodeUTF8(captured[index].text, (Py_ssize_t)strlen(captured[index].text), "replace");
         }
     if (PyErr_Occurred())
         return NULL;

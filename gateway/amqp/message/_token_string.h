@@ -20,15 +20,15 @@ static void encode_url(char *to, const uint8_t *const pieces[2], const Py_ssize_
         *to = alphabet[bits << (6 - have) & 63];
 }
 
-/* marked(mark, token, mac, bytes of the MAC to use) -> the encoded string `mark` + base64url(token + MAC) */
-static PyObject *marked(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+/* encode_token_string(prefix, token, mac, bytes of the MAC to use) -> the encoded string `prefix` + base64url(token + MAC) */
+static PyObject *encode_token_string(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     const uint8_t *pieces[2];
-    Py_ssize_t sizes[2], mark, size;
+    Py_ssize_t sizes[2], prefix, size;
     PyObject *made;
     uint8_t *to;
     int shift;
     if (count != 4 || !PyBytes_Check(args[0]) || !PyBytes_Check(args[1]) || !PyBytes_Check(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "a mark, a token, a MAC and a number are wanted");
+        PyErr_SetString(PyExc_TypeError, "expected a prefix, a token, a MAC and a number");
         return NULL;
     }
     sizes[0] = PyBytes_GET_SIZE(args[1]), sizes[1] = PyLong_AsSsize_t(args[3]);
@@ -39,15 +39,15 @@ static PyObject *marked(PyObject *module, PyObject *const *args, Py_ssize_t coun
         return NULL;
     }
     pieces[0] = (const uint8_t *)PyBytes_AS_STRING(args[1]), pieces[1] = (const uint8_t *)PyBytes_AS_STRING(args[2]);
-    mark = PyBytes_GET_SIZE(args[0]);
-    size = mark + (8 * (sizes[0] + sizes[1]) + 5) / 6;
+    prefix = PyBytes_GET_SIZE(args[0]);
+    size = prefix + (8 * (sizes[0] + sizes[1]) + 5) / 6;
     if ((made = PyBytes_FromStringAndSize(NULL, size + (size < 256 ? 2 : 5))) == NULL)
         return NULL;
     to = (uint8_t *)PyBytes_AS_STRING(made);
     *to++ = size < 256 ? 0xA1 : 0xB1;
     for (shift = size < 256 ? 0 : 24; shift >= 0; shift -= 8)
         *to++ = (uint8_t)(size >> shift);
-    memcpy(to, PyBytes_AS_STRING(args[0]), (size_t)mark);
-    encode_url((char *)to + mark, pieces, sizes);
+    memcpy(to, PyBytes_AS_STRING(args[0]), (size_t)prefix);
+    encode_url((char *)to + prefix, pieces, sizes);
     return made;
 }
