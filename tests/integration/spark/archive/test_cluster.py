@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -16,9 +18,9 @@ from typing import NamedTuple
 import pyspark
 import pytest
 
-from bridges.spark.archive.store import Archive
+from bridges.spark.archive.store import STAGING, Archive
 from bridges.spark.archive.verification import verify
-from tests.support.gateway.process import Process, fresh_folder, ports
+from tests.support.gateway.process import Process, fresh_folder, ports, wait_until
 from tests.support.project.parts import PARTS, ROOT
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import SMALL, consumed, produce
@@ -43,6 +45,7 @@ EXECUTORS = [
     *("--conf", "spark.executor.memory=512m", "--conf", "spark.cores.max=2"),
     *("--conf", f"spark.executor.extraJavaOptions={FAST}"),
 ]
+SPECULATION = ["--conf", "spark.speculation=true", "--conf", "spark.speculation.interval=50ms"]
 HERE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": FAST}
 
 
@@ -93,12 +96,17 @@ def cluster(installed: Path) -> Iterator[Cluster]:
             process.end()
 
 
+def command(python: Path, *arguments: object) -> list[str]:
+    """`scopegate pipeline` as it is installed there."""
+    return [str(python), "-c", "from gateway.cli.main import main; main()", "pipeline", *map(str, arguments)]
+
+
 def run(python: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """`scopegate pipeline` as it is installed there, far from this tree."""
-    command = [str(python), "-c", "from gateway.cli.main import main; main()", "pipeline", *map(str, arguments)]
+    """Run `scopegate pipeline` as it is installed there, far from this tree."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     env = {**own, **HERE, "PYSPARK_PYTHON": str(python)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=python.parent, env=env, timeout=600, check=False)
+    words = command(python, *arguments)
+    return subprocess.run(words, capture_output=True, text=True, cwd=python.parent, env=env, timeout=600, check=False)
 
 
 def test_archive_verify_and_replay_on_a_cluster(
@@ -118,6 +126,40 @@ def test_archive_verify_and_replay_on_a_cluster(
     seen = [(record.partition, record.key, record.value, record.headers) for record in consumed(kafka_broker, again)]
     wanted = [(record.partition, record.key, record.value, record.headers) for record in consumed(kafka_broker, topic)]
     assert seen == wanted
+
+
+def executors(work: Path, worker: int) -> list[int]:
+    """The processes of a worker's executors."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            ours = b"org.apache.spark.executor.CoarseGrainedExecutorBackend" in words
+            if ours and (path.parent / "cwd").resolve().is_relative_to(work / str(worker)):
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("moment", ["*.token", "*/*.parquet"], ids=["tasks-start", "files-are-written"])
+def test_an_executor_that_dies_in_a_commit_costs_no_event(
+    kafka_broker: KafkaBroker, installed: Path, cluster: Cluster, tmp_path: Path, moment: str
+) -> None:
+    """Killed while tasks write, with speculation on: what its attempts wrote is in no commit, and nothing is lost."""
+    topic, archive = kafka_broker.create_topic(partitions=4), tmp_path / "archive"
+    produce(kafka_broker, topic, 40_000, 4)
+    words = command(installed, "archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", topic, "--once")
+    words += map(str, ["--offsets", "20000", "--master", cluster.master, *SMALL, *EXECUTORS, *SPECULATION])
+    job = Process("archive", words, env={**HERE, "PYSPARK_PYTHON": str(installed)}, cwd=installed.parent)
+    try:
+        wait_until(lambda: any((archive / STAGING).glob(moment)) or not job.alive, "tasks that write", 120)
+        for pid in executors(cluster.work, 1):
+            os.kill(pid, signal.SIGKILL)
+        assert job.wait(300) == 0, job.tail()
+    finally:
+        job.discard()
+    assert (verify(Archive(archive)).rows, verify(Archive(archive)).problems) == (40_000, ())
+    assert not (archive / STAGING).exists()
 
 
 @pytest.mark.soak
