@@ -118,6 +118,8 @@ class _RangeReader:
     def _ended_at(self, failure: Failure) -> Key | None:
         """The partition whose range the end of the log ends. Raises `AmqpError` for any other failure."""
         code = failure.error.code()
+        if failure.topic is None and code < 0:
+            return None  # of a connection, which the client makes again
         if code not in _EXPECTED:
             raise _described(self._settings, failure.error, failure.topic)
         if code != KafkaError._PARTITION_EOF or failure.topic is None or failure.partition is None:

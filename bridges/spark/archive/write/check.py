@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -43,13 +44,13 @@ def _joined(parts: Sequence[RangeReport]) -> Count:
 
 def unreported(chunks: Iterable[Chunk], reports: Iterable[TaskReport]) -> list[str]:
     """The ranges that are not reported exactly once."""
-    left = [each[:4] for report in reports for each in report.ranges]
-    found = []
-    for each in (each for chunk in chunks for each in chunk):
-        key = each.address, each.partition, each.start, each.end
-        if left.count(key) != 1:
-            found.append(f"{_name(each)}: offsets {each.start} to {each.end - 1} are reported {left.count(key)} times")
-    return found
+    times = Counter(each[:4] for report in reports for each in report.ranges)
+    return [
+        f"{_name(each)}: offsets {each.start} to {each.end - 1} are reported {count} times"
+        for chunk in chunks
+        for each in chunk
+        if (count := times[each.address, each.partition, each.start, each.end]) != 1
+    ]
 
 
 def file_differences(reports: Iterable[TaskReport], staging: Path) -> list[str]:

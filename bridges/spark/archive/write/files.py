@@ -292,6 +292,9 @@ def _slices(batch: pa.RecordBatch) -> Iterator[tuple[int, _Slice]]:
     cuts = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(days) != 0)) + 1
     edges = [0, *cuts.tolist(), len(batch)]
     offsets = batch.column("offset").to_numpy()
+    of_one_day = days[0] == days[-1]
     for start, end in pairwise(edges):
         part = batch.slice(start, end - start)
+        if not of_one_day and 2 * (end - start) < len(batch):
+            part = part.take(pa.array(np.arange(end - start)))  # a slice keeps the memory of all days
         yield int(days[start]), _Slice(int(partitions[start]), int(offsets[start]), part)

@@ -104,6 +104,16 @@ def test_files_and_row_groups_are_bounded_in_bytes(tmp_path: Path) -> None:
     assert small.bytes < 1 << 20  # a bound of what is written, not of what was read
 
 
+def test_a_late_row_does_not_keep_the_rows_that_came_with_it(tmp_path: Path) -> None:
+    files, before = DatedFiles(tmp_path, FileLimits(row_group=1 << 20)), pa.total_allocated_bytes()
+    body = message(bytes(20_000))
+    for number in range(40):
+        events = [(0, 100 * number + each, DAY) for each in range(100)]
+        files.add("a", rows([*events, (1, number, 5)], body))
+    assert pa.total_allocated_bytes() - before < 10 << 20  # of 160 MB
+    assert sum(each.rows for each in files.close()) == 40 * 101
+
+
 def test_a_folder_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         written(tmp_path / "gone", [rows([(0, 0, 0)])])
