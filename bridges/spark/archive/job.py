@@ -44,11 +44,11 @@ class LogBounds:
     """Maximum number of offsets in one commit."""
     file_bytes: int = 128 * 1024 * 1024
     """Approximate maximum size of a file."""
-    commit_bytes: int = 1 << 30
-    """Approximate maximum size of the events of a commit, estimated from the commits before it."""
     fail_on_loss: bool = True
     fail_on_unknown: bool = False
     """Whether a record of an unknown mapping ends the job; otherwise it is archived and counted."""
+    commit_bytes: int = 1 << 30
+    """Approximate maximum size of the events of a commit, estimated from the commits before it."""
 
 
 def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bounds: LogBounds) -> Commit | None:

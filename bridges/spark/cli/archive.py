@@ -102,7 +102,9 @@ def archive(
                 jobs.archive_topics, archive, settings(bootstrap, policy, cluster), named, start=_start(start)
             )
         archived(
-            bounds=jobs.LogBounds(offsets, file_size * 1024 * 1024, fail, fail_unknown),
+            bounds=jobs.LogBounds(
+                offsets, file_size * 1024 * 1024, fail_on_loss=fail, fail_on_unknown=fail_unknown
+            ),
             every=None if once else every,
             format=format,
             engine=spark_engine(master, conf, jars),
