@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from math import ceil, floor
 from typing import TYPE_CHECKING
 
-from bridges.spark.archive.dates import DateRange, dates_of
+from bridges.spark.archive.dates import DateRange, date_of, dates_of
 from bridges.spark.archive.decode import DDL
 from bridges.spark.archive.manifest.commits import address_of
 from bridges.spark.archive.store import Archive, Commit, File, file_url
@@ -47,7 +48,7 @@ def read_archive(spark: SparkSession, archive: Archive, selection: ArchiveSelect
     """All committed rows that are selected; raises `PipelineError`."""
     dates = selection.dates()
     live = archive.readable().live_files(lambda folder: _is_selected(folder, selection, dates))
-    return _read_files(spark, archive, [file for _, file in live], selection)
+    return _read_files(spark, archive, [file for _, file in live if _may_hold(file, selection)], selection)
 
 
 def read_commits(
@@ -55,7 +56,8 @@ def read_commits(
 ) -> DataFrame:
     """The rows of these commits."""
     dates = selection.dates()
-    files = [file for commit in commits for file in commit.files if _is_selected(file.folder, selection, dates)]
+    found = (file for commit in commits for file in commit.files if _is_selected(file.folder, selection, dates))
+    files = [file for file in found if _may_hold(file, selection)]
     return _read_files(spark, archive, files, selection)
 
 
@@ -94,6 +96,15 @@ def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int,
 def _is_selected(folder: str, selection: ArchiveSelection, dates: DateRange) -> bool:
     is_address = not selection.addresses or address_of(folder) in selection.addresses
     return is_address and dates.may_hold(f"{folder}/")
+
+
+def _may_hold(file: File, selection: ArchiveSelection) -> bool:
+    """Whether the file may have rows of these times, by the times in the manifest if there are any."""
+    if file.earliest is None or file.latest is None or date_of(file.path) is None:
+        return True
+    if selection.since is not None and file.latest < floor(selection.since.timestamp() * 1000):
+        return False
+    return selection.until is None or file.earliest <= ceil(selection.until.timestamp() * 1000)
 
 
 def selected(frame: DataFrame, selection: ArchiveSelection) -> DataFrame:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -19,8 +20,12 @@ from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.report import format as words
 from bridges.spark.report import tables as report_tables
-from bridges.spark.report.chapters import Chapters, ReportTerms, Tables
+from bridges.spark.report.chapters.builder import ReportTerms, Tables
+from bridges.spark.report.chapters.chapters import chapters
+from bridges.spark.report.health import archive_health
 from bridges.spark.report.html import Page, render
+from bridges.spark.report.key_figures import key_figures
+from bridges.spark.report.period import Period, period
 from bridges.spark.session import check_java, open_session
 from bridges.spark.simulate import job
 from bridges.spark.simulate.job import JOURNAL
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 PAGE: Final = "report.html"
 TABLES: Final = "tables"
 
+_DAY: Final = 86_400
 _ALL: Final = ArchiveSelection()
 
 
@@ -113,92 +119,93 @@ def make(
     tables: Path,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Write the tables into a folder; returns the page's HTML."""
+    """Write the tables into a folder; returns the page's HTML. Each file of the archive is read once."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    there = {file.address for _, file in archive.readable().live_files()}
+    history = archive.readable()
+    there = {file.address for _, file in history.live_files()}
     own = [each for each in (request.journals or (JOURNAL,)) if each in there]
-    events = _events(spark, archive, request.selection, sorted(there - set(own)))
-    rows = _journal(spark, archive, request, own)
-    on_progress("looking through archive and journal" if rows is not None else "looking through the archive")
-    ends = report_tables.span(events, rows)
-    seconds = report_tables.width(ends[1] - ends[0]) if ends else 1
-    frames = {} if events is None else report_tables.archive_tables(events, seconds)
-    frames |= {} if rows is None else report_tables.journal_tables(rows, seconds)
-    found, short = {}, []
-    for name, (table, cut) in report_tables.collected(frames).items():
+    times = period(request.selection.since, request.selection.until, datetime.now(UTC))
+    events = _events(spark, archive, request.selection, times, sorted(there - set(own)))
+    rows = _journal(spark, archive, request, times, own)
+    try:
+        on_progress("looking through archive and journal" if rows is not None else "looking through the archive")
+        ends = report_tables.span(events, rows)
+        seconds = report_tables.width(ends[1] - ends[0], min(report_tables.interval(rows), _DAY)) if ends else 1
+        frames = {} if events is None else report_tables.archive_tables(events, seconds)
+        frames |= {} if rows is None else report_tables.journal_tables(rows, seconds)
+        collected = report_tables.collected(frames)
+    finally:
+        for frame in (events, rows):
+            if frame is not None:
+                frame.unpersist()
+    found = {name: table.to_pylist() for name, (table, _) in collected.items()}
+    found["archive_files"] = [asdict(each) for each in archive_health(history.live_commits(), found.get("lag", ()))]
+    written = {name: table for name, (table, _) in collected.items()}
+    if found["archive_files"]:
+        written["archive_files"] = pa.Table.from_pylist(found["archive_files"])
+    for name, table in written.items():
         pq.write_table(table, tables / f"{name}.parquet")
-        found[name] = table.to_pylist()
-        short += [name] if cut else []
     on_progress("drawing")
-    terms = ReportTerms(seconds, request.keys, events is not None, rows is not None)
-    return render(_page(archive, request, found, terms, ends, short))
+    terms = ReportTerms(seconds, request.keys, events is not None, rows is not None, times.compared)
+    short = [name for name, (_, cut) in collected.items() if cut]
+    return render(_page(archive, request, found, terms, ends, times, short))
 
 
 def _events(
-    spark: SparkSession, archive: Archive, selection: ArchiveSelection, addresses: Sequence[str]
+    spark: SparkSession, archive: Archive, selection: ArchiveSelection, times: Period, addresses: Sequence[str]
 ) -> DataFrame | None:
+    """The selected events of both periods, which are kept for the tables; `None` if there are none to select from."""
     if not addresses:
         return None
     chosen = [each for each in addresses if not selection.addresses or each in selection.addresses]
     unknown = sorted(set(selection.addresses) - set(addresses))
     if unknown:
         raise PipelineError(f"the archive has no address {unknown[0]} (it has: {', '.join(addresses)})")
-    return report_tables.events(read_archive(spark, archive, replace(selection, addresses=chosen)))
+    both = replace(selection, addresses=chosen, since=times.first)
+    return report_tables.events(read_archive(spark, archive, both), times.compared_since).cache()
 
 
-def _journal(spark: SparkSession, archive: Archive, request: ReportRequest, own: Sequence[str]) -> DataFrame | None:
+def _journal(
+    spark: SparkSession, archive: Archive, request: ReportRequest, times: Period, own: Sequence[str]
+) -> DataFrame | None:
     """Rows of the archive's own journal and of others; `None` if there is none."""
     paths = [str(archive.path / f"address={quote(each, safe='')}") for each in own]
     paths += [each for each in request.journals if each not in own]
     if not paths:
         return None
-    since, until = (None if each is None else int(each.timestamp() * 1000)
-                    for each in (request.selection.since, request.selection.until))  # fmt: skip
-    rows = job.between(job.journal_rows(spark, paths, request.selection.since), since, until).cache()
+    since, until = (None if each is None else int(each.timestamp() * 1000) for each in (times.first, times.until))
+    found = job.between(job.journal_rows(spark, paths, times.first), since, until)
+    rows = report_tables.current_rows(found, times.compared_since).cache()
     job.check(rows, skip_bad=request.skip_bad)
     return rows
 
 
 def _page(
     archive: Archive, request: ReportRequest, tables: Tables, terms: ReportTerms,
-    ends: tuple[float, float] | None, short: Sequence[str],
+    ends: tuple[float, float] | None, times: Period, short: Sequence[str],
 ) -> Page:  # fmt: skip
     lost = {row["cause"]: row["rows"] for row in tables.get("lost", ())}
     warnings = [f"The table {name} is cut off after its first {report_tables.MOST:,} rows." for name in short]
     if lost:
         causes = ", ".join(f"{words.count(rows)} {cause}" for cause, rows in sorted(lost.items()))
         warnings.append(f"The journal is not whole: rows were lost when it was written ({causes}).")
-    span = "nothing was selected" if ends is None else f"{words.moment(ends[0])} to {words.moment(ends[1])}"
-    about = [f"{archive.path.resolve().name}: {span}."]
-    if request.selection.filter:
-        about.append(f"Archived events only where {request.selection.filter}")
     made = (
         f"Made by ScopeGate {__version__} at {words.moment(time.time())}. Tables: {TABLES}/*.parquet beside this page."
     )
-    tiles = tuple(_tiles(tables))
-    return Page("Traffic report", about, tiles, warnings, tuple(Chapters(tables, terms).chapters()), made)
+    tiles = tuple(key_figures(tables, terms))
+    about = list(_about(archive, request, ends, times))
+    return Page("Traffic report", about, tiles, warnings, tuple(chapters(tables, terms)), made)
 
 
-def _tiles(tables: Tables) -> list[tuple[str, str]]:
-    def total(table: str, name: str) -> float:
-        return sum(row[name] or 0 for row in tables.get(table, ()))
-
-    found = []
-    if "archive_addresses" in tables:
-        found += [
-            ("Archived events", words.count(total("archive_addresses", "events"))),
-            ("Archived bytes", words.size(total("archive_addresses", "bytes"))),
-        ]
-    if "scopes" in tables:
-        inbound = sum(row["messages"] for row in tables["scopes"] if row["action"] == "send")
-        found += [
-            ("Messages in", words.count(inbound)),
-            ("Messages out", words.count(total("scopes", "messages") - inbound)),
-            ("Links", words.count(total("scopes", "attached"))),
-            ("Links refused", words.count(total("scopes", "denied"))),
-        ]
-        worst = [row["p99_ms"] for row in tables["latency"] if row["p99_ms"] is not None]
-        found.append(("99 % delivered within", words.duration(max(worst, default=None))))
-        found.append(("Most events behind", words.count(max((row["lag"] for row in tables["lag"]), default=None))))
-    return found
+def _about(
+    archive: Archive, request: ReportRequest, ends: tuple[float, float] | None, times: Period
+) -> Iterator[str]:
+    span = "nothing was selected" if ends is None else f"{words.moment(ends[0])} to {words.moment(ends[1])}"
+    yield f"{archive.path.resolve().name}: {span}."
+    if times.before is not None and times.since is not None:
+        begin, end = (words.moment(each.timestamp()) for each in (times.before, times.since))
+        yield f"Changes are since the period of the same length before: {begin} to {end}."
+    if request.selection.filter:
+        yield f"Archived events only where {request.selection.filter}"

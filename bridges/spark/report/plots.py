@@ -1,21 +1,23 @@
 """The report's plots: SVG for a page, drawn by matplotlib without a screen, legible at the width of a phone.
 
-They are as wide as a phone, so that a point is a pixel there. Texts stay texts in the page's font, and colours are
-variables of the page's style sheet, for light and dark pages. Labels are data of clients: nothing in them is read as
-markup, neither of SVG nor of matplotlib's mathematics.
+They are drawn as wide as a phone, so that a point is about a pixel there, and shown at most a third larger. Texts stay
+texts in the page's font, and colours are variables of the page's style sheet, for light and dark pages. Labels are data
+of clients: nothing in them is read as markup, neither of SVG nor of matplotlib's mathematics.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
-from datetime import datetime
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+from bridges.spark.report.format import ISOLATE, POP, visible
 
+if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -25,6 +27,12 @@ SERIES: Final = 6
 """Maximum number of series in a plot."""
 _WIDTH: Final = 5.0
 """Inches of 72 points: 360 points, the width of a phone without margins."""
+_MONTHS: Final = 60 * 86_400
+"""Seconds above which ticks are at the beginnings of months."""
+_STEPS: Final = (
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 432_000,
+    864_000, 1_296_000,
+)  # fmt: skip
 _INK, _MUTED, _GRID = "#0a0c00", "#0a0c01", "#0a0c02"
 _COLOURS: Final = tuple(f"#0a0b0{number}" for number in range(SERIES + 1))
 _NAMES: Final = {
@@ -57,20 +65,23 @@ class Bar(NamedTuple):
     description: str
 
 
-def lines(number: int, series: Sequence[PlotSeries], axis: str, description: str) -> str:
-    """Values over time; `description` is the text for screen readers."""
+def lines(
+    number: int, series: Sequence[PlotSeries], axis: str, description: str,
+    written: Callable[[float], str] | None = None,
+) -> str:  # fmt: skip
+    """Values over time; `description` is the text for screen readers, `written` a value on the axis."""
     with _style():
-        figure, axes = _blank(3.0 + 0.27 * len(series))
+        figure, axes = _blank(3.1 + 0.27 * len(series))
         for colour, each in zip(_COLOURS, series, strict=False):
             mark = "o" if len(each.times) < 3 else ""
             times: Any = each.times  # Any: matplotlib plots dates, but its stubs do not say so
             axes.plot(times, each.values, label=each.name, color=colour, marker=mark, markersize=4)
-        _time_axis(axes)
-        axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_locator(_ticks())
-        axes.yaxis.set_major_formatter(lambda value, _: short(value))
-        axes.set_title(axis, loc="left", color=_MUTED)
         axes.margins(x=0.01)
+        _time_axis(axes, [time for each in series for time in each.times])
+        axes.set_ylim(bottom=0, top=None if any(max(each.values) for each in series) else 1)
+        axes.yaxis.set_major_locator(_ticks() if written is None else _binary_ticks())
+        axes.yaxis.set_major_formatter(lambda value, _: (written or short)(value))
+        axes.set_title(axis, loc="left", color=_MUTED)
         _legend(figure, axes, len(series))
         return _svg(number, figure, description)
 
@@ -91,7 +102,7 @@ def bars(number: int, rows: Sequence[Bar], parts: Sequence[str], axis: str, desc
             )
             axes.annotate(row.description, (left, place), (4, 0), textcoords="offset points", va="center", color=_MUTED)
         axes.set_ylim(len(rows) - 0.5, -0.95)
-        axes.set_xlim(0, most * 1.3)
+        axes.set_xlim(0, most * (1.12 + 0.03 * max((len(row.description) for row in rows), default=0)))
         axes.set_yticks([])
         axes.xaxis.set_major_locator(_ticks(4))
         axes.xaxis.set_major_formatter(lambda value, _: short(value))
@@ -129,17 +140,25 @@ def short(value: float) -> str:
 
 
 def cut(text: str, most: int = 40) -> str:
-    """A label shortened in the middle, to fit a phone."""
-    return text if len(text) <= most else f"{text[: most - 16]}…{text[-15:]}"
+    """A label shortened in the middle, to fit a phone, without control characters."""
+    text = visible(text)
+    if len(text) <= most:
+        return text
+    begin, end = text[: most - 16], text[-15:]
+    begin += POP * (begin.count(ISOLATE) - begin.count(POP))
+    return f"{begin}…{ISOLATE * (end.count(POP) - end.count(ISOLATE))}{end}"
 
 
 # -- how
 
 
-def _style() -> AbstractContextManager[None]:
+@contextmanager
+def _style() -> Iterator[None]:
     import matplotlib
 
-    return matplotlib.rc_context(_SETTINGS)
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page's font has it, not the measuring one
+        yield
 
 
 def _blank(height: float) -> tuple[Figure, Axes]:
@@ -157,13 +176,63 @@ def _ticks(count: int = 5) -> MaxNLocator:
     return MaxNLocator(nbins=count, integer=True, min_n_ticks=1)
 
 
-def _time_axis(axes: Axes) -> None:
+def _binary_ticks() -> MaxNLocator:
+    """Ticks at 1, 2 or 5 times a power of two, which are whole numbers of bytes in their unit."""
+    from matplotlib.ticker import MaxNLocator
+
+    class Binary(MaxNLocator):
+        def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+            unit = 1.0
+            while vmax / unit >= 1024:
+                unit *= 1024
+            return [tick * unit for tick in super().tick_values(vmin / unit, vmax / unit)]
+
+    return Binary(nbins=5, min_n_ticks=1)
+
+
+def _time_axis(axes: Axes, times: Sequence[datetime]) -> None:
+    """Times in full, such as 02:50:15, with the rest of the date below; a lone point stands in the middle."""
     from matplotlib import dates
 
     made: Any = dates  # Any: this module has no stubs
-    locator = made.AutoDateLocator(minticks=2, maxticks=5)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(made.ConciseDateFormatter(locator))
+    first, last = min(times), max(times)
+    if first == last:
+        axes.set_xlim(made.date2num(first - timedelta(seconds=1)), made.date2num(last + timedelta(seconds=1)))
+    axes.set_xticks(made.date2num(time_ticks(first, last)))
+    ticks, label = time_format(first, last)
+    axes.xaxis.set_major_formatter(made.DateFormatter(ticks))
+    axes.set_xlabel(label)
+
+
+def time_ticks(first: datetime, last: datetime, most: int = 4) -> list[datetime]:
+    """Round times between these two, the first if there are none; they have a time zone."""
+    span = (last - first).total_seconds()
+    if span > _MONTHS:
+        return _month_ticks(first, last, most)
+    step = next((step for step in _STEPS if span // step < most), _STEPS[-1])
+    begin = -(-first.timestamp() // step) * step
+    count = int((last.timestamp() - begin) // step) + 1
+    return [datetime.fromtimestamp(begin + number * step, UTC) for number in range(count)] or [first]
+
+
+def _month_ticks(first: datetime, last: datetime, most: int) -> list[datetime]:
+    months = range(first.year * 12 + first.month, last.year * 12 + last.month)  # the first whole one is the next
+    rough = 12 * (len(months) // 12 // most + 1)
+    step = next((step for step in (1, 2, 3, 4, 6, 12) if len(months) / step <= most), rough)
+    return [datetime(each // 12, each % 12 + 1, 1, tzinfo=UTC) for each in months if each % step == 0] or [first]
+
+
+def time_format(first: datetime, last: datetime) -> tuple[str, str]:
+    """The format of the times at the axis from `first` to `last`, and the text below it."""
+    span = last - first
+    if span.total_seconds() > _MONTHS:
+        return "%b %Y", "UTC"
+    years = f"{first:%Y}" if first.year == last.year else f"{first:%Y} to {last:%Y}"
+    if span > timedelta(days=4):
+        return "%d %b", f"{years}, UTC"
+    if first.date() == last.date():
+        return "%H:%M:%S", f"{first:%Y-%m-%d}, UTC"
+    return "%d %b\n%H:%M:%S", f"{years}, UTC"
 
 
 def _legend(figure: Figure, axes: Axes, count: int) -> None:

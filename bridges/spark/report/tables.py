@@ -1,14 +1,17 @@
 """The report's tables: sums over an archive and a journal, computed by Spark's own functions (docs/pipeline.md).
 
 Every table is small: time is divided into at most `BUCKETS` buckets, and tables are cut off after the `MOST` largest
-rows. No row passes through Python.
+rows. No row passes through Python. A row's `current` tells the period of the report from the one before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Final
+
+from policies.rules import INFO_SUFFIX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,9 +33,19 @@ _LINK: Final = (
 _READER: Final = ("scope", "user", "address", "group", "to_cluster", "to_topic")
 
 
-def width(seconds: float) -> int:
-    """The seconds of a time bucket, for at most `BUCKETS` of them."""
-    return next((step for step in _STEPS if seconds / step < BUCKETS), int(seconds // BUCKETS) + 1)
+def width(seconds: float, least: float = 0) -> int:
+    """The seconds of a time bucket, for at most `BUCKETS` of them, and not below `least`."""
+    fits = (step for step in _STEPS if seconds / step < BUCKETS and step >= least)
+    return next(fits, max(int(seconds // BUCKETS) + 1, int(least)))
+
+
+def interval(journal: DataFrame | None) -> float:
+    """The usual period of a row of the journal in seconds; shorter time buckets would have gaps."""
+    from pyspark.sql import functions as F
+
+    usual = F.percentile_approx(F.col("to_ms") - F.col("from_ms"), 0.5)
+    found = None if journal is None else journal.where("current").agg(usual).first()
+    return 0.0 if found is None or found[0] is None else found[0] / 1e3
 
 
 def span(archive: DataFrame | None, journal: DataFrame | None) -> tuple[float, float] | None:
@@ -42,9 +55,9 @@ def span(archive: DataFrame | None, journal: DataFrame | None) -> tuple[float, f
     found: list[Row] = []
     if archive is not None:
         moment = F.unix_micros("timestamp") / 1e6
-        found += archive.agg(F.min(moment), F.max(moment)).collect()
+        found += archive.where("current").agg(F.min(moment), F.max(moment)).collect()
     if journal is not None:
-        found += journal.agg(F.min("from_ms") / 1e3, F.max("to_ms") / 1e3).collect()
+        found += journal.where("current").agg(F.min("from_ms") / 1e3, F.max("to_ms") / 1e3).collect()
     known = [row for row in found if row[0] is not None]
     return (min(row[0] for row in known), max(row[1] for row in known)) if known else None
 
@@ -52,12 +65,15 @@ def span(archive: DataFrame | None, journal: DataFrame | None) -> tuple[float, f
 # -- the archive
 
 
-def events(archive: DataFrame) -> DataFrame:
-    """The columns of an event that the tables need."""
+def events(archive: DataFrame, since: datetime | None = None) -> DataFrame:
+    """The columns of an event that the tables need; those from `since` on are `current`."""
     from pyspark.sql import functions as F
 
     size = F.length("head") + F.length("bare_message")
-    return archive.select("address", "partition", "offset", "timestamp", "key", size.alias("size"))
+    current = F.lit(True) if since is None else F.col("timestamp") >= F.lit(since)
+    return archive.select(
+        "address", "partition", "offset", "timestamp", "key", size.alias("size"), current.alias("current")
+    )
 
 
 def archive_tables(found: DataFrame, seconds: int) -> dict[str, DataFrame]:
@@ -67,41 +83,72 @@ def archive_tables(found: DataFrame, seconds: int) -> dict[str, DataFrame]:
 
     count, size = F.count("*").alias("events"), F.sum("size").alias("bytes")
     time = _bucket(F.unix_micros("timestamp") / 1e6, seconds)
-    traffic = found.groupBy(time.alias("time"), "address", "partition").agg(
+    current = found.where("current")
+    traffic = current.groupBy(time.alias("time"), "address", "partition").agg(
         count, size, F.min("offset").alias("first_offset"), F.max("offset").alias("last_offset")
     )
-    half, most = (F.percentile_approx("size", share).alias(f"bytes_p{share * 100:.0f}") for share in (0.5, 0.99))
-    addresses = found.groupBy("address").agg(
-        count, size, half, most, F.max("size").alias("bytes_max"), F.countDistinct("partition").alias("partitions"),
-        F.approx_count_distinct("key").alias("keys"), F.count_if(F.col("key").isNull()).alias("without_key"),
-        F.min("timestamp").alias("first"), F.max("timestamp").alias("last"),
-    )  # fmt: skip
     whole = Window.partitionBy("address")
-    keyed = found.where(F.col("key").isNotNull()).groupBy("address", "key").agg(count, size)
+    keyed = current.where(F.col("key").isNotNull()).groupBy("address", "key").agg(count, size)
     keys = keyed.withColumns(
         {
             "rank": F.row_number().over(whole.orderBy(F.desc("events"), "key")),
             "share": F.col("events") / F.sum("events").over(whole),
         }
     ).where(F.col("rank") <= KEYS)
+    addresses = found.groupBy("address").agg(*_by_address()).orderBy(F.desc("events"), "address")
     return {
         "archive_traffic": _ordered(traffic, "time", "address", "partition"),
-        "archive_addresses": addresses.orderBy(F.desc("events"), "address"),
+        "archive_addresses": addresses,
         "archive_keys": keys.orderBy("address", "rank"),
     }
+
+
+def _by_address() -> list[Column]:
+    from pyspark.sql import functions as F
+
+    def current(name: str) -> Column:
+        return F.when(F.col("current"), F.col(name))
+
+    before = F.when(~F.col("current"), F.col("size"))
+    half, most = (F.percentile_approx(current("size"), share) for share in (0.5, 0.99))
+    return [
+        F.count_if("current").alias("events"),
+        F.coalesce(F.sum(current("size")), F.lit(0)).alias("bytes"),
+        half.alias("bytes_p50"), most.alias("bytes_p99"), F.max(current("size")).alias("bytes_max"),
+        F.countDistinct(current("partition")).alias("partitions"),
+        F.approx_count_distinct(current("key")).alias("keys"),
+        F.count_if(F.col("current") & F.col("key").isNull()).alias("without_key"),
+        F.min(current("timestamp")).alias("first"), F.max(current("timestamp")).alias("last"),
+        F.count_if(~F.col("current")).alias("events_before"),
+        F.coalesce(F.sum(before), F.lit(0)).alias("bytes_before"),
+    ]  # fmt: skip
 
 
 # -- the journal
 
 
-def journal_tables(rows: DataFrame, seconds: int) -> dict[str, DataFrame]:
-    """Links, outcomes and readers; `rows` is the result of `simulate.job.journal_rows`."""
+def current_rows(rows: DataFrame, since: datetime | None) -> DataFrame:
+    """Rows of a journal, of which those that end at `since` or later are `current`."""
     from pyspark.sql import functions as F
 
-    links, reads = rows.where(F.col("kind") == "link"), rows.where(F.col("kind") == "reading")
+    since_ms = None if since is None else int(since.timestamp() * 1000)
+    untimed = F.col("to_ms").isNull()
+    return rows.withColumn("current", F.lit(True) if since_ms is None else untimed | (F.col("to_ms") >= since_ms))
+
+
+def journal_tables(found: DataFrame, seconds: int) -> dict[str, DataFrame]:
+    """Links, outcomes and readers; `found` is the result of `current_rows`."""
+    from pyspark.sql import functions as F
+
+    info = F.coalesce(F.col("address").endswith(INFO_SUFFIX), F.lit(False)) & (F.col("decision") == "allow")
+    named = (F.col("kind") == "link") & ~F.coalesce(info, F.lit(False))  # clients look at $info before they read
+    rows = found.where("current")
+    links, reads = rows.where(named), rows.where(F.col("kind") == "reading")
+    earlier = found.where(~F.col("current")).where(named)
     time = _bucket(F.col("to_ms") / 1e3, seconds).alias("time")
     return {
         "scopes": _ordered(links.groupBy(time, "scope", "action").agg(*_traffic()), "time", "scope", "action"),
+        "scopes_before": _ordered(earlier.groupBy("scope", "action").agg(*_traffic()), "scope", "action"),
         "links": links.groupBy(*_LINK).agg(*_traffic(), *_ends()).orderBy(F.desc("messages"), F.desc("attached")),
         "outcomes": _outcomes(links),
         "crossings": _crossings(rows.where(F.col("kind") == "crossing")),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,14 @@ from bridges.spark.report.job import ReportRequest, make
 from bridges.spark.simulate.job import journal_rows
 from tests.support.gateway.chromium import Proxy, chromium, measured
 from tests.support.spark import archives
+from tests.support.spark.metrics import SqlMetrics
 from tests.support.spark.pipeline import here, lent
 from tests.support.spark.report import HOSTILE, START, events, journal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PHONE = 390
+PHONE, DESKTOP = 390, 1440
 
 
 @dataclass
@@ -107,6 +109,39 @@ def test_filters_latency_and_lag(report: Made) -> None:
     assert {row["lag"] for row in report.rows("lag", user="billing")} == {0}
 
 
+def test_the_archive_is_read_once(spark: SparkSession, report: Made, tmp_path: Path) -> None:
+    """Each file is opened by one scan, and the tables are made of what it found."""
+    seen = SqlMetrics(spark)
+    made(spark, report.archive, tmp_path / "out")
+    there = len(list(report.archive.path.glob("address=*/date=*/*.parquet")))
+    assert seen.total("number of files read") == there == 2
+    assert seen.total("number of output rows", "Scan parquet") == 600 + len(journal())
+
+
+def test_the_period_before(spark: SparkSession, report: Made, tmp_path: Path) -> None:
+    """Of minutes 2 to 5, where there are as many events as in the minutes 5 to 8; the journal ends at minute 5."""
+    begin = datetime.fromtimestamp(START / 1000, UTC)
+    times = {"since": begin + timedelta(minutes=5), "until": begin + timedelta(minutes=8)}
+    found = made(spark, report.archive, tmp_path / "out", ReportRequest(ArchiveSelection(**times)))
+    (orders,) = found.rows("archive_addresses")
+    assert (orders["events"], orders["events_before"]) == (180, 180)
+    assert orders["bytes_before"] == pytest.approx(orders["bytes"], rel=0.01)
+    assert found.total("archive_traffic", "events") == 180
+    assert 17 * 20 <= found.total("scopes_before", "messages", action="send") <= 18 * 20
+    text = found.page.read_text()
+    assert "2026-11-21 12:02:00 UTC to 2026-11-21 12:05:00 UTC" in text
+    assert "unchanged; before: 180" in text
+    assert "before:" not in report.page.read_text()
+
+
+def test_the_files_of_the_archive(report: Made) -> None:
+    (orders,) = report.rows("archive_files", address="orders")
+    assert (orders["files"], orders["small_files"], orders["events"], orders["lost_offsets"]) == (1, 1, 600, 0)
+    (file,) = (report.archive.path / "address=orders").glob("*/*.parquet")
+    assert orders["bytes"] == file.stat().st_size
+    assert orders["behind"] == 600 - 300  # the last end of partition 0 that a reader saw
+
+
 def test_nothing_of_python_in_what_it_asks(spark: SparkSession, report: Made) -> None:
     found = tables.events(read_archive(spark, report.archive, ArchiveSelection(filter="a.color = 'red'")))
     for name, frame in tables.archive_tables(found, 10).items():
@@ -145,7 +180,7 @@ def test_without_a_journal_the_page_says_how_to_have_one(spark: SparkSession, tm
     found = made(spark, archives.written(tmp_path / "archive", {"orders": events()}), tmp_path / "out")
     text = found.page.read_text()
     assert "There is no journal in what this report was made of" in text
-    assert "Keys that weigh most" in text
+    assert "Most frequent keys" in text
     empty = ReportRequest(ArchiveSelection(filter="a.color = 'green'"))
     nothing = made(spark, found.archive, tmp_path / "nothing", empty)
     assert "No archived event was selected." in nothing.page.read_text()
@@ -182,7 +217,7 @@ def test_a_phone_shows_all_of_it(phone: Any) -> None:
     labels = " ".join(plot["label"] for plot in phone["plots"])
     for told in (
         "Events over time", "Bytes over time", "Events by partition", "Events by key", "Messages by scope",
-        "By address", "Outcomes by address", "By group", "Share of events", "Latency: ", "Lag over time",
+        "By address", "Outcomes by address", "By group or user", "Share of events", "Latency: ", "Lag over time",
     ):  # fmt: skip
         assert told in labels
     for plot in phone["plots"]:
@@ -194,6 +229,32 @@ def test_a_phone_shows_all_of_it(phone: Any) -> None:
     assert all(rows >= 2 for rows in phone["tables"])
     assert phone["text"].count("billing at events/orders") >= 3
     assert "The journal is not whole: rows were lost when it was written (3 buffer)." in phone["text"]
+
+
+def test_a_desktop_has_no_holes_and_no_orphans(report: Made) -> None:
+    desktop = measured(report.page, DESKTOP)
+    assert desktop["scroll"] <= DESKTOP
+    rows = [top for _, top, _, _ in desktop["tiles"]]
+    assert {rows.count(top) for top in rows} == {len(rows) / len(set(rows))}  # every row of tiles is full
+    for plot in desktop["plots"]:
+        assert 13 <= plot["smallest"] <= plot["largest"] <= 17.5, plot["label"]
+        assert plot["outside"] == [], plot["label"]
+    columns: dict[int, list[Any]] = {}
+    for card in desktop["cards"]:
+        columns.setdefault(round(card[0]), []).append(card)
+    assert len(columns) == 3
+    for cards in columns.values():
+        gaps = [round(below[1] - above[3]) for above, below in pairwise(cards)]
+        assert all(gap == 12 or gap > 80 for gap in gaps), gaps  # a chapter's heading, else the next card
+
+
+def test_refusals_come_first(phone: Any) -> None:
+    text = phone["text"]
+    assert text.index("Links refused") < text.index("Archived events")
+    assert text.index("What was refused, and why") < text.index("What flowed", text.index("What was refused"))
+    assert "Links: 3 amqp:not-found. Messages: 1 amqp:not-found." in text
+    for machinery in ("$info", "delivery-annotations-filter", "amqp:sql-filter"):
+        assert machinery not in text
 
 
 def test_what_clients_chose_is_text(phone: Any) -> None:

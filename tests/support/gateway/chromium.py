@@ -20,6 +20,7 @@ _FLAGS = (
 )  # fmt: skip
 _MEASURE = """
 const page = document.querySelector('iframe').contentDocument, root = page.documentElement;
+const box = each => { const at = each.getBoundingClientRect(); return [at.left, at.top, at.right, at.bottom]; };
 const right = Math.max(...[...page.querySelectorAll('body *')].map(each => each.getBoundingClientRect().right));
 const plots = [...page.querySelectorAll('figure svg')].map(svg => {
   const box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
@@ -30,6 +31,7 @@ const plots = [...page.querySelectorAll('figure svg')].map(svg => {
     label: svg.getAttribute('aria-label'), width: box.width, height: box.height, left: box.left, right: box.right,
     texts: texts.map(text => text.textContent.trim()),
     smallest: Math.min(...texts.map(text => parseFloat(getComputedStyle(text).fontSize) * scale)),
+    largest: Math.max(...texts.map(text => parseFloat(getComputedStyle(text).fontSize) * scale)),
     outside: texts.filter(text => !inside(text)).map(text => text.textContent),
     marks: svg.querySelectorAll('path').length,
     colours: [...new Set(texts.map(text => getComputedStyle(text).fill))],
@@ -40,6 +42,7 @@ const found = {
   background: getComputedStyle(page.body).backgroundColor, ink: getComputedStyle(page.body).color,
   scripts: page.scripts.length, text: page.body.innerText,
   tables: [...page.querySelectorAll('table')].map(each => each.rows.length),
+  tiles: [...page.querySelectorAll('dl.tiles div')].map(box), cards: [...page.querySelectorAll('figure')].map(box),
 };
 document.querySelector('iframe').remove();
 document.querySelector('pre').textContent = JSON.stringify(found);

@@ -31,8 +31,9 @@ def row(seq: int, kind: str, **fields: Any) -> dict[str, Any]:
 
 LINK = {"scope": "edge", "user": "app", "decision": "allow", "filters": []}
 TOPIC = {"route": "kafka", "address": "events/orders", "to_cluster": "main", "to_topic": "orders"}
+FILTERS = ["amqp:event-streams-delivery-annotations-filter", "amqp:sql-filter"]
 BILLING = {**LINK, **TOPIC, "action": "receive", "user": "billing", "group": "billing"}
-AUDIT = {**LINK, **TOPIC, "action": "receive", "user": "audit", "filters": ["amqp:sql-filter"]}
+AUDIT = {**LINK, **TOPIC, "action": "receive", "user": "audit", "filters": FILTERS}
 
 
 def journal() -> list[dict[str, Any]]:
@@ -58,6 +59,8 @@ def journal() -> list[dict[str, Any]]:
             outcomes={"accepted": 4, "rejected": 1}, refused={"amqp:not-found": 1}),
         row(31, "link", **LINK, action="send", address="chat/room", route="direct", attached=1, messages=4, bytes=40,
             outcomes={}, refused={}),
+        row(31, "link", **LINK, action="receive", address="events/orders/$info", route="service", attached=9,
+            messages=9, bytes=90, outcomes={"accepted": 9}, refused={}),
         row(32, "crossing", scope="edge", replies="auto", to_scope="core", to_address="services/echo", announced=True,
             result="annotated", why="the receiver supports response annotations", messages=7, bytes=70, refused={}),
         row(32, "push", scope="edge", manager="orders", user="app", protocol="HTTP", sink="https://sink.example:443",

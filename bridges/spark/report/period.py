@@ -1,0 +1,39 @@
+"""The period of a report and the one before it, of the same length (pure)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+
+class Period(NamedTuple):
+    """The times of a report; `before` is where the period begins that it is compared with, which ends at `since`."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    before: datetime | None = None
+
+    @property
+    def compared(self) -> bool:
+        """Whether there is a period before."""
+        return self.before is not None
+
+    @property
+    def compared_since(self) -> datetime | None:
+        """Where the period before ends and the report's own begins; `None` without one before."""
+        return self.since if self.compared else None
+
+    @property
+    def first(self) -> datetime | None:
+        """Where both periods begin."""
+        return self.before or self.since
+
+
+def period(since: datetime | None, until: datetime | None, now: datetime) -> Period:
+    """The period from `since` to `until`, or to `now`; without `since`, nothing is compared."""
+    if since is None:
+        return Period(until=until)
+    begin, end = since.astimezone(UTC), (until or now).astimezone(UTC)
+    if end <= begin or end - begin > begin - datetime.min.replace(tzinfo=UTC) - timedelta(days=1):
+        return Period(since, until)
+    return Period(since, until, begin - (end - begin))
