@@ -1,8 +1,8 @@
 """The folder of a row: the UTC date of its timestamp, unless that would make a file of a few rows (docs/pipeline.md).
 
 Producers may give records any time. A date has a folder in a commit if a batch of rows has few dates, or if at least
-ten rows, and one in a hundred, of a batch are of it. All other rows are in the folder without a date, as are those
-without a timestamp.
+one row in eight of a batch is of it, or ten rows and one in a hundred. All other rows are in the folder without a date,
+as are those without a timestamp.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FEW: Final = 8
 """Dates of a batch that all have folders."""
 SHARE: Final = 100
 LEAST: Final = 10
-"""A date that is not among few has at least this many rows of a batch, and one in `SHARE`."""
+"""A date that is not among few has one in `FEW` rows of a batch, or one in `SHARE` and at least this many."""
 
 
 def folder_days(timestamps: pa.Array) -> Int64s:
@@ -29,6 +29,6 @@ def folder_days(timestamps: pa.Array) -> Int64s:
     days = days.copy()
     found, counts = np.unique(days, return_counts=True)
     if len(found) > FEW:
-        rare = found[(counts < LEAST) | (counts * SHARE < len(days))]
+        rare = found[(counts * FEW < len(days)) & ((counts < LEAST) | (counts * SHARE < len(days)))]
         days[np.isin(days, rare)] = UNDATED
     return days

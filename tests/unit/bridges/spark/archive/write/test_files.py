@@ -86,6 +86,8 @@ def test_dates_that_are_not_rare_have_their_files(tmp_path: Path) -> None:
     history = written(tmp_path, [rows((0, each, each // 100 * DAY) for each in range(3000))])
     assert len(history) == 30
     assert None not in {each.date for each in history}
+    small = [(0, each, 5 * DAY if each % 2 else (each + 100) * DAY) for each in range(18)]
+    assert [(each.date, each.rows) for each in written(tmp_path, [rows(small)])] == [(date(1970, 1, 6), 9), (None, 9)]
     few = written(tmp_path, [rows([(0, 0, 0), (0, 1, 400 * DAY)])])
     assert len(few) == 2
 
