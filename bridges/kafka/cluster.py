@@ -221,7 +221,7 @@ class Cluster:
         except (KafkaException, TimeoutError, AmqpError) as error:
             if topic not in self._unmirrored:
                 self._unmirrored.add(topic)
-                log.warning("positions are not shown as committed offsets", topic=topic, reason=str(error))
+                log.warning("positions not mirrored as committed offsets", topic=topic, reason=str(error))
 
     async def _ask(self, topic: str, call: Callable[[], T]) -> T:
         try:

@@ -119,4 +119,4 @@ class TopicTable:
             try:
                 call(watcher)
             except Exception:
-                log.exception("link not told of a change of its topic", cluster=self._cluster, topic=name)
+                log.exception("link not notified of a topic change", cluster=self._cluster, topic=name)

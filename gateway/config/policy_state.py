@@ -39,7 +39,9 @@ class PolicyState:
         if not self._partial:
             self._detail = "in force; the last reload was refused"
         self._report.increment("reloads", "failed")
-        self._report.log.error("reload refused, the old policy stays", reason=self.reason, problems=problems)
+        self._report.log.error(
+            "policy reload rejected, keeping the current policy", reason=self.reason, problems=problems
+        )
 
     def broken(self, error: Exception) -> None:
         """An unexpected error ended a reload; the old policy is intact if nothing had been replaced."""

@@ -322,7 +322,7 @@ class BridgeWorker:
             event = {"offset": item.event.offset, "partition": item.event.partition}
             detail = outcome.name if error is None else str(error)
             log = self._shared.report.log
-            log.warning("bridge gives an event up", **self._ids, **event, detail=detail, given_up=self.counts.given_up)
+            log.warning("bridge dropped an event", **self._ids, **event, detail=detail, given_up=self.counts.given_up)
 
     def skipped(self) -> None:
         """The source has sent an event that is not forwarded."""

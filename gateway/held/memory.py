@@ -59,7 +59,7 @@ class Memory:
         self._report.increment("held_back", how)
         if (account := connection.account) is not None and account.times():
             held, ids = account.held._asdict(), {"connection": connection.name, "user": connection.peer.user}
-            self._report.log.warning("holds too much", how=how, **ids, **held)
+            self._report.log.warning("memory limit exceeded", how=how, **ids, **held)
 
     async def run(self) -> None:
         """Check once a second, until cancelled."""

@@ -65,7 +65,7 @@ def log_refusal(id: str, count: int, dead_letter: DeadLetter, *, has_topic: bool
     """Log the refused events number 1, 2, 4, 8 and so on of a subscription; `count` includes this one."""
     if count & (count - 1) == 0:
         LOG.warning(
-            "subscription's sink refuses an event",
+            "sink refused an event",
             id=id,
             stream=dead_letter.location.address,
             partition=dead_letter.location.partition,

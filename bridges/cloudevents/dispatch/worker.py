@@ -176,7 +176,7 @@ class DeliveryWorker:
 
     def _log_replaced_topic(self, address: str, identity: str) -> None:
         if self._streams[address].identity != identity:
-            LOG.warning("subscription reads a topic that was created anew", id=self.subscription.id, stream=address)
+            LOG.warning("topic of a subscription was recreated", id=self.subscription.id, stream=address)
 
     def checkpoint(self) -> DeliveryCheckpoint:
         """The checkpoint to store."""

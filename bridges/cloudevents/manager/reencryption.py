@@ -30,5 +30,5 @@ async def reencrypt_secrets(
         except (Changed, SubscriptionsUnavailable):
             done = False
     if sealed:
-        LOG.info("subscriptions sealed under the active key", manager=manager, subscriptions=sealed)
+        LOG.info("subscription secrets encrypted with the active key", manager=manager, subscriptions=sealed)
     return done

@@ -283,7 +283,7 @@ class LogReceiver(BatchOutgoing):
         if not self._warned_full:
             self._warned_full = True
             held = {"unsettled": self._link.unsettled_bytes, "dead_letters": self._redeliveries.dead_letter_bytes}
-            log.warning("link gets no more until it settles what it has", topic=self._topic, **held, limit=_MAX_HELD)
+            log.warning("link paused until it settles deliveries", topic=self._topic, **held, limit=_MAX_HELD)
 
     def _send_from(self, batch: FetchedBatch, partition: int, size: int) -> int:
         """Send until the batch, the credit or about `size` bytes are used up; returns the bytes sent. The hot path."""

@@ -72,7 +72,7 @@ def clamp(topic: str, stored: Mapping[int, int], ends: Mapping[int, int]) -> dic
     """
     beyond = {partition: (at, ends[partition]) for partition, at in stored.items() if at > ends[partition]}
     for partition, (at, end) in beyond.items():
-        log.error("log ends before a kept position", topic=topic, partition=partition, position=at, end=end)
+        log.error("log ends before a stored position", topic=topic, partition=partition, position=at, end=end)
     return {partition: min(at, ends[partition]) for partition, at in stored.items()}
 
 

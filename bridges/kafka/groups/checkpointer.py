@@ -210,7 +210,7 @@ class TerminusCheckpointer:
                 if terminus.request.wins:
                     await self._termini.drop(terminus.request.key, terminus.token)
             except TerminiUnavailable as error:
-                log.warning("a durable terminus is left to expire", reason=str(error))
+                log.warning("durable terminus left to expire", reason=str(error))
 
     # -- writing
 
@@ -338,5 +338,5 @@ def _loss_error(saved: Saved) -> AmqpError:
     if saved is Saved.TAKEN:
         return AmqpError(STOLEN, "another link has taken over this durable terminus")
     text = "this durable terminus is no longer in the shared state (expired, deleted or emptied); attach to begin anew"
-    log.warning("durable terminus gone from the state")
+    log.warning("durable terminus missing from shared state")
     return AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND)

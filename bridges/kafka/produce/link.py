@@ -271,7 +271,7 @@ class LogSender(BatchIncoming):
         self._losses += 1
         if self._losses & (self._losses - 1) == 0:  # the 1st, 2nd, 4th, 8th…: an outage cannot flood the log
             lost = {"link": redact(self._link.name), "outcome": outcome.name, "lost": self._losses}
-            log.warning("pre-settled message not in Kafka", topic=self._name, **lost)
+            log.warning("pre-settled message not written to Kafka", topic=self._name, **lost)
 
     def _return_credit(self) -> None:
         self._unused_credit += 1

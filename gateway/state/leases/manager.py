@@ -348,7 +348,7 @@ class Leases:
         self.member, self.deadline = "", 0.0
         leases = [lease for session in self._sessions.values() for lease in session.leases.values()]
         if leases:
-            LOG.warning("leases of groups lost", held=len(leases))
+            LOG.warning("group leases lost", held=len(leases))
         for lease in leases:
             self._end(lease)
         for key, session in list(self._sessions.items()):
@@ -396,5 +396,5 @@ class Leases:
             if member:
                 await self._store.leave(member)
         except StoreUnavailable:
-            LOG.info("the lease of groups is left to expire")
+            LOG.info("group leases left to expire")
         await self._store.close()

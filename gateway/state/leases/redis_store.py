@@ -169,7 +169,7 @@ class RedisLeaseStore:
                     self._on_change(EVERYTHING)
                     await self._hear(channel)
             except (RedisError, OSError, TimeoutError) as error:
-                LOG.debug("changes of groups not heard", reason=str(error) or type(error).__name__)
+                LOG.debug("lease change notifications interrupted", reason=str(error) or type(error).__name__)
             await asyncio.sleep(_AGAIN)
 
     async def _hear(self, channel: PubSub) -> None:

@@ -171,7 +171,7 @@ class RedisSubscriptionStore:
             try:
                 told = await self._changes()
             except (RedisError, OSError, TimeoutError) as error:
-                LOG.debug("changes of subscriptions not heard", reason=type(error).__name__)
+                LOG.debug("subscription change notifications interrupted", reason=type(error).__name__)
                 self._seen.clear()
                 await asyncio.sleep(_AGAIN)
                 continue

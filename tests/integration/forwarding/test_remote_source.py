@@ -174,7 +174,7 @@ def test_what_the_target_rejects_the_log_hears_of(fars: Fars) -> None:
     far.peer.transfer(event(0), handle)
     inbox.take(frames.composite("rejected", error=frames.error("vendor:no", "not this")))
     assert outcome(far)["error"].matches("vendor:no")
-    warning = far.gateway.wait_log("bridge gives an event up")
+    warning = far.gateway.wait_log("bridge dropped an event")
     assert (warning["bridge"], warning["offset"]) == ("b", offset(0))
     moved(far, attach, handle, inbox, 1)
 

@@ -96,7 +96,7 @@ async def test_pre_settled_messages_that_are_lost_do_not_flood_the_log(outage: t
         for _ in range(20):
             await sender.send(message(), settled=True)
         await until(lambda: streams.bridge.counters.presettled_failed == 20)
-    lost = [line["lost"] for line in logs if line["event"] == "pre-settled message not in Kafka"]
+    lost = [line["lost"] for line in logs if line["event"] == "pre-settled message not written to Kafka"]
     assert lost == [1, 2, 4, 8, 16]
 
 

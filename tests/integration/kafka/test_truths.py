@@ -80,7 +80,7 @@ async def test_a_link_that_settles_nothing_is_logged_and_counted(
             got += await greedy.receive(1, None)
         greedy.link.grant(5)
         await until(lambda: local.bridge.counts()["held_back"], PATIENCE)
-    (line,) = [line for line in lines if line["event"] == "link gets no more until it settles what it has"]
+    (line,) = [line for line in lines if line["event"] == "link paused until it settles deliveries"]
     assert line["topic"] == "solo"
     assert line["limit"] == 5_000
     assert greedy.messages.empty()

@@ -180,7 +180,7 @@ async def test_a_gateway_that_sleeps_longer_than_its_lease_delivers_nothing_more
     shared.write(*map(str, range(10)))
     await shared.arrive(*map(str, range(10)))
     sleeper.process.send_signal(signal.SIGCONT)
-    await asyncio.to_thread(sleeper.wait_log, "leases of groups lost")
+    await asyncio.to_thread(sleeper.wait_log, "group leases lost")
     shared.write("after")
     await shared.arrive("after")
     origins = [request.header("webhook-request-origin") for request in shared.sink.requests]

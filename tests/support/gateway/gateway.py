@@ -137,7 +137,7 @@ class Gateway:
         It may have noticed the file by itself as well: that is another reload, and the one for the signal comes last.
         """
         before = self.hup(policy)
-        event = "policy reloaded" if ok else "reload refused, the old policy stays"
+        event = "policy reloaded" if ok else "policy reload rejected, keeping the current policy"
         return self.wait_log(event, after=before, reason="signal")
 
     def stop(self, seconds: float = PATIENCE) -> None:

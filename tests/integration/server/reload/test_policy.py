@@ -16,7 +16,7 @@ from tests.support.gateway.gateway import Gateways
 
 KEYS = {"SCOPEGATE_TEST_KEY": "k" * 43}
 MANY = 4000
-REFUSED = "reload refused, the old policy stays"
+REFUSED = "policy reload rejected, keeping the current policy"
 
 
 # -- links that stay

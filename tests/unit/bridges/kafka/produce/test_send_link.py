@@ -39,4 +39,4 @@ def test_a_failed_delivery_report_of_a_pre_settled_message_counts_as_a_loss() ->
     assert link.settled == [("unsettled", FAILED)]
     assert link.granted == 3, "all three places are free again"
     said = [(line["event"], line["topic"], line["outcome"], line["lost"]) for line in logs]
-    assert said == [("pre-settled message not in Kafka", "orders", "modified", lost) for lost in (1, 2)]
+    assert said == [("pre-settled message not written to Kafka", "orders", "modified", lost) for lost in (1, 2)]
