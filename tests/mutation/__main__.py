@@ -60,9 +60,9 @@ def main() -> None:
     """Draw, try and report."""
     options = arguments()
     known = results()
-    trials = drawn(options.seed, options.count, options.only)
+    trials = choose_mutants(options.seed, options.count, options.only)
     if options.again:
-        trials = [trial for trial in drawn(0, 0, []) if known.get(key(trial.described())) == "survived"]
+        trials = [trial for trial in choose_mutants(0, 0, []) if known.get(key(trial.described())) == "survived"]
     elif known:
         trials = [trial for trial in trials if key(trial.described()) not in known]
     map_ = reached.kept() if options.reached else reached.find(options.workers)
@@ -71,7 +71,7 @@ def main() -> None:
         for number in range(options.workers):
             copies.put(copied(Path(folder) / str(number)))
         with ThreadPoolExecutor(options.workers) as pool:
-            list(pool.map(lambda trial: told(trial, map_, options.most, copies), trials))
+            list(pool.map(lambda trial: try_mutant(trial, map_, options.most, copies), trials))
     report()
 
 
@@ -88,7 +88,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def drawn(seed: int, count: int, only: list[str]) -> list[Trial]:
+def choose_mutants(seed: int, count: int, only: list[str]) -> list[Trial]:
     """Return the mutants to try, spread over the rooms, in random order; all of them for a count of 0."""
     random_ = random.Random(seed)
     rooms = [list(of_room(room, only)) for room in ROOMS]
@@ -111,7 +111,7 @@ def of_room(patterns: tuple[str, ...], only: list[str]) -> Iterator[Trial]:
             yield from (Trial(name, mutant, source) for mutant in mutants(source))
 
 
-def told(trial: Trial, map_: reached.Reached, most: float, copies: SimpleQueue[Path]) -> None:
+def try_mutant(trial: Trial, map_: reached.Reached, most: float, copies: SimpleQueue[Path]) -> None:
     """Try one mutant in a free copy; print and keep what became of it."""
     folder = copies.get()
     path = folder / trial.file

@@ -81,7 +81,7 @@ class Account:
     def __init__(self, pid: int) -> None:
         self.pid, self.cpu, self.at, self.watch = pid, cpu_seconds(pid), time.perf_counter(), Watch()
 
-    def look(self) -> dict[str, float]:
+    def measure(self) -> dict[str, float]:
         """Seconds gone and processor seconds spent since the last look, and memory now."""
         cpu, now = cpu_seconds(self.pid), time.perf_counter()
         found = {"seconds": now - self.at, "cpu_seconds": cpu - self.cpu, "resident_mib": resident_kib(self.pid) / 1024}
@@ -104,22 +104,22 @@ async def measure(gateway: BenchGateway, broker: KafkaBroker, options: argparse.
     bindings = [b"" if options.agnostic else messages.bound_to(number) for number in numbers]
     crowds = [Crowd(f"events/{topic}", bindings) for _ in range(options.connections)]
     account = Account(gateway.pid)
-    report: dict[str, Any] = {"before": account.look()}
+    report: dict[str, Any] = {"before": account.measure()}
     for crowd in crowds:
         await asyncio.get_running_loop().create_connection(lambda crowd=crowd: Peer(crowd), *gateway.edge)  # type: ignore[misc]
     await _until(crowds, lambda crowd: crowd.there == options.links, "attach")
-    report["attached"] = account.look()
+    report["attached"] = account.measure()
     await asyncio.sleep(5)
-    report["idle"] = account.look()
+    report["idle"] = account.measure()
     producer, body = Producer({"bootstrap.servers": broker.bootstrap}), messages.data_section(100)[-91:].rjust(100)
     for number in range(options.events * options.partitions):
         producer.produce(topic, body, partition=number % options.partitions)
     producer.flush(30)
     each = options.events * (options.partitions if options.agnostic else 1)
     await _until(crowds, lambda crowd: crowd.received == each * options.links, "events")
-    report["delivered"] = {**account.look(), "deliveries": each * options.links * options.connections}
+    report["delivered"] = {**account.measure(), "deliveries": each * options.links * options.connections}
     seconds, states = await asyncio.to_thread(_scraped, str(gateway.http))
-    report["scrape"] = {"seconds": round(seconds, 3), **account.look(), "states": states}
+    report["scrape"] = {"seconds": round(seconds, 3), **account.measure(), "states": states}
     report["others_cores"] = round(account.watch.others_cores(), 2)
     return report
 

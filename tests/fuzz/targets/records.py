@@ -92,11 +92,11 @@ def _fetched(key: bytes | None, value: bytes | None, headers: list[Header]) -> N
     kafka = _kafka()
     kafka.producer.produce(TOPIC, value, key, headers=headers)
     assert kafka.producer.flush(60) == 0
-    run, messages = _taken(poll.poll_native, kafka.runs), _taken(poll.poll_fallback, kafka.messages)
+    run, messages = _poll_one(poll.poll_native, kafka.runs), _poll_one(poll.poll_fallback, kafka.messages)
     assert ENCODER.events(run, 0) == ENCODER.events(messages, 0)
 
 
-def _taken(take: poll.Take, consumer: Consumer) -> Any:
+def _poll_one(take: poll.Take, consumer: Consumer) -> Any:
     for _ in range(600):
         runs, failures = take(consumer, 1, 0.1)
         assert not failures, failures

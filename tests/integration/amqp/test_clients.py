@@ -114,7 +114,7 @@ def moved(clients: Clients, address: str) -> tuple[list[str], list[str]]:
     return [each["outcome"] for each in sent], [each["body"] for each in running.finish()]
 
 
-def asked(clients: Clients, address: str, service: tuple[Login, str]) -> list[tuple[object, str]]:
+def request_twice(clients: Clients, address: str, service: tuple[Login, str]) -> list[tuple[object, str]]:
     """Ask a service of the same library; return correlation id and body of each response."""
     login, served = service
     if clients.library == "proton":
@@ -164,11 +164,11 @@ def test_a_service_that_takes_cookies(clients: Clients) -> None:
 
 
 def test_request_and_response_at_a_direct_node(clients: Clients) -> None:
-    assert asked(clients, "chat/echo", (clients.edge, "chat/echo")) == ANSWERS
+    assert request_twice(clients, "chat/echo", (clients.edge, "chat/echo")) == ANSWERS
 
 
 def test_request_and_response_across_scopes(clients: Clients) -> None:
-    assert asked(clients, "svc/echo", (clients.core, "services/echo")) == ANSWERS
+    assert request_twice(clients, "svc/echo", (clients.core, "services/echo")) == ANSWERS
 
 
 def test_kafka_node(clients: Clients, kafka_broker: KafkaBroker) -> None:

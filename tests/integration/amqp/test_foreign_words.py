@@ -30,7 +30,7 @@ def fars(start_gateway: Gateways) -> Iterator[Callable[[], Far]]:
         yield lambda: Far(start_gateway, listener, ", replies: {address: gateway}")
 
 
-def told(error: Any, condition: str, words: str) -> None:
+def assert_own_words(error: Any, condition: str, words: str) -> None:
     """The peer heard this condition, our own words, and at most its delivery's tag."""
     assert error["condition"] == condition
     assert error["description"] == f"the node behind this address {words}"
@@ -60,7 +60,7 @@ def test_a_rejection_in_another_scope(place: Place, anonymous: bool, condition: 
     receiver.take(rejected(condition))
     outcome = sender.outcome(delivery)
     assert outcome.matches("rejected")
-    told(outcome["error"], heard, words)
+    assert_own_words(outcome["error"], heard, words)
 
 
 @pytest.mark.row("RA-3-7")
@@ -87,7 +87,7 @@ def test_a_response_that_cannot_be_delivered(place: Place, capable: bool, anonym
     responder.credit()
     outcome = responder.send(reply)
     assert outcome.matches("rejected")
-    told(outcome["error"], "amqp:not-found", "does not exist")
+    assert_own_words(outcome["error"], "amqp:not-found", "does not exist")
 
 
 @pytest.mark.row("RA-3-7")
@@ -101,7 +101,7 @@ def test_a_response_that_its_receiver_rejects(place: Place, capable: bool) -> No
     responder.credit()
     delivery = responder.post(answer(cookie_of(asked)) if capable else message(b"yes"))
     answers.take(rejected("amqp:invalid-field"))
-    told(responder.outcome(delivery)["error"], "amqp:invalid-field", "has refused this")
+    assert_own_words(responder.outcome(delivery)["error"], "amqp:invalid-field", "has refused this")
 
 
 @pytest.mark.row("RA-1-1")
@@ -125,7 +125,7 @@ def test_a_link_that_a_container_refuses_or_ends(
     far.peer.detach(handle, error=frames.error("amqp:not-found", WORDS["description"], WORDS["info"]))
     error = peer.until("detach").error
     if (scope, address) != ("core", "far/x"):
-        told(error, "amqp:not-found", "does not exist")
+        assert_own_words(error, "amqp:not-found", "does not exist")
     else:
         assert (error["description"], error["info"]) == (WORDS["description"], WORDS["info"])
 
@@ -158,7 +158,7 @@ def test_a_rejection_by_a_container_of_the_same_scope(
         if address == "far/x":
             assert (error["description"], error["info"]) == (WORDS["description"], WORDS["info"])
         else:
-            told(error, "amqp:not-allowed", "does not permit this")
+            assert_own_words(error, "amqp:not-allowed", "does not permit this")
 
 
 @pytest.mark.row("RA-1-1")
@@ -180,7 +180,7 @@ def test_a_rejection_by_a_container_and_its_name(fars: Callable[[], Far]) -> Non
     far.take(attach)
     far.transfer(attach)
     far.peer.disposition(0, rejected("amqp:not-allowed"))
-    told(client.outcome(delivery)["error"], "amqp:not-allowed", "does not permit this")
+    assert_own_words(client.outcome(delivery)["error"], "amqp:not-allowed", "does not permit this")
     far.peer.disconnect()
     peer = connected(far.edge)
     peer.attach("link", SENDER, target=frames.target("far/y"))

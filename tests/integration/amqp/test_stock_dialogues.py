@@ -128,7 +128,7 @@ def test_a_restart_and_another_process_between_request_and_response(
         response.address = response.address or asked_there.reply_to
         response.correlation_id = asked_there.correlation_id
         assert [each.name for each in send(Login(home.core), None, [response]).finish()] == ["accepted"]
-        assert came(waiting) == Answer(f"request-{n}", f"re: hello {n}")
+        assert received_message(waiting) == Answer(f"request-{n}", f"re: hello {n}")
 
 
 def wait_at(library: str, port: int, address: str) -> Running | Receiving:
@@ -138,7 +138,7 @@ def wait_at(library: str, port: int, address: str) -> Running | Receiving:
     return Foreign(library, port).run("receive", address, count=1).attached()
 
 
-def came(receiver: Running | Receiving) -> Answer:
+def received_message(receiver: Running | Receiving) -> Answer:
     """Wait for that message."""
     if isinstance(receiver, Running):
         (line,) = receiver.finish()

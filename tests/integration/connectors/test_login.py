@@ -52,7 +52,7 @@ def test_to_a_second_gateway_by_tls_and_scram(start_gateway: Gateways, authority
     inbox = Inbox(edge, "far/one")
     outbox = Outbox(edge, "far/one")
     outbox.credit()
-    assert outbox.send_when_taken(message(b"through two"), inbox).matches("accepted")
+    assert outbox.send_and_accept(message(b"through two"), inbox).matches("accepted")
     assert second.wait_log("connection open", user="gate")["container"] == "gw-scripted"
     for each in (gateway, second):
         assert ENV["FAR_PASSWORD"] not in each.process.text()

@@ -31,7 +31,7 @@ def entry(to: str, **more: Any) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in {"from": "requests", "to": to, **more}.items()) + "}"
 
 
-def asked(far: Far, address: str = "requests") -> tuple[Frame, int]:
+def accept_receiver(far: Far, address: str = "requests") -> tuple[Frame, int]:
     """Wait for the gateway's receiver and accept it; return its attach and our handle."""
     attach = far.attach()
     assert attach.role is RECEIVER
@@ -52,7 +52,7 @@ def outcome(far: Far) -> Any:
 
 def test_as_much_is_fetched_as_somebody_takes(fars: Fars) -> None:
     far = fars().accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.edge, "q/1", credit=3)
     assert credit(far, attach) == 3
     sent = message(b"ask", to="requests", message_id="m", subject="s")
@@ -72,7 +72,7 @@ def test_as_much_is_fetched_as_somebody_takes(fars: Fars) -> None:
 )
 def test_the_outcome_at_the_queue_is_that_of_the_far_side(fars: Fars, name: str, fields: dict[str, Any]) -> None:
     far = fars().accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.edge, "q/1", credit=3)
     credit(far, attach)
     far.peer.transfer(message(b"ask"), handle)
@@ -88,7 +88,7 @@ def test_the_outcome_at_the_queue_is_that_of_the_far_side(fars: Fars, name: str,
 
 def test_the_policy_bounds_what_is_in_flight(fars: Fars) -> None:
     far = fars(credit=2).accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.edge, "q/1", credit=100)
     assert credit(far, attach) == 2
     far.peer.transfer(message(b"0"), handle).transfer(message(b"1"), handle)
@@ -104,7 +104,7 @@ def test_a_queue_that_is_not_there_is_asked_for_again(fars: Fars) -> None:
     warning = far.gateway.wait_log("not pulling")
     assert (warning["source"], warning["to"]) == ("requests", "in/1")
     assert "amqp:not-implemented" in warning["detail"]
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     far.gateway.wait_log("pulling")
     inbox = Inbox(far.edge, "q/1")
     credit(far, attach)
@@ -115,9 +115,9 @@ def test_a_queue_that_is_not_there_is_asked_for_again(fars: Fars) -> None:
 
 def test_a_queue_that_is_taken_away_is_asked_for_again(fars: Fars) -> None:
     far = fars().accept()
-    _, handle = asked(far)
+    _, handle = accept_receiver(far)
     far.peer.detach(handle, error=frames.error("amqp:resource-deleted", "gone"))
-    again, handle = asked(far)
+    again, handle = accept_receiver(far)
     inbox = Inbox(far.edge, "q/1")
     credit(far, again)
     far.peer.transfer(message(b"back"), handle)
@@ -134,14 +134,14 @@ def test_readiness_says_what_is_not_pulled(fars: Fars) -> None:
 
 def test_after_a_lost_connection_the_pull_stands_again(fars: Fars) -> None:
     far = fars().accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.edge, "q/1")
     credit(far, attach)
     far.peer.transfer(message(b"under way"), handle)
     transfer = inbox.transfer()
     far.peer.disconnect()
     far.accept()
-    again, handle = asked(far)
+    again, handle = accept_receiver(far)
     inbox.peer.disposition(transfer.delivery_id, "accepted")  # of a delivery whose connection is gone
     credit(far, again)
     far.peer.transfer(message(b"under way"), handle)
@@ -151,7 +151,7 @@ def test_after_a_lost_connection_the_pull_stands_again(fars: Fars) -> None:
 
 def test_what_a_receiver_leaves_behind_goes_back_to_the_queue(fars: Fars) -> None:
     far = fars("here/1").accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1", credit=1)
     assert credit(far, attach) == 1
     far.peer.transfer(message(b"under way"), handle)
@@ -162,7 +162,7 @@ def test_what_a_receiver_leaves_behind_goes_back_to_the_queue(fars: Fars) -> Non
 
 def test_annotations_that_nobody_asked_for_cost_one_message_only(fars: Fars) -> None:
     far = fars("here/1").accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     annotated = message(b"no", da={"response-address-cookie": b"c", "response-link-target-address": "t"})
@@ -175,7 +175,7 @@ def test_annotations_that_nobody_asked_for_cost_one_message_only(fars: Fars) -> 
 def test_a_pulled_request_is_answered_at_the_container(fars: Fars) -> None:
     """The service is the gateway's own; its response goes to the reply-to, an address of the container's scope."""
     far = fars("echo").accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     credit(far, attach)
     far.peer.transfer(message(b"ask", reply_to="far/temp-1", message_id="m"), handle)
     home = far.attach()
@@ -191,11 +191,11 @@ def test_a_pulled_request_is_answered_at_the_container(fars: Fars) -> None:
 
 def test_a_reload_moves_a_pull_to_where_its_address_leads_now(fars: Fars) -> None:
     far = fars().accept()
-    asked(far)
+    accept_receiver(far)
     policy = far.gateway.policy.read_text()
     far.gateway.reload(policy.replace('address: "q/{name}"', 'address: "q/moved-{name}"'))
     far.peer.until("detach")
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.edge, "q/moved-1")
     credit(far, attach)
     far.peer.transfer(message(b"moved"), handle)
@@ -204,7 +204,7 @@ def test_a_reload_moves_a_pull_to_where_its_address_leads_now(fars: Fars) -> Non
 
 def test_a_reload_keeps_a_pull_whose_address_leads_where_it_did(fars: Fars) -> None:
     far = fars().accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.edge, "q/1")
     policy = far.gateway.policy.read_text()
     assert far.gateway.reload(f"{policy}\n# nothing new\n")["links_closed"] == 0
@@ -216,7 +216,7 @@ def test_a_reload_keeps_a_pull_whose_address_leads_where_it_did(fars: Fars) -> N
 
 def test_the_end_waits_for_what_was_pulled(fars: Fars) -> None:
     far = fars().accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.edge, "q/1")
     credit(far, attach)
     far.peer.transfer(message(b"under way"), handle)
@@ -233,7 +233,7 @@ def test_the_end_waits_for_what_was_pulled(fars: Fars) -> None:
 
 def test_pulled_messages_are_counted_where_they_go(fars: Fars) -> None:
     far = fars().accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.edge, "q/1")
     credit(far, attach)
     far.peer.transfer(message(b"one"), handle)

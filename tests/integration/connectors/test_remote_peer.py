@@ -86,7 +86,7 @@ class Half(NamedTuple):
 _handles = iter(range(1000))
 
 
-def asked(place: Place, role: bool, address: str = "far/x", **fields: Any) -> Half:
+def attach_through(place: Place, role: bool, address: str = "far/x", **fields: Any) -> Half:
     client = connected(place.edge)
     terminus = {"target": frames.target(address)} if role is SENDER else {"source": frames.source(address)}
     client.attach("link", role, **{**terminus, **fields})
@@ -132,7 +132,7 @@ TOLD: dict[str, Any] = {"description": "the node behind this address has refused
 @pytest.mark.row("CORE-2")
 @pytest.mark.parametrize("role", [SENDER, RECEIVER])
 def test_a_refusal_keeps_its_condition(place: Place, role: bool) -> None:
-    client, attach = asked(place, role)
+    client, attach = attach_through(place, role)
     handle = next(_handles)
     agree(place, attach, handle, **{"target" if role is SENDER else "source": None})
     place.far.detach(handle, error=frames.error("vendor:no", **ERROR))
@@ -144,7 +144,7 @@ def test_a_refusal_keeps_its_condition(place: Place, role: bool) -> None:
 def test_a_filter_that_nobody_applies_and_that_is_wrong_refuses_the_link(place: Place) -> None:
     """The far container leaves it out of its answer, and here it cannot be read."""
     wrong = {Symbol("f"): Described(Symbol("amqp:sql-filter"), "no such (")}
-    client, attach = asked(place, RECEIVER, source=frames.source("far/x", filter=wrong))
+    client, attach = attach_through(place, RECEIVER, source=frames.source("far/x", filter=wrong))
     assert attach.source["filter"] == wrong
     agree(place, attach, handle := next(_handles), source=frames.source("far/x"))
     client.until("detach", closed=True, error="amqp:invalid-field")
@@ -153,7 +153,7 @@ def test_a_filter_that_nobody_applies_and_that_is_wrong_refuses_the_link(place: 
 
 
 def test_the_largest_message_of_the_far_container_is_passed_on_and_heeded(place: Place) -> None:
-    client, attach = asked(place, SENDER)
+    client, attach = attach_through(place, SENDER)
     handle = next(_handles)
     agree(place, attach, handle, max_message_size=700)
     assert client.expect("attach").max_message_size == 700
@@ -166,7 +166,7 @@ def test_the_largest_message_of_the_far_container_is_passed_on_and_heeded(place:
 
 
 def test_the_largest_message_of_a_client_is_passed_on(place: Place) -> None:
-    client, attach = asked(place, RECEIVER, max_message_size=700)
+    client, attach = attach_through(place, RECEIVER, max_message_size=700)
     agree(place, attach, next(_handles))
     assert attach.max_message_size == 700
     client.expect("attach")
@@ -174,7 +174,7 @@ def test_the_largest_message_of_a_client_is_passed_on(place: Place) -> None:
 
 @pytest.mark.parametrize("role", [SENDER, RECEIVER])
 def test_a_link_the_far_container_ends_ends_here_too(place: Place, role: bool) -> None:
-    client, attach = asked(place, role)
+    client, attach = attach_through(place, role)
     handle = next(_handles)
     agree(place, attach, handle)
     client.expect("attach")
@@ -185,7 +185,7 @@ def test_a_link_the_far_container_ends_ends_here_too(place: Place, role: bool) -
 
 @pytest.mark.parametrize("role", [SENDER, RECEIVER])
 def test_a_link_the_client_ends_ends_there_too(place: Place, role: bool) -> None:
-    client, attach = asked(place, role)
+    client, attach = attach_through(place, role)
     agree(place, attach, next(_handles))
     client.expect("attach")
     client.detach(0).until("detach", handle=0, closed=True)
@@ -196,7 +196,7 @@ def test_a_link_the_client_ends_ends_there_too(place: Place, role: bool) -> None
 @pytest.mark.parametrize("role", [SENDER, RECEIVER])
 def test_a_client_that_leaves_before_the_answer(place: Place, role: bool, how: str) -> None:
     """The far link is answered after its client has gone: it is let go, and nobody else notices."""
-    client, attach = asked(place, role)
+    client, attach = attach_through(place, role)
     if how == "detach":
         client.detach(0).until("detach", handle=0)
     else:

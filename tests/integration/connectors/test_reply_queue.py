@@ -214,12 +214,12 @@ def test_a_response_address_that_the_container_takes_away_is_replaced(fars: Fars
     far.peer.detach(responses, error=frames.error("amqp:resource-deleted"))
     again = far.respond_at("dynamic-2")
 
-    def told() -> dict[str, Any]:
+    def next_request() -> dict[str, Any]:
         client.post(message(reply_to=reply_to))
         return dict(sections(far.transfer(attach))["properties"])
 
-    wait_until(lambda: told()["reply_to"] == "dynamic-2", "requests to name the new address")
-    far.peer.transfer(message(b"yes", correlation_id=told()["message_id"]), again)
+    wait_until(lambda: next_request()["reply_to"] == "dynamic-2", "requests to name the new address")
+    far.peer.transfer(message(b"yes", correlation_id=next_request()["message_id"]), again)
     assert sections(inbox.take())["data"] == b"yes"
 
 

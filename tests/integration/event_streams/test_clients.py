@@ -56,14 +56,14 @@ class Proton:
         if "sql" in wanted:
             filters[symbol("sql")] = Described(symbol(SQL), wanted["sql"])
         options = [Filter(filters)] if filters else []
-        options += [LinkProperties(self._asked(wanted))]
+        options += [LinkProperties(self._link_properties(wanted))]
         options += [DurableSubscription()] if "durable" in wanted else []
         login = Login(self._port, container=wanted.get("container"))
         self._client = receive(login, address, count, options=options)
         return self
 
     @staticmethod
-    def _asked(wanted: dict[str, Any]) -> dict[str, Any]:
+    def _link_properties(wanted: dict[str, Any]) -> dict[str, Any]:
         asked = {PARTITION: symbol(wanted.get("partition", "")), GROUP: wanted.get("group"), EPOCH: wanted.get("epoch")}
         return {name: value for name, value in asked.items() if value not in (None, "")}
 
@@ -90,7 +90,7 @@ class Proton:
         annotations = {symbol(KEY): key} if key else None
         instructions = {symbol(TARGET): symbol(target)} if target else None
         messages = [Message(body=str(n), annotations=annotations, instructions=instructions) for n in range(count)]
-        options = LinkProperties(self._asked({"partition": partition}))
+        options = LinkProperties(self._link_properties({"partition": partition}))
         return [outcome.name for outcome in send(Login(self._port), address, messages, options=options).finish()]
 
 

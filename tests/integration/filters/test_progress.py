@@ -19,7 +19,7 @@ from gateway.amqp.codec.codec import Symbol, Uint
 from tests.support.amqp import frames
 from tests.support.amqp.foreign import Foreign
 from tests.support.amqp.links import connected, passes, receiving, sending
-from tests.support.amqp.members import asked
+from tests.support.amqp.members import requested_properties
 from tests.support.amqp.messages import sections
 from tests.support.amqp.peer import Peer
 from tests.support.amqp.proton_clients import Login, receive, send
@@ -168,7 +168,7 @@ def test_a_groups_position_moves_over_what_is_skipped(long: Long) -> None:
     def join() -> Peer:
         peer = connected(long.document.edge)
         source = frames.source(long.address, filter={Symbol("f"): sql("color = 'violet'")})
-        peer.attach_receiver(None, source=source, properties=asked("skippers"))
+        peer.attach_receiver(None, source=source, properties=requested_properties("skippers"))
         return peer.flow(0, link_credit=5)
 
     start, peer = long.end, join()

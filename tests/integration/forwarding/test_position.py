@@ -11,7 +11,7 @@ from tests.support.gateway.process import wait_until
 from tests.support.kafka.remote_log import (
     STREAMS,
     Fars,
-    asked,
+    accept_receiver,
     body,
     credit,
     event,
@@ -27,7 +27,7 @@ from tests.support.servers.servers import Redis
 @pytest.mark.row("ES-5.1.1-2")
 def test_the_next_link_asks_for_what_comes_after_the_last_accepted_offset(fars: Fars) -> None:
     far = fars(partition="'0'").accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     assert position(attach) == "@latest"
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
@@ -38,31 +38,31 @@ def test_the_next_link_asks_for_what_comes_after_the_last_accepted_offset(fars: 
         inbox.peer.disposition(ids[number], "accepted")
         far.peer.until("disposition", role=RECEIVER)
     far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "again"))
-    again, _ = asked(far)
+    again, _ = accept_receiver(far)
     assert position(again) == offset(1)
 
 
 def test_a_log_that_names_no_partition_is_asked_for_what_follows_in_the_one_of_the_policy(fars: Fars) -> None:
     """Neither its answer nor its events do; from `@latest` on, what comes meanwhile would be lost."""
     far = fars(partition="'0'").accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     moved(far, attach, handle, inbox, 1, 2)
     far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "again"))
-    again, _ = asked(far)
+    again, _ = accept_receiver(far)
     assert position(again) == offset(2)
 
 
 def test_a_terminus_that_stays_is_found_again_under_its_name(fars: Fars) -> None:
     far = fars().accept(STREAMS)
-    attach, handle = asked(far, source=lasting())
+    attach, handle = accept_receiver(far, source=lasting())
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     moved(far, attach, handle, inbox, 0)
     far.peer.disconnect()
     far.accept(STREAMS)
-    again, _ = asked(far, source=lasting())
+    again, _ = accept_receiver(far, source=lasting())
     assert again.name == attach.name == "bridge-core-b"
     policy = far.gateway.policy.read_text()
     far.gateway.reload(policy.replace("name: b,", "name: b, credit: 7,"))
@@ -73,7 +73,7 @@ def test_a_terminus_that_stays_is_found_again_under_its_name(fars: Fars) -> None
 def test_the_offset_outlives_a_kill_as_it_came(fars: Fars, redis_server: Redis) -> None:
     redis_server.empty()
     far = fars(state=redis_server.url, partition="'0'").accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     far.peer.transfer(event(5, "0"), handle)
@@ -82,7 +82,7 @@ def test_the_offset_outlives_a_kill_as_it_came(fars: Fars, redis_server: Redis) 
     wait_until(lambda: offset(5) in everything(redis_server), "the offset in the shared state")
     far.gateway.kill()
     far.gateway.restart()
-    again, _ = asked(far.accept(STREAMS))
+    again, _ = accept_receiver(far.accept(STREAMS))
     assert position(again) == offset(5)
 
 
@@ -90,7 +90,7 @@ def test_after_a_kill_a_link_that_sees_all_partitions_misses_nothing(fars: Fars,
     """What was under way comes again, and so does the past of partitions of which nothing was moved; the rest not."""
     redis_server.empty()
     far = fars(state=redis_server.url).accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     assert position(attach) == "@latest"
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
@@ -102,7 +102,7 @@ def test_after_a_kill_a_link_that_sees_all_partitions_misses_nothing(fars: Fars,
     wait_until(lambda: everything(redis_server).count(offset(3)) == 2, "the offsets in the shared state")
     far.gateway.kill()
     far.gateway.restart()
-    again, handle = asked(far.accept(STREAMS))
+    again, handle = accept_receiver(far.accept(STREAMS))
     assert position(again) == "@earliest"
     inbox = Inbox(far.core, "here/1")
     credit(far, again)
@@ -121,7 +121,7 @@ def everything(redis: Redis) -> str:
 def test_a_log_that_keeps_no_position_is_read_again_and_what_was_moved_left_out(fars: Fars) -> None:
     """One offset says nothing of the other partitions of a link that sees them all."""
     far = fars().accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     for number, partition in ((0, "0"), (1, "0"), (0, "1")):
@@ -129,7 +129,7 @@ def test_a_log_that_keeps_no_position_is_read_again_and_what_was_moved_left_out(
         inbox.take()
         outcome(far)
     far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "again"))
-    again, handle = asked(far)
+    again, handle = accept_receiver(far)
     assert position(again) == "@earliest"
     credit(far, again)
     for number, partition in ((0, "0"), (1, "0"), (0, "1"), (2, "0"), (1, "1")):
@@ -141,7 +141,7 @@ def test_a_log_that_keeps_no_position_is_read_again_and_what_was_moved_left_out(
 def test_a_log_that_forgot_its_terminus_is_not_copied_again(fars: Fars, partition: str | None) -> None:
     """It says each time that it keeps the position, and begins with its first event all the same."""
     far = fars(**({} if partition is None else {"partition": partition})).accept(STREAMS)
-    attach, handle = asked(far, source=lasting())
+    attach, handle = accept_receiver(far, source=lasting())
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     for number in (1, 2, 3):
@@ -149,7 +149,7 @@ def test_a_log_that_forgot_its_terminus_is_not_copied_again(fars: Fars, partitio
         assert body(inbox.take()) == number
         outcome(far)
     far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "restart"))
-    again, handle = asked(far, source=lasting())
+    again, handle = accept_receiver(far, source=lasting())
     assert position(again) == ("@earliest" if partition is None else offset(3))
     credit(far, again)
     for number in (1, 2, 3, 4):
@@ -160,12 +160,12 @@ def test_a_log_that_forgot_its_terminus_is_not_copied_again(fars: Fars, partitio
 def test_a_log_that_was_deleted_is_another_one(fars: Fars) -> None:
     """Offsets of the old log say nothing of the new one: its events are not left out."""
     far = fars(start="earliest").accept(STREAMS)
-    attach, handle = asked(far, source=lasting())
+    attach, handle = accept_receiver(far, source=lasting())
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     moved(far, attach, handle, inbox, 3)
     far.peer.detach(handle, error=frames.error("amqp:resource-deleted", "gone"))
-    again, handle = asked(far, source=lasting())
+    again, handle = accept_receiver(far, source=lasting())
     assert position(again) == "@earliest"
     credit(far, again)
     moved(far, again, handle, inbox, 1, 2)

@@ -18,7 +18,7 @@ from tests.support.kafka.remote_log import (
     PARTITION,
     STREAMS,
     Fars,
-    asked,
+    accept_receiver,
     body,
     credit,
     event,
@@ -35,7 +35,7 @@ from tests.support.kafka.remote_log import (
 def test_a_log_that_offers_event_streams_is_asked_as_one(fars: Fars) -> None:
     far = fars(partition="'2'", start="earliest").accept(STREAMS)
     assert STREAMS in far.opened.desired_capabilities.items
-    attach, _ = asked(far, properties={Symbol(PARTITION): Symbol("2")})
+    attach, _ = accept_receiver(far, properties={Symbol(PARTITION): Symbol("2")})
     assert attach.properties[PARTITION] == "2"
     assert position(attach) == "@earliest"
     assert attach.source["durable"] == 1
@@ -45,7 +45,7 @@ def test_a_log_that_offers_event_streams_is_asked_as_one(fars: Fars) -> None:
 @pytest.mark.row("ES-3.1-4", "X-9")
 def test_without_event_streams_it_works_plainly(fars: Fars) -> None:
     far = fars(partition="'2'").accept()
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     assert not attach.properties
     assert position(attach) is None
     inbox = Inbox(far.core, "here/1")
@@ -75,7 +75,7 @@ def test_a_policy_may_require_event_streams(start_gateway: Gateways) -> None:
 @pytest.mark.row("ES-4.6.4-3", "ES-4.6.5-3")
 def test_what_the_log_said_of_an_event_is_left_behind(fars: Fars) -> None:
     far = fars().accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     changed = {"event-streams-associated-partitions-changed": Array("symbol", (Symbol("0"), Symbol("1")))}
@@ -94,7 +94,7 @@ def test_it_is_left_behind_on_the_way_to_another_container_too(fars: Fars) -> No
     assert target.role is SENDER
     assert target.target["address"] == "queue"
     far.take(target, credit=5)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     assert credit(far, attach) == 5
     far.peer.transfer(event(1, "0"), handle)
     assert far.transfer(target) == message(b"1")
@@ -106,7 +106,7 @@ def test_a_request_is_not_moved_to_a_target_that_does_not_take_its_annotations(f
     far = fars(to="{connector: far, address: queue}").accept(STREAMS)
     target = far.attach()
     far.take(target, credit=5)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     credit(far, attach)
     far.peer.transfer(event(0, da={"response-address-cookie": b"c"}), handle)
     assert outcome(far)["error"].matches("amqp:not-implemented")
@@ -118,7 +118,7 @@ def test_partitions_are_kept_where_the_policy_says_so(fars: Fars) -> None:
     far = fars(to="{connector: far, address: other}", keep_partitions="true").accept(STREAMS)
     target = far.attach()
     far.take(target, credit=5)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     credit(far, attach)
     far.peer.transfer(event(1, "7"), handle)
     assert sections(far.transfer(target))["delivery_annotations"] == {"event-streams-target-partition": "7"}
@@ -127,7 +127,7 @@ def test_partitions_are_kept_where_the_policy_says_so(fars: Fars) -> None:
 @pytest.mark.row("ES-5.1.2-4")
 def test_events_are_moved_in_the_order_of_the_log_whatever_their_times(fars: Fars) -> None:
     far = fars().accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     for number in range(10):
@@ -137,7 +137,7 @@ def test_events_are_moved_in_the_order_of_the_log_whatever_their_times(fars: Far
 
 def test_no_more_is_in_flight_than_the_policy_says(fars: Fars) -> None:
     far = fars(credit=2).accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1", credit=100)
     assert credit(far, attach) == 2
     far.peer.transfer(event(0), handle).transfer(event(1), handle)
@@ -151,7 +151,7 @@ def test_no_more_is_in_flight_than_the_policy_says(fars: Fars) -> None:
 def test_what_the_target_gives_back_it_gets_again_before_what_follows(fars: Fars, how: str) -> None:
     """As often as it takes, and the log hears nothing of it: it would give the event up in the end."""
     far = fars().accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1", credit=1)
     credit(far, attach)
     far.peer.transfer(event(0), handle)
@@ -168,7 +168,7 @@ def test_what_the_target_gives_back_it_gets_again_before_what_follows(fars: Fars
 
 def test_what_the_target_rejects_the_log_hears_of(fars: Fars) -> None:
     far = fars().accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     far.peer.transfer(event(0), handle)
@@ -181,7 +181,7 @@ def test_what_the_target_rejects_the_log_hears_of(fars: Fars) -> None:
 
 def test_a_receiver_that_leaves_costs_nothing(fars: Fars) -> None:
     far = fars().accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1", credit=2)
     credit(far, attach)
     far.peer.transfer(event(0), handle).transfer(event(1), handle)
@@ -197,7 +197,7 @@ def test_a_receiver_that_leaves_costs_nothing(fars: Fars) -> None:
 @pytest.mark.row("ES-4.4-3")
 def test_an_event_of_another_partition_is_rejected(fars: Fars) -> None:
     far = fars(partition="'2'").accept(STREAMS)
-    attach, handle = asked(far, properties={Symbol(PARTITION): Symbol("2")})
+    attach, handle = accept_receiver(far, properties={Symbol(PARTITION): Symbol("2")})
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     far.peer.transfer(event(0, "3"), handle)
@@ -213,7 +213,7 @@ def test_a_link_that_is_closed_is_attached_anew_and_in_a_group_without_a_partiti
     far = fars(group="g").accept(STREAMS)
     inbox = Inbox(far.core, "here/1")
     for partition in ("0", "1"):
-        attach, handle = asked(far, properties={Symbol(PARTITION): Symbol(partition), Symbol(GROUP): "g"})
+        attach, handle = accept_receiver(far, properties={Symbol(PARTITION): Symbol(partition), Symbol(GROUP): "g"})
         assert attach.properties == {GROUP: "g"}
         credit(far, attach)
         far.peer.transfer(event(0, partition), handle)
@@ -222,7 +222,7 @@ def test_a_link_that_is_closed_is_attached_anew_and_in_a_group_without_a_partiti
         far.peer.detach(handle, error=frames.error("amqp:link:detach-forced", "dealt anew"))
         far.peer.until("detach", handle=attach.handle)
     assert "amqp:link:detach-forced" in far.gateway.wait_log("bridge link down", end="from")["detail"]
-    asked(far)
+    accept_receiver(far)
 
 
 # -- positions
@@ -230,7 +230,7 @@ def test_a_link_that_is_closed_is_attached_anew_and_in_a_group_without_a_partiti
 
 def test_a_filter_that_the_log_does_not_know_is_applied_here(fars: Fars) -> None:
     far = fars(filter="\"properties.subject = 'yes'\"").accept(STREAMS)
-    attach, handle = asked(far, source=frames.source("log"))
+    attach, handle = accept_receiver(far, source=frames.source("log"))
     assert "amqp:sql-filter" in attach.source["filter"]
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
@@ -246,7 +246,7 @@ def test_a_filter_that_the_log_does_not_know_is_applied_here(fars: Fars) -> None
 
 def test_a_log_cannot_have_any_name_stored_for_a_partition(fars: Fars) -> None:
     far = fars().accept(STREAMS)
-    attach, handle = asked(far)
+    attach, handle = accept_receiver(far)
     inbox = Inbox(far.core, "here/1")
     credit(far, attach)
     moved(far, attach, handle, inbox, 0, 1)

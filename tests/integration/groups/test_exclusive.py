@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gateway.amqp.codec.codec import Byte, Int, Long, Symbol, Uint, Ulong
-from tests.support.amqp.members import EPOCH, GROUP, PARTITION, Member, Producer, asked, keep_connected
+from tests.support.amqp.members import EPOCH, GROUP, PARTITION, Member, Producer, keep_connected, requested_properties
 from tests.support.gateway.gateway import Gateway
-from tests.support.gateway.groups import command, shown, wait_for_waiting
+from tests.support.gateway.groups import command, group_state, wait_for_waiting
 from tests.support.gateway.process import PATIENCE, ports, wait_until
 from tests.support.plugins.fixtures import started
 
@@ -54,7 +54,7 @@ connections = pytest.fixture(autouse=True)(keep_connected)
 
 def members(port: int, address: str, group: str, count: int, **wanted: Any) -> list[Member]:
     """Attached members of a group."""
-    found = [Member(port, address, asked(group, **wanted)) for _ in range(count)]
+    found = [Member(port, address, requested_properties(group, **wanted)) for _ in range(count)]
     for member in found:
         member.attached()
     return found
@@ -75,9 +75,9 @@ def test_three_members_get_a_partition_each(port: int) -> None:
         assert type(member.granted[PARTITION]) is Symbol
         assert (type(member.granted[GROUP]), member.granted[GROUP]) == (str, "three")
         assert (type(member.granted[EPOCH]), member.granted[EPOCH]) == (Long, 0)
-    named = Member(port, "events/orders", asked(Symbol("named"), "2"))
+    named = Member(port, "events/orders", requested_properties(Symbol("named"), "2"))
     assert named.attached().properties == {PARTITION: "2", GROUP: "named", EPOCH: 0}
-    other = Member(port, "events/orders", asked("named"))
+    other = Member(port, "events/orders", requested_properties("named"))
     other.attached()
     assert other.partition == "0"
 
@@ -85,7 +85,7 @@ def test_three_members_get_a_partition_each(port: int) -> None:
 @pytest.mark.row("ES-4.5-4", "ES-4.5-5", "ES-4.5-1")
 @pytest.mark.parametrize("address", ["events/orders", "assign/orders", "closed/orders", "fixed/orders"])
 def test_no_link_belongs_to_a_group_by_itself(port: int, address: str) -> None:
-    member = Member(port, address, asked(epoch=3))
+    member = Member(port, address, requested_properties(epoch=3))
     member.attached()
     assert not {GROUP, EPOCH} & member.granted.keys()
     producer = Producer(port, address, group="g1", epoch=1)
@@ -107,10 +107,10 @@ def test_a_member_gets_the_events_of_its_partition(port: int) -> None:
 
 @pytest.mark.row("ES-4.5-3", "ES-4.6.2-2")
 def test_groups_that_the_policy_names(port: int) -> None:
-    error = Member(port, "fixed/orders", asked("gX")).refused("amqp:not-found")
+    error = Member(port, "fixed/orders", requested_properties("gX")).refused("amqp:not-found")
     assert "'gX'" in error["description"]
-    Member(port, "fixed/orders", asked("g1")).attached()
-    Member(port, "closed/orders", asked("g1")).refused("amqp:not-allowed")
+    Member(port, "fixed/orders", requested_properties("g1")).attached()
+    Member(port, "closed/orders", requested_properties("g1")).refused("amqp:not-allowed")
 
 
 @pytest.mark.row("ES-4.6.2-1", "ES-4.6.3-1", "ES-4.6.1-1")
@@ -136,7 +136,7 @@ def test_wrong_types_are_refused(port: int, field: str, properties: dict[Any, An
 @pytest.mark.row("ES-4.6.3-1")
 @pytest.mark.parametrize("value", [Int(7), Uint(7), Ulong(7), Byte(7), Long(7)])
 def test_any_integer_will_do_for_an_epoch(port: int, value: Any) -> None:
-    member = Member(port, "events/solo", asked(f"types-{type(value).__name__}", epoch=value))
+    member = Member(port, "events/solo", requested_properties(f"types-{type(value).__name__}", epoch=value))
     member.attached()
     assert (type(member.granted[EPOCH]), member.granted[EPOCH]) == (Long, 7)
 
@@ -147,10 +147,10 @@ def test_any_integer_will_do_for_an_epoch(port: int, value: Any) -> None:
 @pytest.mark.row("ES-4.5.1-2", "ES-4.5-8")
 def test_surplus_members_are_refused(port: int) -> None:
     three = members(port, "events/orders", "surplus", 3)
-    Member(port, "events/orders", asked("surplus")).refused("amqp:link:detach-forced")
+    Member(port, "events/orders", requested_properties("surplus")).refused("amqp:link:detach-forced")
     freed = three[1].partition
     three[1].close()
-    late = Member(port, "events/orders", asked("surplus"))
+    late = Member(port, "events/orders", requested_properties("surplus"))
     late.attached()
     assert late.partition == freed
 
@@ -158,9 +158,9 @@ def test_surplus_members_are_refused(port: int) -> None:
 @pytest.mark.row("ES-4.5.1-3")
 def test_surplus_members_wait_in_order(port: int, gateway: Gateway) -> None:
     three = members(port, "pend/queue", "order", 3)
-    first = Member(port, "pend/queue", asked("order"))
+    first = Member(port, "pend/queue", requested_properties("order"))
     wait_for_waiting(gateway, "order", 1)
-    second = Member(port, "pend/queue", asked("order"))
+    second = Member(port, "pend/queue", requested_properties("order"))
     wait_for_waiting(gateway, "order", 2)
     first.quiet()
     freed = three[2].partition
@@ -179,9 +179,9 @@ def test_surplus_members_wait_in_order(port: int, gateway: Gateway) -> None:
 def test_waiting_has_an_end_and_a_limit(port: int, gateway: Gateway) -> None:
     members(port, "while/queue", "limits", 3)
     began = time.monotonic()
-    waiting = [Member(port, "while/queue", asked("limits")) for _ in range(2)]
+    waiting = [Member(port, "while/queue", requested_properties("limits")) for _ in range(2)]
     wait_for_waiting(gateway, "limits", 2, "while/queue")
-    Member(port, "while/queue", asked("limits")).refused("amqp:resource-limit-exceeded")
+    Member(port, "while/queue", requested_properties("limits")).refused("amqp:resource-limit-exceeded")
     for member in waiting:
         assert "10 s" in member.refused("amqp:link:detach-forced")["description"]
     assert time.monotonic() - began >= 10
@@ -192,9 +192,9 @@ def test_waiting_has_an_end_and_a_limit(port: int, gateway: Gateway) -> None:
 def test_who_leaves_while_waiting_is_forgotten(port: int, gateway: Gateway, leaves: str) -> None:
     group = f"leaves-{leaves}"
     three = members(port, "pend/queue", group, 3)
-    gone = Member(port, "pend/queue", asked(group))
+    gone = Member(port, "pend/queue", requested_properties(group))
     wait_for_waiting(gateway, group, 1)
-    stays = Member(port, "pend/queue", asked(group))
+    stays = Member(port, "pend/queue", requested_properties(group))
     wait_for_waiting(gateway, group, 2)
     gone.peer.detach() if leaves == "detach" else gone.cut()
     wait_for_waiting(gateway, group, 1)
@@ -207,12 +207,12 @@ def test_who_leaves_while_waiting_is_forgotten(port: int, gateway: Gateway, leav
 
 @pytest.mark.row("ES-4.5.2-4", "ES-4.5-8", "ES-4.5.2-7", "ES-4.5.2-5")
 def test_only_a_greater_epoch_takes_a_partition(port: int) -> None:
-    owner = Member(port, "events/orders", asked("epoch", 0, 5))
+    owner = Member(port, "events/orders", requested_properties("epoch", 0, 5))
     assert owner.attached(credit=10).properties[EPOCH] == 5
     for epoch in (None, 4, 5):
-        Member(port, "events/orders", asked("epoch", 0, epoch)).refused("amqp:resource-locked")
-    Member(port, "events/orders", asked("other", 0)).attached()
-    winner = Member(port, "events/orders", asked("epoch", 0, 6))
+        Member(port, "events/orders", requested_properties("epoch", 0, epoch)).refused("amqp:resource-locked")
+    Member(port, "events/orders", requested_properties("other", 0)).attached()
+    winner = Member(port, "events/orders", requested_properties("epoch", 0, 6))
     assert winner.attached(credit=10).properties == {PARTITION: "0", GROUP: "epoch", EPOCH: 6}
     owner.ended("amqp:link:stolen")
     Producer(port, "events/orders").send(b"x", partition=0)
@@ -222,10 +222,10 @@ def test_only_a_greater_epoch_takes_a_partition(port: int) -> None:
 
 @pytest.mark.row("ES-4.5.2-1", "ES-4.5.2-5")
 def test_an_owner_that_reads_nothing_is_displaced(port: int) -> None:
-    owner = Member(port, "events/orders", asked("silent", 1))
+    owner = Member(port, "events/orders", requested_properties("silent", 1))
     owner.attached(credit=10_000)
     Producer(port, "events/orders").send(*[b"x" * 60_000] * 40, partition=1)  # it reads none of them
-    winner = Member(port, "events/orders", asked("silent", 1, 1), start="@earliest")
+    winner = Member(port, "events/orders", requested_properties("silent", 1, 1), start="@earliest")
     winner.attached()  # while what the owner was sent still fills its socket
     owner.ended("amqp:link:stolen")
     owner.quiet()
@@ -233,32 +233,32 @@ def test_an_owner_that_reads_nothing_is_displaced(port: int) -> None:
 
 @pytest.mark.row("ES-4.5.2-6", "ES-4.6.3-2")
 def test_an_epoch_ends_with_an_orderly_close_and_outlives_a_lost_connection(port: int, gateway: Gateway) -> None:
-    owner = Member(port, "events/orders", asked("ends", 2, 6))
+    owner = Member(port, "events/orders", requested_properties("ends", 2, 6))
     owner.attached()
     owner.close()
-    again = Member(port, "events/orders", asked("ends", 2))
+    again = Member(port, "events/orders", requested_properties("ends", 2))
     assert again.attached().properties[EPOCH] == 0
     again.close()
-    leaves = Member(port, "events/orders", asked("ends", 2, 6))
+    leaves = Member(port, "events/orders", requested_properties("ends", 2, 6))
     leaves.attached()
     leaves.peer.close().until("close")
     assert tries(port, None) == 0
-    detached = Member(port, "events/orders", asked("detached", 2, 6))
+    detached = Member(port, "events/orders", requested_properties("detached", 2, 6))
     detached.attached()
     detached.peer.detach(closed=False).until("detach")
     assert tries(port, 5, "detached") == "amqp:resource-locked"
-    lost = Member(port, "events/orders", asked("ends", 2, 6))
+    lost = Member(port, "events/orders", requested_properties("ends", 2, 6))
     lost.attached()
     lost.cut()
-    wait_until(lambda: 2 in shown(gateway, "events/orders", "ends")["free"], "the loss to be noticed")
+    wait_until(lambda: 2 in group_state(gateway, "events/orders", "ends")["free"], "the loss to be noticed")
     assert tries(port, 5) == "amqp:resource-locked"
-    heir = Member(port, "events/orders", asked("ends", 2))
+    heir = Member(port, "events/orders", requested_properties("ends", 2))
     assert heir.attached().properties[EPOCH] == 6
 
 
 @pytest.mark.row("ES-4.5.2-6")
 def test_an_epoch_of_a_lost_owner_is_forgotten_in_the_end(port: int) -> None:
-    lost = Member(port, "brief/orders", asked("forgets", 2, 6))
+    lost = Member(port, "brief/orders", requested_properties("forgets", 2, 6))
     lost.attached()
     lost.cut()
     wait_until(lambda: tries(port, 3, "forgets", "brief/orders") == 3, "the epoch to be forgotten")
@@ -266,7 +266,7 @@ def test_an_epoch_of_a_lost_owner_is_forgotten_in_the_end(port: int) -> None:
 
 def tries(port: int, epoch: int | None, group: str = "ends", address: str = "events/orders") -> Any:
     """Attach with an epoch and close; return the epoch in force, or the condition of the refusal."""
-    member = Member(port, address, asked(group, 2, epoch))
+    member = Member(port, address, requested_properties(group, 2, epoch))
     answer = member.peer.expect("attach")
     if answer.source is None:
         return member.peer.expect("detach").error["condition"]
@@ -277,17 +277,17 @@ def tries(port: int, epoch: int | None, group: str = "ends", address: str = "eve
 @pytest.mark.row("ES-4.6.2-1")
 def test_epochs_count_within_their_group(port: int) -> None:
     for group in ("apart-1", "apart-2"):
-        Member(port, "events/solo", asked(group, epoch=9)).attached()
-        Member(port, "events/solo", asked(group)).refused("amqp:link:detach-forced")
-    third = Member(port, "events/solo", asked("apart-3", epoch=1))
+        Member(port, "events/solo", requested_properties(group, epoch=9)).attached()
+        Member(port, "events/solo", requested_properties(group)).refused("amqp:link:detach-forced")
+    third = Member(port, "events/solo", requested_properties("apart-3", epoch=1))
     assert third.attached().properties[EPOCH] == 1
 
 
 def test_an_epoch_takes_the_only_partition_without_naming_it(port: int) -> None:
-    owner = Member(port, "events/solo", asked("only", epoch=1))
+    owner = Member(port, "events/solo", requested_properties("only", epoch=1))
     owner.attached()
-    Member(port, "events/solo", asked("only", epoch=1)).refused("amqp:resource-locked")
-    Member(port, "events/solo", asked("only", epoch=2)).attached()
+    Member(port, "events/solo", requested_properties("only", epoch=1)).refused("amqp:resource-locked")
+    Member(port, "events/solo", requested_properties("only", epoch=2)).attached()
     owner.ended("amqp:link:stolen")
 
 
@@ -303,25 +303,25 @@ def test_three_ways_of_binding(port: int) -> None:
     assert {member.attached().properties[PARTITION] for member in assigned} == {"0", "1", "2"}
     producer = Producer(port, "assign/orders")
     bound = str(producer.answer.properties[PARTITION])
-    reader = Member(port, "events/orders", asked(partition=bound))
+    reader = Member(port, "events/orders", requested_properties(partition=bound))
     reader.attached(credit=1)
     producer.send(b"mine")
     assert reader.take(1)[0][0] == bound
     error = Member(port, "client/orders", {}).refused("amqp:not-allowed")
     assert PARTITION in error["description"]
-    assert Member(port, "client/orders", asked(partition="1")).attached().properties == {PARTITION: "1"}
+    assert Member(port, "client/orders", requested_properties(partition="1")).attached().properties == {PARTITION: "1"}
 
 
 @pytest.mark.row("ES-4-10", "ES-4.1-2", "ES-4.3-2")
 @pytest.mark.parametrize(("partition", "condition"), [("2", "amqp:not-allowed"), ("99", "amqp:not-found")])
 def test_partitions_that_are_denied_or_not_there(port: int, partition: str, condition: str) -> None:
     for group in (None, "denied"):
-        Member(port, "some/orders", asked(group, partition)).refused(condition)
+        Member(port, "some/orders", requested_properties(group, partition)).refused(condition)
     with pytest.raises(AssertionError, match="refused"):
         Producer(port, "some/orders", partition=partition)
     two = members(port, "some/orders", "two", 2)
     assert {member.partition for member in two} == {"0", "1"}
-    Member(port, "some/orders", asked("two")).refused("amqp:link:detach-forced")
+    Member(port, "some/orders", requested_properties("two")).refused("amqp:link:detach-forced")
 
 
 # -- dealing out anew
@@ -329,12 +329,15 @@ def test_partitions_that_are_denied_or_not_there(port: int, partition: str, cond
 
 @pytest.mark.row("ES-4-13", "ES-4.5.1-5", "ES-4.5.1-7")
 def test_links_that_were_assigned_end_in_order_and_attach_again(port: int, gateway: Gateway) -> None:
-    chosen = Member(port, "pend/deal", asked("deal", 1))
+    chosen = Member(port, "pend/deal", requested_properties("deal", 1))
     chosen.attached(credit=10)
-    holds, idle = Member(port, "pend/deal", asked("deal")), Member(port, "pend/deal", asked("deal"))
+    holds, idle = (
+        Member(port, "pend/deal", requested_properties("deal")),
+        Member(port, "pend/deal", requested_properties("deal")),
+    )
     holds.attached(credit=10)
     idle.attached()
-    plain = Member(port, "pend/deal", asked(partition=holds.partition))
+    plain = Member(port, "pend/deal", requested_properties(partition=holds.partition))
     plain.attached(credit=10)
     producer = Producer(port, "pend/deal")
     producer.send(b"1", b"2", partition=int(holds.partition))
@@ -361,7 +364,7 @@ def test_links_that_were_assigned_end_in_order_and_attach_again(port: int, gatew
 
 
 def test_an_owner_that_answers_nothing_does_not_hold_up_the_others(port: int, gateway: Gateway) -> None:
-    stuck = Member(port, "pend/deal", asked("stuck"))
+    stuck = Member(port, "pend/deal", requested_properties("stuck"))
     stuck.attached(credit=10)
     Producer(port, "pend/deal").send(b"1", partition=int(stuck.partition))
     stuck.take(1, settle=False)
@@ -370,8 +373,8 @@ def test_an_owner_that_answers_nothing_does_not_hold_up_the_others(port: int, ga
 
 
 def test_what_operators_see(port: int, gateway: Gateway) -> None:
-    Member(port, "events/orders", asked("seen", 2, 4)).attached()
-    found = shown(gateway, "events/orders", "seen")
+    Member(port, "events/orders", requested_properties("seen", 2, 4)).attached()
+    found = group_state(gateway, "events/orders", "seen")
     (owner,) = found["owners"]
     assert (owner["partition"], owner["epoch"], owner["here"], owner["chosen_by"]) == (2, 4, True, "client")
     assert (found["free"], found["waiting"]) == ([0, 1], 0)

@@ -12,11 +12,11 @@ import pytest
 from gateway.amqp.codec.codec import Symbol, decode
 from tests.support.amqp import frames
 from tests.support.amqp.links import connected
-from tests.support.amqp.members import EPOCH, PARTITION, Member, Producer, asked, keep_connected
+from tests.support.amqp.members import EPOCH, PARTITION, Member, Producer, keep_connected, requested_properties
 from tests.support.amqp.peer import RECEIVER, SENDER
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.gateways import LEASE, Pair, start_pair
-from tests.support.gateway.groups import command, shown, wait_for_waiting
+from tests.support.gateway.groups import command, group_state, wait_for_waiting
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
@@ -48,10 +48,10 @@ endless = pytest.mark.parametrize("lease", [2 * PATIENCE])
 
 @pytest.fixture
 def topic(pair: Pair, kafka_broker: KafkaBroker) -> str:
-    return made(pair, kafka_broker, 3)
+    return create_topic(pair, kafka_broker, 3)
 
 
-def made(pair: Pair, broker: KafkaBroker, partitions: int) -> str:
+def create_topic(pair: Pair, broker: KafkaBroker, partitions: int) -> str:
     """Create a topic and wait until both gateways know it; a busy broker may answer late."""
     topic = broker.create_topic(partitions=partitions)
     for port in (pair.a, pair.b):
@@ -66,15 +66,15 @@ def knows(port: int, topic: str) -> bool:
         return peer.expect("attach").source is not None
 
 
-def held(gateway: Gateway, address: str, partition: int) -> dict[str, Any]:
+def partition_owner(gateway: Gateway, address: str, partition: int) -> dict[str, Any]:
     """The gateway's record of the owner of a partition in group g1; nothing if there is none."""
-    owners = shown(gateway, address, "g1")["owners"]
+    owners = group_state(gateway, address, "g1")["owners"]
     return next((owner for owner in owners if owner["partition"] == partition), {})
 
 
 def wait_for_heir(gateway: Gateway, address: str, partition: int) -> None:
     """Wait until a link waits for the owner to end."""
-    wait_until(lambda: held(gateway, address, partition).get("moving"), f"an heir of partition {partition}")
+    wait_until(lambda: partition_owner(gateway, address, partition).get("moving"), f"an heir of partition {partition}")
 
 
 def alive(redis: Redis, member: str) -> bool:
@@ -87,11 +87,11 @@ def alive(redis: Redis, member: str) -> bool:
 @pytest.mark.row("ES-4.5-8", "ES-4.5.2-4", "ES-4.5.2-5", "ES-4.5.2-1", "ES-4.5-7")
 @endless
 def test_an_epoch_counts_in_every_process(pair: Pair, topic: str) -> None:
-    owner = Member(pair.a, f"events/{topic}", asked("g1", 0, 5))
+    owner = Member(pair.a, f"events/{topic}", requested_properties("g1", 0, 5))
     owner.attached(credit=10_000)
-    Member(pair.b, f"events/{topic}", asked("g1", 0, 5)).refused("amqp:resource-locked")
+    Member(pair.b, f"events/{topic}", requested_properties("g1", 0, 5)).refused("amqp:resource-locked")
     Producer(pair.a, f"events/{topic}").send(*[b"x" * 60_000] * 20, partition=0)  # the owner reads none of it
-    winner = Member(pair.b, f"events/{topic}", asked("g1", 0, 6))
+    winner = Member(pair.b, f"events/{topic}", requested_properties("g1", 0, 6))
     assert winner.attached(credit=10).properties[EPOCH] == 6
     owner.ended("amqp:link:stolen")
     Producer(pair.a, f"events/{topic}").send(b"new", partition=0)
@@ -101,28 +101,28 @@ def test_an_epoch_counts_in_every_process(pair: Pair, topic: str) -> None:
 
 @pytest.mark.row("ES-4.5.1-3", "ES-4.5-8", "ES-4.5.1-1")
 def test_a_freed_partition_goes_to_who_waits_longest_anywhere(pair: Pair, topic: str) -> None:
-    owners = [Member(port, f"pend/{topic}", asked("g1")) for port in (pair.a, pair.b, pair.a)]
+    owners = [Member(port, f"pend/{topic}", requested_properties("g1")) for port in (pair.a, pair.b, pair.a)]
     assert {owner.attached().properties[PARTITION] for owner in owners} == {"0", "1", "2"}
-    first = Member(pair.b, f"pend/{topic}", asked("g1"))
+    first = Member(pair.b, f"pend/{topic}", requested_properties("g1"))
     wait_for_waiting(pair.second, "g1", 1, f"pend/{topic}")
-    second = Member(pair.a, f"pend/{topic}", asked("g1"))
+    second = Member(pair.a, f"pend/{topic}", requested_properties("g1"))
     wait_for_waiting(pair.first, "g1", 2, f"pend/{topic}")
     first.quiet()
     owners[0].close()
     assert first.attached().properties[PARTITION] == owners[0].partition
     second.quiet()
     pair.first.stop()
-    third = Member(pair.b, f"pend/{topic}", asked("g1"))
+    third = Member(pair.b, f"pend/{topic}", requested_properties("g1"))
     third.attached()  # an orderly end of a gateway keeps nobody waiting
 
 
 def test_a_killed_process_loses_its_partitions_after_the_lease(pair: Pair, topic: str, own_redis: Redis) -> None:
     address = f"pend/{topic}"
-    Member(pair.a, address, asked("g1", 1, 4)).attached()
-    dead = held(pair.second, address, 1)["process"]
+    Member(pair.a, address, requested_properties("g1", 1, 4)).attached()
+    dead = partition_owner(pair.second, address, 1)["process"]
     pair.first.kill()
-    Member(pair.b, address, asked("g1", 1)).refused("amqp:resource-locked")
-    heir = Member(pair.b, address, asked("g1", 1, 5))
+    Member(pair.b, address, requested_properties("g1", 1)).refused("amqp:resource-locked")
+    heir = Member(pair.b, address, requested_properties("g1", 1, 5))
     wait_for_heir(pair.second, address, 1)
     heir.quiet()
     heir.attached()
@@ -131,14 +131,14 @@ def test_a_killed_process_loses_its_partitions_after_the_lease(pair: Pair, topic
 
 @pytest.mark.row("ES-4.5-8")
 def test_a_process_that_slept_sends_nothing_any_more(pair: Pair, topic: str) -> None:
-    owner = Member(pair.a, f"events/{topic}", asked("g1", 2))
+    owner = Member(pair.a, f"events/{topic}", requested_properties("g1", 2))
     owner.attached(credit=1000)
     producer = Producer(pair.b, f"events/{topic}")
     producer.send(b"before", partition=2)
     owner.take(1)
     pair.first.process.send_signal(signal.SIGSTOP)
     try:
-        heir = Member(pair.b, f"events/{topic}", asked("g1", 2, 1))
+        heir = Member(pair.b, f"events/{topic}", requested_properties("g1", 2, 1))
         wait_for_heir(pair.second, f"events/{topic}", 2)
         heir.quiet()  # the owner's end is not certain yet
         heir.attached(credit=1000)
@@ -149,20 +149,20 @@ def test_a_process_that_slept_sends_nothing_any_more(pair: Pair, topic: str) -> 
     frame = owner.peer.receive()
     assert frame is not None
     assert (frame.kind, frame.error["condition"]) == ("detach", "amqp:link:detach-forced")
-    again = Member(pair.a, f"events/{topic}", asked("g1", 2, 2))
+    again = Member(pair.a, f"events/{topic}", requested_properties("g1", 2, 2))
     again.attached()
     heir.ended("amqp:link:stolen")
 
 
 def test_without_redis_groups_end_and_the_rest_goes_on(pair: Pair, topic: str, own_redis: Redis) -> None:
-    owner = Member(pair.a, f"events/{topic}", asked("g1", 0))
+    owner = Member(pair.a, f"events/{topic}", requested_properties("g1", 0))
     owner.attached(credit=10)
     plain = Member(pair.a, f"events/{topic}", {})
     plain.attached(credit=10)
-    former = held(pair.second, f"events/{topic}", 0)["process"]
+    former = partition_owner(pair.second, f"events/{topic}", 0)["process"]
     own_redis.kill()
     owner.ended("amqp:link:detach-forced")
-    error = Member(pair.b, f"events/{topic}", asked("g1", 1)).refused("amqp:internal-error")
+    error = Member(pair.b, f"events/{topic}", requested_properties("g1", 1)).refused("amqp:internal-error")
     assert "is unavailable" in error["description"]
     status, text = pair.first.get("/readyz")
     assert (status, json.loads(text)["parts"]["groups"]["ready"]) == (503, False)
@@ -171,15 +171,18 @@ def test_without_redis_groups_end_and_the_rest_goes_on(pair: Pair, topic: str, o
     own_redis.start()
     wait_until(lambda: pair.first.get("/readyz")[0] == pair.second.get("/readyz")[0] == 200, "ready again")
     wait_until(lambda: not alive(own_redis, former), "the former session to be over for everybody")
-    Member(pair.b, f"events/{topic}", asked("g1", 0)).attached()
+    Member(pair.b, f"events/{topic}", requested_properties("g1", 0)).attached()
 
 
 @pytest.mark.row("ES-4-13", "ES-4.5.1-5", "ES-4.5.1-7")
 def test_any_process_can_have_partitions_dealt_anew(pair: Pair, topic: str) -> None:
-    mine, chosen = Member(pair.a, f"events/{topic}", asked("g1")), Member(pair.a, f"events/{topic}", asked("g1", 2))
+    mine, chosen = (
+        Member(pair.a, f"events/{topic}", requested_properties("g1")),
+        Member(pair.a, f"events/{topic}", requested_properties("g1", 2)),
+    )
     mine.attached()
     chosen.attached()
-    found = shown(pair.second, f"events/{topic}", "g1")
+    found = group_state(pair.second, f"events/{topic}", "g1")
     assert [(owner["partition"], owner["here"]) for owner in found["owners"]] == [(0, False), (2, False)]
     done = command(pair.second, "--address", f"events/{topic}", "--group", "g1", "--rebalance", "--json")
     assert done.returncode == 0, done.stderr
@@ -189,10 +192,10 @@ def test_any_process_can_have_partitions_dealt_anew(pair: Pair, topic: str) -> N
 
 @pytest.mark.row("ES-4.5.1-5", "ES-4.5.1-7")
 def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) -> None:
-    topic = made(pair, kafka_broker, 1)
-    assigned = Member(pair.a, f"pend/{topic}", asked("g1"))
+    topic = create_topic(pair, kafka_broker, 1)
+    assigned = Member(pair.a, f"pend/{topic}", requested_properties("g1"))
     assigned.attached()
-    waiting = Member(pair.b, f"pend/{topic}", asked("g1"))
+    waiting = Member(pair.b, f"pend/{topic}", requested_properties("g1"))
     wait_for_waiting(pair.second, "g1", 1, f"pend/{topic}")
     waiting.quiet()
     kafka_broker.grow(topic, 2)
@@ -200,7 +203,7 @@ def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) ->
         write(topic, b"early", partition=1)
     assigned.ended("amqp:link:detach-forced")
     waiting.attached()
-    again = Member(pair.b, f"pend/{topic}", asked("g1"))
+    again = Member(pair.b, f"pend/{topic}", requested_properties("g1"))
     again.attached()
     assert {waiting.partition, again.partition} == {"0", "1"}
     newer = waiting if waiting.partition == "1" else again
@@ -209,10 +212,10 @@ def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) ->
 
 
 def test_who_waits_for_a_log_that_is_deleted_is_told(pair: Pair, kafka_broker: KafkaBroker) -> None:
-    topic = made(pair, kafka_broker, 1)
-    member = Member(pair.a, f"pend/{topic}", asked("g1"))
+    topic = create_topic(pair, kafka_broker, 1)
+    member = Member(pair.a, f"pend/{topic}", requested_properties("g1"))
     member.attached()
-    late = Member(pair.b, f"pend/{topic}", asked("g1"))
+    late = Member(pair.b, f"pend/{topic}", requested_properties("g1"))
     wait_for_waiting(pair.second, "g1", 1, f"pend/{topic}")
     late.quiet()
     admin = kafka_broker.admin()  # kept: an answer ends with its client
@@ -231,7 +234,7 @@ def redirect(port: int, address: str, partition: int, role: bool, group: str | N
     peer = connected(port)
     source = frames.source(address if role else None)
     target = frames.target(None if role else address)
-    peer.attach("l", role, source=source, target=target, properties=asked(group, partition))
+    peer.attach("l", role, source=source, target=target, properties=requested_properties(group, partition))
     answer = peer.expect("attach")
     if (answer.source if role else answer.target) is not None:
         assert answer.properties[PARTITION] == str(partition)
@@ -244,7 +247,7 @@ def redirect(port: int, address: str, partition: int, role: bool, group: str | N
 
 @pytest.mark.row("ES-4-2", "ES-4-7", "CORE-8")
 def test_each_partition_is_served_in_one_place(pair: Pair, kafka_broker: KafkaBroker) -> None:
-    topic = made(pair, kafka_broker, 12)
+    topic = create_topic(pair, kafka_broker, 12)
     address = f"sharded/{topic}"
     homes: dict[int, set[int]] = {pair.a: set(), pair.b: set()}
     for partition in range(12):
@@ -275,10 +278,10 @@ def test_each_partition_is_served_in_one_place(pair: Pair, kafka_broker: KafkaBr
 
 @pytest.mark.row("ES-4-7")
 def test_members_find_free_partitions_in_other_shards(pair: Pair, kafka_broker: KafkaBroker) -> None:
-    topic = made(pair, kafka_broker, 6)
+    topic = create_topic(pair, kafka_broker, 6)
     address, got, port, sent = f"sharded/{topic}", set(), pair.a, 0
     while len(got) < 6:
-        member = Member(port, address, asked("g1"))
+        member = Member(port, address, requested_properties("g1"))
         answer = member.peer.expect("attach")
         if answer.source is not None:
             got.add(answer.properties[Symbol("event-streams-partition")])
@@ -287,7 +290,7 @@ def test_members_find_free_partitions_in_other_shards(pair: Pair, kafka_broker: 
         port, sent = int(info["port"]), sent + 1
         assert sent == 1
     assert (got, port) == ({str(number) for number in range(6)}, pair.b)
-    Member(pair.b, address, asked("g1")).refused("amqp:link:detach-forced")
+    Member(pair.b, address, requested_properties("g1")).refused("amqp:link:detach-forced")
 
 
 def test_what_a_killed_process_served_is_served_elsewhere(pair: Pair, topic: str) -> None:

@@ -22,10 +22,10 @@ import pytest
 from confluent_kafka import Producer
 
 from gateway.amqp.message.sections import delivery_annotations, walk
-from tests.support.amqp.members import EPOCH, PARTITION, Member, asked
+from tests.support.amqp.members import EPOCH, PARTITION, Member, requested_properties
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.gateways import Pair, start_pair
-from tests.support.gateway.groups import shown
+from tests.support.gateway.groups import group_state
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.plugins.seed import SECONDS, SEED
 from tests.support.servers.kafka import KafkaBroker
@@ -96,9 +96,9 @@ class Consumer(threading.Thread):
             time.sleep(self.random.uniform(0, 0.2))
 
     def attach(self) -> None:
-        wanted = asked("random")
+        wanted = requested_properties("random")
         if self.random.random() < 0.3:  # a successor takes over
-            wanted = asked("random", self.random.randrange(PARTITIONS), int(time.monotonic() * 1000))
+            wanted = requested_properties("random", self.random.randrange(PARTITIONS), int(time.monotonic() * 1000))
         member = Member(self.random.choice(self.ports), self.address, wanted)
         try:
             while not self.ready(member):
@@ -242,7 +242,7 @@ def test_one_owner_at_a_time_whatever_happens(
         writer.join(PATIENCE)
         wait_until(lambda: not history.missing(), "every event to reach a member", 3 * PATIENCE)
     except AssertionError:
-        print(shown(pair.second, address, "random"), Counter(partition for partition, _ in history.missing()))
+        print(group_state(pair.second, address, "random"), Counter(partition for partition, _ in history.missing()))
         raise
     finally:
         writer.ended.set()

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.amqp.codec.codec import Array, Long, Symbol
 from gateway.amqp.message.sections import body_values, delivery_annotations, walk
-from tests.support.amqp.members import EPOCH, GROUP, PARTITION, Member, Producer, asked, keep_connected
+from tests.support.amqp.members import EPOCH, GROUP, PARTITION, Member, Producer, keep_connected, requested_properties
 from tests.support.gateway.gateway import Gateway, Gateways
-from tests.support.gateway.groups import command, shown
+from tests.support.gateway.groups import command, group_state
 from tests.support.gateway.process import PATIENCE, ports, wait_until
 from tests.support.plugins.fixtures import started
 from tests.support.servers.kafka import KafkaBroker
@@ -51,7 +51,7 @@ class Sharer(Member):
     """A member that records its events and its partition notifications."""
 
     def __init__(self, port: int, address: str, group: str = "g", credit: int = 1000, **fields: Any) -> None:
-        super().__init__(port, address, asked(group), **fields)
+        super().__init__(port, address, requested_properties(group), **fields)
         assert self.attached(credit=credit).properties == {GROUP: group}, "bound to nothing"
         self.came: list[tuple[str, bytes]] = []
         self.told: list[tuple[str, ...]] = []
@@ -120,15 +120,15 @@ def gets(sharer: Sharer, body: bytes, count: int, seconds: float = PATIENCE) -> 
 
 def moving(gateway: Gateway, address: str) -> int:
     """The number of partitions that are about to move."""
-    return sum(owner["moving"] for owner in shown(gateway, address, "g")["owners"])
+    return sum(owner["moving"] for owner in group_state(gateway, address, "g")["owners"])
 
 
 def fences(gateway: Gateway, address: str) -> set[tuple[int, int]]:
     """The partitions of the group, with the fence that changes with their owner."""
-    return {(owner["partition"], owner["fence"]) for owner in shown(gateway, address, "g")["owners"]}
+    return {(owner["partition"], owner["fence"]) for owner in group_state(gateway, address, "g")["owners"]}
 
 
-def told(sharer: Sharer) -> set[str]:
+def last_notification(sharer: Sharer) -> set[str]:
     """The link's last partition notification."""
     return set(sharer.told[-1])
 
@@ -138,7 +138,7 @@ def test_a_lone_link_has_every_partition_and_is_bound_to_none(port: int, gateway
     alone, producer = Sharer(port, "events/alone"), Producer(port, "events/alone")
     assert spread(producer, b"x", alone) == [{"0", "1", "2", "3"}]
     assert alone.told == [("0", "1", "2", "3")]
-    found = shown(gateway, "events/alone", "g")
+    found = group_state(gateway, "events/alone", "g")
     assert [(owner["partition"], owner["chosen_by"]) for owner in found["owners"]] == [
         (number, "gateway") for number in range(4)
     ]
@@ -153,13 +153,13 @@ def test_partitions_move_as_links_come_and_go_and_the_next_event_says_so(port: i
     second = Sharer(port, "events/moves")
     two = levelled(producer, first, second)
     assert [len(each) for each in two] == [2, 2]
-    assert [told(first), told(second)] == two
+    assert [last_notification(first), last_notification(second)] == two
     before = len(first.told), len(second.told)
     assert spread(producer, b"y", first, second) == two
     assert (len(first.told), len(second.told)) == before, "told once for each change"
     second.close()
     assert levelled(producer, first) == [{"0", "1", "2", "3"}]
-    assert told(first) == {"0", "1", "2", "3"}
+    assert last_notification(first) == {"0", "1", "2", "3"}
     lost = Sharer(port, "events/moves")
     levelled(producer, first, lost)
     lost.cut()
@@ -175,11 +175,11 @@ def test_what_is_sent_again_does_not_tell_the_partitions_of_before(port: int, ga
     wait_until(lambda: len(fences(gateway, "events/again") - before) == 2, "two partitions to move")
     first.settles = False
     spread(producer, b"y", first, second)
-    assert len(told(first)) == 2
+    assert len(last_notification(first)) == 2
     second.close()
     levelled(producer, first)
     everything, times, count, held = {"0", "1", "2", "3"}, len(first.told), len(first.came), len(first.unsettled)
-    assert told(first) == everything
+    assert last_notification(first) == everything
     first.settles = True
     first.settle("released")
     wait_until(lambda: len(first.came) == count + held or (first.poll() and False), "events that were given back")
@@ -195,7 +195,7 @@ def test_the_next_event_tells_of_a_change_though_it_is_sent_again(port: int, gat
     left = dict(zip(names, first.unsettled, strict=True))
     second = Sharer(port, "events/next")
     wait_until(lambda: moving(gateway, "events/next") == 2, "the group to deal anew")
-    for owner in shown(gateway, "events/next", "g")["owners"]:
+    for owner in group_state(gateway, "events/next", "g")["owners"]:
         if owner["moving"]:
             first.peer.disposition(left.pop(str(owner["partition"])), "accepted")
     wait_until(lambda: len(fences(gateway, "events/next") - before) == 2, "two partitions to move")
@@ -236,10 +236,10 @@ def test_what_is_released_comes_again_on_the_link_that_has_the_partition_now(por
             producer.send(b"y", partition=partition)
         while first.poll():
             pass
-        return len(told(first)) == 2
+        return len(last_notification(first)) == 2
 
     wait_until(knows_that_two_are_gone, "the first link to give two partitions away")
-    before, stays = len(first.came), told(first)
+    before, stays = len(first.came), last_notification(first)
     first.settles = True
     first.settle("released")
     moved = gets(second, b"x", 2)
@@ -269,33 +269,33 @@ def test_nothing_can_be_named_where_links_are_bound_to_nothing(port: int, name: 
 @pytest.mark.row("ES-4.5.1-2")
 def test_more_links_than_partitions(port: int) -> None:
     links = [Sharer(port, "events/many") for _ in range(4)]
-    Member(port, "events/many", asked("g")).refused("amqp:link:detach-forced")
+    Member(port, "events/many", requested_properties("g")).refused("amqp:link:detach-forced")
     links[0].close()
     Sharer(port, "events/many")
     waiting = [Sharer(port, "pend/stand") for _ in range(5)]
-    Member(port, "pend/stand", asked("g")).refused("amqp:resource-limit-exceeded")
+    Member(port, "pend/stand", requested_properties("g")).refused("amqp:resource-limit-exceeded")
     producer = Producer(port, "pend/stand")
     owners = waiting[:4]
     assert [len(each) for each in levelled(producer, *owners)] == [1, 1, 1, 1]
     assert not waiting[4].poll(0.2)
     owners[0].cut()
     levelled(producer, *waiting[1:])
-    assert len(told(waiting[4])) == 1
+    assert len(last_notification(waiting[4])) == 1
 
 
 def test_a_group_is_not_bound_by_one_rule_and_shared_by_another(port: int) -> None:
-    bound = Member(port, "bound/mixed", asked("g"))
+    bound = Member(port, "bound/mixed", requested_properties("g"))
     bound.attached()
-    error = Member(port, "events/mixed", asked("g")).refused("amqp:resource-locked")
+    error = Member(port, "events/mixed", requested_properties("g")).refused("amqp:resource-locked")
     assert "group_mode" in error["description"]
     Sharer(port, "events/mixed", "other").close()
     bound.close()
     shared = Sharer(port, "events/mixed")
     for partition in (None, 1):  # it would wait for ever, or fail because no epoch can displace the owner
-        error = Member(port, "bound/mixed", asked("g", partition)).refused("amqp:resource-locked")
+        error = Member(port, "bound/mixed", requested_properties("g", partition)).refused("amqp:resource-locked")
         assert "group_mode" in error["description"]
     shared.close()
-    Member(port, "bound/mixed", asked("g")).attached()
+    Member(port, "bound/mixed", requested_properties("g")).attached()
 
 
 def test_a_drain_ends_for_a_link_that_has_nothing(port: int) -> None:
@@ -328,12 +328,12 @@ def test_links_share_over_processes_and_a_killed_one_leaves_its_share(
     levelled(producer, first)
     second = Sharer(here, address)
     two = levelled(producer, first, second)
-    assert [told(first), told(second)] == two
+    assert [last_notification(first), last_notification(second)] == two
     places[1].kill()
     for partition in range(4):
         producer.send(b"after", partition=partition)
     gets(second, b"after", 4)
-    assert told(second) == {"0", "1", "2", "3"}
+    assert last_notification(second) == {"0", "1", "2", "3"}
 
 
 @pytest.mark.row("ES-4.5.1-9", "ES-4.6.5-2")
@@ -341,7 +341,7 @@ def test_new_partitions_are_dealt_to_the_links_that_are_there(places: list[Gatew
     topic = kafka_broker.create_topic(partitions=1)
     address, port = f"pend/{topic}", places[0].ports[0]
     first, second = Sharer(port, address), Sharer(places[1].ports[0], address)
-    wait_until(lambda: shown(places[0], address, "g")["owners"], "the group to have begun, with one partition")
+    wait_until(lambda: group_state(places[0], address, "g")["owners"], "the group to have begun, with one partition")
     kafka_broker.grow(topic, 2)
     with kafka_broker.writing() as write:
         write(topic, b"early", partition=1)  # before any link can own the partition

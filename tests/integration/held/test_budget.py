@@ -35,7 +35,7 @@ ANY = 2**31 - 1
 """As much credit as there can be."""
 
 
-class Held:
+class LimitedGateway:
     """A gateway with small limits, a bystander, and how much it grows with each attack."""
 
     def __init__(self, start: Gateways) -> None:
@@ -85,8 +85,8 @@ class Held:
 
 
 @pytest.fixture
-def held(start_gateway: Gateways) -> Iterator[Held]:
-    found = Held(start_gateway)
+def held(start_gateway: Gateways) -> Iterator[LimitedGateway]:
+    found = LimitedGateway(start_gateway)
     bystanders = receiving(found.port, "chat/bystander", 100), sending(found.port, "chat/bystander")
     passes(bystanders[1], bystanders[0])
     yield found
@@ -95,7 +95,7 @@ def held(start_gateway: Gateways) -> Iterator[Held]:
     wait_until(lambda: found.held("received") + found.held("unsettled") + found.held("output") == 0, "all is let go of")
 
 
-def test_unfinished_messages_are_bounded(held: Held) -> None:
+def test_unfinished_messages_are_bounded(held: LimitedGateway) -> None:
     def attack(address: str) -> None:
         peer, links = held.keep(connected(held.port)), 40
         held.keep(receiving(held.port, address, 100))
@@ -110,7 +110,7 @@ def test_unfinished_messages_are_bounded(held: Held) -> None:
     held.gateway.wait_metric(REFUSED, bool)
 
 
-def test_messages_that_nobody_has_credit_for_are_bounded_on_the_anonymous_terminus(held: Held) -> None:
+def test_messages_that_nobody_has_credit_for_are_bounded_on_the_anonymous_terminus(held: LimitedGateway) -> None:
     def attack(address: str) -> None:
         for each in range(20):
             held.keep(receiving(held.port, f"{address}-{each}", 0))
@@ -123,7 +123,7 @@ def test_messages_that_nobody_has_credit_for_are_bounded_on_the_anonymous_termin
     assert held.held("received") <= 2 * (LIMIT + 2 * MIB)
 
 
-def test_a_receiver_that_does_not_read_stops_its_senders(held: Held) -> None:
+def test_a_receiver_that_does_not_read_stops_its_senders(held: LimitedGateway) -> None:
     data = b"".join(transfer(each, message(bytes(SIZE))) for each in range(MUCH // SIZE))
 
     def attack(address: str) -> None:
@@ -138,7 +138,7 @@ def test_a_receiver_that_does_not_read_stops_its_senders(held: Held) -> None:
 
 
 @pytest.mark.parametrize("filtered", [False, True], ids=["all", "filtered"])
-def test_credit_is_handed_on_in_lots(held: Held, filtered: bool) -> None:
+def test_credit_is_handed_on_in_lots(held: LimitedGateway, filtered: bool) -> None:
     receiver = held.keep(connected(held.port))
     wanted = {"filter": {Symbol("selector"): Described(Symbol("apache.org:selector-filter:string"), "JMSType = 'red'")}}
     receiver.attach_receiver("chat/lots", source=frames.source("chat/lots", **(wanted if filtered else {})))
@@ -153,7 +153,7 @@ def test_credit_is_handed_on_in_lots(held: Held, filtered: bool) -> None:
         pass
 
 
-def test_deliveries_that_are_never_settled_are_bounded(held: Held) -> None:
+def test_deliveries_that_are_never_settled_are_bounded(held: LimitedGateway) -> None:
     payload, sample = message(bytes(1000)), 'scopegate_held_back_total{how="sending"}'
     data = b"".join(transfer(each, payload) for each in range(MUCH // 1000))
 
@@ -177,7 +177,7 @@ def test_deliveries_that_are_never_settled_are_bounded(held: Held) -> None:
     assert held.held("received") <= 2 * (LIMIT + 2 * MIB)
 
 
-def test_who_receives_what_it_sends_is_slowed_down_and_never_stuck(held: Held) -> None:
+def test_who_receives_what_it_sends_is_slowed_down_and_never_stuck(held: LimitedGateway) -> None:
     """Its own outcomes come behind its own messages: what is read slowly is read on."""
     peer, count = held.keep(connected(held.port)), 120
     peer.attach_receiver("chat/self", 0)

@@ -151,7 +151,7 @@ async def test_growth_is_told_each_time_and_to_agnostic_links_alone(
     bound = await streams.receiver(topic, credit=100, properties={PARTITION: Symbol("0")})
     info = await streams.receiver(f"{topic}/$info")
 
-    async def told(*values: bytes, partition: int = 0) -> list[Any]:
+    async def next_bounds(*values: bytes, partition: int = 0) -> list[Any]:
         """What the next events say of the partitions to the agnostic link; to the bound one they say nothing."""
         produce(kafka_broker, topic, *values, partition=partition)
         events = await agnostic.receive(len(values))
@@ -160,7 +160,7 @@ async def test_growth_is_told_each_time_and_to_agnostic_links_alone(
             assert [changed(event) for event in await bound.receive(len(values))] == [None] * len(values)
         return [changed(event) for event in events]
 
-    assert await told(b"0", b"1") == [("0", "1", "2"), None]
+    assert await next_bounds(b"0", b"1") == [("0", "1", "2"), None]
     for count in (4, 6):
         kafka_broker.grow(topic, count)
         seen = 0
@@ -168,10 +168,10 @@ async def test_growth_is_told_each_time_and_to_agnostic_links_alone(
             info.link.grant(1)
             seen = len((await info.receive())[0].body["partitions"])
         everything = tuple(map(str, range(count)))
-        assert await told(b"before %d" % count, b"after %d" % count) == [everything, None]
-        assert await told(b"new %d" % count, partition=count - 1) == [None]
+        assert await next_bounds(b"before %d" % count, b"after %d" % count) == [everything, None]
+        assert await next_bounds(b"new %d" % count, partition=count - 1) == [None]
     late = await streams.receiver(topic, credit=10)
-    assert await told(b"last") == [None]
+    assert await next_bounds(b"last") == [None]
     assert changed((await late.receive())[0]) == tuple(map(str, range(6)))
 
 

@@ -42,7 +42,7 @@ def other(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
 
 
-def told(gateway: Gateway) -> list[dict[str, Any]]:
+def slow_client_warnings(gateway: Gateway) -> list[dict[str, Any]]:
     return [line for line in gateway.log() if line.get("event") == "kafka client is slow"]
 
 
@@ -57,7 +57,7 @@ def test_check_says_so(other: dict[str, str], tmp_path: Path) -> None:
 
 def test_log_and_metrics_say_so(other: dict[str, str], start_gateway: Gateways) -> None:
     gateway = start_gateway(POLICY.format(http=free_port(), port=free_port()), env=other)
-    (line,) = told(gateway)
+    (line,) = slow_client_warnings(gateway)
     assert (line["level"], line["reason"]) == ("warning", SAID)
     assert gateway.metrics()['scopegate_kafka_client_slow{cluster="main"}'] == 1
 
@@ -65,7 +65,7 @@ def test_log_and_metrics_say_so(other: dict[str, str], start_gateway: Gateways) 
 def test_the_known_version_is_fast(start_gateway: Gateways) -> None:
     assert client_slowness() is None
     gateway = start_gateway(POLICY.format(http=free_port(), port=free_port()))
-    assert told(gateway) == []
+    assert slow_client_warnings(gateway) == []
     assert gateway.metrics()['scopegate_kafka_client_slow{cluster="main"}'] == 0
 
 

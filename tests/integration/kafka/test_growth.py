@@ -33,7 +33,7 @@ def grow(broker: KafkaBroker, topic: str) -> None:
     broker.grow(topic, 2)
 
 
-def make_anew(broker: KafkaBroker, topic: str) -> None:
+def recreate_topic(broker: KafkaBroker, topic: str) -> None:
     """Delete a topic and create it again, as large as before."""
     admin = broker.admin()
     admin.delete_topics([topic])[topic].result(PATIENCE)
@@ -137,7 +137,7 @@ async def test_a_log_that_is_made_anew_while_a_link_attaches(kafka_broker: Kafka
     before = (await streams.bridge.cluster.topic(topic)).identity
 
     async def meanwhile() -> None:
-        await asyncio.to_thread(make_anew, kafka_broker, topic)
+        await asyncio.to_thread(recreate_topic, kafka_broker, topic)
         await noticed(streams, topic, lambda known: known.identity != before)
 
     receiver = await attached_slowly(streams, topic, meanwhile)

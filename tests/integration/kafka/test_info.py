@@ -54,7 +54,7 @@ def asked(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
     return Place(kafka_broker, document.edge)
 
 
-def told(inbox: Inbox) -> list[tuple[Any, Any]]:
+def next_bounds(inbox: Inbox) -> list[tuple[Any, Any]]:
     """The bounds in the next message."""
     entries = sections(inbox.take())["value"]["partitions"]
     return [(entry["earliest-offset"], entry["latest-offset"]) for entry in entries]
@@ -65,22 +65,22 @@ def test_info_is_told_again_when_something_changes(asked: Place) -> None:
     topic = asked.broker.create_topic()
     began = time.monotonic()
     inbox = Inbox(asked.port, f"events/{topic}/$info", credit=3)
-    assert told(inbox) == [(None, None)]
+    assert next_bounds(inbox) == [(None, None)]
     produce(asked.broker, topic, b"0", b"1", b"2")
-    assert told(inbox) == [(offset_symbol(0), offset_symbol(2))]
+    assert next_bounds(inbox) == [(offset_symbol(0), offset_symbol(2))]
     assert time.monotonic() - began >= 0.9  # not at once: never two within a second
     truncate(asked.broker, topic, 2)
-    assert told(inbox) == [(offset_symbol(2), offset_symbol(2))]
+    assert next_bounds(inbox) == [(offset_symbol(2), offset_symbol(2))]
     inbox.peer.flow(inbox.handle, link_credit=2, delivery_count=3)
     truncate(asked.broker, topic, 3)
-    assert told(inbox) == [(None, None)]
+    assert next_bounds(inbox) == [(None, None)]
 
 
 @pytest.mark.row("ES-6-5")
 def test_info_gives_credit_back_when_it_is_drained(asked: Place) -> None:
     inbox = Inbox(asked.port, f"events/{asked.broker.create_topic()}/$info", credit=0)
     inbox.peer.flow(inbox.handle, link_credit=5, delivery_count=0, drain=True)
-    assert told(inbox) == [(None, None)]
+    assert next_bounds(inbox) == [(None, None)]
     flow = inbox.peer.until("flow", handle=inbox.handle)
     assert (flow.link_credit, flow.delivery_count) == (0, 5)
 

@@ -263,7 +263,7 @@ def test_what_the_policy_says_of_replies(place: Place, policy: str, capable: boo
 @pytest.mark.row("RA-2.5-6")
 def test_responses_come_home_after_a_restart_and_through_another_process(start_gateway: Gateways) -> None:
     place, other = start(start_gateway), start(start_gateway, "gw-other")
-    tokens = [asked(place, capable) for capable in (True, False)]
+    tokens = [send_request(place, capable) for capable in (True, False)]
     place.gateway.stop()
     place.gateway.restart()
     for home in (place, other):
@@ -277,7 +277,7 @@ def test_responses_come_home_after_a_restart_and_through_another_process(start_g
             assert cookie is not None or got["properties"] == {"to": "q/home", "correlation_id": "before"}
 
 
-def asked(place: Place, capable: bool) -> tuple[bytes | None, dict[str, Any]]:
+def send_request(place: Place, capable: bool) -> tuple[bytes | None, dict[str, Any]]:
     """Send one request; return the cookie it arrived with, if any, and its properties."""
     service, client, _, _ = pair(place, capable=capable)
     client.post(message(message_id="before", reply_to="q/home"))

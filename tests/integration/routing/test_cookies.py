@@ -31,7 +31,7 @@ def place(start_module_gateway: Gateways) -> Place:
     return start(start_module_gateway)
 
 
-class Asked(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A request that arrived: the data for its response, and the receiver of the response."""
 
     cookie: bytes
@@ -40,13 +40,13 @@ class Asked(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def asked(place: Place) -> Asked:
+def received(place: Place) -> ReceivedRequest:
     service, client, answers, reply_to = pair(place, capable=True)
     client.post(message(reply_to=reply_to))
     cookie = cookie_of(service.take())
     service, client, _, _ = pair(place, capable=False)
     client.post(message(reply_to=reply_to))
-    return Asked(cookie, sections(service.take())["properties"]["reply_to"], answers)
+    return ReceivedRequest(cookie, sections(service.take())["properties"]["reply_to"], answers)
 
 
 def other_ring(key: str = "one") -> KeyRing:
@@ -79,21 +79,21 @@ BAD: dict[str, Callable[[bytes], Any]] = {
 
 @pytest.mark.row("RA-2.4-4")
 @pytest.mark.parametrize("way", ["$replies.core", None])
-def test_bad_cookies_are_rejected_in_the_same_words(place: Place, asked: Asked, way: str | None) -> None:
+def test_bad_cookies_are_rejected_in_the_same_words(place: Place, received: ReceivedRequest, way: str | None) -> None:
     replies = Outbox(place.core, way)
     told = set()
     for name, spoil in BAD.items():
-        outcome = replies.send(answer(spoil(asked.cookie), to="$replies.core"), delivery_tag=name.encode())
+        outcome = replies.send(answer(spoil(received.cookie), to="$replies.core"), delivery_tag=name.encode())
         assert outcome.matches({"error": UNAUTHORIZED}), name
         assert outcome["error"]["info"] == {Symbol("delivery-tag"): name.encode()}
         told.add(outcome["error"]["description"])
     assert len(told) == 1
-    assert asked.answers.empty()
+    assert received.answers.empty()
 
 
 @pytest.mark.row("RA-2.4-4")
-def test_a_cookie_works_in_the_scope_that_got_it_only(place: Place, asked: Asked) -> None:
-    outcome = Outbox(place.edge, "$replies.edge").send(answer(asked.cookie))
+def test_a_cookie_works_in_the_scope_that_got_it_only(place: Place, received: ReceivedRequest) -> None:
+    outcome = Outbox(place.edge, "$replies.edge").send(answer(received.cookie))
     assert outcome.matches({"error": UNAUTHORIZED})
 
 
@@ -115,10 +115,12 @@ def test_a_response_without_a_cookie_is_unauthorized(place: Place) -> None:
 @pytest.mark.row("RA-2.4-4", "AT-2.2.2-6")
 @pytest.mark.parametrize("tag", [b"\x01\x02", b"\x00", bytes(range(32))])
 @pytest.mark.parametrize("mode", ["settled", "accepted only"])
-def test_who_cannot_hear_a_rejection_is_detached(place: Place, asked: Asked, tag: bytes, mode: str) -> None:
+def test_who_cannot_hear_a_rejection_is_detached(
+    place: Place, received: ReceivedRequest, tag: bytes, mode: str
+) -> None:
     source = frames.source(outcomes=["amqp:accepted:list"] if mode == "accepted only" else None)
     replies = Outbox(place.core, "$replies.core", source=source)
-    bad = answer(flipped(asked.cookie, 20))
+    bad = answer(flipped(received.cookie, 20))
     detach = replies.fails(bad, delivery_tag=tag, settled=mode == "settled")
     assert detach.error["condition"] == UNAUTHORIZED
     assert detach.error["info"] == {Symbol("delivery-tag"): tag}
@@ -139,8 +141,8 @@ FORGED: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.row("RA-2.5-9")
 @pytest.mark.parametrize("name", FORGED)
-def test_forged_reply_addresses_are_not_found(place: Place, asked: Asked, name: str) -> None:
-    prefix, _, token = asked.reply_to.partition("/")
+def test_forged_reply_addresses_are_not_found(place: Place, received: ReceivedRequest, name: str) -> None:
+    prefix, _, token = received.reply_to.partition("/")
     address = f"{prefix}/{FORGED[name](token)}"
     peer = connected(place.core)
     peer.attach("forged", SENDER, target=frames.target(address))
@@ -149,7 +151,7 @@ def test_forged_reply_addresses_are_not_found(place: Place, asked: Asked, name: 
     assert detach.error["condition"] == ("amqp:not-found")
     outcome = Outbox(place.core, None).send(message(to=address))
     assert outcome.matches({"error": "amqp:not-found"})
-    assert asked.answers.empty()
+    assert received.answers.empty()
 
 
 @pytest.mark.row("RA-2.3-13")
@@ -177,8 +179,8 @@ def test_what_has_expired_says_so(start_gateway: Gateways) -> None:
     other.post(message(reply_to=reply_to))
     address = sections(rewritten.take())["properties"]["reply_to"]
     annotated, direct = Outbox(place.core, "$replies.core"), Outbox(place.core, address)
-    assert annotated.send_when_taken(answer(cookie), answers).matches("accepted")
-    assert direct.send_when_taken(message(), answers).matches("accepted")
+    assert annotated.send_and_accept(answer(cookie), answers).matches("accepted")
+    assert direct.send_and_accept(message(), answers).matches("accepted")
     until = time.time() + 5.1
     wait_until(lambda: time.time() > until, "the cookie to expire")
     anonymous = Outbox(place.core, None)
@@ -206,22 +208,29 @@ def test_a_key_off_the_ring_ends_what_it_signed(start_gateway: Gateways) -> None
     (place.gateway.policy.parent / "new-key").write_text("bmV3" * 10 + "bmU")
     both = "keys: {active: two, ring: {one: {env: SCOPEGATE_TEST_KEY}, two: {file: new-key}}"
     place.gateway.reload(policy.replace(ring, both))
-    assert replies.send_when_taken(answer(cookie), answers).matches("accepted")
+    assert replies.send_and_accept(answer(cookie), answers).matches("accepted")
     client.post(message(reply_to=reply_to))
     fresh = cookie_of(service.take())
     assert b"\x03two" in fresh
     place.gateway.reload(policy.replace(ring, "keys: {active: two, ring: {two: {file: new-key}}"))
     assert replies.send(answer(cookie)).matches({"error": UNAUTHORIZED})
-    assert replies.send_when_taken(answer(fresh), answers).matches("accepted")
+    assert replies.send_and_accept(answer(fresh), answers).matches("accepted")
 
 
-def test_the_log_shows_no_cookie_token_or_secret(place: Place, asked: Asked) -> None:
+def test_the_log_shows_no_cookie_token_or_secret(place: Place, received: ReceivedRequest) -> None:
     """After all tests above, the log has the refused links and messages, but not their cookies and tokens."""
     log = place.gateway.process.text()
     assert '"event": "message refused"' in log
     assert '"event": "link refused"' in log
-    token = asked.reply_to.partition("/")[2]
-    secrets = [KEY, SECRET.decode(), token, token[:24], to_url(asked.cookie).decode()[:24], asked.cookie.hex()[:24]]
+    token = received.reply_to.partition("/")[2]
+    secrets = [
+        KEY,
+        SECRET.decode(),
+        token,
+        token[:24],
+        to_url(received.cookie).decode()[:24],
+        received.cookie.hex()[:24],
+    ]
     assert [secret for secret in secrets if secret in log] == []
     reasons = {line["reason"] for line in place.gateway.log() if "reason" in line}
     assert {"wrong link target", "wrong length"} <= reasons

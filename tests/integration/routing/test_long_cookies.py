@@ -47,7 +47,7 @@ def place(request: pytest.FixtureRequest, start_module_gateway: Gateways) -> Pla
     return start(start_module_gateway, url, keys=KEYS)
 
 
-def asked(place: Place, capable: bool, route: str = "any", reply_to: str = LONG) -> tuple[Any, Inbox]:
+def send_long_request(place: Place, capable: bool, route: str = "any", reply_to: str = LONG) -> tuple[Any, Inbox]:
     """Send a request with a long reply-to; return it as received, and the receiver of its responses."""
     service, client, _, _ = pair(place, route, capable=capable)
     answers = Inbox(place.edge, reply_to)
@@ -56,7 +56,7 @@ def asked(place: Place, capable: bool, route: str = "any", reply_to: str = LONG)
 
 
 def test_an_annotated_request_carries_a_reference(place: Place) -> None:
-    request, answers = asked(place, True)
+    request, answers = send_long_request(place, True)
     cookie = cookie_of(request)
     assert len(cookie) <= LIMIT
     with pytest.raises(CookieReference):
@@ -64,12 +64,12 @@ def test_an_annotated_request_carries_a_reference(place: Place) -> None:
     replies = Outbox(place.core, "$replies.core")
     for _ in range(2):
         reply = answer(cookie, body=b"yes")
-        assert replies.send_when_taken(reply, answers).matches("accepted")
+        assert replies.send_and_accept(reply, answers).matches("accepted")
     assert replies.send(answer(cookie[:-1] + b"x")).matches({"error": "amqp:unauthorized-access"})
 
 
 def test_a_rewritten_request_carries_one_in_its_address(place: Place) -> None:
-    request, answers = asked(place, False)
+    request, answers = send_long_request(place, False)
     told = sections(request)["properties"]
     assert len(told["reply_to"]) < LIMIT * 4 // 3 + 20
     replies = Outbox(place.core, told["reply_to"])
@@ -78,19 +78,19 @@ def test_a_rewritten_request_carries_one_in_its_address(place: Place) -> None:
     assert replies.outcome(delivery).matches("accepted")
     assert home["properties"] == {"to": LONG, "correlation_id": "m"}
     anonymous = Outbox(place.core, None)
-    assert anonymous.send_when_taken(message(to=told["reply_to"]), answers).matches("accepted")
+    assert anonymous.send_and_accept(message(to=told["reply_to"]), answers).matches("accepted")
 
 
 def test_short_cookies_travel_themselves(place: Place) -> None:
-    request, _ = asked(place, True, reply_to="q/short")
+    request, _ = send_long_request(place, True, reply_to="q/short")
     assert open_cookie(RING, cookie_of(request), 0).address == "q/short"
 
 
 def test_uses_of_a_kept_cookie_are_counted(place: Place) -> None:
-    request, answers = asked(place, True, "svc")
+    request, answers = send_long_request(place, True, "svc")
     replies = Outbox(place.core, "$replies.core")
     reply = answer(cookie_of(request))
-    assert replies.send_when_taken(reply, answers).matches("accepted")
+    assert replies.send_and_accept(reply, answers).matches("accepted")
     assert replies.send(reply).matches({"error": "amqp:unauthorized-access"})
 
 
@@ -106,33 +106,33 @@ def test_order_is_kept_while_cookies_are(place: Place) -> None:
 
 def test_two_gateways_share_what_is_kept(start_gateway: Gateways, redis_server: Redis) -> None:
     one, two = (start(start_gateway, redis_server.url, keys=KEYS) for _ in range(2))
-    request, _ = asked(one, True)
+    request, _ = send_long_request(one, True)
     there = Inbox(two.edge, LONG)
     reply = answer(cookie_of(request))
-    assert Outbox(two.core, "$replies.core").send_when_taken(reply, there).matches("accepted")
+    assert Outbox(two.core, "$replies.core").send_and_accept(reply, there).matches("accepted")
 
 
 def test_without_redis_requests_are_released_and_nothing_longer_travels(
     start_gateway: Gateways, own_redis: Redis
 ) -> None:
     place = start(start_gateway, own_redis.url, keys=KEYS)
-    request, answers = asked(place, True)
-    other, _ = asked(place, True, reply_to=LONG + "y")
+    request, answers = send_long_request(place, True)
+    other, _ = send_long_request(place, True, reply_to=LONG + "y")
     service, client, _, _ = pair(place, "any", capable=True)
     replies = Outbox(place.core, "$replies.core")
-    assert replies.send_when_taken(answer(cookie_of(request)), answers).matches("accepted")
+    assert replies.send_and_accept(answer(cookie_of(request)), answers).matches("accepted")
     own_redis.stop()
     new = message(reply_to=LONG + "z")
     assert client.send(new).matches("released")
     assert service.empty()
-    assert client.send_when_taken(message(reply_to="q/1"), service).matches("accepted")
-    assert replies.send_when_taken(answer(cookie_of(request)), answers).matches("accepted")  # already known
+    assert client.send_and_accept(message(reply_to="q/1"), service).matches("accepted")
+    assert replies.send_and_accept(answer(cookie_of(request)), answers).matches("accepted")  # already known
     assert replies.send(answer(cookie_of(other))).matches("released")
     wait_until(lambda: not place.gateway.is_ready(), "the gateway to miss Redis")
     assert client.send(new).matches("released")
     own_redis.start()
     wait_until(place.gateway.is_ready, "Redis to be found again")
-    assert client.send_when_taken(new, service).matches("accepted")
+    assert client.send_and_accept(new, service).matches("accepted")
     own_redis.empty()
     assert replies.send(answer(cookie_of(other))).matches({"error": "amqp:unauthorized-access"})
     place.gateway.wait_log("message refused", reason="not in the store")

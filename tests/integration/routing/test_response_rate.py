@@ -102,7 +102,7 @@ def test_a_wait_beyond_patience_is_released_and_other_messages_pass(start_gatewa
     assert Counter(states.values()) == {"released": 27}
     assert min(states) == 3  # one went at once, two wait for up to ten seconds
     inbox = Inbox(place.core, "services/other")
-    assert anonymous.send_when_taken(message(to="services/other"), inbox).matches("accepted")
+    assert anonymous.send_and_accept(message(to="services/other"), inbox).matches("accepted")
     answers.take()
     answers.take()
 
@@ -112,11 +112,11 @@ def test_a_wait_ends_with_its_link(start_gateway: Gateways) -> None:
     cookie, answers = replies_to(place, "svc")
     one, two = (Outbox(place.core, None) for _ in range(2))
     other, theirs = replies_to(place)
-    assert two.send_when_taken(answer(other, to="$replies.core"), theirs).matches("accepted")
+    assert two.send_and_accept(answer(other, to="$replies.core"), theirs).matches("accepted")
     one.post(answer(cookie, to="$replies.core"))
     one.peer.disconnect()
     place.gateway.wait_metric("scopegate_unsettled", lambda value: value == 0)
-    assert two.send_when_taken(answer(cookie, to="$replies.core"), answers).matches("accepted")
+    assert two.send_and_accept(answer(cookie, to="$replies.core"), answers).matches("accepted")
     assert two.send(answer(cookie, to="$replies.core")).matches({"error": "amqp:unauthorized-access"})
 
 
@@ -150,11 +150,11 @@ def test_a_reload_changes_the_rate(start_gateway: Gateways) -> None:
     cookie, answers = replies_to(place)
     replies = Outbox(place.core, None)
     first = answer(cookie, to="$replies.core")
-    assert replies.send_when_taken(first, answers).matches("accepted")
+    assert replies.send_and_accept(first, answers).matches("accepted")
     assert replies.send(first).matches("released")
     place.gateway.reload(place.gateway.policy.read_text().replace("    response_rate: 1/h\n", ""))
     for _ in range(5):
-        assert replies.send_when_taken(first, answers).matches("accepted")
+        assert replies.send_and_accept(first, answers).matches("accepted")
 
 
 @pytest.fixture

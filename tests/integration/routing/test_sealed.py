@@ -58,7 +58,7 @@ def test_sealed_requests_show_nothing_and_come_home_in_either_form(start_gateway
         assert [token for token in tokens if shown in token] == []
     assert [token for token in (signed[0][3],) if b"edge" not in token] == []
 
-    def home(kind: int, request: tuple[bytes, Inbox, Outbox, bytes]) -> None:
+    def assert_response_arrives(kind: int, request: tuple[bytes, Inbox, Outbox, bytes]) -> None:
         seen, answers, outbox, way = request
         told = sections(seen)["properties"]["message_id"]
         data = answer(way) if kind == 0 else message(b"answer", correlation_id=told)
@@ -69,11 +69,11 @@ def test_sealed_requests_show_nothing_and_come_home_in_either_form(start_gateway
         assert kind == 0 or sections(got)["properties"]["correlation_id"] == "order-4711"
 
     for kind in (0, 1):
-        home(kind, signed[kind])
-        home(kind, sealed[kind])
+        assert_response_arrives(kind, signed[kind])
+        assert_response_arrives(kind, sealed[kind])
     reload(place, ", seal: false")
     for kind in (0, 1):
-        home(kind, sealed[kind])
+        assert_response_arrives(kind, sealed[kind])
     spoiled = cookie[:-1] + bytes([cookie[-1] ^ 1])
     assert sealed[0][2].send(answer(spoiled)).matches({"error": "amqp:unauthorized-access"})
     for text in (base64.b64encode(cookie).decode(), address, name):
@@ -95,7 +95,7 @@ def test_skew_lets_the_late_in_and_the_later_not(start_gateway: Gateways, capabl
     data = answer(way) if capable else message(b"answer")
     made = time.time()
     wait_until(lambda: time.time() > made + 1.2, "the expiry to pass")
-    assert outbox.send_when_taken(data, answers).matches("accepted")
+    assert outbox.send_and_accept(data, answers).matches("accepted")
     wait_until(lambda: time.time() > made + 7.2, "the allowance to pass")
     assert outbox.send(data).matches({"error": "amqp:precondition-failed"})
     assert answers.empty()

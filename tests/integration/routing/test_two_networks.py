@@ -16,7 +16,7 @@ from tests.support.amqp import frames
 from tests.support.amqp.foreign import Foreign
 from tests.support.amqp.messages import bare, message, sections
 from tests.support.amqp.proton_clients import receive, send
-from tests.support.amqp.wiretap import Seen, Wiretap
+from tests.support.amqp.wiretap import CapturedMessage, Wiretap
 from tests.support.gateway.crossing import Inbox, Outbox, hop_annotations
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.networks import RESPONSES, Networks, networks
@@ -66,7 +66,7 @@ def test_an_unmodified_client_asks_an_unmodified_service(
     assert all("ID:sg-" in line["message_id"] and "ID:sg-" in line["correlation_id"] for line in seen)
 
 
-def asked(place: Networks, name: str, reply_to: str) -> Message:
+def request_across(place: Networks, name: str, reply_to: str) -> Message:
     """Send a request in network A; return it as the service at broker B receives it."""
     sent = message(b"ask", reply_to=reply_to, message_id="m-1", subject="s", app={"n": 1})
     assert Outbox(place.port, f"svc/{name}").send_with_credit(sent).matches("accepted")
@@ -82,7 +82,7 @@ def inbox(place: Networks) -> tuple[Inbox, str]:
 @pytest.mark.row("RA-2.3-18", "RA-2.5-9")
 def test_what_is_no_response_of_ours_is_rejected_at_the_broker_and_counted(place: Networks, name: str) -> None:
     answers, address = inbox(place)
-    request = asked(place, name, address)
+    request = request_across(place, name, address)
     refused = 'scopegate_messages_refused_total{condition="amqp:not-found",scope="servers"}'
     before = place.b.metrics().get(refused, 0.0)
     for forged in (None, "m-1", request.id[:-2] + "AA"):
@@ -95,7 +95,7 @@ def test_what_is_no_response_of_ours_is_rejected_at_the_broker_and_counted(place
 @pytest.mark.row("RA-2.5-6")
 def test_a_cut_between_gateway_and_broker(place: Networks, name: str) -> None:
     answers, address = inbox(place)
-    request = asked(place, name, address)
+    request = request_across(place, name, address)
     place.wire.cut()
     wait_until(lambda: place.b.get("/readyz")[0] != 200, "gateway B to notice")
     send(place.beyond, RESPONSES, [Message(body="meanwhile", correlation_id=request.id)]).finish()
@@ -107,7 +107,7 @@ def test_a_cut_between_gateway_and_broker(place: Networks, name: str) -> None:
 def test_a_gateway_in_the_middle_restarts_between_request_and_response(place: Networks, name: str) -> None:
     """Gateway B keeps no state: it restores gateway A's cookie from the ids that it generated before the restart."""
     answers, address = inbox(place)
-    request = asked(place, name, address)
+    request = request_across(place, name, address)
     place.b.kill()
     send(place.beyond, RESPONSES, [Message(body="late", correlation_id=request.id)]).finish()
     place.b.restart()
@@ -120,19 +120,19 @@ def test_a_dynamic_node_at_the_next_gateway_serves_as_well(
 ) -> None:
     with networks(start_gateway, broker_a, artemis, "dynamic") as place:
         answers, address = inbox(place)
-        request = asked(place, name, address)
+        request = request_across(place, name, address)
         assert request.reply_to == "responses.own"
         send(place.beyond, request.reply_to, [Message(body="yes", correlation_id=request.id)]).finish()
         assert sections(answers.take())["value"] == "yes"
 
 
-def only(seen: list[Seen]) -> Seen:
+def only(seen: list[CapturedMessage]) -> CapturedMessage:
     """Return the one message of the dialogue on a wire, in one direction."""
     (one,) = seen
     return one
 
 
-def hops(tap: Wiretap, body: str, *, sent: bool) -> list[Seen]:
+def hops(tap: Wiretap, body: str, *, sent: bool) -> list[CapturedMessage]:
     """Return the messages with this body that passed a wire in one direction."""
     return [each for each in tap.seen() if each.sent is sent and sections(each.data).get("value") == body]
 
@@ -175,7 +175,7 @@ def test_a_jms_client_at_broker_a_asks_a_jms_service_at_broker_b(place: Networks
     assert not hop_annotations(home.data)
 
 
-def described(seen: Seen) -> str:
+def described(seen: CapturedMessage) -> str:
     """Return a line of the guide's table."""
     message = sections(seen.data)
     properties = message["properties"]

@@ -58,7 +58,7 @@ def place(start_module_gateway: Gateways) -> Boundary:
     return start(start_module_gateway)
 
 
-class Asked(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A request that arrived: how to answer it, and the receiver of the responses."""
 
     reply: Callable[[Boundary], Any]
@@ -67,24 +67,26 @@ class Asked(NamedTuple):
     refused: dict[str, str]
 
 
-def asked(place: Boundary, capable: bool, route: str = "svc") -> Asked:
+def send_request(place: Boundary, capable: bool, route: str = "svc") -> ReceivedRequest:
     """Send a request; a responder with support gets a cookie, another one a rewritten address."""
     service, client, answers, reply_to = pair(place, route, capable=capable)
     client.post(message(reply_to=reply_to))
     request = service.take()
     if capable:
         data = answer(cookie_of(request))
-        return Asked(lambda at: Outbox(at.core, "$replies.core"), data, answers, {"error": UNAUTHORIZED})
+        return ReceivedRequest(lambda at: Outbox(at.core, "$replies.core"), data, answers, {"error": UNAUTHORIZED})
     address = sections(request)["properties"]["reply_to"]
-    return Asked(lambda at: Outbox(at.core, address), message(b"answer"), answers, {"error": "amqp:not-found"})
+    return ReceivedRequest(
+        lambda at: Outbox(at.core, address), message(b"answer"), answers, {"error": "amqp:not-found"}
+    )
 
 
 @pytest.mark.parametrize("capable", [True, False])
 def test_a_second_response_is_refused_in_the_words_for_any_bad_cookie(place: Boundary, capable: bool) -> None:
     before = place.gateway.metrics().get(USED_UP, 0.0)
-    given = asked(place, capable)
+    given = send_request(place, capable)
     replies = given.reply(place)
-    assert replies.send_when_taken(given.data, given.answers).matches("accepted")
+    assert replies.send_and_accept(given.data, given.answers).matches("accepted")
     outcome = replies.send(given.data)
     assert outcome.matches(given.refused)
     forged = seal(RING, Cookie("nowhere", "$replies.core", "q/1", FAR), "cookie" if capable else REPLY_TO)
@@ -100,27 +102,27 @@ def test_a_second_response_is_refused_in_the_words_for_any_bad_cookie(place: Bou
 
 @pytest.mark.parametrize("capable", [True, False])
 def test_two_uses_are_two_whatever_link_they_come_on(place: Boundary, capable: bool) -> None:
-    given = asked(place, capable, "two")
+    given = send_request(place, capable, "two")
     first, second = given.reply(place), given.reply(place)
-    assert first.send_when_taken(given.data, given.answers).matches("accepted")
-    assert second.send_when_taken(given.data, given.answers).matches("accepted")
+    assert first.send_and_accept(given.data, given.answers).matches("accepted")
+    assert second.send_and_accept(given.data, given.answers).matches("accepted")
     assert first.send(given.data).matches(given.refused)
     assert second.send(given.data).matches(given.refused)
 
 
 def test_the_anonymous_terminus_counts_too(place: Boundary) -> None:
-    given = asked(place, True)
+    given = send_request(place, True)
     anonymous = Outbox(place.core, None)
-    reply = answer(given_cookie(given), to="$replies.core")
-    assert anonymous.send_when_taken(reply, given.answers).matches("accepted")
+    reply = answer(annotated_cookie(given), to="$replies.core")
+    assert anonymous.send_and_accept(reply, given.answers).matches("accepted")
     assert anonymous.send(reply).matches(given.refused)
-    given = asked(place, False)
+    given = send_request(place, False)
     reply = message(to=given.reply(place).attach.target["address"])
-    assert anonymous.send_when_taken(reply, given.answers).matches("accepted")
+    assert anonymous.send_and_accept(reply, given.answers).matches("accepted")
     assert anonymous.send(reply).matches(given.refused)
 
 
-def given_cookie(given: Asked) -> bytes:
+def annotated_cookie(given: ReceivedRequest) -> bytes:
     found = sections(given.data)["delivery_annotations"]
     return bytes(next(iter(found.values())))
 
@@ -131,28 +133,28 @@ def test_each_request_has_uses_of_its_own_and_other_rules_count_nothing(place: B
     replies = Outbox(place.core, "$replies.core")
     for _ in range(3):
         client.post(message(reply_to=reply_to))
-        assert replies.send_when_taken(answer(cookie_of(service.take())), answers).matches("accepted")
-    free = asked(place, True, "any")
-    assert open_cookie(RING, given_cookie(free), 0).uses is None
+        assert replies.send_and_accept(answer(cookie_of(service.take())), answers).matches("accepted")
+    free = send_request(place, True, "any")
+    assert open_cookie(RING, annotated_cookie(free), 0).uses is None
     for _ in range(3):
-        assert replies.send_when_taken(free.data, free.answers).matches("accepted")
+        assert replies.send_and_accept(free.data, free.answers).matches("accepted")
 
 
 @pytest.mark.parametrize("outcome", ["released", "modified"])
 @pytest.mark.parametrize("capable", [True, False])
 def test_what_the_requester_gives_back_may_be_sent_again(place: Boundary, capable: bool, outcome: str) -> None:
-    given = asked(place, capable)
+    given = send_request(place, capable)
     replies = given.reply(place)
     for _ in range(3):
         delivery = replies.post(given.data)
         given.answers.take(outcome)
         assert replies.outcome(delivery).matches(outcome)
-    assert replies.send_when_taken(given.data, given.answers).matches("accepted")
+    assert replies.send_and_accept(given.data, given.answers).matches("accepted")
     assert replies.send(given.data).matches(given.refused)
 
 
 def test_what_the_requester_rejects_was_used(place: Boundary) -> None:
-    given = asked(place, True)
+    given = send_request(place, True)
     replies = given.reply(place)
     delivery = replies.post(given.data)
     given.answers.take("rejected")
@@ -171,11 +173,11 @@ def test_no_use_is_lost_where_nobody_receives_or_the_responder_leaves(place: Bou
     replies.peer.disconnect()
     place.gateway.wait_metric("scopegate_unsettled", lambda value: value == 0)
     again = Inbox(place.edge, reply_to)
-    assert Outbox(place.core, "$replies.core").send_when_taken(reply, again).matches("accepted")
+    assert Outbox(place.core, "$replies.core").send_and_accept(reply, again).matches("accepted")
 
 
 def test_pre_settled_responses_are_counted_and_the_second_ends_its_link(place: Boundary) -> None:
-    given = asked(place, True)
+    given = send_request(place, True)
     replies = given.reply(place)
     replies.post(given.data, settled=True)
     given.answers.take()
@@ -183,7 +185,7 @@ def test_pre_settled_responses_are_counted_and_the_second_ends_its_link(place: B
 
 
 def test_many_at_once_are_never_one_too_many(place: Boundary) -> None:
-    given = asked(place, True, "two")
+    given = send_request(place, True, "two")
     links = [given.reply(place) for _ in range(4)]
     for link in links:
         for _ in range(5):
@@ -201,7 +203,7 @@ def test_a_limit_of_another_gateway_holds_here(place: Boundary) -> None:
     reply = answer(seal(RING, Cookie("edge", "$replies.core", "q/other", FAR, uses=Uses(5, b"n" * 12))))
     replies = Outbox(place.core, "$replies.core")
     for _ in range(5):
-        assert replies.send_when_taken(reply, answers).matches("accepted")
+        assert replies.send_and_accept(reply, answers).matches("accepted")
     assert replies.send(reply).matches({"error": UNAUTHORIZED})
 
 
@@ -220,10 +222,10 @@ def test_two_gateways_with_one_redis_count_as_one(
     start_gateway: Gateways, redis_server: Redis, capable: bool
 ) -> None:
     one, two = (start(start_gateway, redis_server.url) for _ in range(2))
-    given = asked(one, capable, "two")
+    given = send_request(one, capable, "two")
     there = Inbox(two.edge, given.answers.attach.source["address"])
-    assert given.reply(two).send_when_taken(given.data, there).matches("accepted")
-    assert given.reply(one).send_when_taken(given.data, given.answers).matches("accepted")
+    assert given.reply(two).send_and_accept(given.data, there).matches("accepted")
+    assert given.reply(one).send_and_accept(given.data, given.answers).matches("accepted")
     for place in (two, one):
         assert given.reply(place).send(given.data).matches(given.refused)
     for place in (one, two):
@@ -232,8 +234,8 @@ def test_two_gateways_with_one_redis_count_as_one(
 
 def test_a_restart_forgets_nothing_with_redis(start_gateway: Gateways, redis_server: Redis) -> None:
     place = start(start_gateway, redis_server.url)
-    given = asked(place, True)
-    assert given.reply(place).send_when_taken(given.data, given.answers).matches("accepted")
+    given = send_request(place, True)
+    assert given.reply(place).send_and_accept(given.data, given.answers).matches("accepted")
     place.gateway.kill()
     place.gateway.restart()
     Inbox(place.edge, given.answers.attach.source["address"])
@@ -242,34 +244,34 @@ def test_a_restart_forgets_nothing_with_redis(start_gateway: Gateways, redis_ser
 
 def test_a_count_ends_with_its_cookie(start_gateway: Gateways, own_redis: Redis) -> None:
     place = start(start_gateway, own_redis.url, expiry="5s")
-    given = asked(place, True)
-    assert given.reply(place).send_when_taken(given.data, given.answers).matches("accepted")
+    given = send_request(place, True)
+    assert given.reply(place).send_and_accept(given.data, given.answers).matches("accepted")
     (key,) = own_redis.command("KEYS", "scopegate:uses:*").split()
     assert 295_000 < int(own_redis.command("PTTL", key)) <= 305_100  # 5 s, plus an allowance for clock skew
 
 
 def test_without_redis_nothing_is_accepted_and_nothing_goes_through(start_gateway: Gateways, own_redis: Redis) -> None:
     place = start(start_gateway, own_redis.url)
-    given = asked(place, True)
-    free = asked(place, True, "any")
+    given = send_request(place, True)
+    free = send_request(place, True, "any")
     own_redis.stop()
     replies = given.reply(place)
     for _ in range(3):
         assert replies.send(given.data).matches("released")
     assert given.answers.empty()
-    assert replies.send_when_taken(free.data, free.answers).matches("accepted")
+    assert replies.send_and_accept(free.data, free.answers).matches("accepted")
     unready(place.gateway)
     assert replies.send(given.data).matches("released")
     assert place.gateway.metrics()['scopegate_state_events_total{event="unknown"}'] >= 1
     own_redis.start()
     wait_until(place.gateway.is_ready, "Redis to be found again")
-    assert replies.send_when_taken(given.data, given.answers).matches("accepted")
+    assert replies.send_and_accept(given.data, given.answers).matches("accepted")
     assert replies.send(given.data).matches(given.refused)
 
 
 def test_a_use_that_cannot_be_given_back_now_is_given_back_later(start_gateway: Gateways, own_redis: Redis) -> None:
     place = start(start_gateway, own_redis.url)
-    given = asked(place, True)
+    given = send_request(place, True)
     replies = given.reply(place)
     delivery = replies.post(given.data)
     transfer = given.answers.transfer()
@@ -278,7 +280,7 @@ def test_a_use_that_cannot_be_given_back_now_is_given_back_later(start_gateway: 
     assert replies.outcome(delivery).matches("released")
     own_redis.start()
     wait_until(lambda: place.gateway.is_ready() and not own_redis.command("KEYS", "scopegate:uses:*"), "the use")
-    assert replies.send_when_taken(given.data, given.answers).matches("accepted")
+    assert replies.send_and_accept(given.data, given.answers).matches("accepted")
     assert replies.send(given.data).matches(given.refused)
 
 

@@ -31,7 +31,7 @@ def ask_to_end(gateway: Gateway, number: int = signal.SIGTERM) -> float:
     return started
 
 
-def held(document: Document) -> tuple[Peer, Peer, int]:
+def unsettled_pair(document: Document) -> tuple[Peer, Peer, int]:
     """A sender and a receiver that holds the sender's message without an outcome, and that delivery's id."""
     receiver, sender = receiving(document.edge, "chat/room"), sending(document.edge, "chat/room")
     sender.transfer(message(b"held"))
@@ -76,7 +76,7 @@ def test_an_idle_gateway_without_its_backends_ends_at_once(start_gateway: Gatewa
 def test_it_waits_for_outcomes_and_lets_nobody_in(start_gateway: Gateways, number: int) -> None:
     document = Document(drain="60s")
     gateway = start_gateway(document.text)
-    sender, receiver, delivery = held(document)
+    sender, receiver, delivery = unsettled_pair(document)
     ask_to_end(gateway, number)
     wait_until(lambda: not answers(document.edge), "the listener to refuse connections")
     assert gateway.get("/healthz")[0] == 200
@@ -91,7 +91,7 @@ def test_it_waits_for_outcomes_and_lets_nobody_in(start_gateway: Gateways, numbe
 def test_it_waits_no_longer_than_the_policy_says(start_gateway: Gateways) -> None:
     document = Document(drain="700ms")
     gateway = start_gateway(document.text)
-    sender, receiver, _ = held(document)
+    sender, receiver, _ = unsettled_pair(document)
     started = ask_to_end(gateway)
     forced(sender)
     assert time.monotonic() - started >= 0.7
@@ -116,7 +116,7 @@ def test_peers_that_say_nothing_do_not_keep_it(start_gateway: Gateways) -> None:
 def test_a_second_signal_ends_it_at_once(start_gateway: Gateways, number: int) -> None:
     document = Document(drain="60s")
     gateway = start_gateway(document.text)
-    held(document)
+    unsettled_pair(document)
     ask_to_end(gateway, number)
     gateway.process.send_signal(number)
     assert gateway.process.wait(30) == 1

@@ -57,7 +57,7 @@ KILLED: dict[str, tuple[Any, str]] = {
 """By the name of a task: a function that it calls, which fails once."""
 
 
-def kept_names(path: Path) -> set[str]:
+def kept_task_names(path: Path) -> set[str]:
     """How the names of kept tasks begin in a module."""
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     found = set()
@@ -72,7 +72,7 @@ def kept_names(path: Path) -> set[str]:
 
 def test_every_kept_task_is_killed_here() -> None:
     modules = [path for folder in ("gateway", "bridges") for path in (ROOT / folder).rglob("*.py")]
-    assert set().union(*map(kept_names, modules)) == set(KILLED)
+    assert set().union(*map(kept_task_names, modules)) == set(KILLED)
 
 
 @pytest.fixture

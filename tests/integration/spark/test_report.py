@@ -33,7 +33,7 @@ PHONE, DESKTOP = 390, 1440
 
 
 @dataclass
-class Made:
+class RenderedReport:
     """A report: its page, and its tables as rows."""
 
     archive: Archive
@@ -53,22 +53,22 @@ class Made:
 ALL = ReportRequest()
 
 
-def made(spark: SparkSession, archive: Archive, folder: Path, request: ReportRequest = ALL) -> Made:
+def made(spark: SparkSession, archive: Archive, folder: Path, request: ReportRequest = ALL) -> RenderedReport:
     (folder / "tables").mkdir(parents=True)
     page = folder / "report.html"
     page.write_text(make(spark, archive, request, folder / "tables"))
-    return Made(archive, page, folder / "tables")
+    return RenderedReport(archive, page, folder / "tables")
 
 
 @pytest.fixture(scope="module")
-def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> RenderedReport:
     """The report of the traffic of `tests/support/spark/report.py`."""
     folder = tmp_path_factory.mktemp("report")
     logs = {"orders": events(), "scopegate.journal": archives.journal(journal())}
     return made(spark, archives.written(folder / "archive", logs), folder / "out")
 
 
-def test_what_flowed(report: Made) -> None:
+def test_what_flowed(report: RenderedReport) -> None:
     (orders,) = report.rows("archive_addresses")
     assert (orders["address"], orders["events"], orders["partitions"], orders["keys"]) == ("orders", 600, 2, 8)
     assert orders["bytes_p50"] < orders["bytes_max"] * 1.1
@@ -80,7 +80,7 @@ def test_what_flowed(report: Made) -> None:
     assert [row["rank"] for row in report.rows("archive_keys")] == list(range(1, 9))
 
 
-def test_who_asked_and_what_became_of_it(report: Made) -> None:
+def test_who_asked_and_what_became_of_it(report: RenderedReport) -> None:
     assert report.total("scopes", "messages", scope="edge", action="send") == 30 * 20 + 4  # not twice
     assert report.total("scopes", "messages", scope="edge", action="receive") == 30 * 22
     assert report.total("scopes", "denied") == 3
@@ -96,7 +96,7 @@ def test_who_asked_and_what_became_of_it(report: Made) -> None:
     assert report.rows("lost") == [{"cause": "buffer", "rows": 3}]
 
 
-def test_filters_latency_and_lag(report: Made) -> None:
+def test_filters_latency_and_lag(report: RenderedReport) -> None:
     selectivity = {row["user"]: (row["scanned"], row["matched"], row["selectivity"]) for row in report.rows("filters")}
     assert selectivity == {"billing": (600, 600, 1.0), "audit": (600, 60, 0.1)}
     latency = {row["user"]: row for row in report.rows("latency")}
@@ -109,7 +109,7 @@ def test_filters_latency_and_lag(report: Made) -> None:
     assert {row["lag"] for row in report.rows("lag", user="billing")} == {0}
 
 
-def test_the_archive_is_read_once(spark: SparkSession, report: Made, tmp_path: Path) -> None:
+def test_the_archive_is_read_once(spark: SparkSession, report: RenderedReport, tmp_path: Path) -> None:
     """Each file is opened by one scan, and the tables are made of what it found."""
     seen = SqlMetrics(spark)
     made(spark, report.archive, tmp_path / "out")
@@ -118,7 +118,7 @@ def test_the_archive_is_read_once(spark: SparkSession, report: Made, tmp_path: P
     assert seen.total("number of output rows", "Scan parquet") == 600 + len(journal())
 
 
-def test_the_period_before(spark: SparkSession, report: Made, tmp_path: Path) -> None:
+def test_the_period_before(spark: SparkSession, report: RenderedReport, tmp_path: Path) -> None:
     """Of minutes 2 to 5, where there are as many events as in the minutes 5 to 8; the journal ends at minute 5."""
     begin = datetime.fromtimestamp(START / 1000, UTC)
     times = {"since": begin + timedelta(minutes=5), "until": begin + timedelta(minutes=8)}
@@ -134,7 +134,7 @@ def test_the_period_before(spark: SparkSession, report: Made, tmp_path: Path) ->
     assert "before:" not in report.page.read_text()
 
 
-def test_the_files_of_the_archive(report: Made) -> None:
+def test_the_files_of_the_archive(report: RenderedReport) -> None:
     (orders,) = report.rows("archive_files", address="orders")
     assert (orders["files"], orders["small_files"], orders["events"], orders["lost_offsets"]) == (1, 1, 600, 0)
     (file,) = (report.archive.path / "address=orders").glob("*/*.parquet")
@@ -142,13 +142,13 @@ def test_the_files_of_the_archive(report: Made) -> None:
     assert orders["behind"] == 600 - 300  # the last end of partition 0 that a reader saw
 
 
-def test_nothing_of_python_in_what_it_asks(spark: SparkSession, report: Made) -> None:
+def test_nothing_of_python_in_what_it_asks(spark: SparkSession, report: RenderedReport) -> None:
     found = tables.events(read_archive(spark, report.archive, ArchiveSelection(filter="a.color = 'red'")))
     for name, frame in tables.archive_tables(found, 10).items():
         assert "Python" not in frame._jdf.queryExecution().toString(), name
 
 
-def test_filter_and_time(spark: SparkSession, report: Made, tmp_path: Path) -> None:
+def test_filter_and_time(spark: SparkSession, report: RenderedReport, tmp_path: Path) -> None:
     begin = datetime.fromtimestamp(START / 1000, UTC)
     times = {"since": begin + timedelta(seconds=100), "until": begin + timedelta(seconds=200)}
     found = made(
@@ -161,7 +161,7 @@ def test_filter_and_time(spark: SparkSession, report: Made, tmp_path: Path) -> N
         make(spark, report.archive, ReportRequest(ArchiveSelection(("nowhere",))), tmp_path)
 
 
-def test_rows_about_pushed_events_can_be_read(spark: SparkSession, report: Made) -> None:
+def test_rows_about_pushed_events_can_be_read(spark: SparkSession, report: RenderedReport) -> None:
     rows = journal_rows(spark, [str(report.archive.path)]).where("kind = 'push'")
     (row,) = rows.selectExpr("user", "sink", "streams[0]", "subscriptions", "events['delivered']").collect()
     assert tuple(row) == ("app", "https://sink.example:443", "events/orders", 2, 7)
@@ -189,7 +189,7 @@ def test_without_a_journal_the_page_says_how_to_have_one(spark: SparkSession, tm
 # -- the page
 
 
-def test_the_page_is_one_file_without_scripts_or_places_elsewhere(report: Made) -> None:
+def test_the_page_is_one_file_without_scripts_or_places_elsewhere(report: RenderedReport) -> None:
     text = report.page.read_text()
     assert POLICY in text.replace("&#x27;", "'")
     assert "<script" not in text
@@ -202,7 +202,7 @@ def test_the_page_is_one_file_without_scripts_or_places_elsewhere(report: Made) 
 
 
 @pytest.fixture(scope="module")
-def phone(report: Made) -> Iterator[Any]:
+def phone(report: RenderedReport) -> Iterator[Any]:
     """The page as a phone shows it, and what it asked of the network."""
     proxy = Proxy()
     found = measured(report.page, PHONE, proxy=proxy)
@@ -231,7 +231,7 @@ def test_a_phone_shows_all_of_it(phone: Any) -> None:
     assert "The journal is not whole: rows were lost when it was written (3 buffer)." in phone["text"]
 
 
-def test_a_desktop_has_no_holes_and_no_orphans(report: Made) -> None:
+def test_a_desktop_has_no_holes_and_no_orphans(report: RenderedReport) -> None:
     desktop = measured(report.page, DESKTOP)
     assert desktop["scroll"] <= DESKTOP
     rows = [top for _, top, _, _ in desktop["tiles"]]
@@ -262,7 +262,7 @@ def test_what_clients_chose_is_text(phone: Any) -> None:
     assert phone["scripts"] == 0
 
 
-def test_it_asks_the_network_for_nothing(phone: Any, report: Made) -> None:
+def test_it_asks_the_network_for_nothing(phone: Any, report: RenderedReport) -> None:
     assert [request for request in phone["requests"] if not Proxy.OWN.search(request)] == []
     proxy = Proxy()
     other = report.page.with_name("other.html")
@@ -272,7 +272,7 @@ def test_it_asks_the_network_for_nothing(phone: Any, report: Made) -> None:
     proxy.close()
 
 
-def test_dark_and_light(phone: Any, report: Made) -> None:
+def test_dark_and_light(phone: Any, report: RenderedReport) -> None:
     dark = measured(report.page, PHONE, "--blink-settings=preferredColorScheme=0")
     assert phone["background"] == "rgb(255, 255, 255)"
     assert dark["background"] != phone["background"]
@@ -284,7 +284,7 @@ def test_dark_and_light(phone: Any, report: Made) -> None:
 # -- the command
 
 
-def test_the_command(spark: SparkSession, report: Made, tmp_path: Path) -> None:
+def test_the_command(spark: SparkSession, report: RenderedReport, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with lent(spark):
         done = here("report", report.archive.path, "--out", out, "--show-keys")
@@ -295,7 +295,7 @@ def test_the_command(spark: SparkSession, report: Made, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".out*"))
 
 
-def test_mistakes_are_one_sentence_each(report: Made, tmp_path: Path) -> None:
+def test_mistakes_are_one_sentence_each(report: RenderedReport, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     cases = (
         (tmp_path / "nowhere", tmp_path / "out", 1, "is not an archive"),

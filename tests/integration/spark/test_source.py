@@ -23,7 +23,7 @@ from bridges.spark.datasource.source import BatchReader, ScopeGateDataSource, St
 from bridges.spark.errors import PipelineError
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.servers.kafka import KafkaBroker
-from tests.support.spark.pipeline import consumed, expected, gateway_urls, produce, seen
+from tests.support.spark.pipeline import consumed, event_tuples, expected, gateway_urls, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +58,7 @@ def test_a_batch_is_what_the_archive_reads_from_kafka(spark: SparkSession, kafka
     over_amqp = loaded(spark, url, topic, maxTasks=2)
     from_kafka = pa.Table.from_batches([batch.rows for batch in origin.source().batches(ranges)])
     assert table(over_amqp).equals(table(spark.createDataFrame(from_kafka)))
-    assert seen(over_amqp.collect()) == expected(kafka_broker, topic)
+    assert event_tuples(over_amqp.collect()) == expected(kafka_broker, topic)
     some = loaded(spark, url, topic, startingOffsets='{"0": 5, "2": 19}', endingOffsets='{"0": 8, "1": 0}')
     places = [(row.partition, row.offset) for row in some.orderBy("partition", "offset").collect()]
     assert places == [(0, 5), (0, 6), (0, 7), (2, 19)]

@@ -22,13 +22,13 @@ from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import (
     KILLS,
     consumed,
+    event_tuples,
     expected,
     gateway_urls,
     java_of,
     kill_all,
     micro_batches,
     produce,
-    seen,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Query:
         return sentence(raised.value)
 
     def seen(self) -> Any:
-        return seen(self._spark.read.parquet(str(self._folder / "out")).collect())
+        return event_tuples(self._spark.read.parquet(str(self._folder / "out")).collect())
 
     def offsets(self) -> dict[str, Any]:
         """What the checkpoint says of the last micro-batch."""

@@ -20,7 +20,7 @@ from bridges.cloudevents.subscription.parse import parse
 from policies.hosts import IpAddress
 from policies.subscriptions import manager_rules
 from tests.support.amqp.proton_clients import Login, Received, receive
-from tests.support.cloudevents.heard import Heard, attempt, event
+from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event
 from tests.support.gateway.in_process import InProcessGateway, served
 from tests.support.gateway.policy import KEY
 from tests.support.gateway.process import free_port
@@ -89,10 +89,12 @@ class Sinks:
         )
 
     @asynccontextmanager
-    async def open(self, sink: str, owner: str = "billing", **members: object) -> AsyncIterator[tuple[Sink, Heard]]:
+    async def open(
+        self, sink: str, owner: str = "billing", **members: object
+    ) -> AsyncIterator[tuple[Sink, AnswerRecorder]]:
         body = json.dumps({"id": "s", "protocol": "AMQP", "sink": sink, **members}).encode()
         subscription = parse(body, self._rules, owner=owner, now_ms=0)
-        heard = Heard()
+        heard = AnswerRecorder()
         made = SinkFactory(self._rules, self._parts).open(subscription, heard)
         try:
             yield made, heard
@@ -121,7 +123,7 @@ async def received(login: Login, address: str, count: int = 1) -> list[Received]
     return client.received
 
 
-async def done(heard: Heard) -> None:
+async def done(heard: AnswerRecorder) -> None:
     answer = await heard.next()
     assert answer.outcome is DeliveryOutcome.DONE, answer
 

@@ -48,7 +48,7 @@ BEFORE = round(min(60, OUTAGE))
 """Seconds before the long one that say what latencies are without it."""
 
 
-class Away(NamedTuple):
+class AbsentSinkGateway(NamedTuple):
     """A gateway, the sink of a subscription that is at work, and the port of the one that is away."""
 
     gateway: Gateway
@@ -94,7 +94,7 @@ class Away(NamedTuple):
 @pytest.fixture
 async def away(
     tmp_path_factory: pytest.TempPathFactory, kafka_broker: KafkaBroker, start_gateway: Gateways
-) -> AsyncIterator[Away]:
+) -> AsyncIterator[AbsentSinkGateway]:
     retry = {"min": "20ms", "max": "500ms", "attempts": 2}
     async with begun(tmp_path_factory.mktemp("away"), kafka_broker, start_gateway, delivery={"retry": retry}) as made:
         yield made
@@ -103,14 +103,16 @@ async def away(
 @pytest.fixture
 async def usual(
     tmp_path_factory: pytest.TempPathFactory, kafka_broker: KafkaBroker, start_gateway: Gateways
-) -> AsyncIterator[Away]:
+) -> AsyncIterator[AbsentSinkGateway]:
     """As `away`, with the retries that a policy has by default."""
     async with begun(tmp_path_factory.mktemp("usual"), kafka_broker, start_gateway) as made:
         yield made
 
 
 @asynccontextmanager
-async def begun(folder: Path, kafka: KafkaBroker, start_gateway: Gateways, **manager: Any) -> AsyncIterator[Away]:
+async def begun(
+    folder: Path, kafka: KafkaBroker, start_gateway: Gateways, **manager: Any
+) -> AsyncIterator[AbsentSinkGateway]:
     """A gateway with the subscription whose sink is at work."""
     topic = kafka.create_topic(partitions=2)
     document = subscription_policy(folder, topics={topic: 2}, **manager)
@@ -118,7 +120,9 @@ async def begun(folder: Path, kafka: KafkaBroker, start_gateway: Gateways, **man
     one, other, _ = sink_ports(document)
     async with http_sink(port=one) as well:
         gateway = start_gateway(document.text)
-        made = Away(gateway, ApiClient(api_port(document)), EventWriter(kafka.bootstrap), topic, well, other)
+        made = AbsentSinkGateway(
+            gateway, ApiClient(api_port(document)), EventWriter(kafka.bootstrap), topic, well, other
+        )
         await made.subscribe("well", one)
         yield made
 
@@ -128,7 +132,7 @@ def tail(late: list[float], part: float) -> float:
     return late[int(len(late) * part)]
 
 
-async def outage(away: Away, seconds: float, lots: int) -> None:
+async def outage(away: AbsentSinkGateway, seconds: float, lots: int) -> None:
     """No connection at first, then errors, then all of it."""
     await away.write(0, 3 * LOT)
     alone = await away.write(3 * LOT, lots * LOT)
@@ -145,7 +149,7 @@ async def outage(away: Away, seconds: float, lots: int) -> None:
             if sink is None and len(sizes) >= 2:
                 sink = await stack.enter_async_context(http_sink(lambda request: status(500), port=away.port))
         assert sink is not None
-        await eventually(lambda: _held_little(away))
+        await eventually(lambda: _buffers_few_events(away))
         told = await away.told()
         assert (told["state"], told["events"]["delivered"]) == ("failing", 0)
         check_costs(sizes, tail(alone, 0.9), tail(sorted(late), 0.9))
@@ -156,7 +160,7 @@ async def outage(away: Away, seconds: float, lots: int) -> None:
     print(f"{written - first} events waited; RSS in KiB {sizes[0]} to {sizes[-1]}")
 
 
-async def _held_little(away: Away) -> bool:
+async def _buffers_few_events(away: AbsentSinkGateway) -> bool:
     """Less than ten events are in memory."""
     return await asyncio.to_thread(away.held) < 10 * 2048
 
@@ -168,7 +172,7 @@ def check_costs(sizes: list[int], alone: float, late: float) -> None:
     assert late <= 1.5 * alone + NOISE, (late, alone)
 
 
-async def all_of_it(away: Away, sink: HttpSinkServer, wanted: range) -> None:
+async def all_of_it(away: AbsentSinkGateway, sink: HttpSinkServer, wanted: range) -> None:
     """The sink is back: each event comes, in the order of its key."""
     came: dict[int, None] = {}
 
@@ -196,19 +200,19 @@ async def all_of_it(away: Away, sink: HttpSinkServer, wanted: range) -> None:
 
 
 @pytest.mark.row("CE-3.2.1-9", "CE-P-1")
-async def test_a_sink_that_is_away_costs_nothing_and_gets_all_afterwards(away: Away) -> None:
+async def test_a_sink_that_is_away_costs_nothing_and_gets_all_afterwards(away: AbsentSinkGateway) -> None:
     await outage(away, 0, 3)
 
 
 @pytest.mark.soak
-async def test_a_long_outage_costs_no_more_than_a_short_one(away: Away) -> None:
+async def test_a_long_outage_costs_no_more_than_a_short_one(away: AbsentSinkGateway) -> None:
     await outage(away, SECONDS, 5)
 
 
 # -- with the pauses that a policy has by default
 
 
-async def write_steadily(away: Away, first: int, seconds: int) -> list[float]:
+async def write_steadily(away: AbsentSinkGateway, first: int, seconds: int) -> list[float]:
     """Write `PACE` events a second; return how long each took until the sink at work had it, ascending."""
     late, begun = list[float](), time.monotonic()
     for lot in range(seconds):
@@ -219,7 +223,7 @@ async def write_steadily(away: Away, first: int, seconds: int) -> list[float]:
 
 
 @pytest.mark.soak
-async def test_a_long_outage_of_a_usual_sink_costs_nothing(usual: Away) -> None:
+async def test_a_long_outage_of_a_usual_sink_costs_nothing(usual: AbsentSinkGateway) -> None:
     alone = await write_steadily(usual, 0, BEFORE)
     await usual.subscribe("away", usual.port)
     first = written = BEFORE * PACE

@@ -13,7 +13,7 @@ from bridges.cloudevents.events.bindings.kafka import kafka_binary, record_key
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.kafka import KafkaClients, KafkaSink
 from bridges.kafka.records.envelope import Header
-from tests.support.cloudevents.heard import Heard, attempt, event
+from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event
 from tests.support.gateway.process import free_port
 from tests.support.kafka.records import copies
 from tests.support.servers.kafka import KafkaBroker
@@ -35,8 +35,8 @@ def topic(kafka_broker: KafkaBroker) -> str:
 @asynccontextmanager
 async def sink(
     bootstrap: str, topic: str, window: int = 16, **settings: object
-) -> AsyncIterator[tuple[KafkaSink, Heard]]:
-    heard = Heard()
+) -> AsyncIterator[tuple[KafkaSink, AnswerRecorder]]:
+    heard = AnswerRecorder()
     every = {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 5000, **settings}
     made = KafkaSink(KafkaClients(), every, topic, encode, window, heard)
     try:

@@ -18,7 +18,7 @@ from bridges.cloudevents.sinks.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import MqttSink
 from bridges.cloudevents.subscription.model import PlainCredential
-from tests.support.cloudevents.heard import Heard, attempt, event, local_dialer, strict_supervisor
+from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event, local_dialer, strict_supervisor
 from tests.support.cloudevents.mqtt_reader import MqttReader
 from tests.support.gateway.process import free_port
 from tests.support.servers.certs import Authority
@@ -34,12 +34,12 @@ def encode(each: CloudEvent) -> MqttMessage:
 @asynccontextmanager
 async def sink(
     port: int, allowed: Callable[[str], bool] = lambda address: True, **fields: object
-) -> AsyncIterator[tuple[MqttSink, Heard]]:
+) -> AsyncIterator[tuple[MqttSink, AnswerRecorder]]:
     values: dict[str, object] = {
         "host": "127.0.0.1", "port": port, "version": FIVE, "topic": "out/orders", "qos": 1, "retain": False,
         "expiry": None, "tls": None, "login": None, "timeout": 5.0,
     }  # fmt: skip
-    heard, supervisor = Heard(), strict_supervisor()
+    heard, supervisor = AnswerRecorder(), strict_supervisor()
     target = MqttTarget(**{**values, **fields})  # type: ignore[arg-type]
     made = MqttSink(local_dialer(allowed), target, encode, 16, heard, supervisor)
     try:

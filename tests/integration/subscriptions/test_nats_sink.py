@@ -16,7 +16,7 @@ from bridges.cloudevents.events.bindings.nats import nats_binary
 from bridges.cloudevents.sinks.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.nats import NatsSink, NatsTarget
 from bridges.cloudevents.subscription.model import AccessToken, PlainCredential
-from tests.support.cloudevents.heard import Heard, attempt, event, local_dialer, strict_supervisor
+from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event, local_dialer, strict_supervisor
 from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.certs import Authority
 from tests.support.servers.sink_servers import NatsServer
@@ -35,12 +35,12 @@ authorization: {
 @asynccontextmanager
 async def sink(
     port: int, allowed: Callable[[str], bool] = lambda address: True, **fields: object
-) -> AsyncIterator[tuple[NatsSink, Heard]]:
+) -> AsyncIterator[tuple[NatsSink, AnswerRecorder]]:
     values: dict[str, object] = {
         "host": "127.0.0.1", "port": port, "subject": "out.orders", "jetstream": False,
         "tls": None, "login": None, "timeout": 5.0,
     }  # fmt: skip
-    heard, supervisor = Heard(), strict_supervisor()
+    heard, supervisor = AnswerRecorder(), strict_supervisor()
     target = NatsTarget(**{**values, **fields})  # type: ignore[arg-type]
     made = NatsSink(local_dialer(allowed), target, nats_binary, 16, heard, supervisor)
     try:

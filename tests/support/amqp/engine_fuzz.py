@@ -52,7 +52,7 @@ class Side:
         self.output = b""
         self.closed = False
 
-    def say(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         self.engine.receive(data)
         self.flush()
 
@@ -253,7 +253,7 @@ def survive(data: bytes, sizes: list[int]) -> None:
     scope = make_scope()
     receiver, sender, hostile = bystander(scope, receives=True), bystander(scope, receives=False), Side(scope)
     for number, piece in enumerate(pieces(data, sizes)):
-        hostile.say(piece)
+        hostile.feed(piece)
         hostile.engine.tick(1000 + number)
         receiver.flush()
         sender.flush()
@@ -264,7 +264,7 @@ def survive(data: bytes, sizes: list[int]) -> None:
         assert not hostile.engine.faulted or said[-1].error["condition"].startswith("amqp:"), said
         assert not hostile.engine.links
     transfer = performative("transfer", handle=0, delivery_id=0, delivery_tag=b"0") + message(b"bystander")
-    sender.say(framed(transfer))
+    sender.feed(framed(transfer))
     receiver.flush()
     assert receiver.frames()[-1].payload == message(b"bystander")
     for side in (hostile, receiver, sender):
@@ -277,10 +277,10 @@ def bystander(scope: Scope, *, receives: bool) -> Side:
     side = Side(scope)
     termini = {"source": source("chat/bystander")} if receives else {"target": target("chat/bystander")}
     attach = performative("attach", name="x", handle=0, role=receives, initial_delivery_count=0, **termini)
-    side.say(OPENED + BEGUN + framed(attach))
+    side.feed(OPENED + BEGUN + framed(attach))
     if receives:
         windows = {"incoming_window": 9, "next_outgoing_id": 0, "outgoing_window": 9}
-        side.say(framed(performative("flow", handle=0, link_credit=1, delivery_count=0, **windows)))
+        side.feed(framed(performative("flow", handle=0, link_credit=1, delivery_count=0, **windows)))
     return side
 
 

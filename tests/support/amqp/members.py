@@ -29,7 +29,7 @@ def keep_connected() -> Iterator[None]:
         _kept.pop().disconnect()
 
 
-def asked(group: Any = None, partition: Any = None, epoch: Any = None) -> dict[Any, Any]:
+def requested_properties(group: Any = None, partition: Any = None, epoch: Any = None) -> dict[Any, Any]:
     """Link properties that ask for these; whoever gives a value of a codec type decides the wire type."""
     wanted = {GROUP: group, PARTITION: partition, EPOCH: epoch}
     if type(partition) in (str, int):
@@ -133,7 +133,7 @@ class Producer:
     def __init__(self, port: int, address: str, **properties: Any) -> None:
         self.peer = connected(port)
         _kept.append(self.peer)
-        self.answer = self.peer.attach_sender(address, properties=asked(**properties) or None)
+        self.answer = self.peer.attach_sender(address, properties=requested_properties(**properties) or None)
         self.peer.until("flow")
 
     def send(self, *bodies: bytes, partition: int | None = None) -> None:

@@ -232,7 +232,7 @@ class Receiving(Client):
         self.receiver.flow(min(self._count, 1000))
 
     def on_delivery(self, event: Any) -> None:
-        if received := taken(event):
+        if received := take_delivery(event):
             self.received.append(received)
             self.took(event, received)
 
@@ -254,7 +254,7 @@ class Receiving(Client):
         return self.received
 
 
-def taken(event: Any) -> Received | None:
+def take_delivery(event: Any) -> Received | None:
     """Take a complete incoming delivery off its link, before proton's own handler does."""
     delivery, link = event.delivery, event.link
     if link.is_sender or not delivery.readable or delivery.partial:

@@ -69,7 +69,7 @@ NAMES: dict[str, Any] = {
 """Names of docs/conformance.md 0.4, as keys of link properties and annotations."""
 
 
-def fits(value: object, wanted: Any) -> bool:
+def has_type(value: object, wanted: Any) -> bool:
     """Tell whether a value has the type that is wanted of it; null always may stand there."""
     if value is None:
         return True
@@ -86,13 +86,15 @@ def wrong_names(annotations: Mapping[Any, Any]) -> list[str]:
     return wrong + [
         f"{key}: {value!r} ({type(value).__name__})"
         for key, value in annotations.items()
-        if str(key) in NAMES and not fits(value, NAMES[str(key)])
+        if str(key) in NAMES and not has_type(value, NAMES[str(key)])
     ]
 
 
 def wrong_fields(fields: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with the fields of a frame, nested types included."""
-    wrong = [f"{name}: {value!r}" for name, value in fields.items() if name in FIELDS and not fits(value, FIELDS[name])]
+    wrong = [
+        f"{name}: {value!r}" for name, value in fields.items() if name in FIELDS and not has_type(value, FIELDS[name])
+    ]
     for name, value in fields.items():
         if hasattr(value, "matches"):  # a composite
             wrong += [f"{name}.{each}" for each in wrong_fields(value)]

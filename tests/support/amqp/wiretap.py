@@ -12,7 +12,7 @@ from tests.support.amqp.frames import Frame, parse
 from tests.support.gateway.forwarder import Forwarder
 
 
-class Seen(NamedTuple):
+class CapturedMessage(NamedTuple):
     """One message on the wire: `sent` by the side that connected, to or from the node at `address`."""
 
     sent: bool
@@ -34,7 +34,7 @@ class Wiretap(Forwarder):
         with self._lock:
             self._streams.setdefault(key, bytearray()).extend(data)
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[CapturedMessage]:
         """Return every message that is complete by now: connection by connection, direction by direction."""
         with self._lock:
             streams = [(sent, bytes(data)) for (_, sent), data in self._streams.items()]
@@ -42,7 +42,7 @@ class Wiretap(Forwarder):
         for sent, data in streams:
             addresses |= _addresses(frames_of(data)) if sent else {}
         return [
-            Seen(sent, addresses.get((sent, name)), message)
+            CapturedMessage(sent, addresses.get((sent, name)), message)
             for sent, data in streams
             for name, message in _messages(frames_of(data))
         ]

@@ -44,20 +44,20 @@ def event(record: StoredRecord) -> CloudEvent:
     return found
 
 
-def shown(value: object) -> object:
+def to_json(value: object) -> object:
     """An encoding as JSON."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, tuple | list):
-        return [shown(item) for item in value]
+        return [to_json(item) for item in value]
     if isinstance(value, dict):
-        return {name: shown(item) for name, item in value.items()}
+        return {name: to_json(item) for name, item in value.items()}
     return value
 
 
 def encoded(name: str) -> dict[str, object]:
     """All forty events in one encoding."""
-    return {title: shown(ENCODERS[name](event(record))) for title, record in RECORDS.items()}
+    return {title: to_json(ENCODERS[name](event(record))) for title, record in RECORDS.items()}
 
 
 def stored(name: str) -> dict[str, object]:

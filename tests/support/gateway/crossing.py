@@ -140,7 +140,7 @@ class Outbox:
         self.credit()
         return self.send(payload)
 
-    def send_when_taken(self, payload: bytes, inbox: Inbox) -> Any:
+    def send_and_accept(self, payload: bytes, inbox: Inbox) -> Any:
         """Send, let the inbox accept, and return the outcome."""
         delivery = self.post(payload)
         inbox.take()

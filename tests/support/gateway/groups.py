@@ -11,7 +11,7 @@ from tests.support.gateway.gateway import Gateway
 from tests.support.gateway.process import wait_until
 
 
-def shown(gateway: Gateway, address: str, group: str) -> dict[str, Any]:
+def group_state(gateway: Gateway, address: str, group: str) -> dict[str, Any]:
     """What the operator sees of a group."""
     status, text = gateway.get(f"/groups?scope=edge&address={address}&group={group}")
     assert status == 200, text
@@ -21,7 +21,7 @@ def shown(gateway: Gateway, address: str, group: str) -> dict[str, Any]:
 
 def wait_for_waiting(gateway: Gateway, group: str, count: int, address: str = "pend/queue") -> None:
     """Wait until so many links wait for a partition of the group, as the gateway shows it."""
-    wait_until(lambda: shown(gateway, address, group)["waiting"] == count, f"{count} links of {group} to wait")
+    wait_until(lambda: group_state(gateway, address, group)["waiting"] == count, f"{count} links of {group} to wait")
 
 
 def command(gateway: Gateway, *options: str) -> subprocess.CompletedProcess[str]:

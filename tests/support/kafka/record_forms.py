@@ -92,7 +92,7 @@ def clients() -> Iterator[Client]:
     kafka.close()
 
 
-def taken(take: poll.Take, consumer: Consumer, count: int) -> list[Any]:
+def poll_records(take: poll.Take, consumer: Consumer, count: int) -> list[Any]:
     """Runs of so many records in all."""
     runs: list[Any] = []
 

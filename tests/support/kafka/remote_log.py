@@ -21,7 +21,7 @@ OFFSET = "event-streams-offset"
 Fars = Callable[..., Far]
 
 
-def asked(far: Far, **answer: Any) -> tuple[Frame, int]:
+def accept_receiver(far: Far, **answer: Any) -> tuple[Frame, int]:
     """Wait for the gateway's receiver and accept it; return its attach and our handle."""
     attach = far.attach()
     assert attach.role is RECEIVER

@@ -67,7 +67,7 @@ def ask(name: str) -> dict[str, Any]:
 # -- the process
 
 
-class Kept:
+class SharedServer:
     """One server: started once, by whoever asks first; the others wait for that."""
 
     def __init__(self, start: Callable[[], Any]) -> None:
@@ -101,7 +101,7 @@ def _redis() -> Any:
     return Redis()
 
 
-def answer(connection: socket.socket, servers: Mapping[str, Kept]) -> None:
+def answer(connection: socket.socket, servers: Mapping[str, SharedServer]) -> None:
     """Answer the question that a connection brings."""
     with connection:
         try:
@@ -111,7 +111,7 @@ def answer(connection: socket.socket, servers: Mapping[str, Kept]) -> None:
         connection.sendall(json.dumps(told).encode())
 
 
-def _accept(listener: socket.socket, servers: Mapping[str, Kept]) -> None:
+def _accept(listener: socket.socket, servers: Mapping[str, SharedServer]) -> None:
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=answer, args=(connection, servers), daemon=True).start()
@@ -119,7 +119,7 @@ def _accept(listener: socket.socket, servers: Mapping[str, Kept]) -> None:
 
 def serve(path: str) -> None:
     """Answer until the other end of standard input closes; the end of this process is that of its servers."""
-    servers = {"kafka": Kept(_kafka), "artemis": Kept(_artemis), "redis": Kept(_redis)}
+    servers = {"kafka": SharedServer(_kafka), "artemis": SharedServer(_artemis), "redis": SharedServer(_redis)}
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()

@@ -275,7 +275,7 @@ def event(record: Record) -> bytes:
     return RecordReader().encode(key, value, headers or None, record.partition, record.offset, kind, time)
 
 
-def seen(rows: Iterable[Any]) -> list[tuple[int, int, bytes | None, int, bytes]]:
+def event_tuples(rows: Iterable[Any]) -> list[tuple[int, int, bytes | None, int, bytes]]:
     """Place, key, time and message of rows of the data source, in the order of the log."""
     found = [
         (

@@ -16,7 +16,7 @@ def cluster(security: str, **others: str) -> str:
     return f'kafka: {{k: {{bootstrap: "h:1", security: {security}{more}}}}}\nscopes: {{edge: }}'
 
 
-def made(security: str) -> dict[str, str]:
+def client_settings(security: str) -> dict[str, str]:
     policy = load_text(cluster(security), environ={"PW": "from-env"}, files=FILES)
     return policy.client_settings(policy.model.kafka["k"])
 
@@ -80,7 +80,7 @@ def made(security: str) -> dict[str, str]:
     ],
 )
 def test_what_librdkafka_is_told(security: str, settings: dict[str, str]) -> None:
-    assert made(security) == settings
+    assert client_settings(security) == settings
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_the_report_prints_folders_names_any_and_circles(tree: Tree) -> None:
         assert part in text
 
 
-def made(root: Path, files: dict[str, str]) -> Tree:
+def make_tree(root: Path, files: dict[str, str]) -> Tree:
     """A tree of these files; each top folder has a docstring."""
     for name, text in {"gateway/__init__.py": DOC, **files}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def made(root: Path, files: dict[str, str]) -> Tree:
     ],
 )
 def test_a_violation_is_found(tmp_path: Path, kind: str, lines: set[str], files: dict[str, str]) -> None:
-    assert rules.violations(made(tmp_path, files))[kind] == lines
+    assert rules.violations(make_tree(tmp_path, files))[kind] == lines
 
 
 @pytest.mark.parametrize(
@@ -96,18 +96,18 @@ def test_a_violation_is_found(tmp_path: Path, kind: str, lines: set[str], files:
 )
 def test_any_import_closes_a_circle(tmp_path: Path, statement: str) -> None:
     back = "from gateway.c import name"
-    tree = made(tmp_path, {"gateway/a.py": statement, "gateway/b.py": back, "gateway/c.py": "import gateway.a"})
+    tree = make_tree(tmp_path, {"gateway/a.py": statement, "gateway/b.py": back, "gateway/c.py": "import gateway.a"})
     assert circles(import_graph(tree)) == [["gateway.a", "gateway.b", "gateway.c"]]
 
 
 def test_what_only_leads_to_a_circle_is_not_in_it(tmp_path: Path) -> None:
     files = {"gateway/a.py": "import gateway.b", "gateway/b.py": "import gateway.c", "gateway/c.py": "import gateway.b"}
-    assert circles(import_graph(made(tmp_path, files))) == [["gateway.b", "gateway.c"]]
+    assert circles(import_graph(make_tree(tmp_path, files))) == [["gateway.b", "gateway.c"]]
 
 
 def test_packages_have_a_circle_where_their_modules_have_none(tmp_path: Path) -> None:
     files = {"gateway/x/__init__.py": DOC, "gateway/x/a.py": "import gateway.y.a", "gateway/x/b.py": ""}
-    tree = made(tmp_path, files | {"gateway/y/__init__.py": DOC, "gateway/y/a.py": "import gateway.x.b"})
+    tree = make_tree(tmp_path, files | {"gateway/y/__init__.py": DOC, "gateway/y/a.py": "import gateway.x.b"})
     assert circles(import_graph(tree)) == []
     packages = {"gateway", "gateway.x", "gateway.y"}
     assert circles(by_package(import_graph(tree), packages)) == [["gateway.x", "gateway.y"]]
@@ -115,13 +115,13 @@ def test_packages_have_a_circle_where_their_modules_have_none(tmp_path: Path) ->
 
 def test_uses_of_any_are_counted_in_code_alone(tmp_path: Path) -> None:
     text = '"""Any."""\nfrom typing import Any\nimport typing\n# Any\nx: Any\ny: dict[str, typing.Any]\n'
-    assert made(tmp_path, {"gateway/a.py": text}).anys() == {"gateway": 2}
+    assert make_tree(tmp_path, {"gateway/a.py": text}).anys() == {"gateway": 2}
 
 
 def test_the_list_follows_a_move_but_never_grows(tmp_path: Path) -> None:
     before = "# Head.\nany 9\nclass Gone\nclass Other\n"
     files = {"gateway/a.py": "class Same: ...", "gateway/b.py": "class Same: ...\nx: Any"}
-    assert rules.shrunk(made(tmp_path, files), before) == f"# Head.\nany {1 + rules.SLACK}\nclass Same\n"
-    assert rules.shrunk(made(tmp_path, files), "any 0\nclass Gone\n") == "any 0\nclass Same\n"
+    assert rules.shrunk(make_tree(tmp_path, files), before) == f"# Head.\nany {1 + rules.SLACK}\nclass Same\n"
+    assert rules.shrunk(make_tree(tmp_path, files), "any 0\nclass Gone\n") == "any 0\nclass Same\n"
     with pytest.raises(ValueError, match="Same"):
-        rules.shrunk(made(tmp_path, files), "# Head.\nany 9\n")
+        rules.shrunk(make_tree(tmp_path, files), "# Head.\nany 9\n")

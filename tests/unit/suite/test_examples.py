@@ -25,7 +25,7 @@ show()
 """
 
 
-def said(code: str, *arguments: str, profile: str = "fast") -> str:
+def python_output(code: str, *arguments: str, profile: str = "fast") -> str:
     """What Python prints in a process of its own."""
     env = {**os.environ, "SCOPEGATE_HYPOTHESIS": profile}
     command = [sys.executable, "-c", code, *arguments]
@@ -35,11 +35,13 @@ def said(code: str, *arguments: str, profile: str = "fast") -> str:
 @pytest.mark.parametrize(("profile", "counts"), [("fast", "25 100"), ("deep", "2500 15000")])
 def test_counts_are_in_proportion_to_the_profile(profile: str, counts: str) -> None:
     code = "import tests.conftest; from tests.support.plugins.examples import examples as e; print(e(25), e(150))"
-    assert said(code, profile=profile).strip() == counts
+    assert python_output(code, profile=profile).strip() == counts
 
 
 def test_draws_do_not_depend_on_which_modules_are_loaded() -> None:
-    assert said(DRAW) == said(DRAW, "gateway.config.policy", "gateway.amqp.codec.codec", "policies.load.loader")
+    assert python_output(DRAW) == python_output(
+        DRAW, "gateway.config.policy", "gateway.amqp.codec.codec", "policies.load.loader"
+    )
 
 
 def test_no_property_pins_its_count() -> None:

@@ -37,17 +37,17 @@ def named(name: str) -> Maker:
 MAKERS = {"a": [named("a1"), named("a2"), named("a3")], "b": [named("b1")], "empty": []}
 
 
-def drawn(seed: int, count: int) -> list[str]:
+def chosen_steps(seed: int, count: int) -> list[str]:
     steps = Steps(MAKERS, seed, 60)
     return [steps.draw().name for _ in range(count)]
 
 
 def test_a_seed_stands_for_the_order_of_everything() -> None:
-    assert drawn(7, 20) == drawn(7, 20) != drawn(8, 20)
+    assert chosen_steps(7, 20) == chosen_steps(7, 20) != chosen_steps(8, 20)
 
 
 def test_kinds_come_equally_often_and_each_thing_before_any_comes_again() -> None:
-    names = [name.split()[0] for name in drawn(3, 12)]
+    names = [name.split()[0] for name in chosen_steps(3, 12)]
     assert all({names[place][0], names[place + 1][0]} == {"a", "b"} for place in range(0, 12, 2))
     of_a = [name for name in names if name[0] == "a"]
     assert set(of_a[:3]) == set(of_a[3:]) == {"a1", "a2", "a3"}

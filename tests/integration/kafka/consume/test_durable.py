@@ -92,7 +92,7 @@ def settled(place: Place, peer: Peer) -> None:
     assert not peer.until("detach").closed, "a terminus that stays is detached, not closed"
 
 
-def kept(redis: Redis) -> list[int]:
+def stored_positions(redis: Redis) -> list[int]:
     """The stored positions of partition 0."""
     keys = redis.command("--raw", "KEYS", "scopegate:terminus:*").split()
     return [int(redis.command("--raw", "HGET", key, "0") or -1) for key in keys]
@@ -143,14 +143,14 @@ def test_it_survives_the_kill_of_the_gateway_and_moves_to_another_process(
             if number < 5:
                 peer.disposition(delivery, "accepted")
         settled(shared, peer)
-    wait_until(lambda: kept(redis_server) == [5], "the position to be written")
+    wait_until(lambda: stored_positions(redis_server) == [5], "the position to be written")
     shared.gateway.kill()
     shared.produce(8)
     shared.gateway.restart()
     with shared.attach() as peer:
         assert numbers(peer, 4) == [5, 6, 7, 8]
         settled(shared, peer)
-    wait_until(lambda: kept(redis_server) == [9], "the position to be written")
+    wait_until(lambda: stored_positions(redis_server) == [9], "the position to be written")
     shared.produce(9)
     with shared.attach(port=shared.another()) as peer:
         assert numbers(peer, 1) == [9]
@@ -280,7 +280,7 @@ def test_a_kept_position_behind_the_end_of_its_log_is_its_end(shared: Place, red
         shared.produce(0)
         assert numbers(peer, 1) == [0]
         settled(shared, peer)
-    wait_until(lambda: kept(redis_server) == [1], "the position to be written")
+    wait_until(lambda: stored_positions(redis_server) == [1], "the position to be written")
     (key,) = redis_server.command("--raw", "KEYS", "scopegate:terminus:*").split()
     redis_server.command("HSET", key, "0", "1000")
     with shared.attach("c2") as other, shared.attach() as peer:

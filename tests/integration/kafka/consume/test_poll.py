@@ -78,7 +78,7 @@ def until(take: Poller, consumer: Consumer, done: Callable[[list[Any], list[Fail
     return failures or records
 
 
-def shown(record: Any) -> tuple[Any, ...]:
+def record_fields(record: Any) -> tuple[Any, ...]:
     where = record.topic(), record.partition(), record.offset(), record.timestamp()
     return *where, record.key(), record.value(), record.headers(), record.error(), len(record)
 
@@ -88,7 +88,9 @@ def check_same(bootstrap: str, topic: str) -> None:
     found = []
     for take in (poll_native, poll_fallback):
         with reading(bootstrap, topic, **{"enable.partition.eof": False}) as consumer:
-            found.append(list(map(shown, until(take, consumer, lambda records, _: len(records) == len(RECORDS)))))
+            found.append(
+                list(map(record_fields, until(take, consumer, lambda records, _: len(records) == len(RECORDS))))
+            )
             (place,) = consumer.position([TopicPartition(topic, 0)])
             assert place.offset == len(RECORDS)
     assert found[0] == found[1]

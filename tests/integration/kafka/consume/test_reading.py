@@ -19,7 +19,7 @@ from gateway.errors import PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.filters.position.event_stream import offset_symbol
 from policies.model.scopes.reading import LogReadingRule
 from tests.support.amqp import frames
-from tests.support.amqp.members import Member, asked, keep_connected
+from tests.support.amqp.members import Member, keep_connected, requested_properties
 from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import RECEIVER, Peer
 from tests.support.gateway.crossing import Inbox, Outbox, connected, hop_annotations
@@ -334,10 +334,10 @@ async def test_a_terminus_of_a_topic_that_was_made_again_begins_anew(
     place = await asyncio.to_thread(start)
     topic = kafka_broker.create_topic()
     produce(kafka_broker, topic, *(b"old %d" % number for number in range(5)))
-    await asyncio.to_thread(_made_again, place, kafka_broker, topic)
+    await asyncio.to_thread(_assert_recreated, place, kafka_broker, topic)
 
 
-def made_again(broker: KafkaBroker, topic: str) -> None:
+def recreate_topic(broker: KafkaBroker, topic: str) -> None:
     """Delete a topic and create it under the same name."""
     admin = broker.admin()  # kept: an answer ends with its client
     admin.delete_topics([topic])[topic].result(PATIENCE)
@@ -345,11 +345,11 @@ def made_again(broker: KafkaBroker, topic: str) -> None:
     broker.create_topic(topic)
 
 
-def _made_again(place: Place, broker: KafkaBroker, topic: str) -> None:
+def _assert_recreated(place: Place, broker: KafkaBroker, topic: str) -> None:
     first = durable(place.port, topic)
     first.peer.flow(0, link_credit=5, delivery_count=0)
     assert len([first.take() for _ in range(5)]) == 5
-    made_again(broker, topic)
+    recreate_topic(broker, topic)
     first.peer.until("detach", closed=True, error=RESOURCE_DELETED)
     produce(broker, topic, *(b"new %d" % number for number in range(7)))
     again = durable(place.port, topic)
@@ -367,14 +367,14 @@ def test_what_is_remembered_of_a_log_that_was_made_again_while_nobody_looked(sta
     assert len([first.take() for _ in range(5)]) == 5
     first.peer.detach(closed=False)
     first.peer.until("detach")
-    member = Member(place.port, f"events/{topic}", asked("g"), start="@earliest")
+    member = Member(place.port, f"events/{topic}", requested_properties("g"), start="@earliest")
     member.attached(credit=4)
     assert [offset for _, offset, _ in member.take(4)] == [0, 1, 2, 3]
     member.close()
-    made_again(place.broker, topic)
+    recreate_topic(place.broker, topic)
     produce(place.broker, topic, b"new 0", b"new 1")
     assert resumed(place.port, topic, 2) == [b"new 0", b"new 1"]
-    new_member = Member(place.port, f"events/{topic}", asked("g"))
+    new_member = Member(place.port, f"events/{topic}", requested_properties("g"))
     new_member.attached(credit=4)
     late = Member(place.port, f"events/{topic}", {}, start=offset_symbol(4))
     late.attached(credit=4)

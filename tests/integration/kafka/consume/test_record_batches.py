@@ -28,7 +28,7 @@ async def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     await streams.close()
 
 
-def odd(number: int) -> dict[str, Any]:
+def unusual_properties(number: int) -> dict[str, Any]:
     """The unusual properties of some of them."""
     if number % 11 == 3:
         return {"ma": {GROUP_KEY: 5}}  # no text: cannot be a record
@@ -38,7 +38,9 @@ def odd(number: int) -> dict[str, Any]:
 
 
 async def posted(sender: Peer, count: int, **more: Any) -> list[Outcome]:
-    waiting = [await sender.post(message(b"%d" % number, **odd(number)), **more) for number in range(count)]
+    waiting = [
+        await sender.post(message(b"%d" % number, **unusual_properties(number)), **more) for number in range(count)
+    ]
     return await asyncio.gather(*waiting)
 
 

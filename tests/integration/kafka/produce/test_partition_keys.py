@@ -8,7 +8,7 @@ import pytest
 
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message.sections import delivery_annotations, message_annotations, properties, walk
-from tests.support.amqp.members import Member, Producer, asked
+from tests.support.amqp.members import Member, Producer, requested_properties
 from tests.support.amqp.messages import message
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import ports
@@ -71,7 +71,7 @@ def test_a_key_leads_where_java_would_put_it(start_gateway: Gateways) -> None:
 def test_partition_names_are_symbols_everywhere(start_gateway: Gateways) -> None:
     edge, http = ports(2)
     start_gateway(POLICY.format(edge=edge, http=http))
-    member = Member(edge, "events/orders", asked(partition=Symbol("2")))
+    member = Member(edge, "events/orders", requested_properties(partition=Symbol("2")))
     assert member.attached(credit=1).properties == {"event-streams-partition": "2"}
     text = Member(edge, "events/orders", {Symbol("event-streams-partition"): "2"})  # a string is accepted, too
     for answer in (member.answer, text.attached()):

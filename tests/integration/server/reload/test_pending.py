@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.support.amqp import frames
 from tests.support.amqp.links import connected
-from tests.support.amqp.members import Member, asked
+from tests.support.amqp.members import Member, requested_properties
 from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
-from tests.support.gateway.groups import shown
+from tests.support.gateway.groups import group_state
 from tests.support.gateway.process import wait_until
 
 NOTHING = [{"who": "*", "may": ["info"], "on": "**"}]
@@ -57,9 +57,9 @@ def test_an_attach_that_waits_for_a_partition_of_a_group(start_gateway: Gateways
     document.kafka("embedded", topics={"log": 1})
     document.scope()["addresses"][-1].update(surplus="pend", pending_timeout="10m")
     gateway = start_gateway(document.text)
-    owner, waits = (Member(document.edge, "events/log", asked("g")) for _ in range(2))
+    owner, waits = (Member(document.edge, "events/log", requested_properties("g")) for _ in range(2))
     owner.attached()
-    wait_until(lambda: shown(gateway, "events/log", "g")["waiting"] == 1, "the second link to wait")
+    wait_until(lambda: group_state(gateway, "events/log", "g")["waiting"] == 1, "the second link to wait")
     document.scope()["access"] = NOTHING
     gateway.reload(document.text)
     owner.ended(GONE)

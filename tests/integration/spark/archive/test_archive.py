@@ -72,7 +72,7 @@ def rows(spark: SparkSession, archive: Archive, **selection: Any) -> list[Any]:
     return read_archive(spark, archive, ArchiveSelection(**selection)).collect()
 
 
-class Kept(NamedTuple):
+class ArchivedTopic(NamedTuple):
     """A topic and its archive, for tests that change neither."""
 
     topic: str
@@ -81,17 +81,17 @@ class Kept(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> ArchivedTopic:
     topic = kafka_broker.create_topic(partitions=3)
     produce(kafka_broker, topic, 300, 3)
     archive = Archive(tmp_path_factory.mktemp("kept") / "archive")
     assert steps(spark, archive, origin(kafka_broker, topic), LogBounds(offsets=200)) == 2
     produce(kafka_broker, topic, 50, 3, first=300)
     assert steps(spark, archive, origin(kafka_broker, topic), LogBounds(file_bytes=3000)) == 1
-    return Kept(topic, archive, consumed(kafka_broker, topic))
+    return ArchivedTopic(topic, archive, consumed(kafka_broker, topic))
 
 
-def test_what_is_archived_is_what_consumers_see(spark: SparkSession, kept: Kept) -> None:
+def test_what_is_archived_is_what_consumers_see(spark: SparkSession, kept: ArchivedTopic) -> None:
     archive = kept.archive
     found = rows(spark, archive)
     assert archived(found) == kept.seen
@@ -103,7 +103,7 @@ def test_what_is_archived_is_what_consumers_see(spark: SparkSession, kept: Kept)
     assert spark.read.parquet(str(archive.path)).where("address = 'orders/eu' and date = '1970-01-01'").count() == 350
 
 
-def test_what_is_selected_is_what_a_replay_sends(spark: SparkSession, kept: Kept) -> None:
+def test_what_is_selected_is_what_a_replay_sends(spark: SparkSession, kept: ArchivedTopic) -> None:
     """By address, time, offsets and filter, in the order of each partition, and with no Python."""
     since, until = (datetime.fromtimestamp(each / 1000, UTC) for each in (10_050, 10_250))  # events 50 to 249
     chosen = ArchiveSelection(("orders/eu",), since, until, {0: (20, 60), 2: (0, 90)}, "a.color = 'red'")
@@ -124,7 +124,7 @@ def test_what_is_selected_is_what_a_replay_sends(spark: SparkSession, kept: Kept
     assert "Python" not in read_archive(spark, kept.archive, chosen)._jdf.queryExecution().toString()
 
 
-def test_a_replay_keeps_to_its_rate(spark: SparkSession, kept: Kept) -> None:
+def test_a_replay_keeps_to_its_rate(spark: SparkSession, kept: ArchivedTopic) -> None:
     """A clock that stands still: each pause is what is left until these events may have been sent."""
     pauses: list[float] = []
     pace = Pace(100.0, lambda: 0.0, pauses.append, lambda: False)
@@ -133,7 +133,7 @@ def test_a_replay_keeps_to_its_rate(spark: SparkSession, kept: Kept) -> None:
 
 
 def test_what_is_replayed_is_the_same_again(
-    spark: SparkSession, kafka_broker: KafkaBroker, kept: Kept, tmp_path: Path
+    spark: SparkSession, kafka_broker: KafkaBroker, kept: ArchivedTopic, tmp_path: Path
 ) -> None:
     again = kafka_broker.create_topic(partitions=3)
     assert replayed(spark, kafka_broker, kept.archive, again) == 350
@@ -203,7 +203,7 @@ def replayed(
 
 
 def test_a_replay_that_was_stopped_goes_on_behind_its_last_transaction(
-    spark: SparkSession, kafka_broker: KafkaBroker, kept: Kept
+    spark: SparkSession, kafka_broker: KafkaBroker, kept: ArchivedTopic
 ) -> None:
     again = kafka_broker.create_topic(partitions=3)
     assert replayed(spark, kafka_broker, kept.archive, again, stop_after=40) == 40
@@ -264,7 +264,7 @@ def test_topics_that_grow_lose_or_begin_anew_are_noticed(
 
 
 def test_damage_is_found_and_what_a_dead_job_left_is_put_right(
-    spark: SparkSession, kafka_broker: KafkaBroker, kept: Kept, tmp_path: Path
+    spark: SparkSession, kafka_broker: KafkaBroker, kept: ArchivedTopic, tmp_path: Path
 ) -> None:
     shutil.copytree(kept.archive.path, tmp_path / "archive")
     archive = Archive(tmp_path / "archive")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Kept(NamedTuple):
+class AuditedTopic(NamedTuple):
     """A topic with transactions and odd records, and its archive."""
 
     topic: str
@@ -35,7 +35,7 @@ class Kept(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> AuditedTopic:
     topic = kafka_broker.create_topic(partitions=2)
     archive = Archive(tmp_path_factory.mktemp("kept") / "archive")
     produce(kafka_broker, topic, 200, 2)
@@ -49,17 +49,19 @@ def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytes
     with archive.writing():
         while commit_next(spark, archive, origin, LogBounds(offsets=120)):
             pass
-    return Kept(topic, archive.path)
+    return AuditedTopic(topic, archive.path)
 
 
-def compared(broker: KafkaBroker, kept: Kept, archive: Path, *options: object) -> tuple[int, list[str], list[str]]:
+def compared(
+    broker: KafkaBroker, kept: AuditedTopic, archive: Path, *options: object
+) -> tuple[int, list[str], list[str]]:
     """The exit code and the lines of output and errors."""
     call = "verify", archive, "--against", "kafka", "--kafka", broker.bootstrap, "--topic", f"{kept.topic}=orders"
     done = here(*call, *options)
     return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
 
 
-def changed(kept: Kept, path: Path, change: Callable[[pa.Table], pa.Table]) -> Archive:
+def changed(kept: AuditedTopic, path: Path, change: Callable[[pa.Table], pa.Table]) -> Archive:
     """A copy in which the first file is another one, and the manifest believes it: only the topic knows better."""
     shutil.copytree(kept.archive, path)
     archive = Archive(path)
@@ -78,7 +80,7 @@ def changed(kept: Kept, path: Path, change: Callable[[pa.Table], pa.Table]) -> A
     return archive
 
 
-def test_what_is_whole_is_the_same_as_the_topic(kafka_broker: KafkaBroker, kept: Kept) -> None:
+def test_what_is_whole_is_the_same_as_the_topic(kafka_broker: KafkaBroker, kept: AuditedTopic) -> None:
     code, said, errors = compared(kafka_broker, kept, kept.archive)
     assert (code, errors) == (0, [])
     events = verify(Archive(kept.archive)).ranges
@@ -93,7 +95,7 @@ def test_what_is_whole_is_the_same_as_the_topic(kafka_broker: KafkaBroker, kept:
 
 
 def test_rows_that_were_lost_unseen_are_found_in_the_topic(
-    kafka_broker: KafkaBroker, kept: Kept, tmp_path: Path
+    kafka_broker: KafkaBroker, kept: AuditedTopic, tmp_path: Path
 ) -> None:
     """As after a worker without the archive's folder: the manifest counts what is there, and is at one with it."""
 
@@ -109,7 +111,7 @@ def test_rows_that_were_lost_unseen_are_found_in_the_topic(
 
 @pytest.mark.parametrize("what", ["value", "key", "headers", "timestamp"])
 def test_a_record_that_differs_is_found_in_the_sample(
-    kafka_broker: KafkaBroker, kept: Kept, tmp_path: Path, what: str
+    kafka_broker: KafkaBroker, kept: AuditedTopic, tmp_path: Path, what: str
 ) -> None:
     lines = compared(kafka_broker, kept, changed(kept, tmp_path / "b", lambda table: spoilt(table, what)).path)[2]
     assert lines
@@ -136,10 +138,10 @@ def spoilt(table: pa.Table, what: str) -> pa.Table:
     return table.set_column(place, table.schema.field(place), column)
 
 
-def test_another_topic_and_a_mistake_are_said(kafka_broker: KafkaBroker, kept: Kept) -> None:
+def test_another_topic_and_a_mistake_are_said(kafka_broker: KafkaBroker, kept: AuditedTopic) -> None:
     other = kafka_broker.create_topic(partitions=2)
     produce(kafka_broker, other, 500, 2)
-    code, _, errors = compared(kafka_broker, Kept(other, kept.archive), kept.archive)
+    code, _, errors = compared(kafka_broker, AuditedTopic(other, kept.archive), kept.archive)
     assert code == 1
     assert errors[0] == "wrong: orders, partition 0: the topic was made anew, there is nothing to compare with"
     done = here("verify", kept.archive, "--against", "kafka", "--kafka", kafka_broker.bootstrap)
@@ -151,7 +153,7 @@ def test_another_topic_and_a_mistake_are_said(kafka_broker: KafkaBroker, kept: K
 
 
 def test_offsets_that_the_topic_has_deleted_are_not_compared(
-    kafka_broker: KafkaBroker, kept: Kept
+    kafka_broker: KafkaBroker, kept: AuditedTopic
 ) -> None:
     place, admin = TopicPartition(kept.topic, 0, 50), kafka_broker.admin()  # an answer ends with its client
     admin.delete_records([place])[place].result(PATIENCE)

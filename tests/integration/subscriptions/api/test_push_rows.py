@@ -29,7 +29,7 @@ async def test_the_journal_tells_what_subscriptions_were_sent(
     reader = JournalReader(kafka.bootstrap, TOPIC)
     push = {"kind": "push", "user": "billing", "protocol": "HTTP", "manager": "orders"}
 
-    def told(rows: Rows) -> bool:
+    def has_all_counts(rows: Rows) -> bool:
         return table(rows, "events", **push) == {"matched": 5, "delivered": 3, "refused": 2}
 
     try:
@@ -42,7 +42,7 @@ async def test_the_journal_tells_what_subscriptions_were_sent(
             await sink.wait_for(3)
             assert (await api.ask("DELETE", f"{PATH}/c")).status == 200  # what it was sent stays counted
             writer.write("orders", "two")
-            await asyncio.to_thread(reader.wait, told, "rows about all events")
+            await asyncio.to_thread(reader.wait, has_all_counts, "rows about all events")
     finally:
         await asyncio.to_thread(reader.close)
 

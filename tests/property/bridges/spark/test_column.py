@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 
-def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
+def draw_examples(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
     """That many examples, each of its own: a job costs seconds, so it answers for all of them."""
     found: list[Any] = []
 
@@ -43,13 +43,15 @@ def answers(spark: SparkSession, batch: Any, asked: list[Column]) -> list[list[A
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_terms_as_columns(ansi: str, spark: SparkSession) -> None:
     for _ in range(examples(1)):
-        check(spark, ansi, drawn(random.LEAVES.filter(answerable), 160), drawn(random.messages(), 60))
+        check(spark, ansi, draw_examples(random.LEAVES.filter(answerable), 160), draw_examples(random.messages(), 60))
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_predicates_as_columns(ansi: str, spark: SparkSession) -> None:
     for _ in range(examples(1)):
-        check(spark, ansi, drawn(random.PREDICATES.filter(answerable), 80), drawn(random.messages(), 60))
+        check(
+            spark, ansi, draw_examples(random.PREDICATES.filter(answerable), 80), draw_examples(random.messages(), 60)
+        )
 
 
 def check(spark: SparkSession, ansi: str, predicates: list[Any], messages: list[bytes]) -> None:

@@ -26,7 +26,7 @@ def produce(sender: Peer) -> int:
     return ORDERS[-1]
 
 
-def told(info: Peer, latest: int | None) -> float:
+def expect_info(info: Peer, latest: int | None) -> float:
     """The next frame is a message with this latest offset; return when it came."""
     said = b"\x40" if latest is None else b"\xa3\x14%020d" % latest
     payload = info.expect("transfer", handle=0).payload
@@ -44,13 +44,13 @@ def test_five_credits_are_spaced_and_say_what_changed(served: Served) -> None:
         info.attach_receiver("events/orders/$info")
         asked = time.monotonic()
         info.flow(0, link_credit=5)
-        times = [told(info, ORDERS[-1] if ORDERS else None)]
+        times = [expect_info(info, ORDERS[-1] if ORDERS else None)]
         first = produce(sender)
-        times.append(told(info, first))
-        times.append(told(info, first))
+        times.append(expect_info(info, first))
+        times.append(expect_info(info, first))
         for _ in range(2):
             latest = produce(sender)
-            times.append(told(info, latest))
+            times.append(expect_info(info, latest))
         # What comes late here was sent in time: each is counted from the first request, not from the one before.
         for came, least in zip(times, (0, 1, 6, 7, 8), strict=True):
             assert came - asked >= least - EARLY
@@ -63,5 +63,5 @@ def test_a_drain_is_told_once_and_gets_the_rest_of_its_credit_back(served: Serve
     with served.peer() as info:
         info.attach_receiver("events/sizes/$info")
         info.flow(0, link_credit=5, drain=True)
-        told(info, None)
+        expect_info(info, None)
         assert info.expect("flow", handle=0, link_credit=0).delivery_count == 5

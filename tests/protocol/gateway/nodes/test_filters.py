@@ -78,7 +78,7 @@ def test_what_is_in_a_sequence_is_null_to_filters(served: Served) -> None:
 # -- the answer to the attach
 
 
-def asked(served: Served, **filters: Any) -> Peer:
+def attach_with_filters(served: Served, **filters: Any) -> Peer:
     """A peer that has asked for a link with these filters."""
     peer = served.peer()
     given = {Symbol(name): value for name, value in filters.items()}
@@ -90,7 +90,7 @@ def asked(served: Served, **filters: Any) -> Peer:
 def test_the_answer_holds_what_is_in_force_and_the_families(served: Served) -> None:
     known = sql("color = 'red'")
     source = (
-        asked(
+        attach_with_filters(
             served,
             mine=known,
             numbered=described(0xFEFEFEFE, "color = 'red'"),
@@ -130,7 +130,7 @@ def test_the_answer_holds_what_is_in_force_and_the_families(served: Served) -> N
 def test_what_is_malformed_is_refused_with_the_filters_name(
     served: Served, given: Described, condition: str, said: str
 ) -> None:
-    peer = asked(served, fine=sql("x = 1"), wrong=given)
+    peer = attach_with_filters(served, fine=sql("x = 1"), wrong=given)
     assert peer.expect("attach").source is None
     error = peer.expect("detach", closed=True).error
     assert (error["condition"], error["info"]) == (condition, {"filter": "wrong"})
@@ -144,7 +144,7 @@ def test_groups_nest_to_a_limit(served: Served, depth: int) -> None:
     nested = RED
     for _ in range(depth):
         nested = group("all", nested)
-    attach = asked(served, deep=nested).expect("attach")
+    attach = attach_with_filters(served, deep=nested).expect("attach")
     assert (attach.source is None) == (depth > 8)
 
 

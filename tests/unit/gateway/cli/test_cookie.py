@@ -49,7 +49,7 @@ def inspect(policy: str, text: str, *, stdin: bool = False) -> Result:
     return result
 
 
-def said(result: Result) -> dict[str, str]:
+def printed_fields(result: Result) -> dict[str, str]:
     return {line[:14].strip(): line[15:] for line in result.stdout.splitlines()}
 
 
@@ -67,7 +67,7 @@ def test_a_cookie_in_every_spelling(policy: str, ring: KeyRing) -> None:
         for stdin in (True, False):
             result = inspect(policy, text + "\n", stdin=stdin)
             assert result.exit_code == 0
-            assert said(result) == {
+            assert printed_fields(result) == {
                 "kind": "response-address cookie",
                 "form": "sealed" if ring.sealing else "signed",
                 "key": "one",
@@ -86,15 +86,15 @@ def test_a_cookie_in_every_spelling(policy: str, ring: KeyRing) -> None:
 def test_a_rewritten_address_and_a_rewritten_id(policy: str, ring: KeyRing) -> None:
     address = "$replies.core/" + to_url(seal(ring, GOOD, REPLY_TO)).decode()
     result = inspect(policy, address)
-    assert (result.exit_code, said(result)["kind"]) == (0, "rewritten reply address")
+    assert (result.exit_code, printed_fields(result)["kind"]) == (0, "rewritten reply address")
     result = inspect(policy, address.replace("core", "edge"))
-    assert (result.exit_code, said(result)["result"]) == (1, "not valid: wrong link target")
+    assert (result.exit_code, printed_fields(result)["result"]) == (1, "not valid: wrong link target")
     name = ScopeIds(ring, "edge", secrets.token_bytes).mint(b"\x53\x2a")
     result = inspect(policy, name[2:].decode())
     assert result.exit_code == 0
-    assert said(result)["kind"] == "rewritten message-id"
-    assert said(result)["key"] == "one"
-    assert "42" in said(result)["original id"]
+    assert printed_fields(result)["kind"] == "rewritten message-id"
+    assert printed_fields(result)["key"] == "one"
+    assert "42" in printed_fields(result)["original id"]
 
 
 @pytest.mark.parametrize("ring", RINGS, ids=["signed", "sealed"])
@@ -104,7 +104,7 @@ def test_an_id_that_brings_its_response_home(policy: str, ring: KeyRing) -> None
     request = carrier.rewrite(message(reply_to="q/1", message_id="m-1"), now, reply_to=encode("broker/answers"))
     result = inspect(policy, sections(request)["properties"]["message_id"])
     assert result.exit_code == 0
-    told = said(result)
+    told = printed_fields(result)
     assert told["kind"] == "rewritten message-id that brings its response home"
     assert (told["key"], told["original id"], told["reply address"]) == ("one", "'m-1'", "q/1")
 
@@ -112,7 +112,11 @@ def test_an_id_that_brings_its_response_home(policy: str, ring: KeyRing) -> None
 def test_expired_is_shown_with_what_it_says_and_skew_counts(policy: str) -> None:
     now = time.time_ns() // 1_000_000
     late = inspect(policy, seal(RINGS[0], GOOD._replace(expiry_ms=now - 61_000)).hex())
-    assert (late.exit_code, said(late)["result"], said(late)["scope"]) == (1, "not valid: expired", "edge")
+    assert (late.exit_code, printed_fields(late)["result"], printed_fields(late)["scope"]) == (
+        1,
+        "not valid: expired",
+        "edge",
+    )
     assert inspect(policy, seal(RINGS[0], GOOD._replace(expiry_ms=now - 30_000)).hex()).exit_code == 0
 
 
@@ -133,7 +137,7 @@ def test_expired_is_shown_with_what_it_says_and_skew_counts(policy: str) -> None
 def test_what_is_not_valid_says_why_and_nothing_else(policy: str, text: str, reason: str) -> None:
     result = inspect(policy, text)
     assert result.exit_code == 1
-    assert said(result)["result"] == f"not valid: {reason}"
+    assert printed_fields(result)["result"] == f"not valid: {reason}"
 
 
 def test_without_keys_nothing_can_be_said(tmp_path: Path) -> None:
@@ -150,7 +154,7 @@ def test_a_reference_is_shown_without_what_only_the_gateway_knows(policy: str) -
     data = CookieMaker(RINGS[0], "edge", "$replies.core", overflow=store).make(GOOD._replace(address="x" * 400))
     result = inspect(policy, data.hex())
     assert result.exit_code == 0
-    assert said(result) | {"expires": ""} == {
+    assert printed_fields(result) | {"expires": ""} == {
         "kind": "response-address cookie",
         "form": "signed",
         "key": "one",
@@ -168,16 +172,16 @@ def test_a_reference_is_followed_into_redis(policy: str, redis_server: Redis) ->
     file = Path(policy)
     file.write_text(f"gateway: {{state: '{redis_server.url}'}}\n{POLICY}")
     lost = inspect(policy, data.hex())
-    assert (lost.exit_code, said(lost)["result"]) == (1, "not valid: not in the store")
+    assert (lost.exit_code, printed_fields(lost)["result"]) == (1, "not valid: not in the store")
     (unkept,) = store.pending
     redis_server.command("SET", f"scopegate:{unkept.key}", to_url(unkept.value).decode())
-    assert said(inspect(policy, data.hex()))["result"] == "not valid: changed in the store"
+    assert printed_fields(inspect(policy, data.hex()))["result"] == "not valid: changed in the store"
     keep(redis_server, f"scopegate:{unkept.key}", unkept.value)
-    found = said(inspect(policy, data.hex()))
+    found = printed_fields(inspect(policy, data.hex()))
     assert found["kept"] == f"in {redis_server.url}"
     assert (found["reply address"], found["responses"], found["result"]) == ("x" * 400, "at most 2", "valid")
     file.write_text(f"gateway: {{state: 'redis://127.0.0.1:{free_port()}'}}\n{POLICY}")
-    away = said(inspect(policy, data.hex()))
+    away = printed_fields(inspect(policy, data.hex()))
     assert "does not answer" in away["kept"]
     assert "reply address" not in away
 

@@ -38,7 +38,7 @@ def attach(table: Journal, address: str) -> Any:
     return link
 
 
-def taken(table: Journal) -> list[dict[str, Any]]:
+def collected_rows(table: Journal) -> list[dict[str, Any]]:
     list(table.collect())
     rows = [json.loads(row.value) for row in table.rows]
     table.rows.clear()
@@ -84,14 +84,14 @@ def test_links_of_a_kind_share_a_row_and_idle_ones_leave() -> None:
     assert handler.got == [b"12345", b"gone"]
     links[1].accepted, links[1].outcome_counts = 3, {"released": 1}
     table.counted(links[1])
-    rows = {row["address"]: row for row in taken(table)}
+    rows = {row["address"]: row for row in collected_rows(table)}
     assert (rows["a"]["attached"], rows["a"]["messages"], rows["a"]["bytes"]) == (2, 1, 5)
     assert rows["a"]["outcomes"] == {"accepted": 3, "released": 1}
     assert rows["b"]["attached"] == 1
-    assert taken(table) == []
+    assert collected_rows(table) == []
     for link in links:
         table.ended(link)
-    taken(table)
+    collected_rows(table)
     assert table._links == {}
 
 
@@ -99,12 +99,12 @@ def test_every_loss_is_told_once() -> None:
     table = journal(buffer=2)
     for address in "abcd":
         attach(table, address)
-    rows = taken(table)
+    rows = collected_rows(table)
     assert [row["kind"] for row in rows] == ["link", "link"]  # no room for a third row
     assert table.lost == {"buffer": 0, "kinds": 2, "kafka": 0}
-    (lost,) = taken(table)
+    (lost,) = collected_rows(table)
     assert (lost["kind"], lost["count"], lost["causes"]) == ("lost", 2, {"kinds": 2})
-    assert taken(table) == []
+    assert collected_rows(table) == []
     attach(table, "a")
     list(table.collect())
     row = table.rows.popleft()
@@ -113,7 +113,7 @@ def test_every_loss_is_told_once() -> None:
     told = table.rows.popleft()
     assert json.loads(told.value)["causes"] == {"kafka": 1}
     table.lose(told)  # what it told is untold again, and it is lost itself
-    (again,) = taken(table)
+    (again,) = collected_rows(table)
     assert again["causes"] == {"kafka": 2}
 
 
@@ -155,10 +155,10 @@ def test_crossings_count_what_they_do() -> None:
         assert counting(b"ab") == b"ab!"
         with pytest.raises(AmqpError):
             counting(b"bad")
-        (row,) = taken(table)
+        (row,) = collected_rows(table)
         assert (row["result"], row["messages"], row["bytes"]) == ("rewritten", 2, 5)
         assert row["refused"] == {"amqp:invalid-field": 1}
-        assert taken(table) == []
+        assert collected_rows(table) == []
     assert table.crossing(origin, target, SAME_SCOPE, crossing) is crossing  # type: ignore[arg-type]
 
 
@@ -188,7 +188,7 @@ def test_links_that_read_are_told_while_they_are_open() -> None:
     second.lot(4, 0, [])
     now[0] = 500_000
     second.lot(1, 1, lot(100_000))
-    rows = {row.get("group"): row for row in taken(table) if row["kind"] == "reading"}
+    rows = {row.get("group"): row for row in collected_rows(table) if row["kind"] == "reading"}
     row = rows["billing"]
     assert (row["links"], row["scanned"], row["matched"], row["older"]) == (2, 515, 6, 3)
     assert (row["latency"], row["slowest_ms"]) == ({"10": 2, "more": 1}, 400_000)
@@ -200,14 +200,14 @@ def test_links_that_read_are_told_while_they_are_open() -> None:
     third.end()
     first.end()
     places[1][0] = 12
-    rows = {row.get("group"): row for row in taken(table) if row["kind"] == "reading"}
+    rows = {row.get("group"): row for row in collected_rows(table) if row["kind"] == "reading"}
     assert (rows["billing"]["links"], rows["billing"]["scanned"]) == (1, 0)
     assert [each["position"] for each in rows["billing"]["partitions"]] == [12, 9]
     assert rows[None]["links"] == 0
     second.end()
     second.end()
-    assert [row["links"] for row in taken(table) if row["kind"] == "reading"] == [0]
-    assert [row for row in taken(table) if row["kind"] == "reading"] == []
+    assert [row["links"] for row in collected_rows(table) if row["kind"] == "reading"] == [0]
+    assert [row for row in collected_rows(table) if row["kind"] == "reading"] == []
 
 
 def test_readers_of_many_partitions_and_of_many_kinds() -> None:

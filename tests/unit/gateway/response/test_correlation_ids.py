@@ -28,7 +28,7 @@ IDS: Final = {
 }
 
 
-def asked(**given: Any) -> dict[str, Any]:
+def request_properties(**given: Any) -> dict[str, Any]:
     """Return the properties of a request as it arrives."""
     return sections(CARRIER.rewrite(message(reply_to="q/1", **given), NOW, reply_to=D))["properties"]
 
@@ -49,7 +49,7 @@ def test_reply_to_and_ids_change_and_nothing_else(correlation: Any) -> None:
 @pytest.mark.parametrize("kind", IDS)
 @pytest.mark.parametrize("echoed", ["message_id", "correlation_id"])
 def test_either_id_brings_the_response_home_and_the_original_back(kind: str, echoed: str) -> None:
-    told = asked(**{"message_id": "other", "correlation_id": "other", echoed: IDS[kind]})
+    told = request_properties(**{"message_id": "other", "correlation_id": "other", echoed: IDS[kind]})
     sent = message(b"answer", to="broker/temporary-1", correlation_id=told[echoed], subject="s")
     home = CARRIED.restore(sent, NOW + TTL)
     assert (home.scope, home.address, home.onward) == ("edge", "q/1", False)
@@ -61,18 +61,18 @@ def test_either_id_brings_the_response_home_and_the_original_back(kind: str, ech
 
 
 def test_a_request_without_ids_gets_one_and_its_response_none() -> None:
-    told = asked()
+    told = request_properties()
     home = CARRIED.restore(message(correlation_id=told["message_id"]), NOW)
     assert "correlation_id" not in sections(home.data)["properties"]
 
 
 def test_ids_are_distinct() -> None:
-    assert asked()["message_id"] != asked()["message_id"]
+    assert request_properties()["message_id"] != request_properties()["message_id"]
 
 
 @pytest.mark.row("RA-2.5-9")
 def test_what_is_no_id_of_ours_is_not_found_and_what_is_old_has_expired() -> None:
-    genuine = asked(message_id="m")["message_id"]
+    genuine = request_properties(message_id="m")["message_id"]
     rewriter = Rewriter(RING, "edge", "$replies.core", TTL, destination="core")
     other_kind = sections(rewriter.rewrite(message(reply_to="q/1"), NOW))["properties"]["message_id"]
     foreign = CorrelationRestorer(RING, "core", "$replies.core", ("other",))
@@ -115,7 +115,7 @@ def test_a_previous_gateways_cookie_travels_in_the_ids() -> None:
 
 def test_a_dialogue_keeps_the_ids_that_each_side_knows() -> None:
     """Asked, answered with a question, and answered again: the service sees its own id."""
-    told = asked(message_id="first")
+    told = request_properties(message_id="first")
     second = message(correlation_id=told["message_id"], message_id="second", reply_to="q/service")
     home = CARRIED.restore(second, NOW)
     assert home.onward

@@ -53,7 +53,7 @@ async def test_a_reload_looks_at_few_links_in_a_turn_of_the_loop(monkeypatch: py
     assert 0 < most <= 20
 
 
-class Told:
+class RecordingService:
     """A service that hears of policies."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ async def test_a_policy_that_cannot_be_read_is_refused_after_a_while(
     monkeypatch.setattr(app, "_READ_TIMEOUT", 0.1)
     pipe = tmp_path / "policy.yaml"
     os.mkfifo(pipe)
-    told: Any = Told()
+    told: Any = RecordingService()
     process = app.GatewayProcess(told, pipe, None)
     await process._apply()
     assert len(told.problems) == 1
@@ -91,7 +91,7 @@ async def test_a_file_system_that_does_not_answer_has_one_thread(
 
     monkeypatch.setattr(app, "_READ_TIMEOUT", 0.05)
     monkeypatch.setattr(app, "_stamp", stamp)
-    told: Any = Told()
+    told: Any = RecordingService()
     process = app.GatewayProcess(told, tmp_path / "policy.yaml", (1, 2, 0))
     assert [await process._stamped() for _ in range(3)] == 3 * [(1, 2, 0)]
     monkeypatch.setattr(app, "_READ_TIMEOUT", PATIENCE)
@@ -213,7 +213,7 @@ async def test_a_policy_that_changes_while_it_is_read_at_the_start_is_read_again
 
     monkeypatch.setattr(app, "load", then_it_changes)
     policy, seen = app.read(file)
-    told: Any = Told()
+    told: Any = RecordingService()
     process = app.GatewayProcess(told, file, seen)
     assert (policy, await process._due()) == ("first", app.CHANGED)
     assert await process._due() is None

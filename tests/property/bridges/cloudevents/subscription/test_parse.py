@@ -80,7 +80,7 @@ def changed(draw: st.DrawFn) -> dict[str, Any]:
     return value
 
 
-def _told(invalid: InvalidSubscription) -> str:
+def _error_text(invalid: InvalidSubscription) -> str:
     assert invalid.mistakes
     for mistake in invalid.mistakes:
         assert mistake.message
@@ -93,7 +93,7 @@ def test_any_text_is_invalid_or_an_object(body: bytes) -> None:
     try:
         parsed(body)
     except InvalidSubscription as invalid:
-        _told(invalid)
+        _error_text(invalid)
     else:
         raise AssertionError("such a text is no subscription")
 
@@ -103,7 +103,7 @@ def test_any_object_is_realized_or_invalid_and_realizing_is_idempotent(value: di
     try:
         found = parsed(value)
     except InvalidSubscription as invalid:
-        _told(invalid)
+        _error_text(invalid)
         return
     again = parsed(found.document, stored=found)
     assert again == found
@@ -119,7 +119,7 @@ def test_no_secret_comes_out(value: dict[str, Any]) -> None:
     try:
         found = parsed(value)
     except InvalidSubscription as invalid:
-        seen = _told(invalid)
+        seen = _error_text(invalid)
     else:
         seen = json.dumps(found.document) + repr(found) + to_stored(found, RULES, KEYS).decode()
     assert MARK not in seen

@@ -28,7 +28,7 @@ from tests.support.kafka.record_forms import (
     Client,
     changed,
     clients,
-    taken,
+    poll_records,
 )
 from tests.support.plugins.examples import examples
 
@@ -46,7 +46,7 @@ def joined(pairs: list[tuple[list[Any], list[bytes]]]) -> tuple[list[Any], list[
     return [event for events, _ in pairs for event in events], [data for _, headed in pairs for data in headed]
 
 
-def shown(record: Any) -> tuple[Any, ...]:
+def record_fields(record: Any) -> tuple[Any, ...]:
     where = record.topic(), record.partition(), record.offset(), record.timestamp()
     return *where, record.key(), record.value(), record.headers(), record.error(), len(record)
 
@@ -57,14 +57,16 @@ def test_both_ways_say_the_same(client: Client, records: list[Any], screen: Head
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
-    runs = taken(poll_native, client.runs, len(records))
-    lists = taken(poll_fallback, client.messages, len(records))
-    ours, theirs = ([shown(record) for run in each for record in run] for each in (runs, lists))
+    runs = poll_records(poll_native, client.runs, len(records))
+    lists = poll_records(poll_fallback, client.messages, len(records))
+    ours, theirs = ([record_fields(record) for run in each for record in run] for each in (runs, lists))
     assert ours == theirs
     encoded, known = ([ENCODER.events(run, 0) for run in each] for each in (runs, lists))
     assert joined(encoded) == joined(known)
     assert [ENCODER.event(record, 0) for run in runs for record in run] == joined(known)[0]
-    passed, expected = ([shown(record) for run in each for record in screen.passed(run)] for each in (runs, lists))
+    passed, expected = (
+        [record_fields(record) for run in each for record in screen.passed(run)] for each in (runs, lists)
+    )
     assert passed == expected
     assert sum(run.size for run in runs) >= sum(len(key or b"") + len(value or b"") for key, value, _ in records)
 
@@ -75,7 +77,9 @@ def same_both_ways(client: Client, records: list[Any]) -> tuple[list[Any], list[
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
     ways = (poll_native, client.runs), (poll_fallback, client.messages)
-    encoded = [[ENCODER.events(run, 0) for run in taken(take, consumer, len(records))] for take, consumer in ways]
+    encoded = [
+        [ENCODER.events(run, 0) for run in poll_records(take, consumer, len(records))] for take, consumer in ways
+    ]
     found, known = map(joined, encoded)
     assert found == known
     return found
@@ -101,15 +105,15 @@ def test_maps_are_narrow_up_to_the_last_byte(client: Client) -> None:
 
 
 def unusual(record: _fetch.Record) -> bytes:
-    raise AssertionError(f"this record is left to Python: {shown(record)}")
+    raise AssertionError(f"this record is left to Python: {record_fields(record)}")
 
 
 def produced(client: Client, records: list[Any]) -> list[Any]:
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
-    taken(poll_fallback, client.messages, len(records))
-    return taken(poll_native, client.runs, len(records))
+    poll_records(poll_fallback, client.messages, len(records))
+    return poll_records(poll_native, client.runs, len(records))
 
 
 def test_what_nearly_all_records_are_is_made_in_c(client: Client) -> None:

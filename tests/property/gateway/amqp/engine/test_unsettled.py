@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gateway.amqp.engine._batch import Unsettled
 
 
-class Kept(RuleBasedStateMachine):
+class WeakContext(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.unsettled: Unsettled[None] = Unsettled(None)
@@ -66,7 +66,7 @@ class Kept(RuleBasedStateMachine):
         assert self.unsettled.contexts == [context for _, context in self.model.values()]
 
 
-TestKept = Kept.TestCase
+TestKept = WeakContext.TestCase
 
 
 def test_numbers_only_grow() -> None:

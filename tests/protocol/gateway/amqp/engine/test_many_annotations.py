@@ -33,7 +33,7 @@ def large(size: int, to: str | None) -> bytes:
     return message(b"large", da={f"{number:08}": True for number in range(size // 11)}, **({"to": to} if to else {}))
 
 
-def say(peer: Peer, number: int, data: bytes, settled: bool = False) -> None:
+def send_in_frames(peer: Peer, number: int, data: bytes, settled: bool = False) -> None:
     """Send a message in frames that the gateway takes."""
     for start in range(0, len(data), PIECE):
         first = {"delivery_id": number, "delivery_tag": b"%d" % number, "message_format": 0, "settled": settled}
@@ -63,11 +63,11 @@ def test_every_node_rejects(
     with served.peer(desired_capabilities=["ANONYMOUS-RELAY"]) as peer:
         peer.attach_sender(address)
         peer.until("flow", handle=0)
-        say(peer, 0, large(size, to))
+        send_in_frames(peer, 0, large(size, to))
         state = peer.until("disposition", first=0, settled=True).state
         assert (state.name, state["error"]["condition"]) == ("rejected", LIMIT)
         assert str(ANNOTATIONS) in state["error"]["description"]
-        say(peer, 1, large(ANNOTATIONS // 2, to))
+        send_in_frames(peer, 1, large(ANNOTATIONS // 2, to))
         if reader is None:
             peer.until("disposition", first=1, state="accepted")
         else:
@@ -79,5 +79,5 @@ def test_a_settled_one_ends_the_link(served: Served) -> None:
     with served.peer() as peer:
         peer.attach_sender("events/orders")
         peer.until("flow", handle=0)
-        say(peer, 0, large(2 * ANNOTATIONS, None), settled=True)
+        send_in_frames(peer, 0, large(2 * ANNOTATIONS, None), settled=True)
         peer.until("detach", handle=0, closed=True, error=LIMIT)

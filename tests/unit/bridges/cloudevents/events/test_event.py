@@ -15,7 +15,7 @@ def of(record: StoredRecord, *, wrap: bool = False) -> CloudEvent | None:
     return event_of(record, ADDRESS, wrap=wrap)
 
 
-def made(record: StoredRecord, *, wrap: bool = False) -> CloudEvent:
+def event_from(record: StoredRecord, *, wrap: bool = False) -> CloudEvent:
     found = of(record, wrap=wrap)
     assert found is not None
     return found
@@ -28,7 +28,7 @@ def structured(**members: object) -> StoredRecord:
 def test_binary_record_is_event_with_its_place_and_key() -> None:
     record = binary_record(REQUIRED | {"subject": "grün", "partitionkey": "k"}, b"data", "text/plain")
     record.key_, record.partition_, record.offset_, record.time = b"k", 3, 17, 1234
-    event = made(record)
+    event = event_from(record)
     assert event.attributes == REQUIRED | {"subject": "grün", "partitionkey": "k"}
     assert (event.content_type, event.data, event.key) == ("text/plain", b"data", b"k")
     assert (event.address, event.partition, event.offset, event.timestamp) == (ADDRESS, 3, 17, 1234)
@@ -58,7 +58,7 @@ def test_record_without_a_required_attribute_is_no_event(missing: str) -> None:
 def test_other_records_are_no_events_and_can_be_wrapped(headers: list[Header] | None) -> None:
     record = StoredRecord(headers, b"x", b"key", 2, 9, 1_700_000_000_123)
     assert of(record) is None
-    event = made(record, wrap=True)
+    event = event_from(record, wrap=True)
     assert event.attributes == {
         "specversion": "1.0",
         "id": "2-9",
@@ -70,7 +70,7 @@ def test_other_records_are_no_events_and_can_be_wrapped(headers: list[Header] | 
 
 
 def test_wrapped_record_without_time_has_none_and_keeps_its_content_type() -> None:
-    event = made(StoredRecord([("content-type", b"text/csv")], None, time=-1), wrap=True)
+    event = event_from(StoredRecord([("content-type", b"text/csv")], None, time=-1), wrap=True)
     assert "time" not in event.attributes
     assert (event.content_type, event.data) == ("text/csv", None)
 
@@ -80,19 +80,19 @@ def test_attribute_names_are_lower_case_letters_and_digits() -> None:
     assert record.headers_ is not None
     record.headers_ += [(f"ce_{name}", b"x") for name in ("Type", "", "data", "a-b")]
     record.headers_ += [("ce_2nd", b"y"), ("ce_none", None)]
-    assert made(record).attributes == REQUIRED | {"2nd": "y"}
+    assert event_from(record).attributes == REQUIRED | {"2nd": "y"}
 
 
 def test_last_header_of_a_name_counts() -> None:
     record = binary_record(REQUIRED)
     assert record.headers_ is not None
     record.headers_.append(("ce_type", b"second"))
-    assert made(record).attributes["type"] == "second"
+    assert event_from(record).attributes["type"] == "second"
 
 
 @pytest.mark.row("CE-3.2.3.1-5")
 def test_structured_attributes_become_text() -> None:
-    event = made(structured(count=5, flag=True, off=False, time="2018-04-05T17:31:00+02:00", none=None))
+    event = event_from(structured(count=5, flag=True, off=False, time="2018-04-05T17:31:00+02:00", none=None))
     assert event.attributes == REQUIRED | {
         "count": "5",
         "flag": "true",
@@ -117,14 +117,14 @@ def test_structured_attributes_become_text() -> None:
     ],
 )  # fmt: skip
 def test_structured_data_becomes_bytes(members: dict[str, object], content_type: str | None, data: bytes) -> None:
-    event = made(structured(**members))
+    event = event_from(structured(**members))
     assert (event.content_type, event.data) == (content_type, data)
     assert "datacontenttype" not in event.attributes
 
 
 def test_structured_body_is_kept_as_it_is() -> None:
     record = structured(subject="x")
-    event = made(record)
+    event = event_from(record)
     assert event.structured == ("application/cloudevents+json", record.value_)
 
 
@@ -139,14 +139,14 @@ def test_structured_body_is_kept_as_it_is() -> None:
 def test_structured_json_that_is_no_event(body: bytes | None) -> None:
     record = StoredRecord([("content-type", b"application/cloudevents+json; charset=UTF-8")], body)
     assert of(record) is None
-    assert made(record, wrap=True).attributes["type"] == "kafka.record"
+    assert event_from(record, wrap=True).attributes["type"] == "kafka.record"
 
 
 @pytest.mark.row("CE-3.2.3.1-10")
 @pytest.mark.parametrize("media", ["avro", "protobuf", "xml", "Avro"])
 @pytest.mark.parametrize("kind", ["application/cloudevents+", "application/cloudevents-batch+"])
 def test_other_formats_and_batches_have_no_readable_attributes(kind: str, media: str) -> None:
-    event = made(structured_record(b"\0\1\2", (kind + media).encode()))
+    event = event_from(structured_record(b"\0\1\2", (kind + media).encode()))
     assert event.attributes == {}
     assert (event.content_type, event.data) == (kind + media, b"\0\1\2")
     assert event.structured == (kind + media, b"\0\1\2")

@@ -24,7 +24,7 @@ from tests.support.cloudevents.records import ADDRESS, REQUIRED, StoredRecord, b
 EVENT = event(subject="cat.jpg", amount="120", flag="true", datacontenttype="text/plain")
 
 
-def wants(wanted: EventFilter, found: CloudEvent) -> bool:
+def matches_both_ways(wanted: EventFilter, found: CloudEvent) -> bool:
     """By itself and in an index with another one, which is the same."""
     index = FilterIndex[int]()
     index.add(1, wanted)
@@ -63,7 +63,7 @@ def wants(wanted: EventFilter, found: CloudEvent) -> bool:
 )
 def test_cesql(text: str, matches: bool, indexed: bool) -> None:
     for wanted in (sql(text), draft([{"sql": text}]), draft([{"cesql": text}])):
-        assert wants(wanted, EVENT) is matches
+        assert matches_both_ways(wanted, EVENT) is matches
         assert wanted.unindexed is not indexed
         assert wanted == sql(text)
 
@@ -84,7 +84,7 @@ def test_cesql(text: str, matches: bool, indexed: bool) -> None:
     ],
 )
 def test_cesql_among_the_dialects_of_the_draft(filters: Json, matches: bool) -> None:
-    assert wants(draft(filters), EVENT) is matches
+    assert matches_both_ways(draft(filters), EVENT) is matches
 
 
 @pytest.mark.row("CE-3.2.3-7")
@@ -135,7 +135,7 @@ def in_message(text: str, record: StoredRecord) -> bool:
     assert found is not None
     wanted = amqp_sql(text)
     assert wanted.unindexed
-    return wants(wanted, found)
+    return matches_both_ways(wanted, found)
 
 
 @pytest.mark.row("CE-3.2.3-1")

@@ -49,7 +49,7 @@ def form(given: ManagerRules | None = None) -> SubscriptionCodec:
     return SubscriptionCodec(given or rules(), None, frozenset(SinkProtocol))
 
 
-class Told:
+class RecordingDelivery:
     """Delivery that remembers what it is told."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.store = MemorySubscriptionStore()
-        self.told = Told()
+        self.told = RecordingDelivery()
         self.book = SubscriptionRegistry(NAME, self.store, form(), self.told)
 
     async def made(self, id: str, consent: PendingConsent | None = None) -> StoredSubscription:

@@ -15,7 +15,7 @@ from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.subscription.policy_check import policy_violations
 from policies.load.diagnostics import PolicyErrors
 from policies.subscriptions import ManagerRules
-from tests.support.cloudevents.heard import Heard, attempt
+from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt
 from tests.support.cloudevents.objects import (
     AMQP,
     HTTP,
@@ -112,7 +112,7 @@ def test_secrets_that_nobody_can_read_are_accepted(value: Any) -> None:
 @pytest.mark.row("CE-3.2.1-15")
 @pytest.mark.parametrize(("value", "field"), EXPOSED)
 async def test_it_is_not_sent_after_a_reload_either(value: Any, field: str) -> None:
-    found, heard = parsed(value, rules=LAX), Heard()
+    found, heard = parsed(value, rules=LAX), AnswerRecorder()
     assert [each.field for each in policy_violations(found, STRICT)] == [field]
     parts: Any = SimpleNamespace(metrics=ManagerMetrics())  # no other service is used before the secret is refused
     sink = SinkFactory(STRICT, parts).open(found, heard)

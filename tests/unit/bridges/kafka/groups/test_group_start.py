@@ -14,7 +14,7 @@ from gateway.state.termini.store import MemoryTermini, Save
 SMALL, GROWN = GroupStart(1, {0: 7}), GroupStart(2, {0: 8, 1: 3})
 
 
-def seen(beginning: GroupStart, meanwhile: asyncio.Event | None = None) -> Callable[[], Awaitable[GroupStart]]:
+def reader_of(beginning: GroupStart, meanwhile: asyncio.Event | None = None) -> Callable[[], Awaitable[GroupStart]]:
     """What a process sees of the log; it may take a while."""
 
     async def now() -> GroupStart:
@@ -31,25 +31,25 @@ async def unasked() -> GroupStart:
 
 async def test_a_group_begins_once() -> None:
     termini = MemoryTermini()
-    assert await GroupStarts(termini).of("g", "main/orders", "id", seen(SMALL)) == SMALL
+    assert await GroupStarts(termini).of("g", "main/orders", "id", reader_of(SMALL)) == SMALL
     assert await GroupStarts(termini).of("g", "main/orders", "id", unasked) == SMALL
-    assert await GroupStarts(termini).of("other", "main/orders", "id", seen(GROWN)) == GROWN
-    assert await GroupStarts(termini).of("g", "main/orders", "made anew", seen(GROWN)) == GROWN
+    assert await GroupStarts(termini).of("other", "main/orders", "id", reader_of(GROWN)) == GROWN
+    assert await GroupStarts(termini).of("g", "main/orders", "made anew", reader_of(GROWN)) == GROWN
 
 
 async def test_two_processes_that_begin_while_the_log_grows_agree() -> None:
     """One saw the log before it grew; the other asks while that answer is on its way, and is the first to write."""
     termini, slow = MemoryTermini(), asyncio.Event()
-    before = asyncio.ensure_future(GroupStarts(termini).of("g", "main/orders", "id", seen(SMALL, slow)))
+    before = asyncio.ensure_future(GroupStarts(termini).of("g", "main/orders", "id", reader_of(SMALL, slow)))
     await asyncio.sleep(0)
-    assert await GroupStarts(termini).of("g", "main/orders", "id", seen(GROWN)) == GROWN
+    assert await GroupStarts(termini).of("g", "main/orders", "id", reader_of(GROWN)) == GROWN
     slow.set()
     assert await before == GROWN
 
 
 async def test_attaches_of_one_process_ask_once() -> None:
     beginnings, slow = GroupStarts(MemoryTermini()), asyncio.Event()
-    first = asyncio.ensure_future(beginnings.of("g", "main/orders", "id", seen(SMALL, slow)))
+    first = asyncio.ensure_future(beginnings.of("g", "main/orders", "id", reader_of(SMALL, slow)))
     await asyncio.sleep(0)
     second = asyncio.ensure_future(beginnings.of("g", "main/orders", "id", unasked))
     slow.set()
@@ -59,7 +59,7 @@ async def test_attaches_of_one_process_ask_once() -> None:
 async def test_records_without_ends_are_read() -> None:
     """As they are written where links own their partitions, and were before links could share."""
     termini = MemoryTermini()
-    assert await GroupStarts(termini).of("g", "n", "id", seen(GroupStart(3, {}))) == GroupStart(3, {})
+    assert await GroupStarts(termini).of("g", "n", "id", reader_of(GroupStart(3, {}))) == GroupStart(3, {})
     assert await GroupStarts(termini).of("g", "n", "id", unasked) == GroupStart(3, {})
     (key,) = termini._records
     kept = await termini.acquire(key, termini._records[key].about, None)

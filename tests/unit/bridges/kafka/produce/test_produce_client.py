@@ -38,7 +38,7 @@ def nobody(error: KafkaError) -> None:
     """Brokers that cannot be reached are no news here."""
 
 
-def made() -> _produce.Outbox:
+def new_outbox() -> _produce.Outbox:
     return _produce.Outbox(Producer(NOWHERE))
 
 
@@ -93,20 +93,20 @@ def test_a_client_that_hides_its_library_is_used_its_own_way(monkeypatch: pytest
         lambda: _produce.Outbox(object()),
         lambda: _produce.Outbox(None, name="x"),  # type: ignore[call-arg]
         lambda: _produce.Outbox(Consumer({**NOWHERE, "group.id": "any"})),
-        lambda: made().put(TOPIC, -1, None),  # type: ignore[call-arg]
-        lambda: made().put(b"topic", -1, None, None, None, None, None),  # type: ignore[arg-type]
-        lambda: made().put(TOPIC, "1", None, None, None, None, None),  # type: ignore[arg-type]
-        lambda: put(made(), None, None, value="text"),
-        lambda: put(made(), None, None, key=1),
-        lambda: put(made(), None, None, headers=()),
-        lambda: put(made(), None, None, headers=["h"]),
-        lambda: put(made(), None, None, headers=[("h",)]),
-        lambda: put(made(), None, None, headers=[("h", b"", b"")]),
-        lambda: put(made(), None, None, headers=[(b"h", b"")]),
-        lambda: put(made(), None, None, headers=[("h", "text")]),
-        lambda: put(made(), None, None, headers=[("h", b"v"), None]),
-        lambda: made().put_plain(TOPIC, -1, (), 0, None),
-        lambda: made().put_plain(TOPIC, -1, [], "0", None),  # type: ignore[arg-type]
+        lambda: new_outbox().put(TOPIC, -1, None),  # type: ignore[call-arg]
+        lambda: new_outbox().put(b"topic", -1, None, None, None, None, None),  # type: ignore[arg-type]
+        lambda: new_outbox().put(TOPIC, "1", None, None, None, None, None),  # type: ignore[arg-type]
+        lambda: put(new_outbox(), None, None, value="text"),
+        lambda: put(new_outbox(), None, None, key=1),
+        lambda: put(new_outbox(), None, None, headers=()),
+        lambda: put(new_outbox(), None, None, headers=["h"]),
+        lambda: put(new_outbox(), None, None, headers=[("h",)]),
+        lambda: put(new_outbox(), None, None, headers=[("h", b"", b"")]),
+        lambda: put(new_outbox(), None, None, headers=[(b"h", b"")]),
+        lambda: put(new_outbox(), None, None, headers=[("h", "text")]),
+        lambda: put(new_outbox(), None, None, headers=[("h", b"v"), None]),
+        lambda: new_outbox().put_plain(TOPIC, -1, (), 0, None),
+        lambda: new_outbox().put_plain(TOPIC, -1, [], "0", None),  # type: ignore[arg-type]
         lambda: _produce.bind((1, 2, 3), Producer),
         lambda: _produce.bind((1,) * len(outbox._FUNCTIONS), "Producer"),  # type: ignore[arg-type]
         lambda: _produce.bind([1], Producer),  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def test_what_is_no_argument_is_refused_before_librdkafka_sees_it(call: Callable
 
 
 def test_other_values_that_cannot_be() -> None:
-    kept = made()
+    kept = new_outbox()
     with pytest.raises(ValueError, match="null character"):
         kept.put("to\0pic", -1, None, b"", None, None, None)
     with pytest.raises(UnicodeEncodeError):
@@ -136,7 +136,7 @@ def test_other_values_that_cannot_be() -> None:
 def test_nothing_is_at_address_zero_and_the_functions_stay_bound() -> None:
     with pytest.raises(ValueError, match="address 0"):
         _produce.bind((0,) * len(outbox._FUNCTIONS), Producer)
-    assert made().reports()[0] == []
+    assert new_outbox().reports()[0] == []
 
 
 def test_another_layout_is_found_before_anything_is_handed_over() -> None:
@@ -145,7 +145,7 @@ def test_another_layout_is_found_before_anything_is_handed_over() -> None:
     try:
         _produce.bind((*addresses[:other], address("rd_kafka_name"), *addresses[other + 1 :]), Producer)
         with pytest.raises(TypeError, match="laid out"):
-            made()
+            new_outbox()
     finally:
         _produce.bind(tuple(addresses), Producer)
 
@@ -158,7 +158,7 @@ def test_a_closed_client_has_no_outbox() -> None:
 
 
 def test_only_plain_messages_that_are_not_settled_are_taken_together() -> None:
-    kept = made()
+    kept = new_outbox()
     several = [(1, plain(b"a"), False), (2, plain(b"b"), False), (3, plain(b"c"), True), (4, plain(b"d"), False)]
     assert kept.put_plain(TOPIC, -1, several, 0, None) == 2
     assert kept.put_plain(TOPIC, -1, several, 2, None) == 2
@@ -213,7 +213,7 @@ def test_errors_are_raised_as_the_client_raises_them() -> None:
 
 
 def test_an_outbox_lets_go_of_what_was_never_reported() -> None:
-    kept, owner = made(), Hearer()
+    kept, owner = new_outbox(), Hearer()
     before = sys.getrefcount(owner)
     for number in range(100):
         put(kept, owner, number)
@@ -226,7 +226,7 @@ def test_a_circle_through_an_outbox_is_found() -> None:
         kept: Any = None
 
     owner = Around()
-    owner.kept = made()
+    owner.kept = new_outbox()
     put(owner.kept, owner, owner)
     seen = weakref.ref(owner)
     del owner

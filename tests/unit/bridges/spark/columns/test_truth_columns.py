@@ -29,15 +29,15 @@ def batch() -> Any:
     return batch_of(list(messages().values()))
 
 
-def told(case: Case, values: list[Any]) -> dict[str, Any]:
+def expected_answers(case: Case, values: list[Any]) -> dict[str, Any]:
     """The answers for the messages that a line is about."""
     return {name: value for name, value in zip(NAMES, values, strict=True) if name in case.expected}
 
 
 @pytest.mark.parametrize(("case", "predicate"), ANSWERED, ids=[str(case) for case, _ in ANSWERED])
 def test_a_line_over_a_batch(case: Case, predicate: Any, batch: Any) -> None:
-    assert told(case, compile_verdict(predicate)(batch).to_pylist()) == case.expected
-    matches = told(case, compile_filter(predicate)(batch).to_pylist())
+    assert expected_answers(case, compile_verdict(predicate)(batch).to_pylist()) == case.expected
+    matches = expected_answers(case, compile_filter(predicate)(batch).to_pylist())
     assert matches == {name: value is True for name, value in case.expected.items()}
 
 
@@ -50,7 +50,7 @@ def test_lines_as_columns(first: int, spark: SparkSession, batch: Any) -> None:
     wrong = {
         str(case): (found, case.expected)
         for index, (case, _) in enumerate(asked)
-        if (found := told(case, [row[index] for row in rows])) != case.expected
+        if (found := expected_answers(case, [row[index] for row in rows])) != case.expected
     }
     assert wrong == {}
 

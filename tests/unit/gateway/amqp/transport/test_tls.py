@@ -73,10 +73,10 @@ def test_tls_1_2_is_the_oldest_that_is_spoken(authority: Authority) -> None:
     assert near.version() == "TLSv1.2"
 
 
-class Shown(ssl.SSLObject):
+class VerifiedPeer(ssl.SSLObject):
     """One end that has verified a certificate with these fields."""
 
-    def __new__(cls, *_: object) -> Shown:
+    def __new__(cls, *_: object) -> VerifiedPeer:
         return object.__new__(cls)
 
     def __init__(self, fields: dict[str, object]) -> None:
@@ -105,7 +105,7 @@ def test_the_client_certificate_names_the_user(authority: Authority) -> None:
     assert client_name(authority, None, dns, mail, uri) == "spiffe://example/device-9"
     assert client_name(authority, "two\nlines") is None
     two = {"subject": ((("commonName", "one"),), (("commonName", "two"),)), "subjectAltName": (("DNS", "three"),)}
-    assert peer_subject(Shown(two)) is None
+    assert peer_subject(VerifiedPeer(two)) is None
 
 
 def test_client_certificates_optional_or_required(authority: Authority, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from bridges.kafka.consume.poll import poll_fallback, poll_native
 from bridges.kafka.records.mapping import RecordReader
 from bridges.spark.archive.write.records import PartitionRecords, RecordDecoder, count_unknown
 from bridges.spark.columns.rows import EventRow, record_batch
-from tests.support.kafka.record_forms import RECORDS, TOPIC, Client, clients, taken
+from tests.support.kafka.record_forms import RECORDS, TOPIC, Client, clients, poll_records
 from tests.support.plugins.examples import examples
 
 
@@ -57,8 +57,8 @@ def test_rows_are_the_same_in_c(client: Client, records: list[Any], left_out: in
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
-    runs = taken(poll_native, client.runs, len(records))
-    messages = [each for part in taken(poll_fallback, client.messages, len(records)) for each in part]
+    runs = poll_records(poll_native, client.runs, len(records))
+    messages = [each for part in poll_records(poll_fallback, client.messages, len(records)) for each in part]
     count = max(len(records) - left_out, 1)
     shares, left = [], count
     for run in runs:

@@ -18,8 +18,8 @@ from bridges.cloudevents.sinks.http.connection import NoAnswer
 from bridges.cloudevents.sinks.http.pool import IDLE, NotSent
 from bridges.cloudevents.sinks.http.request import head_start, request_bytes, target_of
 from bridges.cloudevents.sinks.http.response import HttpAnswer
+from tests.support.cloudevents.answer_recorder import local_dialer
 from tests.support.cloudevents.delivery import until
-from tests.support.cloudevents.heard import local_dialer
 from tests.support.project.loops import on_both_loops
 from tests.support.servers.certs import Authority
 from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status

@@ -15,7 +15,7 @@ from tests.support.servers.http_sink import HttpSinkServer, http_sink, status
 ORIGIN = "gw.events.example"
 
 
-async def asked(server: HttpSinkServer, callback: str | None = None, *, allowed: bool = True) -> Consent:
+async def request_with_policy(server: HttpSinkServer, callback: str | None = None, *, allowed: bool = True) -> Consent:
     client = HttpClient(Dialer(lambda address: allowed), ssl.create_default_context())
     try:
         return await request_consent(client, f"{server.url}/in", ORIGIN, 120, callback, 2.0)
@@ -26,7 +26,7 @@ async def asked(server: HttpSinkServer, callback: str | None = None, *, allowed:
 @pytest.mark.row("CE-W-1", part="the question")
 async def test_the_question_is_one_options_request() -> None:
     async with http_sink(lambda request: status(200, f"WebHook-Allowed-Origin: {ORIGIN}")) as server:
-        assert await asked(server, "https://gw/confirm?key=1") == Consent(True, 2.0)
+        assert await request_with_policy(server, "https://gw/confirm?key=1") == Consent(True, 2.0)
         (request,) = server.requests
     assert (request.method, request.path, request.body) == ("OPTIONS", "/in", b"")
     assert request.header("webhook-request-origin") == ORIGIN
@@ -63,7 +63,7 @@ def test_the_headers_decide_and_the_status_does_not(
 @pytest.mark.parametrize("answer", [None, b"garbage\r\n\r\n", status(302, "location: http://127.0.0.1:1/")])
 async def test_no_answer_is_no_consent(answer: bytes | None) -> None:
     async with http_sink(lambda request: answer) as server:
-        consent = await asked(server)
+        consent = await request_with_policy(server)
         assert not consent.granted
         assert len(server.requests) == 1
 
@@ -71,5 +71,5 @@ async def test_no_answer_is_no_consent(answer: bytes | None) -> None:
 @pytest.mark.row("CE-P-3", part="handshake")
 async def test_no_question_is_put_to_an_address_that_is_not_allowed() -> None:
     async with http_sink() as server:
-        assert await asked(server, allowed=False) == Consent(False, reason=NOT_ALLOWED, answered=False)
+        assert await request_with_policy(server, allowed=False) == Consent(False, reason=NOT_ALLOWED, answered=False)
         assert server.connections == 0

@@ -14,7 +14,7 @@ from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.dialer import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.sink import HttpSink, HttpTarget
-from tests.support.cloudevents.heard import Heard, attempt, strict_supervisor
+from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, strict_supervisor
 from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
 
 
@@ -32,11 +32,11 @@ async def sink_at(
     connections: int = 8,
     method: str = "POST",
     authorization: Callable[[bool], object] | None = None,
-) -> AsyncIterator[tuple[HttpSink, Heard]]:
+) -> AsyncIterator[tuple[HttpSink, AnswerRecorder]]:
     async def names(host: str, port: int) -> list[str]:
         return resolve(host) if resolve is not None else ["127.0.0.1"]
 
-    heard, supervisor = Heard(), strict_supervisor()
+    heard, supervisor = AnswerRecorder(), strict_supervisor()
     context = ssl.create_default_context()
     client = HttpClient(Dialer(allowed, names), context)
     login = None

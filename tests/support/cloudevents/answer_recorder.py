@@ -13,7 +13,7 @@ from gateway.tasks import Supervisor
 from tests.support.gateway.process import PATIENCE
 
 
-class Heard:
+class AnswerRecorder:
     """A listener that keeps the answers."""
 
     def __init__(self) -> None:
