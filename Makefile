@@ -45,7 +45,7 @@ soak: $(VENV)/.fuzz parts ## draw kills, full disks, three brokers, deep propert
 
 kills: $(VENV)/.tests parts ## kill a gateway that delivers subscriptions 200 times, in drawn phases (KILLS=, SEED= to replay)
 	SCOPEGATE_KILLS=$(or $(KILLS),200) SCOPEGATE_SEED=$(SEED) $(BIN)/python -m pytest --quiet -s -n0 \
-		tests/integration/subscriptions/test_kills.py::test_kills_in_drawn_phases_lose_nothing $(ARGS)
+		tests/integration/subscriptions/faults/test_kills.py::test_kills_in_drawn_phases_lose_nothing $(ARGS)
 
 sanitize: $(VENV)/.tests ## run the tests of the C modules under AddressSanitizer and UBSan; any report fails
 	$(BIN)/python -m tests.sanitize $(ARGS)

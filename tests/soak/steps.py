@@ -29,11 +29,11 @@ LARGE: Final[dict[str, dict[str, str]]] = {
 }
 """Tests whose environment makes them larger than `make test` can wait for."""
 WHOLE: Final[dict[str, tuple[int, dict[str, str]]]] = {
-    "tests/integration/subscriptions/test_kills.py::test_kills_in_drawn_phases_lose_nothing": (
+    "tests/integration/subscriptions/faults/test_kills.py::test_kills_in_drawn_phases_lose_nothing": (
         900,
         {"SCOPEGATE_KILLS": "200"},
     ),
-    "tests/integration/subscriptions/test_away.py::test_a_long_outage_of_a_usual_sink_costs_nothing": (
+    "tests/integration/subscriptions/faults/test_away.py::test_a_long_outage_of_a_usual_sink_costs_nothing": (
         4500,
         {"SCOPEGATE_OUTAGE": "3600"},
     ),

@@ -127,6 +127,28 @@ class EventBacklog:
             self.to_refetch[entry.group] = None
         self.refetching.clear()
 
+    def discard_before(self, address: str, partition: int, low: int) -> int:
+        """Finish the events before offset `low` of which only the location is known; returns how many there were.
+
+        What is paused, sent or being read again is left to those who do that.
+        """
+        offsets = [offset for offset in self._unfinished.get((address, partition), ()) if offset < low]
+        entries = [self._unfinished[address, partition][offset] for offset in offsets]
+        return sum(self._discard(entry) for entry in entries)
+
+    def _discard(self, entry: EventEntry) -> bool:
+        group = entry.group
+        if entry.event is not None:
+            return False
+        if entry is not group.first:
+            group.entries.remove(entry)
+        elif group in self.to_refetch:
+            self.pop(entry)
+        else:
+            return False
+        self.finish(entry)
+        return True
+
     def evict_followers(self, group: OrderingGroup) -> None:
         """Discard the events behind the first one of a group, but not their locations."""
         for entry in itertools.islice(group.entries, 1, None):

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.subscription.model import Order
 
 _UNLIMITED: Final = 1 << 30
 
@@ -17,6 +18,13 @@ class EventLocation(NamedTuple):
     address: str
     partition: int
     offset: int
+
+
+def ordering_key(order: Order, event: CloudEvent, location: EventLocation) -> object:
+    """What the event has in common with those that it depends on."""
+    if order == "partition":
+        return location[:2]
+    return location if order == "none" or event.key is None else (*location[:2], event.key)
 
 
 class EventEntry:

@@ -17,7 +17,7 @@ from bridges.cloudevents.delivery.backlog import EventBacklog
 from bridges.cloudevents.delivery.batching import collect_batch
 from bridges.cloudevents.delivery.circuit_breaker import RetryBackoff
 from bridges.cloudevents.delivery.counts import DeliveryCounts
-from bridges.cloudevents.delivery.entry import DeadLetter, EventEntry, EventLocation
+from bridges.cloudevents.delivery.entry import DeadLetter, EventEntry, EventLocation, ordering_key
 from bridges.cloudevents.delivery.gate import AttemptTicket, SinkGate
 from bridges.cloudevents.delivery.queue_settings import QueueListener, QueueSettings
 from bridges.cloudevents.delivery.state import Reason
@@ -57,7 +57,7 @@ class DeliveryQueue:
         self._in_flight = 0
         self._max_bytes = settings.delivery.bytes
         self._accepted_count = self._refusals = self._login_failures = 0
-        self._breaker_open = self._sink_is_down = False
+        self._breaker_open = self._sink_is_down = self._refetch_failed = False
         self.draining = False
         """Send nothing new, and wait for pending answers."""
         self.failing_since: float | None = None
@@ -117,45 +117,44 @@ class DeliveryQueue:
     def offer(self, event: CloudEvent, size: int, now: float) -> None:
         """Offer a matching event, in the order of its partition; `size` is its approximate size in bytes."""
         location = EventLocation(event.address, event.partition, event.offset)
-        group = self._backlog.group(self._ordering_key(event, location))
+        group = self._backlog.group(ordering_key(self._settings.delivery.order, event, location))
         entry = EventEntry(location, group, now, event.timestamp)
         if not self.is_blocked and self._has_capacity and not group.is_retrying:
             self._backlog.buffer(entry, event, size)
         self._counts.matched += 1
         self._backlog.add(entry)
 
-    def _ordering_key(self, event: CloudEvent, location: EventLocation) -> object:
-        order = self._settings.delivery.order
-        if order == "partition":
-            return location[:2]
-        return location if order == "none" or event.key is None else (*location[:2], event.key)
-
     def take_refetches(self, now: float) -> list[EventLocation]:
         """Events that must be read again now; each is returned once and must be answered by `refetched`."""
         backlog = self._backlog
         if self.reason is not None:
             return []
+        self._refetch_failed = False
         backlog.end_pauses(now)
         self._evict_if_blocked(now)
+        limit = self._refetch_limit(now)
+        if limit > 0 and backlog.to_refetch and self._breaker_open and (self._sink_is_down or not self._has_capacity):
+            self.evict()  # events behind a pause or another event make room for the one that is sent
+        return backlog.take_refetches(limit)
+
+    def _refetch_limit(self, now: float) -> int:
+        """How many events may be read again now; while a breaker is open, one for a single attempt that is due."""
+        backlog = self._backlog
         if self._breaker_open:
-            return backlog.take_refetches(1) if self._needs_probe(now) else []
+            return 0 if backlog.ready or backlog.refetching or not self._gate.allows(now) else 1
         delivery, idle = self._settings.delivery, backlog.buffered - self._in_flight - len(self._dead_lettering)
         most = delivery.window - backlog.buffered if backlog.buffered_bytes < self._max_bytes or not idle else 0
-        return backlog.take_refetches(most - len(backlog.refetching))
+        return most - len(backlog.refetching)
 
-    def _needs_probe(self, now: float) -> bool:
-        """Whether a single attempt is due and no event for it is in memory, or being read."""
-        if self._backlog.ready or self._backlog.refetching or not self._gate.allows(now):
-            return False
-        if self._sink_is_down or not self._has_capacity:
-            self.evict()  # events behind a pause or another event make room for the one that is sent
-        return True
+    def discard_before(self, address: str, partition: int, low: int) -> int:
+        """Give up the events before offset `low` that would have to be read again; returns how many there were."""
+        return self._backlog.discard_before(address, partition, low)
 
-    def refetched(self, location: EventLocation, event: CloudEvent | None, size: int) -> None:
-        """An event was read again; None if it is no longer in the log, or no longer matches."""
+    def refetched(self, location: EventLocation, event: CloudEvent | None, size: int) -> bool:
+        """Take an event that was read again, or None if it is gone or matches no more; returns if it was wanted."""
         entry = self._backlog.refetching.pop(location, None)
         if entry is None:
-            return
+            return False
         if event is None:
             self._backlog.pop(entry)
             self._backlog.finish(entry)
@@ -163,9 +162,11 @@ class DeliveryQueue:
             if not self.is_blocked or (self.reason is None and not self._backlog.ready):
                 self._backlog.buffer(entry, event, size)
             self._backlog.make_ready(entry.group)
+        return True
 
     def refetch_failed(self) -> None:
         """An event of `take_refetches` cannot be read now; `take_refetches` will return it again."""
+        self._refetch_failed = True
         self._backlog.cancel_refetches()
 
     def unfinished(self, address: str, partition: int) -> list[int]:
@@ -189,11 +190,8 @@ class DeliveryQueue:
         limit, since = self._settings.limit, self.failing_since
         if self.reason is None and self._gate.open and since is not None and now - since > self._settings.suspend_after:
             self.stop(Reason.UNREACHABLE)
-        if (
-            self.reason is not None
-            or self.draining
-            or (limit is not None and self.delivered + self._in_flight >= limit)
-        ):
+        at_limit = limit is not None and self.delivered + self._in_flight >= limit
+        if self.reason is not None or self.draining or at_limit:
             return False
         return self._gate.allows(now) and self._gate.rate_allows_at(now) <= now
 
@@ -237,6 +235,8 @@ class DeliveryQueue:
         backlog, batching = self._backlog, self._settings.delivery.batch
         if self.reason is not None:
             return None
+        if backlog.to_refetch and not self._refetch_failed and not attempts and self._refetch_limit(now) > 0:
+            return now  # what was offered or evicted since `take_refetches`
         times = [] if backlog.next_pause_end is None else [backlog.next_pause_end]
         if backlog.ready or backlog.to_refetch:
             times += [self._gate.rate_allows_at(now), self._gate.probe_at]

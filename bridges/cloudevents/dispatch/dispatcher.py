@@ -175,12 +175,12 @@ class SubscriptionDispatcher:
         if worker is None:
             state = DeliveryState.ACTIVE if registered.hold_reason is None else registered.hold_reason.state
             return SubscriptionStatus(state, reason=registered.hold_reason)
-        streams, failure = worker.positions(), worker.queue.last_failure
+        streams = worker.positions()
         return SubscriptionStatus(
             worker.state,
             worker.since,
             worker.queue.reason,
-            "" if failure is None or worker.state is DeliveryState.ACTIVE else failure.reason,
+            worker.failure,
             worker.next_attempt,
             worker.version.revision,
             True,

@@ -19,22 +19,19 @@ from bridges.cloudevents.delivery.queue_settings import QueueSettings
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription
 from bridges.cloudevents.dispatch.scheduler import StepScheduler
+from bridges.cloudevents.dispatch.streams import SubscriptionStreams
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.filter_evaluator import SharedFilterEvaluator
-from bridges.cloudevents.reading.stream_reader import EventStreamReader
 from bridges.cloudevents.sinks.interface import SendAttempt, Sink
 from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.records.record import KafkaRecord
-from bridges.kafka.tap import TopicLog, identity_of
-from gateway.errors import AmqpError
+from bridges.kafka.tap import TopicLog
 from gateway.observability.logs import get_logger
 from gateway.tasks import Supervisor
 
 LOG: Final = get_logger(__name__)
 _RECORDS_PER_STEP: Final = 200
 """Number of records that one subscription reads in one step, before others have theirs."""
-_RETRY_DELAY: Final = 1.0
-"""Seconds before a stream that could not be read is looked up again."""
 _CLOSE_GRACE: Final = 5.0
 """Seconds that pending attempts may take when a subscription changes."""
 _EXPIRY_CHECK: Final = 60.0
@@ -119,8 +116,9 @@ class DeliveryWorker:
         self.since = checkpoint.since if checkpoint.since is not None else _now_ms()
         if checkpoint.failing_since is not None:
             self.queue.failing_since = self._loop.time() - (_now_ms() - checkpoint.failing_since) / 1000
-        self._streams: Final[dict[str, StreamPosition]] = dict(checkpoint.streams)
-        self._readers: Final[dict[str, EventStreamReader]] = {}
+        self._streams: Final = SubscriptionStreams(
+            subscription.id, checkpoint.streams, self.queue, counts, context, self
+        )
         self._sink: Sink | None = None
         self._scheduled = self._opened = self._closed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -135,48 +133,16 @@ class DeliveryWorker:
         self._gate.add_listener(self.wake)
         for address in self._streams:
             self._context.filters.add(address, self, self.subscription.filter)
-            self._start_opening(address)
+            self._streams.open(address)
         self.wake()
 
     def on_stream_failed(self, address: str) -> None:
         """See `EventStreamListener`."""
-        self._close_reader(address)
-        self._loop.call_later(_RETRY_DELAY, self._start_opening, address)
+        self._streams.failed(address)
 
     def on_topic_replaced(self, address: str) -> None:
         """See `EventStreamListener`: offsets of the old log mean nothing in the new one."""
         self._context.restart(self)
-
-    def _start_opening(self, address: str) -> None:
-        if not self._closed:
-            self._context.supervisor.start(self._open_stream(address), "stream-open")
-
-    def _close_reader(self, address: str) -> None:
-        reader = self._readers.pop(address, None)
-        if reader is not None:
-            self._streams[address] = reader.position()
-            reader.close()
-            self.queue.refetch_failed()
-
-    async def _open_stream(self, address: str) -> None:
-        """Look up a stream, repeatedly until it can be read."""
-        log = self._context.log(address)
-        while log is not None and not self._closed and address not in self._readers:
-            try:
-                topic = await log.find()
-            except AmqpError:
-                await asyncio.sleep(_RETRY_DELAY)
-                continue
-            if not self._closed and address not in self._readers:
-                self._log_replaced_topic(address, identity_of(topic))
-                self._readers[address] = EventStreamReader(
-                    address, log, topic, self._streams[address], self.queue, self
-                )
-                self.wake()
-
-    def _log_replaced_topic(self, address: str, identity: str) -> None:
-        if self._streams[address].identity != identity:
-            LOG.warning("topic of a subscription was recreated", id=self.subscription.id, stream=address)
 
     def checkpoint(self) -> DeliveryCheckpoint:
         """The checkpoint to store."""
@@ -196,14 +162,13 @@ class DeliveryWorker:
 
     def positions(self) -> Mapping[str, StreamPosition]:
         """The progress in each stream."""
-        return {**self._streams, **{address: reader.position() for address, reader in self._readers.items()}}
+        return self._streams.positions()
 
     def abort(self) -> None:
         """Stop reading and sending; pending attempts get no answer."""
         if self._closed:
             return
-        for address in list(self._readers):
-            self._close_reader(address)
+        self._streams.close()
         self._closed = True
         if self._opened:
             for address in self._streams:
@@ -242,7 +207,7 @@ class DeliveryWorker:
         self._expire()
         self._refetch(queue.take_refetches(now))
         more = False
-        for reader in list(self._readers.values()):
+        for reader in self._streams.readers:
             more = reader.read(now, _RECORDS_PER_STEP) or more
         self._send(now)
         if more:
@@ -253,7 +218,7 @@ class DeliveryWorker:
 
     def _refetch(self, locations: Sequence[EventLocation]) -> None:
         for location in locations:
-            reader = self._readers.get(location.address)
+            reader = self._streams.reader(location.address)
             if reader is not None:
                 reader.refetch((location,))
             else:
@@ -288,7 +253,16 @@ class DeliveryWorker:
         """The state that `status` shows."""
         if self.queue.reason is not None:
             return self.queue.reason.state
-        return DeliveryState.ACTIVE if self.queue.failing_since is None else DeliveryState.FAILING
+        well = self.queue.failing_since is None and self._streams.unreadable is None
+        return DeliveryState.ACTIVE if well else DeliveryState.FAILING
+
+    @property
+    def failure(self) -> str:
+        """Why it is not active, beside `DeliveryQueue.reason`; empty if there is nothing to say."""
+        if self._streams.unreadable is not None:
+            return f"{self._streams.unreadable} cannot be read"
+        failure = self.queue.last_failure
+        return "" if failure is None or self.state is DeliveryState.ACTIVE else failure.reason
 
     def _record_state(self) -> None:
         """Record when the state changed."""

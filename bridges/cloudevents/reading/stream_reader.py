@@ -168,12 +168,12 @@ class EventStreamReader:
     def on_truncated(self, partition: int, low: int) -> None:
         """See `TapListener`: continue at the oldest event."""
         cursor = self._partitions[partition]
+        lost = max(0, low - cursor.next) + self._queue.discard_before(self._address, partition, low)
+        cursor.next = max(cursor.next, low)
         while cursor.unfinished and cursor.unfinished[0] < low:
             cursor.unfinished.popleft()
-            self._listener.on_lost(1)
-        if cursor.next < low:
-            self._listener.on_lost(low - cursor.next)
-            cursor.next = low
+            lost += 1
+        self._listener.on_lost(lost)
         self.on_records(partition)
 
     def on_failed(self, error: AmqpError) -> None:
@@ -251,10 +251,10 @@ class RefetchReader:
         """See `TapListener`: events before `low` cannot be sent any more."""
         offsets = self._requested.get(partition, [])
         count = bisect_left(offsets, low)
-        for offset in offsets[:count]:
-            self._queue.refetched(EventLocation(self._address, partition, offset), None, 0)
+        locations = [EventLocation(self._address, partition, offset) for offset in offsets[:count]]
+        lost = sum(self._queue.refetched(location, None, 0) for location in locations)
         del offsets[:count]
-        self._listener.on_lost(count)
+        self._listener.on_lost(lost + self._queue.discard_before(self._address, partition, low))
         if partition in self._requested:
             self._release_partition(partition)
         self._listener.wake()

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -172,6 +172,22 @@ class KafkaBroker(Server):
         admin = self.admin()  # referenced until the end: an answer ends with its client
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
         wait_until(lambda: leaders(admin, topic) == partitions, f"{partitions} leaders of {topic}")
+
+    def recreate(self, topic: str, partitions: int = 1) -> None:
+        """Delete a topic, and create another one of the same name."""
+        self.delete(topic)
+        self.create_topic(topic, partitions)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until clients hear nothing of it any more."""
+        admin = self.admin()  # referenced until the end: an answer ends with its client
+        admin.delete_topics([topic])[topic].result(PATIENCE)
+        wait_until(lambda: topic not in self.metadata().topics, f"{topic} to be gone")
+
+    def delete_before(self, topic: str, offset: int, partition: int = 0) -> None:
+        """Delete the records before an offset, as retention does."""
+        admin, end = self.admin(), TopicPartition(topic, partition, offset)
+        admin.delete_records([end])[TopicPartition(topic, partition)].result(PATIENCE)
 
     def writing(self, **settings: Any) -> AbstractContextManager[Callable[..., None]]:
         """As the function `writing`, for this broker."""

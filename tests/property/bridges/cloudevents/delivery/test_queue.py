@@ -58,7 +58,11 @@ BATCHES = st.none() | st.builds(Batching, st.integers(1, 6), st.integers(100, 10
 class World:
     """A log, a sink and a stored position; the queue between them may crash at any time."""
 
-    def __init__(self, log: list[tuple[int, bytes | None]], delivery: DeliverySettings) -> None:
+    def __init__(
+        self, log: list[tuple[int, bytes | None]], delivery: DeliverySettings, *, others_failed: bool = False
+    ) -> None:
+        """`others_failed`: other users of the sink have opened its breaker."""
+        self.others_failed = others_failed
         self.partitions: dict[int, list[CloudEvent]] = {0: [], 1: []}
         for number, key in log:
             at = len(self.partitions[number])
@@ -79,7 +83,10 @@ class World:
         """When the next turn is, if nothing comes before it."""
         rate = None if self.delivery.rate is None else AttemptRateLimiter(self.delivery.rate)
         pauses = RetryBackoff(self.delivery.retry.min, self.delivery.retry.max, lambda: 1.0)
-        gate = SinkGate(CircuitBreaker(), CircuitBreaker(), rate, pauses, 3600)
+        breaker = CircuitBreaker()
+        for _ in range(5 if self.others_failed else 0):
+            breaker.failed(breaker.start_attempt(), self.now, pauses)
+        gate = SinkGate(breaker, CircuitBreaker(), rate, pauses, 3600)
         self.queue = DeliveryQueue(QueueSettings(self.delivery, 4, 1000.0), self, gate, pauses, DeliveryCounts())
         self.next, self.todo = {}, {}
         for number, position in load_positions(self.stored).items():
@@ -217,6 +224,7 @@ class World:
     st.integers(1, 6),
     st.sampled_from((None, 2.0)),
     BATCHES,
+    st.booleans(),
 )
 @example(  # events that are read again while an outage begins and ends
     [(0, None)] * 6,
@@ -228,6 +236,7 @@ class World:
     4,
     None,
     None,
+    False,
 )
 @settings(max_examples=examples(200), deadline=None)
 def test_nothing_is_lost_and_order_is_kept(
@@ -237,9 +246,11 @@ def test_nothing_is_lost_and_order_is_kept(
     window: int,
     rate: float | None,
     batch: Batching | None,
+    others_failed: bool,
 ) -> None:
     retry = RetryLimits(0.5, 4.0, 3, 60.0)
-    world = World(log, DeliverySettings(order, 4, window, 100 * window, 5.0, rate, retry, batch))
+    delivery = DeliverySettings(order, 4, window, 100 * window, 5.0, rate, retry, batch)
+    world = World(log, delivery, others_failed=others_failed)
     for step, number, answer in steps:
         match step:
             case "send":

@@ -1,0 +1,129 @@
+"""The streams of one subscription: its positions in them, and a reader of each that can be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from bridges.cloudevents.delivery.checkpoint import StreamPosition
+from bridges.cloudevents.delivery.counts import DeliveryCounts
+from bridges.cloudevents.delivery.queue import DeliveryQueue
+from bridges.cloudevents.reading.stream_reader import EventStreamListener, EventStreamReader
+from bridges.kafka.tap import TopicLog, identity_of
+from gateway.errors import AmqpError
+from gateway.observability.logs import get_logger
+from gateway.tasks import Supervisor
+
+LOG: Final = get_logger(__name__)
+_RETRY_DELAY: Final = 1.0
+"""Seconds before a stream that could not be read is looked up again."""
+
+
+class StreamsContext(Protocol):
+    """The dispatcher that delivers the subscription."""
+
+    @property
+    def supervisor(self) -> Supervisor: ...
+    def log(self, address: str) -> TopicLog | None:
+        """The log of a stream; None if the policy no longer has it."""
+
+
+class SubscriptionStreams:
+    """Opens readers until `close`, each as soon as its stream can be read."""
+
+    def __init__(
+        self,
+        id: str,
+        positions: Mapping[str, StreamPosition],
+        queue: DeliveryQueue,
+        counts: DeliveryCounts,
+        context: StreamsContext,
+        listener: EventStreamListener,
+    ) -> None:
+        """`id`: the subscription's; `listener` is told of the events, and is woken when a stream can be read."""
+        self._id: Final = id
+        self._positions: Final = dict(positions)
+        self._queue: Final = queue
+        self._counts: Final = counts
+        self._context: Final = context
+        self._listener: Final = listener
+        self._readers: Final[dict[str, EventStreamReader]] = {}
+        self._unreadable: Final[dict[str, None]] = {}
+        self._closed = False
+
+    def __iter__(self) -> Iterator[str]:
+        """The addresses of all streams."""
+        return iter(self._positions)
+
+    @property
+    def readers(self) -> list[EventStreamReader]:
+        """The readers of the streams that can be read."""
+        return list(self._readers.values())
+
+    def reader(self, address: str) -> EventStreamReader | None:
+        """The reader of a stream; None if it cannot be read now."""
+        return self._readers.get(address)
+
+    @property
+    def unreadable(self) -> str | None:
+        """The address of a stream that cannot be read now; None if all can."""
+        return next(iter(self._unreadable), None)
+
+    def positions(self) -> Mapping[str, StreamPosition]:
+        """The progress in each stream."""
+        return {**self._positions, **{address: reader.position() for address, reader in self._readers.items()}}
+
+    def open(self, address: str) -> None:
+        """Look for a stream, repeatedly until it can be read."""
+        if not self._closed:
+            self._context.supervisor.start(self._open(address), "stream-open")
+
+    async def _open(self, address: str) -> None:
+        log = self._context.log(address)
+        while log is not None and not self._closed and address not in self._readers:
+            try:
+                topic = await log.find()
+            except AmqpError as error:
+                self._report(address, error)
+                await asyncio.sleep(_RETRY_DELAY)
+                continue
+            if not self._closed and address not in self._readers:
+                self._unreadable.pop(address, None)
+                self._compare(address, identity_of(topic))
+                position = self._positions[address]
+                self._readers[address] = EventStreamReader(address, log, topic, position, self._queue, self._listener)
+                self._listener.wake()
+
+    def _report(self, address: str, error: AmqpError) -> None:
+        """Say it once: `status` says it until the stream can be read."""
+        if address not in self._unreadable:
+            self._unreadable[address] = None
+            LOG.warning("stream of a subscription cannot be read", id=self._id, stream=address, error=str(error))
+            self._listener.wake()
+
+    def _compare(self, address: str, identity: str) -> None:
+        """Count what was read of an earlier topic of this name and is not finished: it cannot be sent any more."""
+        position = self._positions[address]
+        if position.identity != identity:
+            lost = sum(len(each.unfinished) for each in position.positions.values())
+            self._counts.lost += lost
+            LOG.warning("topic of a subscription was recreated", id=self._id, stream=address, lost=lost)
+
+    def failed(self, address: str) -> None:
+        """A stream cannot be read any more: look for it again."""
+        self._close_reader(address)
+        asyncio.get_running_loop().call_later(_RETRY_DELAY, self.open, address)
+
+    def _close_reader(self, address: str) -> None:
+        reader = self._readers.pop(address, None)
+        if reader is not None:
+            self._positions[address] = reader.position()
+            reader.close()
+            self._queue.refetch_failed()
+
+    def close(self) -> None:
+        """Stop reading; the positions stay."""
+        for address in list(self._readers):
+            self._close_reader(address)
+        self._closed = True
