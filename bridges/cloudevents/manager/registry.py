@@ -7,7 +7,7 @@ changes of other processes when the store tells of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -68,6 +68,8 @@ class SubscriptionRegistry:
         self._refreshing: Final = asyncio.Lock()
         self._deleted_revisions: Final[dict[str, int]] = {}
         """The revisions of what was deleted since the store was last read: an older reading must not bring it back."""
+        self._latest_revision = 0
+        """The newest revision that the store has shown."""
         self._changed: Final = asyncio.Event()
         self.loaded = False
         """Whether the store was read once."""
@@ -91,13 +93,26 @@ class SubscriptionRegistry:
         """Take over all that has changed in the store; raises SubscriptionsUnavailable."""
         async with self._refreshing:
             self._deleted_revisions.clear()
+            latest = self._latest_revision
             revision, stored = await self._store.load(self._name)
+            if revision < latest:
+                await self._start_over(revision, stored)
             newer = {id for id, each in self._entries.items() if each.stored.revision > revision}
             for id in self._entries.keys() - stored.keys() - newer:
                 await self.remove(id)
+            self._latest_revision = max(self._latest_revision, revision)
             for each in stored.values():
                 await self.apply(each)
             self.loaded = True
+
+    async def _start_over(self, revision: int, stored: Mapping[str, StoredSubscription]) -> None:
+        """Take the store for what it is: it is empty, or an older copy, and its revisions begin again."""
+        lost = [id for id, each in self._entries.items() if stored.get(id) != each.stored]
+        LOG.error("the store has lost subscriptions", manager=self._name, subscriptions=len(lost), revision=revision)
+        for id in lost:
+            await self.remove(id)
+        self._deleted_revisions.clear()
+        self._latest_revision = revision
 
     async def apply(self, stored: StoredSubscription) -> None:
         """Deliver this revision from now on, unless a newer one is known."""
@@ -106,6 +121,7 @@ class SubscriptionRegistry:
             latest = known.stored.revision if known is not None else self._deleted_revisions.get(stored.id, 0)
             if latest >= stored.revision:
                 return
+            self._latest_revision = max(self._latest_revision, stored.revision)
             entry = self._read(stored)
             if entry is not None:
                 await self._put(entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import shutil
 import subprocess
 
 from tests.support.gateway.process import PATIENCE, Process, Server, answers, free_port, fresh_folder, run_tool
@@ -109,6 +110,12 @@ class Redis(Server):
         durable = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
         self.process = Process("redis", [program("redis-server"), *settings, *durable])
         self.process.wait_ready(lambda: answers(self.port), "Redis to listen")
+
+    def start_empty(self) -> None:
+        """Start it again, after `kill`, without its files."""
+        shutil.rmtree(self._folder)
+        self._folder.mkdir()
+        self.start()
 
     def command(self, *words: str) -> str:
         """Return what `redis-cli` prints for a command; not `FLUSHALL`, which empties other workers' databases, too."""
