@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import socket
 import shutil
+import socket
 import subprocess
 
 from tests.support.gateway.process import PATIENCE, Process, Server, answers, free_port, fresh_folder, run_tool
