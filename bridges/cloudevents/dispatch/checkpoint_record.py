@@ -12,6 +12,8 @@ from typing import Final
 from gateway.state.termini.store import Save, Termini
 
 _DESCRIPTION: Final = "subscriptions 1"
+APPLIED: Final = ""
+"""The entry, of no subscription, that holds the last revision of the manager that the owner has applied."""
 BUCKETS: Final = 64
 """Number of records of a manager. It is constant, so that a checkpoint stays in its record when gateways are added."""
 
@@ -21,13 +23,18 @@ def bucket_of(id: str) -> int:
     return int.from_bytes(hashlib.sha256(id.encode("utf-8", "surrogatepass")).digest()[:4], "big") % BUCKETS
 
 
+def record_key(manager: str, bucket: int) -> str:
+    """The key of a record; `manager`: its scope and name."""
+    return hashlib.sha256(f"subscriptions\0{manager}\0{bucket}".encode()).hexdigest()[:32]
+
+
 class CheckpointRecord:
     """The record of one bucket."""
 
     def __init__(self, termini: Termini, manager: str, bucket: int) -> None:
         """`manager`: its scope and name."""
         self._termini: Final = termini
-        self._key: Final = hashlib.sha256(f"subscriptions\0{manager}\0{bucket}".encode()).hexdigest()[:32]
+        self._key: Final = record_key(manager, bucket)
         self._token = ""
         self._checkpoints: Final[dict[str, str]] = {}
         self._changed: dict[str, str | None] = {}

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from bridges.cloudevents.delivery.answers import Answer
-from bridges.cloudevents.delivery.checkpoint import StreamPosition, dump_checkpoint
+from bridges.cloudevents.delivery.checkpoint import dump_checkpoint
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import DeadLetter
 from bridges.cloudevents.delivery.gate import SinkGate, SinkGates
@@ -17,20 +17,21 @@ from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.queue_settings import QueueSettings
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
-from bridges.cloudevents.dispatch.checkpoint_record import bucket_of
+from bridges.cloudevents.dispatch.checkpoint_record import APPLIED, bucket_of
 from bridges.cloudevents.dispatch.dead_letters import DeadLetterWriter, log_refusal
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription, OpenSink
 from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from bridges.cloudevents.dispatch.registration import RegisteredSubscription, starting_checkpoint
+from bridges.cloudevents.dispatch.remote_records import RemoteRecords
 from bridges.cloudevents.dispatch.scheduler import StepScheduler
 from bridges.cloudevents.dispatch.slices import SliceOwnership
+from bridges.cloudevents.dispatch.statuses import local_status, remote_status
 from bridges.cloudevents.dispatch.worker import DeliveryWorker, SubscriptionVersion
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.filter_evaluator import EventOf, SharedFilterEvaluator
 from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.kafka.bridge import ClusterBridge
 from bridges.kafka.tap import TopicLog
-from gateway.errors import AmqpError
 from gateway.observability.logs import get_logger
 from gateway.state.leases.manager import Leases
 from gateway.state.termini.store import Termini
@@ -47,8 +48,6 @@ _WRITES_PER_OWNER_CHECK: Final = 20
 """Number of writes after which the owner of every record is checked, even without changes."""
 _CLOSE_GRACE: Final = 2.0
 """Seconds that attempts may take when the gateway shuts down."""
-_LAG_TIMEOUT: Final = 2.0
-"""Seconds that `status` waits for Kafka."""
 
 
 class DispatcherSettings(NamedTuple):
@@ -103,6 +102,8 @@ class SubscriptionDispatcher:
         self._gates: Final = SinkGates()
         self._last_buffered_bytes = 0
         self._memory_is_low = False
+        self._applied_revision = 0
+        self._remote: Final = RemoteRecords(services.termini, f"{settings.scope}/{settings.manager}")
         self._dead_letters: Final = DeadLetterWriter(services.clusters)
         self._ownership = self._make_ownership(settings)
         self._tasks: tuple[asyncio.Task[None], ...] = ()
@@ -173,39 +174,24 @@ class SubscriptionDispatcher:
         if registered is None:
             return None
         if worker is None:
-            state = DeliveryState.ACTIVE if registered.hold_reason is None else registered.hold_reason.state
-            return SubscriptionStatus(state, reason=registered.hold_reason)
-        streams = worker.positions()
-        return SubscriptionStatus(
-            worker.state,
-            worker.since,
-            worker.queue.reason,
-            worker.failure,
-            worker.next_attempt,
-            worker.version.revision,
-            True,
-            worker.counts.by_name(),
-            await self._lag(streams),
-            worker.queue.oldest_timestamp,
-            {
-                address: {number: position.committed for number, position in at.positions.items()}
-                for address, at in streams.items()
-            },
-        )
+            return await remote_status(registered, self._remote, self.log)
+        return await local_status(worker, self.log)
 
-    async def _lag(self, streams: Mapping[str, StreamPosition]) -> int | None:
-        """The number of unfinished offsets; None if Kafka does not answer in time."""
-        total = 0
-        try:
-            async with asyncio.timeout(_LAG_TIMEOUT):
-                for address, at in streams.items():
-                    log = self.log(address)
-                    if log is not None and at.positions:
-                        total += await log.behind({number: each.next for number, each in at.positions.items()})
-                        total += sum(len(each.unfinished) for each in at.positions.values())
-        except (AmqpError, TimeoutError):
-            return None
-        return total
+    def state(self, id: str) -> DeliveryState:
+        """Its state as far as this process knows it; one that another gateway delivers counts as active, or as held."""
+        registered, worker = self._registered.get(id), self._workers.get(id)
+        if worker is not None:
+            return worker.state
+        held = None if registered is None else registered.hold_reason
+        return DeliveryState.ACTIVE if held is None else held.state
+
+    def set_applied(self, revision: int) -> None:
+        """All changes of the manager up to this revision are in force here."""
+        self._applied_revision = revision
+
+    async def wait_applied(self, id: str, revision: int) -> bool:
+        """Wait until a change is in force where the subscription is delivered; False if that takes too long."""
+        return await self._remote.wait(id, revision, lambda: self._ownership.record(id) is not None)
 
     async def resume(self, id: str) -> bool:
         """End a suspension; False if it is not suspended, or another gateway delivers it."""
@@ -366,6 +352,8 @@ class SubscriptionDispatcher:
             await self._flush({bucket_of(id) for id in self._workers} if not writes else ())
 
     async def _flush(self, check_owner: Collection[int] = ()) -> None:
+        for record in self._ownership.records() if self._applied_revision else ():
+            record.put(APPLIED, str(self._applied_revision))
         for worker in [*self._changed, *islice(self._advanced, _MAX_ADVANCED)]:
             self._update_checkpoint(worker)
         await self._ownership.write(check_owner)

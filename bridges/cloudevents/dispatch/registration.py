@@ -41,5 +41,6 @@ def starting_checkpoint(registered: RegisteredSubscription, stored: str | None) 
             streams = {address: found.streams.get(address, at) for address, at in initial.items()}
             resumed = registered.edition > found.edition or found.reason in _MANAGER_REASONS
             reason = None if resumed else found.reason
-            return found._replace(streams=streams, edition=registered.edition, reason=reason)
+            failing = None if found.reason is not None and reason is None else found.failing_since
+            return found._replace(streams=streams, edition=registered.edition, reason=reason, failing_since=failing)
     return checkpoint

@@ -66,6 +66,10 @@ class SliceOwnership:
         """The record that holds a subscription's checkpoint; None if another gateway delivers it."""
         return self._records.get(bucket_of(id))
 
+    def records(self) -> Collection[CheckpointRecord]:
+        """All records of this process."""
+        return self._records.values()
+
     async def run(self) -> None:
         """Hold a share of the slices until cancelled."""
         request = LeaseRequest(None, None, tuple(range(self._count)), _WAITERS)

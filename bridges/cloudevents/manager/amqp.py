@@ -120,7 +120,8 @@ def _expected(request: ServiceRequest) -> frozenset[int] | None:
 
 
 def _view_answer(shown: SubscriptionView) -> ServiceAnswer:
-    return ServiceAnswer({"status": OK, "id": shown.id, "revision": shown.revision}, _encoded(dict(shown.document)))
+    properties = {"status": OK, "id": shown.id, "revision": shown.revision, "applied": shown.applied}
+    return ServiceAnswer(properties, _encoded(dict(shown.document)))
 
 
 def _answer(status: str, document: dict[str, Json]) -> ServiceAnswer:

@@ -22,6 +22,8 @@ class SubscriptionView(NamedTuple):
     created: bool = False
     consent_pending: bool = False
     """Its sink has not consented yet."""
+    applied: bool = True
+    """The gateway that delivers it has applied this change."""
 
 
 class SubscriptionPage(NamedTuple):
@@ -58,8 +60,10 @@ def status_document(
     reason = _reason(status)
     if reason:
         shown["reason"] = reason
-    shown |= {"revision": revision, "applied": status.applied_revision, **_settled(subscription)}
-    shown["events"] = dict(status.events)
+    shown |= {"revision": revision, "applied": status.applied_revision, "here": status.delivered_here}
+    shown |= _settled(subscription)
+    if status.delivered_here:
+        shown["events"] = dict(status.events)
     shown["behind"] = {
         "offsets": status.lag,
         "oldest": None if status.oldest_timestamp is None else time_text(status.oldest_timestamp),

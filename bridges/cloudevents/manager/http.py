@@ -133,7 +133,8 @@ class ManagerRoutes:
 
     async def _delete(self, call: _Call) -> Response:
         expected = expected_revisions(call.request.headers.get("if-match"))
-        return json_response(dict((await self._manager.delete(call.caller, call.id, expected=expected)).document))
+        shown = await self._manager.delete(call.caller, call.id, expected=expected)
+        return json_response(dict(shown.document), 200 if shown.applied else 202)
 
     async def _query(self, call: _Call) -> Response:
         wanted, empty = query_of(call.request.query_params)
@@ -183,7 +184,8 @@ class ManagerRoutes:
         headers = {"etag": etag(shown.revision)}
         if shown.created:
             headers["location"] = f"{self._manager.rules.path}/{quote(shown.id, safe='')}"
-        status = 202 if shown.consent_pending else 201 if shown.created else 200
+        incomplete = shown.consent_pending or not shown.applied
+        status = 202 if incomplete else 201 if shown.created else 200
         return json_response(dict(shown.document), status, headers)
 
     def _next(self, wanted: QueryFilter, after: str) -> str:

@@ -108,7 +108,7 @@ class SubscriptionManager:
         items: list[Mapping[str, Json]] = []
         last = ""
         for entry in self.registry:
-            if entry.stored.id > wanted.after and self._may_see(caller, entry) and await self._matches(entry, wanted):
+            if entry.stored.id > wanted.after and self._may_see(caller, entry) and self._matches(entry, wanted):
                 if wanted.limit is not None and len(items) >= wanted.limit:
                     return SubscriptionPage(items, last)
                 items.append(self._view(caller, entry).document)
@@ -133,7 +133,10 @@ class SubscriptionManager:
             document, awaited = await self._admit(subscription, entry)
             stored = await self._dependencies.store.replace(self.rules.full_name, id, document, entry.stored.revision)
             await self._apply(stored, "changed", caller)
-            return SubscriptionView(id, stored.revision, subscription.document, consent_pending=awaited)
+            applied = await self._dependencies.delivery.wait_applied(id, stored.revision)
+            return SubscriptionView(
+                id, stored.revision, subscription.document, consent_pending=awaited, applied=applied
+            )
 
         return await self._retry_on_conflict(attempt, expected)
 
@@ -145,10 +148,11 @@ class SubscriptionManager:
         async def attempt() -> SubscriptionView:
             entry = self._require_visible(caller, id)
             _check_revision(entry, expected)
-            await self._dependencies.store.delete(self.rules.full_name, id, entry.stored.revision)
+            revision = await self._dependencies.store.delete(self.rules.full_name, id, entry.stored.revision)
             await self.registry.remove(id)
             self._log("subscription deleted", caller, entry.subscription)
-            return self._view(caller, entry)
+            applied = await self._dependencies.delivery.wait_applied(id, revision)
+            return self._view(caller, entry)._replace(applied=applied)
 
         return await self._retry_on_conflict(attempt, expected)
 
@@ -167,9 +171,34 @@ class SubscriptionManager:
         """End a suspension, and return the status; ours."""
         await self._ensure_loaded()
         entry = self._require_owner(caller, id, None)
-        if await self._dependencies.delivery.resume(id):
+        if await self._dependencies.delivery.resume(id) or await self._resume_remotely(entry):
             self._log("subscription resumed", caller, entry.subscription)
         return await self.status(caller, id)
+
+    async def _resume_remotely(self, entry: RegistryEntry) -> bool:
+        """End a suspension at another gateway: a new edition of the same object, which it takes over."""
+        delivery = self._dependencies.delivery
+        status = await delivery.status(entry.stored.id)
+        held = status is None or status.delivered_here or entry.hold_reason is not None
+        if held or status is None or status.state is not DeliveryState.SUSPENDED:
+            return False
+        envelope = decode_envelope(entry.stored.document)._replace(edition=entry.edition + 1)
+        stored = await self._replace(entry, envelope)
+        await delivery.wait_applied(stored.id, stored.revision)
+        return True
+
+    async def _replace(self, entry: RegistryEntry, envelope: Envelope) -> StoredSubscription:
+        """Store another envelope of a subscription, and deliver that."""
+        try:
+            stored = await self._dependencies.store.replace(
+                self.rules.full_name, entry.stored.id, encode_envelope(envelope), entry.stored.revision
+            )
+        except Changed:
+            raise revision_changed() from None
+        except SubscriptionsUnavailable:
+            raise store_unavailable(_RETRY_AFTER) from None
+        await self.registry.apply(stored)
+        return stored
 
     async def test(self, caller: Caller, id: str) -> ProbeResult:
         """Send one event of the type `io.scopegate.test` past the log; ours."""
@@ -185,15 +214,7 @@ class SubscriptionManager:
         if not pending.matches(key, self._now()) or entry is None:
             raise ApiError(ErrorCode.FORBIDDEN, "this is not, or no longer, the address of a consent")
         envelope = decode_envelope(entry.stored.document)._replace(granted=rate, pending_consent=None)
-        try:
-            stored = await self._dependencies.store.replace(
-                self.rules.full_name, id, encode_envelope(envelope), entry.stored.revision
-            )
-        except Changed:
-            raise revision_changed() from None
-        except SubscriptionsUnavailable:
-            raise store_unavailable(_RETRY_AFTER) from None
-        await self.registry.apply(stored)
+        await self._replace(entry, envelope)
         self._dependencies.metrics.consent_requested(ConsentResult.CONFIRMED)
         self._log("subscription consented", Caller(entry.stored.owner), entry.subscription)
 
@@ -331,13 +352,10 @@ class SubscriptionManager:
             document = redacted_for_manager(document)
         return SubscriptionView(entry.stored.id, entry.stored.revision, document)
 
-    async def _matches(self, entry: RegistryEntry, wanted: QueryFilter) -> bool:
+    def _matches(self, entry: RegistryEntry, wanted: QueryFilter) -> bool:
         if self._is_swept(entry) or wanted.protocol not in (None, entry.subscription.protocol):
             return False
-        if wanted.state is None:
-            return True
-        status = await self._dependencies.delivery.status(entry.stored.id)
-        return wanted.state == (DeliveryState.ACTIVE if status is None else status.state)
+        return wanted.state in (None, self._dependencies.delivery.state(entry.stored.id))
 
     # -- ends
 

@@ -103,6 +103,7 @@ class SubscriptionRegistry:
             self._latest_revision = max(self._latest_revision, revision)
             for each in stored.values():
                 await self.apply(each)
+            self._delivery.set_applied(revision)
             self.loaded = True
 
     async def _start_over(self, revision: int, stored: Mapping[str, StoredSubscription]) -> None:

@@ -74,7 +74,7 @@ class MemorySubscriptionStore:
             raise Changed(id)
         return own.put(id, known.owner, document)
 
-    async def delete(self, manager: str, id: str, revision: int) -> None:
+    async def delete(self, manager: str, id: str, revision: int) -> int:
         """See `SubscriptionStore`."""
         own = self._of(manager)
         known = own.stored.get(id)
@@ -86,6 +86,7 @@ class MemorySubscriptionStore:
         if not own.owned[known.owner]:
             del own.owned[known.owner]
         own.tell()
+        return own.revision
 
     async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:
         """See `SubscriptionStore`."""

@@ -79,8 +79,7 @@ local revision, owner = split(known)
 if revision ~= tonumber(ARGV[3]) then return 0 end
 redis.call('HDEL', KEYS[1], ARGV[2])
 if redis.call('HINCRBY', KEYS[2], owner, -1) <= 0 then redis.call('HDEL', KEYS[2], owner) end
-changed(ARGV[2])
-return 1
+return changed(ARGV[2])
 """
 )
 _LOAD: Final = """
@@ -121,10 +120,12 @@ class RedisSubscriptionStore:
             raise Changed(id)
         return StoredSubscription(id, _owner(answer[1]), int(answer[0]), document)
 
-    async def delete(self, manager: str, id: str, revision: int) -> None:
+    async def delete(self, manager: str, id: str, revision: int) -> int:
         """See `SubscriptionStore`."""
-        if not await self._run(_DELETE, manager, _KEEP, id, revision):
+        done: ScriptAnswer = await self._run(_DELETE, manager, _KEEP, id, revision)
+        if not done:
             raise Changed(id)
+        return int(done)
 
     async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:
         """See `SubscriptionStore`."""

@@ -63,8 +63,11 @@ class SubscriptionStore(Protocol):
     async def replace(self, manager: str, id: str, document: bytes, revision: int) -> StoredSubscription:
         """Replace the document if the revision is still `revision`; raises Changed, SubscriptionsUnavailable."""
 
-    async def delete(self, manager: str, id: str, revision: int) -> None:
-        """Delete a subscription if its revision is still `revision`; raises Changed, SubscriptionsUnavailable."""
+    async def delete(self, manager: str, id: str, revision: int) -> int:
+        """Delete a subscription if its revision is still `revision`; raises Changed, SubscriptionsUnavailable.
+
+        Returns the revision of this change.
+        """
 
     async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:
         """The revision of a manager, and its subscriptions at that revision; raises SubscriptionsUnavailable."""

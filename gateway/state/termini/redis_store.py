@@ -99,6 +99,14 @@ class RedisTermini:
         except (RedisError, OSError, TimeoutError) as error:
             raise TerminiUnavailable(type(error).__name__) from error
 
+    async def marks(self, key: str, names: Sequence[str]) -> list[str | None]:
+        """One round trip."""
+        try:
+            found: ScriptAnswer = await self._client.hmget(_PREFIX + key, [_MARK + name.encode() for name in names])
+            return [None if mark is None else mark.decode() for mark in found]
+        except (RedisError, OSError, TimeoutError, UnicodeDecodeError) as error:
+            raise TerminiUnavailable(type(error).__name__) from error
+
     async def drop(self, key: str, token: str) -> None:
         """One round trip."""
         await self._run(_DROP, [_PREFIX + key], token)

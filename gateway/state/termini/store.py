@@ -96,6 +96,9 @@ class Termini(Protocol):
     async def save(self, saves: Sequence[Save]) -> list[Saved]:
         """Write positions; a false result: not written. Raises `TerminiUnavailable`."""
 
+    async def marks(self, key: str, names: Sequence[str]) -> list[str | None]:
+        """Read marks without acquiring the record, None for each that is missing; raises `TerminiUnavailable`."""
+
     async def drop(self, key: str, token: str) -> None:
         """Remove the record if its token is still `token`; raises `TerminiUnavailable`."""
 
@@ -173,6 +176,11 @@ class MemoryTermini:
         record.marks.update(save.marks)
         self._lives(save.key, record, save.ttl_ms)
         return Saved.DONE
+
+    async def marks(self, key: str, names: Sequence[str]) -> list[str | None]:
+        """Answers at once."""
+        record = self._records.get(key)
+        return [None if record is None else record.marks.get(name) for name in names]
 
     async def drop(self, key: str, token: str) -> None:
         """Answers at once."""

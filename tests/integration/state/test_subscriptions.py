@@ -53,10 +53,9 @@ async def test_a_subscription_is_created_replaced_and_deleted(state: State, mana
     assert changed.revision > made.revision
     assert (changed.owner, changed.document) == (made.owner, b"three")
     assert await store.load(manager) == (changed.revision, {"äß": changed})
-    await store.delete(manager, "äß", changed.revision)
-    revision, left = await store.load(manager)
-    assert revision > changed.revision
-    assert left == {}
+    deleted = await store.delete(manager, "äß", changed.revision)
+    assert deleted > changed.revision
+    assert await store.load(manager) == (deleted, {})
 
 
 async def test_of_two_creators_of_one_id_one_wins(state: State, manager: str) -> None:
@@ -150,6 +149,8 @@ async def test_a_mark_of_a_terminus_can_be_removed(state: State, manager: str) -
     both = Save(manager, taken.token, {0: 5}, None, {"x": "1", "y": "2"})
     assert await state.termini.save([both]) == [Saved.DONE]
     assert await state.termini.save([Save(manager, taken.token, {}, None, {"z": "3"}, ("x", "none"))]) == [Saved.DONE]
+    assert await state.termini.marks(manager, ("z", "x", "y")) == ["3", None, "2"]
+    assert await state.termini.marks(manager + "?", ("z",)) == [None]
     left = await state.termini.acquire(manager, "a", None)
     assert (left.positions, dict(left.marks)) == ({0: 5}, {"y": "2", "z": "3"})
     assert await state.termini.save([Save(manager, taken.token, {}, None, {}, ("y",))]) == [Saved.TAKEN]

@@ -12,7 +12,7 @@ import pytest
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import free_port
-from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink
+from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 from tests.support.subscriptions.api import PATH, ApiClient, EventWriter, eventually, sink_ports, subscription_policy
@@ -28,11 +28,11 @@ class Shared(NamedTuple):
     events: EventWriter
     sink: HttpSinkServer
 
-    def policy(self) -> tuple[str, ApiClient]:
+    def policy(self, lease: str = "2s") -> tuple[str, ApiClient]:
         """The policy of another gateway, and a client of its API."""
         other, port = self.document.but(), free_port()
         edge, http = free_port(), free_port()
-        other.data["gateway"] |= {"id": f"gw-{port}", "http": f"127.0.0.1:{http}", "lease": "2s"}
+        other.data["gateway"] |= {"id": f"gw-{port}", "http": f"127.0.0.1:{http}", "lease": lease}
         other.scope()["listen"][0]["bind"] = f"127.0.0.1:{edge}"
         other.scope()["api"][0]["bind"] = f"127.0.0.1:{port}"
         other.scope()["subscriptions"][0]["handshake"] = {"origin": f"gw-{port}.example"}
@@ -73,7 +73,7 @@ async def active(api: ApiClient) -> None:
     """Wait until a gateway delivers the subscription."""
 
     async def delivered() -> bool:
-        return (await api.ask("GET", f"{AT}/status")).json.get("applied") is not None
+        return bool((await api.ask("GET", f"{AT}/status")).json["here"])
 
     await eventually(delivered)
 
@@ -123,6 +123,49 @@ async def test_two_gateways_share_subscriptions(shared: Shared, start_gateway: G
     shared.write("three")
     await shared.arrive("three")
     assert (await two.ask("DELETE", AT)).json == changed.json
+
+
+@pytest.mark.row("CE-P-2")
+async def test_a_change_at_another_gateway_is_answered_when_it_is_in_force(
+    shared: Shared, start_gateway: Gateways
+) -> None:
+    (first, one), (second, two) = shared.policy("30s"), shared.policy("30s")
+    owner = start_gateway(first)
+    assert (await one.ask("POST", PATH, shared.proposal())).status == 201
+    await active(one)
+    start_gateway(second)
+    for number in range(10):
+        changed = await two.ask("PUT", AT, {**shared.proposal(), "sink": f"{shared.sink.url}/{number}"})
+        assert changed.status == 200, changed.body
+        told = (await two.ask("GET", f"{AT}/status")).json
+        assert (told["applied"], told["here"]) == (told["revision"], False)
+        shared.write(str(number))
+        await shared.arrive(str(number))
+    assert [(each.path, each.header("ce-id")) for each in shared.sink.requests] == [
+        (f"/{number}", str(number)) for number in range(10)
+    ]
+    shared.sink.answer = lambda request: status(410)
+    shared.write("gone")
+
+    async def suspended() -> bool:
+        return (await two.ask("GET", f"{AT}/status")).json["state"] == "suspended"
+
+    await eventually(suspended)
+    shared.sink.answer = lambda request: NO_CONTENT
+    assert (await two.ask("POST", f"{AT}/resume")).json["state"] == "active"
+    shared.write("again")
+    await shared.arrive("again")
+
+    owner.process.send_signal(signal.SIGSTOP)
+    late = await two.ask("PUT", AT, shared.proposal())
+    assert late.status == 202, "the owner has not applied it, and the answer says so"
+    told = (await two.ask("GET", f"{AT}/status")).json
+    assert told["applied"] < told["revision"]
+    assert (await two.ask("DELETE", AT)).status == 202
+    owner.process.send_signal(signal.SIGCONT)
+    made = await two.ask("POST", PATH, shared.proposal())
+    assert made.status == 201
+    assert (await two.ask("DELETE", AT)).status == 200
 
 
 @pytest.mark.row("CE-3.2.1-9", "CE-P-1", "CE-4-2")

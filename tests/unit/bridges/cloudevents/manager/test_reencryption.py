@@ -43,6 +43,9 @@ class NoDelivery:
     async def remove(self, id: str) -> None:
         self.held.pop(id)
 
+    def set_applied(self, revision: int) -> None:
+        """Nothing is delivered."""
+
 
 def form(active: str, **ring: int) -> SubscriptionCodec:
     secrets = {name: SigningSecret(bytes([number]) * 32) for name, number in ring.items()}
