@@ -56,6 +56,9 @@ class RecordingDelivery:
         self.puts: list[tuple[str, int, Reason | None]] = []
         self.removed: list[str] = []
 
+    def set_applied(self, revision: int) -> None:
+        """Not of interest here."""
+
     async def put(
         self,
         subscription: Subscription,
