@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -19,16 +19,17 @@ from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.dispatch.checkpoint_record import APPLIED, bucket_of
 from bridges.cloudevents.dispatch.dead_letters import DeadLetterWriter, log_refusal
-from bridges.cloudevents.dispatch.interface import DeliverableSubscription, OpenSink
+from bridges.cloudevents.dispatch.interface import DeliverableSubscription, OpenSink, SubscriptionVersion
 from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from bridges.cloudevents.dispatch.registration import RegisteredSubscription, starting_checkpoint
 from bridges.cloudevents.dispatch.remote_records import RemoteRecords
 from bridges.cloudevents.dispatch.scheduler import StepScheduler
 from bridges.cloudevents.dispatch.slices import SliceOwnership
 from bridges.cloudevents.dispatch.statuses import local_status, remote_status
-from bridges.cloudevents.dispatch.worker import DeliveryWorker, SubscriptionVersion
+from bridges.cloudevents.dispatch.worker import DeliveryWorker
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.filter_evaluator import EventOf, SharedFilterEvaluator
+from bridges.cloudevents.reading.shared_tail import SharedTails
 from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.kafka.bridge import ClusterBridge
 from bridges.kafka.tap import TopicLog
@@ -93,10 +94,13 @@ class SubscriptionDispatcher:
         self.scheduler: Final = StepScheduler()
         self.metrics: Final = metrics
         self.supervisor: Final = services.supervisor
+        self.tails: Final = SharedTails(event_of, self._schedule_tail)
         self._registered: Final[dict[str, RegisteredSubscription]] = {}
         self._workers: Final[dict[str, DeliveryWorker]] = {}
         self.observer: Final = DeliveryObserver(self._registered, self._workers, self.filters)
         self._changed: Final[dict[DeliveryWorker, None]] = {}
+        self._buffering: Final[dict[DeliveryWorker, None]] = {}
+        """Those whose queues had events in memory after their last step."""
         self._advanced: Final[dict[DeliveryWorker, None]] = {}
         self._locks: Final[dict[str, asyncio.Lock]] = {}
         self._gates: Final = SinkGates()
@@ -130,6 +134,9 @@ class SubscriptionDispatcher:
             cluster.charge(self._buffered_bytes)
         ownership = self.supervisor.keep(self._ownership.run, f"slices:{name}")
         self._tasks = ownership, self.supervisor.keep(self._write, f"checkpoints:{name}")
+
+    def _schedule_tail(self, step: Callable[[], None]) -> None:
+        self.scheduler.add(partial(self.supervisor.attempt, step, "tail"))
 
     def _clusters(self) -> list[ClusterBridge]:
         """The cluster whose counters include the events in memory: that of the first stream."""
@@ -250,6 +257,7 @@ class SubscriptionDispatcher:
         await (worker.close() if grace is None else worker.close(grace))
         if self._workers.get(id) is worker:
             self._update_checkpoint(worker)
+            self._buffering.pop(worker, None)
             del self._workers[id]
         return worker.counts
 
@@ -284,6 +292,7 @@ class SubscriptionDispatcher:
             worker = self._workers.pop(id)
             self._changed.pop(worker, None)
             self._advanced.pop(worker, None)
+            self._buffering.pop(worker, None)
             worker.abort()
             self.supervisor.start(worker.close(0.0), "delivery-abort")
 
@@ -329,6 +338,10 @@ class SubscriptionDispatcher:
     def on_position_advanced(self, worker: DeliveryWorker) -> None:
         """See `WorkerContext`."""
         self._advanced[worker] = None
+        if worker.queue.buffered_bytes:
+            self._buffering[worker] = None
+        else:
+            self._buffering.pop(worker, None)
 
     def restart(self, worker: DeliveryWorker) -> None:
         """See `WorkerContext`."""
@@ -352,6 +365,7 @@ class SubscriptionDispatcher:
             await self._flush({bucket_of(id) for id in self._workers} if not writes else ())
 
     async def _flush(self, check_owner: Collection[int] = ()) -> None:
+        self.tails.report_advance(_MAX_ADVANCED)
         for record in self._ownership.records() if self._applied_revision else ():
             record.put(APPLIED, str(self._applied_revision))
         for worker in [*self._changed, *islice(self._advanced, _MAX_ADVANCED)]:
@@ -373,7 +387,7 @@ class SubscriptionDispatcher:
 
     def _share_memory_limit(self) -> None:
         """Above the limit of memory, divide the limit among the queues that hold events."""
-        buffering = [worker for worker in self._workers.values() if worker.queue.buffered_bytes]
+        buffering = list(self._buffering)
         self._last_buffered_bytes = sum(worker.queue.buffered_bytes for worker in buffering)
         if self._last_buffered_bytes > self._settings.max_buffered_bytes:
             self._memory_is_low = True

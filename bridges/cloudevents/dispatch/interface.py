@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from bridges.cloudevents.delivery.queue_settings import QueueSettings
+from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.filter import EventFilter
 from bridges.cloudevents.sinks.interface import Sink, SinkListener
 from bridges.cloudevents.subscription.model import DeliverySettings, SinkProtocol, SinkUri, SubscriptionConfig
@@ -32,3 +34,13 @@ class OpenSink(Protocol):
     """Makes the sink of a subscription; implemented by `sinks.factory.SinkFactory.open`."""
 
     def __call__(self, subscription: DeliverableSubscription, listener: SinkListener) -> Sink: ...
+
+
+class SubscriptionVersion(NamedTuple):
+    """A version of a subscription; `hold_reason` is the reason for sending nothing, or None."""
+
+    subscription: DeliverableSubscription
+    revision: int
+    settings: QueueSettings
+    hold_reason: Reason | None
+    edition: int

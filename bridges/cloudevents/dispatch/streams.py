@@ -9,6 +9,8 @@ from typing import Final, Protocol
 from bridges.cloudevents.delivery.checkpoint import StreamPosition
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.queue import DeliveryQueue
+from bridges.cloudevents.events.filter import EventFilter
+from bridges.cloudevents.reading.shared_tail import SharedTails
 from bridges.cloudevents.reading.stream_reader import EventStreamListener, EventStreamReader
 from bridges.kafka.tap import TopicLog, identity_of
 from gateway.errors import AmqpError
@@ -25,6 +27,10 @@ class StreamsContext(Protocol):
 
     @property
     def supervisor(self) -> Supervisor: ...
+    @property
+    def tails(self) -> SharedTails:
+        """The tails of the streams."""
+
     def log(self, address: str) -> TopicLog | None:
         """The log of a stream; None if the policy no longer has it."""
 
@@ -40,14 +46,16 @@ class SubscriptionStreams:
         counts: DeliveryCounts,
         context: StreamsContext,
         listener: EventStreamListener,
+        wanted: EventFilter,
     ) -> None:
-        """`id`: the subscription's; `listener` is told of the events, and is woken when a stream can be read."""
+        """`id` and the filter `wanted` are the subscription's; `listener` is woken when a stream can be read."""
         self._id: Final = id
         self._positions: Final = dict(positions)
         self._queue: Final = queue
         self._counts: Final = counts
         self._context: Final = context
         self._listener: Final = listener
+        self._wanted: Final = wanted
         self._readers: Final[dict[str, EventStreamReader]] = {}
         self._unreadable: Final[dict[str, None]] = {}
         self._closed = False
@@ -91,8 +99,10 @@ class SubscriptionStreams:
             if not self._closed and address not in self._readers:
                 self._unreadable.pop(address, None)
                 self._compare(address, identity_of(topic))
-                position = self._positions[address]
-                self._readers[address] = EventStreamReader(address, log, topic, position, self._queue, self._listener)
+                tail = self._context.tails.of(address, log, topic)
+                self._readers[address] = EventStreamReader(
+                    address, log, topic, self._positions[address], self._queue, self._listener, tail, self._wanted
+                )
                 self._listener.wake()
 
     def _report(self, address: str, error: AmqpError) -> None:

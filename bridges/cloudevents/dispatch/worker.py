@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.delivery.checkpoint import DeliveryCheckpoint, StreamPosition
@@ -15,13 +15,13 @@ from bridges.cloudevents.delivery.entry import DeadLetter, EventLocation
 from bridges.cloudevents.delivery.gate import SinkGate
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.queue import DeliveryQueue
-from bridges.cloudevents.delivery.queue_settings import QueueSettings
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
-from bridges.cloudevents.dispatch.interface import DeliverableSubscription
+from bridges.cloudevents.dispatch.interface import SubscriptionVersion
 from bridges.cloudevents.dispatch.scheduler import StepScheduler
 from bridges.cloudevents.dispatch.streams import SubscriptionStreams
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.filter_evaluator import SharedFilterEvaluator
+from bridges.cloudevents.reading.shared_tail import SharedTails
 from bridges.cloudevents.sinks.interface import SendAttempt, Sink
 from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.records.record import KafkaRecord
@@ -56,6 +56,10 @@ class WorkerContext(Protocol):
         """The shared filter evaluation."""
 
     @property
+    def tails(self) -> SharedTails:
+        """The tails of the streams."""
+
+    @property
     def metrics(self) -> ManagerMetrics:
         """The manager's counters."""
 
@@ -76,16 +80,6 @@ class WorkerContext(Protocol):
 
     def restart(self, worker: DeliveryWorker) -> None:
         """Start its delivery again from its stored position."""
-
-
-class SubscriptionVersion(NamedTuple):
-    """A version of a subscription; `hold_reason` is the reason for sending nothing, or None."""
-
-    subscription: DeliverableSubscription
-    revision: int
-    settings: QueueSettings
-    hold_reason: Reason | None
-    edition: int
 
 
 class DeliveryWorker:
@@ -117,7 +111,7 @@ class DeliveryWorker:
         if checkpoint.failing_since is not None:
             self.queue.failing_since = self._loop.time() - (_now_ms() - checkpoint.failing_since) / 1000
         self._streams: Final = SubscriptionStreams(
-            subscription.id, checkpoint.streams, self.queue, counts, context, self
+            subscription.id, checkpoint.streams, self.queue, counts, context, self, subscription.filter
         )
         self._sink: Sink | None = None
         self._scheduled = self._opened = self._closed = False
@@ -298,6 +292,10 @@ class DeliveryWorker:
     def matching(self, address: str, batch: FetchedBatch, first: int, stop: int) -> Iterable[CloudEvent]:
         """See `EventStreamListener`."""
         return self._context.filters.matching(address, batch, self, first, stop)
+
+    def on_position_advanced(self) -> None:
+        """See `EventStreamListener`."""
+        self._context.on_position_advanced(self)
 
     def on_lost(self, count: int) -> None:
         """See `EventStreamListener`: retention was faster (KM-8)."""

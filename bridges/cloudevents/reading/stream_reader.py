@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from bridges.cloudevents.delivery.checkpoint import StreamPosition
@@ -12,6 +12,8 @@ from bridges.cloudevents.delivery.entry import EventLocation
 from bridges.cloudevents.delivery.positions import Position
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.events.filter import EventFilter
+from bridges.cloudevents.reading.shared_tail import SharedTail
 from bridges.kafka.admin.client import Topic
 from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.records.record import KafkaRecord
@@ -22,6 +24,10 @@ _RECORDS_AT_ONCE: Final = 200
 """Number of records of a batch that are evaluated at once."""
 _OVERHEAD: Final = 512
 """Approximate memory of an event beyond its record's value, in bytes."""
+
+
+_QUIET_READS: Final = 2
+"""Number of reads without a matching event after which a reader that had one is parked."""
 
 
 class EventStreamListener(Protocol):
@@ -41,6 +47,9 @@ class EventStreamListener(Protocol):
 
     def wake(self) -> None:
         """Schedule a call of `read`."""
+
+    def on_position_advanced(self) -> None:
+        """The position has advanced without a call of `read`."""
 
     def on_stream_failed(self, address: str) -> None:
         """The stream cannot be read for now."""
@@ -70,8 +79,15 @@ class EventStreamReader:
         start: StreamPosition,
         queue: DeliveryQueue,
         listener: EventStreamListener,
+        tail: SharedTail,
+        wanted: EventFilter,
     ) -> None:
+        """`wanted` is the filter by which the tail finds events while this reader is parked."""
         self._address: Final = address
+        self._tail: Final = tail
+        self._wanted: Final = wanted
+        self._is_parked = False
+        self._quiet_reads_left = 0
         self._queue: Final = queue
         self._listener: Final = listener
         self._identity: Final = identity_of(topic)
@@ -91,15 +107,19 @@ class EventStreamReader:
         cursor = self._partitions[number]
         unfinished = self._queue.unfinished(self._address, number)
         return Position(
-            cursor.next, tuple(sorted({*cursor.unfinished, *unfinished}) if cursor.unfinished else unfinished)
+            self._tail.position(self, number) if self._is_parked else cursor.next,
+            tuple(sorted({*cursor.unfinished, *unfinished}) if cursor.unfinished else unfinished)
         )
 
     def read(self, now: float, most: int) -> bool:
         """Offer the matching events among up to `most` records; returns whether more may be available."""
         self._refetch_reader.read()
+        if self._is_parked:
+            return False
         if self._queue.is_blocked and not self._queue.accepts_more:
             self._release_batches()
             return False
+        left = most
         while most > 0 and self._ready:
             number = next(iter(self._ready))
             cursor = self._partitions[number]
@@ -110,7 +130,32 @@ class EventStreamReader:
             if batch is not None:
                 self._ready[number] = None
                 most -= 1 + self._evaluate(cursor, batch, now)
+        if not self._ready:
+            self._park_if_quiet(has_read=most < left)
         return most <= 0
+
+    def _park_if_quiet(self, *, has_read: bool) -> None:
+        """Everything was read: let the tail read on, unless there was a matching event lately."""
+        if any(cursor.unfinished for cursor in self._partitions.values()):
+            return
+        if self._quiet_reads_left:
+            self._quiet_reads_left -= has_read
+        elif self._tail.park(self, self._wanted, {each: cursor.next for each, cursor in self._partitions.items()}):
+            self._is_parked = True
+            for number in self._partitions:
+                self._tap.leave(number)
+
+    def unpark(self, positions: Mapping[int, int]) -> None:
+        """See `ParkedReader`."""
+        self._is_parked, self._quiet_reads_left = False, _QUIET_READS
+        for number, offset in positions.items():
+            self._partitions[number].next = offset
+        self._ready.update(dict.fromkeys(self._partitions))
+        self._listener.wake()
+
+    def on_tail_advanced(self) -> None:
+        """See `ParkedReader`."""
+        self._listener.on_position_advanced()
 
     def _release_batches(self) -> None:
         """Release the batches in memory; reading resumes when the queue accepts events."""
@@ -130,6 +175,7 @@ class EventStreamReader:
                 cursor.next = event.offset
                 return bisect_left(records, event.offset, first, stop, key=_offset) - first
             self._queue.offer(event, size_of(event), now)
+            self._quiet_reads_left = _QUIET_READS
         cursor.next = records[stop].offset() if stop < len(records) else batch.end
         return stop - first
 
@@ -155,6 +201,8 @@ class EventStreamReader:
 
     def close(self) -> None:
         """Stop reading."""
+        if self._is_parked:
+            self._tail.leave(self)
         self._tap.close()
         self._refetch_reader.close()
 
@@ -182,6 +230,8 @@ class EventStreamReader:
 
     def on_partitions_added(self, partitions: int) -> None:
         """See `TapListener`: new partitions are read from their start (KM-9)."""
+        if self._is_parked:
+            self.unpark(self._tail.leave(self))
         for number in range(len(self._partitions), partitions):
             self._partitions[number] = PartitionCursor(Position(0))
             self._ready[number] = None

@@ -1,0 +1,215 @@
+"""The end of a stream, read once for all subscriptions that have nothing to do there (docs/decisions/0031).
+
+A reader that has read everything, and found nothing lately, leaves its partitions to the tail. The tail reads on, looks
+each event up in the index of the parked readers' filters, and returns a reader to its own work at the first event that
+matches. An event so costs nothing for the subscriptions that do not match it, however many they are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from itertools import islice
+from operator import methodcaller
+from typing import Final, Protocol
+
+from bridges.cloudevents.events.filter import EventFilter
+from bridges.cloudevents.events.index import FilterIndex
+from bridges.cloudevents.reading.filter_evaluator import EventOf
+from bridges.kafka.admin.client import Topic
+from bridges.kafka.consume.batches import FetchedBatch
+from bridges.kafka.tap import Tap, TopicLog
+from gateway.errors import AmqpError
+
+_RECORDS_PER_STEP: Final = 200
+_offset: Final = methodcaller("offset")
+
+
+class ParkedReader(Hashable, Protocol):
+    """A reader whose partitions the tail reads."""
+
+    def unpark(self, positions: Mapping[int, int]) -> None:
+        """Read on from these offsets by partition; no event before them matches."""
+
+    def on_tail_advanced(self) -> None:
+        """Its position, which is the tail's, has advanced; the checkpoint may be written later."""
+
+
+class _Parked:
+    """`floors`: where a reader had read further than the tail; `told`: the last advance that it was told of."""
+
+    __slots__ = ("floors", "told")
+
+    def __init__(self, floors: dict[int, int], told: int) -> None:
+        self.floors: Final = floors
+        self.told = told
+
+
+class SharedTail:
+    """The tail of one log; closed while no reader is parked."""
+
+    def __init__(
+        self,
+        address: str,
+        log: TopicLog,
+        topic: Topic,
+        event_of: EventOf,
+        schedule: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """`schedule` runs a step in a later turn of the loop."""
+        self._address: Final = address
+        self._log: Final = log
+        self._topic: Final = topic
+        self._event_of: Final = event_of
+        self._schedule: Final = schedule
+        self._index: FilterIndex[ParkedReader] = FilterIndex()
+        self._parked: Final[OrderedDict[ParkedReader, _Parked]] = OrderedDict()
+        """Those whose checkpoints are oldest come first."""
+        self._next: Final[dict[int, int]] = {}
+        self._ready: Final[dict[int, None]] = {}
+        self._tap: Tap | None = None
+        self._advances = 0
+        self._scheduled = False
+
+    def __len__(self) -> int:
+        """The number of parked readers."""
+        return len(self._parked)
+
+    # -- from the readers
+
+    def park(self, reader: ParkedReader, wanted: EventFilter, positions: Mapping[int, int]) -> bool:
+        """Read these partitions for a reader from now on; False if it is not as far as the tail."""
+        if self._tap is None:
+            self._tap = self._log.tap(self._topic, self)
+            self._next.update(positions)
+            self._ready.update(dict.fromkeys(positions))
+            self._wake()
+        if positions.keys() != self._next.keys() or any(self._next[each] > at for each, at in positions.items()):
+            return False
+        floors = {each: at for each, at in positions.items() if at > self._next[each]}
+        self._parked[reader] = _Parked(floors, self._advances)
+        self._index.add(reader, wanted)
+        return True
+
+    def position(self, reader: ParkedReader, partition: int) -> int:
+        """The next offset for a parked reader."""
+        return max(self._next[partition], self._parked[reader].floors.get(partition, 0))
+
+    def leave(self, reader: ParkedReader) -> dict[int, int]:
+        """Read no more for a reader; returns its next offsets by partition."""
+        positions = {partition: self.position(reader, partition) for partition in self._next}
+        del self._parked[reader]
+        self._index.remove(reader)
+        if not self._parked:
+            self._close()
+        return positions
+
+    def report_advance(self, most: int) -> None:
+        """Tell up to `most` parked readers that their position has advanced, those told longest ago first."""
+        for reader, parked in list(islice(self._parked.items(), most)):
+            if parked.told == self._advances:
+                break
+            parked.told = self._advances
+            self._parked.move_to_end(reader)
+            reader.on_tail_advanced()
+
+    # -- reading
+
+    def _wake(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._schedule(self._step)
+
+    def _step(self) -> None:
+        self._scheduled = False
+        most = _RECORDS_PER_STEP
+        while most > 0 and self._ready and self._tap is not None:
+            number = next(iter(self._ready))
+            del self._ready[number]
+            batch = self._tap.take(number, self._next[number])
+            if batch is not None:
+                self._ready[number] = None
+                most -= 1 + self._evaluate(number, batch)
+        if self._ready:
+            self._wake()
+
+    def _evaluate(self, number: int, batch: FetchedBatch) -> int:
+        """Look up a part of a batch; returns the number of records."""
+        records = batch.records
+        first = bisect_left(records, self._next[number], key=_offset)
+        stop = min(len(records), first + _RECORDS_PER_STEP)
+        for at in range(first, stop):
+            event = self._event_of(records[at], self._address)
+            for reader in () if event is None else self._index.matching(event):
+                self._match(reader, number, records[at].offset())
+        if self._parked:
+            self._next[number] = records[stop].offset() if stop < len(records) else batch.end
+            self._advances += 1
+        return stop - first
+
+    def _match(self, reader: ParkedReader, number: int, offset: int) -> None:
+        """Return a reader to its own work, unless it has read this event already."""
+        if offset >= self._parked[reader].floors.get(number, 0):
+            reader.unpark({**self.leave(reader), number: offset})
+
+    def _release_all(self) -> None:
+        for reader in list(self._parked):
+            reader.unpark(self.leave(reader))
+
+    def _close(self) -> None:
+        if self._tap is not None:
+            self._tap.close()
+            self._tap = None
+        self._next.clear()
+        self._ready.clear()
+
+    # -- from the tap
+
+    def on_records(self, partition: int) -> None:
+        """See `TapListener`."""
+        self._ready[partition] = None
+        self._wake()
+
+    def on_truncated(self, partition: int, low: int) -> None:
+        """See `TapListener`: each reader counts what it has lost."""
+        self._release_all()
+
+    def on_failed(self, error: AmqpError) -> None:
+        """See `TapListener`: each reader looks the topic up again."""
+        self._release_all()
+
+    def on_partitions_added(self, partitions: int) -> None:
+        """See `TapListener`: each reader begins with the new partitions."""
+        self._release_all()
+
+    def on_topic_gone(self) -> None:
+        """See `TapListener`: each reader hears it, too."""
+        self._release_all()
+
+
+class SharedTails:
+    """The tails of a manager's streams."""
+
+    def __init__(self, event_of: EventOf, schedule: Callable[[Callable[[], None]], None]) -> None:
+        self._event_of: Final = event_of
+        self._schedule: Final = schedule
+        self._tails: Final[dict[tuple[str, str], SharedTail]] = {}
+
+    def __iter__(self) -> Iterator[SharedTail]:
+        return iter(self._tails.values())
+
+    def of(self, address: str, log: TopicLog, topic: Topic) -> SharedTail:
+        """The tail of a log; a recreated topic has another."""
+        key = address, str(topic.identity)
+        found = self._tails.get(key)
+        if found is None:
+            for old in [each for each in self._tails if each[0] == address and not self._tails[each]]:
+                del self._tails[old]
+            found = self._tails[key] = SharedTail(address, log, topic, self._event_of, self._schedule)
+        return found
+
+    def report_advance(self, most: int) -> None:
+        """See `SharedTail.report_advance`; `most` for each."""
+        for tail in self._tails.values():
+            tail.report_advance(most)
