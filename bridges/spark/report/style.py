@@ -44,8 +44,9 @@ td.text:not(:first-child) { overflow-wrap: break-word }
 td.n, th.n { text-align: right; padding-right: 0; padding-left: .5rem; font-variant-numeric: tabular-nums;
   overflow-wrap: normal }
 td.n { white-space: nowrap }
-td.n + td.text, th.n + th.text { padding-left: 1.5rem }
-td.n + td.text { white-space: nowrap }
+@media (min-width: 40.01rem) {
+  td.n + td.text, th.n + th.text { padding-left: 1.5rem; white-space: nowrap }
+}
 @media (max-width: 40rem) {
   table.wide thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%) }
   table.wide tr { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 0 1rem;
@@ -54,7 +55,7 @@ td.n + td.text { white-space: nowrap }
   table.wide td:first-child, table.wide td.text { grid-column: 1 / -1 }
   table.wide td:first-child { font-weight: 600 }
   table.wide td:not(:first-child)::before { content: attr(data-label); color: var(--muted); white-space: normal;
-    overflow-wrap: normal }
+    overflow-wrap: normal; text-align: left; font-weight: 400 }
 }
 nav ul { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .25rem 1rem }
 a { color: var(--s0) }
