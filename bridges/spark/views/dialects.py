@@ -1,0 +1,122 @@
+"""How an engine writes the expressions of the views (pure).
+
+Names and texts come from clients: they are always quoted, and no control character is written as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from bridges.spark.views.json_type import JsonType
+
+Field = tuple[str, str]
+"""A name and the expression of its value, or its type."""
+
+
+class Dialect(Protocol):
+    """The SQL of one engine; expressions are over the columns of an archive's files."""
+
+    def name(self, text: str) -> str:
+        """A quoted identifier."""
+
+    def text(self, text: str) -> str:
+        """A string literal."""
+
+    def source(self, folder: str) -> str:
+        """All Parquet files of one address."""
+
+    def entry(self, column: str, name: str) -> str:
+        """The value of a map's entry, null if it is not there."""
+
+    def cast(self, expression: str, kind: str) -> str:
+        """A value as one of the types below, null if it is none."""
+
+    def struct(self, fields: Sequence[Field]) -> str:
+        """A struct with these fields."""
+
+    def decoded(self, expression: str) -> str:
+        """Bytes as text; what is no UTF-8 does not fail the query."""
+
+    def milliseconds(self, expression: str) -> str:
+        """Milliseconds since 1970 as a timestamp."""
+
+    def schema_id(self, expression: str) -> str:
+        """The id of the schema at the beginning of a body, null without one."""
+
+    def payload(self, expression: str) -> str:
+        """What follows the id of the schema."""
+
+    def parsed(self, text: str, kind: JsonType) -> tuple[str, str]:
+        """JSON as a struct, and whether a text that is not null is a mistake: invalid, or of other types."""
+
+
+class DuckdbSql:
+    """duckdb's SQL."""
+
+    _TYPES: Final = {
+        "null": "VARCHAR", "boolean": "BOOLEAN", "bigint": "BIGINT", "double": "DOUBLE", "text": "VARCHAR",
+        "decimal": "DECIMAL(38,18)", "ulong": "UBIGINT", "date": "DATE",
+    }  # fmt: skip
+
+    def name(self, text: str) -> str:
+        return '"' + text.replace('"', '""') + '"'
+
+    def text(self, text: str) -> str:
+        if text.isprintable():
+            return "'" + text.replace("'", "''") + "'"
+        parts = (self.text(char) if char.isprintable() else f"chr({ord(char)})" for char in text)
+        return f"({' || '.join(parts)})"
+
+    def source(self, folder: str) -> str:
+        options = "hive_partitioning = true, union_by_name = true, hive_types = {'date': VARCHAR}"
+        return f"read_parquet({self.text(folder + '/*/*.parquet')}, {options})"
+
+    def entry(self, column: str, name: str) -> str:
+        return f"map_extract({column}, {self.text(name)})[1]"
+
+    def cast(self, expression: str, kind: str) -> str:
+        return f"TRY_CAST({expression} AS {self._TYPES[kind]})"
+
+    def struct(self, fields: Sequence[Field]) -> str:
+        return f"struct_pack({', '.join(f'{self.name(name)} := {value}' for name, value in fields)})"
+
+    def decoded(self, expression: str) -> str:
+        return f"TRY(decode({expression}))"
+
+    def milliseconds(self, expression: str) -> str:
+        return f"make_timestamptz({expression} * 1000)"
+
+    def schema_id(self, expression: str) -> str:
+        number = f"TRY_CAST('0x' || substr(hex({expression}), 3, 8) AS BIGINT)"
+        return f"CASE WHEN octet_length({expression}) >= 5 AND substr(hex({expression}), 1, 2) = '00' THEN {number} END"
+
+    def payload(self, expression: str) -> str:
+        return f"TRY(unhex(substr(hex({expression}), 11)))"
+
+    def parsed(self, text: str, kind: JsonType) -> tuple[str, str]:
+        document = f"TRY_CAST({text} AS JSON)"
+        shape = self.text(self._shape(kind))
+        whole = f"CASE WHEN json_type({document}) = 'OBJECT' THEN json_transform({document}, {shape}) END"
+        differs = " OR ".join(
+            f"(json_type({document}, {self.text(_pointer(name))}) <> 'NULL' AND ({whole}).{self.name(name)} IS NULL)"
+            for name in kind.fields
+        )
+        wrong = f"coalesce(json_type({document}) <> 'OBJECT', true) OR coalesce({differs}, false)"
+        return whole, f"({text} IS NOT NULL AND ({wrong}))"
+
+    def _shape(self, kind: JsonType) -> str:
+        if kind.kind == "struct":
+            return "{" + ", ".join(f"{_json(name)}: {self._shape(each)}" for name, each in kind.fields.items()) + "}"
+        if kind.kind == "array":
+            return f"[{self._shape(kind.element or JsonType('null'))}]"
+        return _json(self._TYPES[kind.kind])
+
+
+def _json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _pointer(name: str) -> str:
+    return "/" + name.replace("~", "~0").replace("/", "~1")
