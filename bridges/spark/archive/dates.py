@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
+from math import ceil, floor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -61,3 +62,10 @@ def date_of(path: str) -> date | None:
             with suppress(ValueError):
                 return date.fromisoformat(part.removeprefix(_KEY))
     return None
+
+
+def overlaps(since: datetime | None, until: datetime | None, earliest: int | None, latest: int | None) -> bool:
+    """Whether events from `earliest` to `latest`, in milliseconds since 1970, may be in a period; unknown ones may."""
+    if since is not None and latest is not None and latest < floor(since.timestamp() * 1000):
+        return False
+    return until is None or earliest is None or earliest <= ceil(until.timestamp() * 1000)

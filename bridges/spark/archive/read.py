@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from math import ceil, floor
 from typing import TYPE_CHECKING
 
-from bridges.spark.archive.dates import DateRange, date_of, dates_of
+from bridges.spark.archive.dates import DateRange, date_of, dates_of, overlaps
 from bridges.spark.archive.decode import DDL
 from bridges.spark.archive.manifest.commits import address_of
 from bridges.spark.archive.store import Archive, Commit, File, file_url
@@ -43,12 +42,18 @@ class ArchiveSelection:
         first = max((each for each in (found.first, self.since_date) if each is not None), default=None)
         return found._replace(first=first)
 
+    def may_hold(self, file: File) -> bool:
+        """Whether a file may have events of these times, by those in the manifest."""
+        if date_of(file.path) is None:  # times in the manifest leave out rows without a timestamp
+            return True
+        return overlaps(self.since, self.until, file.earliest, file.latest)
+
 
 def read_archive(spark: SparkSession, archive: Archive, selection: ArchiveSelection = ArchiveSelection()) -> DataFrame:
     """All committed rows that are selected; raises `PipelineError`."""
     dates = selection.dates()
     live = archive.readable().live_files(lambda folder: _is_selected(folder, selection, dates))
-    return _read_files(spark, archive, [file for _, file in live if _may_hold(file, selection)], selection)
+    return _read_files(spark, archive, [file for _, file in live if selection.may_hold(file)], selection)
 
 
 def read_commits(
@@ -57,7 +62,7 @@ def read_commits(
     """The rows of these commits."""
     dates = selection.dates()
     found = (file for commit in commits for file in commit.files if _is_selected(file.folder, selection, dates))
-    files = [file for file in found if _may_hold(file, selection)]
+    files = [file for file in found if selection.may_hold(file)]
     return _read_files(spark, archive, files, selection)
 
 
@@ -96,15 +101,6 @@ def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int,
 def _is_selected(folder: str, selection: ArchiveSelection, dates: DateRange) -> bool:
     is_address = not selection.addresses or address_of(folder) in selection.addresses
     return is_address and dates.may_hold(f"{folder}/")
-
-
-def _may_hold(file: File, selection: ArchiveSelection) -> bool:
-    """Whether the file may have rows of these times, by the times in the manifest if there are any."""
-    if file.earliest is None or file.latest is None or date_of(file.path) is None:
-        return True
-    if selection.since is not None and file.latest < floor(selection.since.timestamp() * 1000):
-        return False
-    return selection.until is None or file.earliest <= ceil(selection.until.timestamp() * 1000)
 
 
 def selected(frame: DataFrame, selection: ArchiveSelection) -> DataFrame:
