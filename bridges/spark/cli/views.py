@@ -15,7 +15,7 @@ _FILE = LocalPath(exists=True, dir_okay=False, path_type=Path)
 @click.command(epilog=EXIT_CODES)
 @ARCHIVE
 @click.option(
-    "--engine", type=click.Choice(["duckdb"]), default="duckdb", show_default=True, help="Whose SQL to write."
+    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Whose SQL to write."
 )
 @click.option("--address", "addresses", multiple=True, help="Only this address of the archive; may be repeated.")
 @click.option(
@@ -39,7 +39,7 @@ def views(
     """Write SQL that creates a view for each address of ARCHIVE, with properties, keys and bodies as plain columns.
 
     `props.color` is text and `props.n` a bigint, by the types in the archive. Keys and bodies are text where all are
-    UTF-8, and JSON bodies are columns of `json`. Nothing is written to the archive; needs neither Spark nor Java.
+    UTF-8, and JSON bodies are columns of `json`. Nothing is written to the archive; needs neither Spark nor duckdb.
     """
     if schema is not None and len(addresses) != 1:
         raise click.UsageError("--json-schema describes the bodies of one address: name it with --address")

@@ -1,4 +1,4 @@
-"""How an engine writes the expressions of the views (pure).
+"""How Spark and duckdb write the expressions of the views (pure).
 
 Names and texts come from clients: they are always quoted, and no control character is written as it is.
 """
@@ -50,6 +50,65 @@ class Dialect(Protocol):
 
     def parsed(self, text: str, kind: JsonType) -> tuple[str, str]:
         """JSON as a struct, and whether a text that is not null is a mistake: invalid, or of other types."""
+
+
+class SparkSql:
+    """Spark SQL."""
+
+    _TYPES: Final = {
+        "null": "STRING", "boolean": "BOOLEAN", "bigint": "BIGINT", "double": "DOUBLE", "text": "STRING",
+        "decimal": "DECIMAL(38,18)", "ulong": "DECIMAL(20,0)", "date": "DATE",
+    }  # fmt: skip
+    _MISTAKE: Final = "_scopegate_mistake"
+
+    def name(self, text: str) -> str:
+        return f"`{text.replace('`', '``')}`"
+
+    def text(self, text: str) -> str:
+        return "'" + "".join(_spark_char(char) for char in text) + "'"
+
+    def source(self, folder: str) -> str:
+        return f"parquet.{self.name(folder)}"
+
+    def entry(self, column: str, name: str) -> str:
+        return f"try_element_at({column}, {self.text(name)})"
+
+    def cast(self, expression: str, kind: str) -> str:
+        return f"TRY_CAST({expression} AS {self._TYPES[kind]})"
+
+    def struct(self, fields: Sequence[Field]) -> str:
+        return f"named_struct({', '.join(f'{self.text(name)}, {value}' for name, value in fields)})"
+
+    def decoded(self, expression: str) -> str:
+        return f"CAST({expression} AS STRING)"
+
+    def milliseconds(self, expression: str) -> str:
+        return f"timestamp_millis({expression})"
+
+    def schema_id(self, expression: str) -> str:
+        number = f"CAST(conv(hex(substring({expression}, 2, 4)), 16, 10) AS BIGINT)"
+        return f"CASE WHEN length({expression}) >= 5 AND hex(substring({expression}, 1, 1)) = '00' THEN {number} END"
+
+    def payload(self, expression: str) -> str:
+        return f"substring({expression}, 6)"
+
+    def parsed(self, text: str, kind: JsonType) -> tuple[str, str]:
+        fields = f"{self._fields(kind)}, {self.name(self._MISTAKE)} STRING"
+        options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {self.text(self._MISTAKE)})"
+        whole = f"from_json({text}, {self.text(fields)}, {options})"
+        shown = self.struct([(name, f"{whole}.{self.name(name)}") for name in kind.fields])
+        present = f"CASE WHEN {text} IS NOT NULL THEN {shown} END"
+        return present, f"({text} IS NOT NULL AND {whole}.{self.name(self._MISTAKE)} IS NOT NULL)"
+
+    def _fields(self, kind: JsonType, between: str = " ") -> str:
+        return ", ".join(f"{self.name(name)}{between}{self._type(each)}" for name, each in kind.fields.items())
+
+    def _type(self, kind: JsonType) -> str:
+        if kind.kind == "struct":
+            return f"STRUCT<{self._fields(kind, ': ')}>"
+        if kind.kind == "array":
+            return f"ARRAY<{self._type(kind.element or JsonType('null'))}>"
+        return self._TYPES[kind.kind]
 
 
 class DuckdbSql:
@@ -112,6 +171,17 @@ class DuckdbSql:
         if kind.kind == "array":
             return f"[{self._shape(kind.element or JsonType('null'))}]"
         return _json(self._TYPES[kind.kind])
+
+
+def _spark_char(char: str) -> str:
+    if char in "'\\":
+        return f"\\{char}"
+    return char if char.isprintable() else "".join(f"\\u{unit:04x}" for unit in _utf16(char))
+
+
+def _utf16(char: str) -> list[int]:
+    data = char.encode("utf-16-be", "surrogatepass")
+    return [int.from_bytes(data[place : place + 2], "big") for place in range(0, len(data), 2)]
 
 
 def _json(text: str) -> str:

@@ -28,12 +28,12 @@ def view(profile: AddressProfile, name: str, dialect: Dialect, schema: JsonType 
 
 
 def view_names(addresses: Sequence[str], prefix: str = "") -> list[str]:
-    """The names of the views: all but letters of ASCII and digits becomes `_`, so that nobody has to quote them."""
+    """The names of the views: Spark's catalog takes letters of ASCII, digits and `_`, all others become `_`."""
     return distinct([re.sub("[^0-9A-Za-z_]", "_", prefix + each) or "_" for each in addresses])
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """Names that differ also if case is ignored, as engines do; none is empty."""
+    """Names that differ also if case is ignored, as both engines do; none is empty."""
     used: set[str] = set()
     found = []
     for name in names:

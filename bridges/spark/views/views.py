@@ -1,20 +1,23 @@
-"""The views of an archive as SQL text."""
+"""The views of an archive as SQL text, in a Spark session, and JSON bodies of any DataFrame as columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
-from bridges.spark.views.dialects import Dialect, DuckdbSql
+from bridges.spark.views.dialects import Dialect, DuckdbSql, SparkSql
 from bridges.spark.views.json_type import JsonType, from_schema
 from bridges.spark.views.profile import profiles
-from bridges.spark.views.sql import view, view_names
+from bridges.spark.views.sql import distinct_fields, view, view_names
 
-_DIALECTS: Final[Mapping[str, Dialect]] = {"duckdb": DuckdbSql()}
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_DIALECTS: Final[Mapping[str, Dialect]] = {"spark": SparkSql(), "duckdb": DuckdbSql()}
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,34 @@ class ViewRequest:
 
 
 def views_sql(path: Path, engine: str, request: ViewRequest = ViewRequest()) -> str:
-    """Statements for an engine (`duckdb`) that create one view for each address. Raises `PipelineError`."""
-    return "\n".join(_statements(Archive(path), _DIALECTS[engine], request))
+    """Statements for `spark` or `duckdb` that create one view for each address. Raises `PipelineError`."""
+    return "\n".join(_statements(Archive(path), _DIALECTS[engine], request).values())
 
 
-def _statements(archive: Archive, dialect: Dialect, request: ViewRequest) -> list[str]:
+def create_views(spark: SparkSession, path: Path, request: ViewRequest = ViewRequest()) -> list[str]:
+    """Create the views in the session's catalog; returns their names. Raises `PipelineError`."""
+    statements = _statements(Archive(path), SparkSql(), request)
+    for statement in statements.values():
+        spark.sql(statement.rstrip(";\n"))
+    return list(statements)
+
+
+def with_json(frame: DataFrame, schema: JsonType | str, text: str = "CAST(body AS STRING)") -> DataFrame:
+    """The DataFrame with JSON as columns `json` and `json_mistake`; `schema` may be the text of a JSON Schema.
+
+    `text` is the SQL expression of the JSON. What is no JSON object, or has a field of another type, has null there and
+    true in `json_mistake`; no query fails. Raises `PipelineError` for a schema that describes no object.
+    """
+    kind = from_schema(schema) if isinstance(schema, str) else schema
+    shown, mistake = SparkSql().parsed(text, distinct_fields(kind))
+    return frame.selectExpr("*", f"{shown} AS json", f"{mistake} AS json_mistake")
+
+
+def _statements(archive: Archive, dialect: Dialect, request: ViewRequest) -> dict[str, str]:
     kind = None if request.schema is None else _schema(request.schema)
     found = profiles(archive, request.addresses, files=request.files, sample=request.sample)
     names = view_names([each.address for each in found], request.prefix)
-    return [view(each, name, dialect, kind) for name, each in zip(names, found, strict=True)]
+    return {name: view(each, name, dialect, kind) for name, each in zip(names, found, strict=True)}
 
 
 def _schema(path: Path) -> JsonType:
