@@ -44,8 +44,8 @@ def test_a_process_and_the_one_it_forks_count_and_what_nobody_imports_has_its_li
     found = {each.name: each for each in figures.python(tmp_path)}
     assert 0 < found["gateway/amqp/codec/encoder.py"].reached < found["gateway/amqp/codec/encoder.py"].lines
     assert found["gateway/response/rate_limit.py"].reached, "what the child imported"
-    assert found["bridges/spark/report/chapters.py"].reached == 0
-    assert found["bridges/spark/report/chapters.py"].lines > 100
+    assert found["bridges/spark/report/plots.py"].reached == 0
+    assert found["bridges/spark/report/plots.py"].lines > 100
     first, second = (tmp_path / LINES).read_text().splitlines()
     assert "gateway/amqp/codec/encoder.py" not in first, "the child, which ends first, repeats nothing of its parent's"
     assert "gateway/amqp/codec/encoder.py" in second
