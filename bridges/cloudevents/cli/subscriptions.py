@@ -15,7 +15,8 @@ from bridges.cloudevents.cli.try_filter import attempt
 
 F = TypeVar("F", bound=Callable[..., None])
 _EXIT_CODES: Final = "Exit codes: 0 done; 1 the gateway refused, or did not answer (reported on stderr)."
-_FORM: Final = 1
+_FORM: Final = 2
+"""The form of exports; in form 1, subscriptions have no positions and no secrets."""
 
 
 def _api(command: F) -> F:
@@ -72,13 +73,16 @@ def show(url: str, user: str | None, ca: Path | None, id: str) -> None:
 
 @subscriptions.command(epilog=_EXIT_CODES)
 @_api
-def export(url: str, user: str | None, ca: Path | None) -> None:
-    """Write the objects of subscriptions to stdout, for `import`.
+@click.option("--secrets", is_flag=True, help="With the secrets, encrypted under the keys of the gateway.")
+def export(url: str, user: str | None, ca: Path | None, secrets: bool) -> None:
+    """Write subscriptions and their positions to stdout, for `import`.
 
-    Secrets are not among them: the API never returns any. Positions stay with the gateway.
+    Secrets are not among them, or encrypted with `--secrets`: only a gateway with the same keys can read them. Delete
+    the subscriptions here before or after the import: what is delivered between is sent again.
     """
+    client, query = ManagerClient(url, user, ca), "?secrets=1" if secrets else ""
     try:
-        found = list(ManagerClient(url, user, ca).objects())
+        found = [client.request("GET", f"{item(each['id'])}/export{query}") for each in client.objects()]
     except ApiRefused as refused:
         fail(str(refused))
     click.echo(json.dumps({"form": _FORM, "subscriptions": found}, ensure_ascii=False, indent=2))
@@ -92,16 +96,19 @@ def export(url: str, user: str | None, ca: Path | None) -> None:
 def import_command(
     url: str, user: str | None, ca: Path | None, file: IO[bytes], replace: bool, dry: bool
 ) -> None:
-    """Create the subscriptions of an export, as this user's; each that is refused is reported, and the rest is done."""
+    """Create the subscriptions of an export, as this user's, at their positions.
+
+    Each that is refused is reported, and the rest is done.
+    """
     client, refused = ManagerClient(url, user, ca), 0
     for each in _exported(file):
         try:
             _put(client, each, replace=replace, dry=dry)
         except ApiRefused as error:
             refused += 1
-            click.echo(f"{each.get('id', '?')}: {error}", err=True)
+            click.echo(f"{_id(each)}: {error}", err=True)
         else:
-            click.echo(each.get("id", "?"))
+            click.echo(_id(each))
     sys.exit(1 if refused else 0)
 
 
@@ -110,20 +117,27 @@ def _exported(file: IO[bytes]) -> list[Document]:
         found = json.load(file)
     except ValueError as error:
         fail(f"{file.name}: not JSON: {error}")
-    listed = found.get("subscriptions") if isinstance(found, dict) and found.get("form") == _FORM else None
-    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+    form = found.get("form") if isinstance(found, dict) else None
+    listed = found.get("subscriptions") if form in (1, _FORM) else None
+    if isinstance(listed, list) and form == 1:
+        listed = [{"subscription": each} for each in listed]
+    if not isinstance(listed, list) or not all(isinstance(each.get("subscription"), dict) for each in listed):
         fail(f"{file.name}: not an export of subscriptions; `scopegate subscriptions export` makes one")
     return listed
 
 
-def _put(client: ManagerClient, subscription: Document, *, replace: bool, dry: bool) -> None:
-    query = "?dry=1" if dry else ""
+def _id(exported: Document) -> str:
+    return str(exported["subscription"].get("id", "?"))
+
+
+def _put(client: ManagerClient, exported: Document, *, replace: bool, dry: bool) -> None:
+    query = "dry=1" if dry else "dry=0"
     try:
-        client.request("POST", query, subscription)
+        client.request("POST", f"?import=1&{query}", exported)
     except ApiRefused as error:
         if error.status != 409 or not replace:
             raise
-        client.request("PUT", item(subscription["id"]) + query, subscription)
+        client.request("PUT", f"{item(_id(exported))}?{query}", exported["subscription"])
 
 
 subscriptions.add_command(attempt)

@@ -32,3 +32,5 @@ class SubscriptionStatus:
     """The timestamp of the oldest event in memory."""
     positions: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """By address and partition: all events before this offset are done with."""
+    logs: Mapping[str, str] = field(default_factory=dict)
+    """By address: what tells the log of these positions from that of a recreated topic."""

@@ -36,6 +36,7 @@ async def local_status(worker: DeliveryWorker, log_of: LogOf) -> SubscriptionSta
         await _lag(streams, log_of),
         worker.queue.oldest_timestamp,
         committed(streams),
+        identities(streams),
     )
 
 
@@ -57,6 +58,7 @@ async def remote_status(
         applied_revision=None if applied is None else min(applied, registered.revision),
         lag=await _lag(streams, log_of) if streams else None,
         positions=committed(streams),
+        logs=identities(streams),
     )
 
 
@@ -66,6 +68,11 @@ def committed(streams: Mapping[str, StreamPosition]) -> dict[str, dict[int, int]
         address: {number: position.committed for number, position in at.positions.items()}
         for address, at in streams.items()
     }
+
+
+def identities(streams: Mapping[str, StreamPosition]) -> dict[str, str]:
+    """By address, the log that the positions are in."""
+    return {address: at.identity for address, at in streams.items()}
 
 
 async def _lag(streams: Mapping[str, StreamPosition], log_of: LogOf) -> int | None:

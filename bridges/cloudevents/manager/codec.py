@@ -8,12 +8,14 @@ from typing import Final
 
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.subscription.model import RefreshToken, SinkProtocol
-from bridges.cloudevents.subscription.parse import parse
+from bridges.cloudevents.subscription.parse import StoredSecrets, parse
 from bridges.cloudevents.subscription.policy_check import policy_violations
 from bridges.cloudevents.subscription.stored_form import (
     SubscriptionKeys,
     encryption_key_of,
+    export_secrets,
     from_stored,
+    import_secrets,
     renewed,
     to_stored,
 )
@@ -36,7 +38,14 @@ class SubscriptionCodec:
         self.protocols: Final = frozenset(protocols)
 
     def parse(
-        self, body: bytes, *, id: str | None, owner: str, now_ms: int, stored: Subscription | None = None
+        self,
+        body: bytes,
+        *,
+        id: str | None,
+        owner: str,
+        now_ms: int,
+        stored: Subscription | None = None,
+        secrets: StoredSecrets | None = None,
     ) -> Subscription:
         """Parse and realize a proposal; `id` comes from the request's address.
 
@@ -44,8 +53,9 @@ class SubscriptionCodec:
         """
         protocols, new_id = self.protocols, str(uuid.uuid4())
         return parse(
-            body, self._rules, id=id, new_id=new_id, owner=owner, now_ms=now_ms, stored=stored, protocols=protocols
-        )
+            body, self._rules, id=id, new_id=new_id, owner=owner, now_ms=now_ms, stored=stored, secrets=secrets,
+            protocols=protocols,
+        )  # fmt: skip
 
     def renew(self, subscription: Subscription, credential: RefreshToken) -> bytes:
         """Encode as JSON, with a renewed token."""
@@ -58,6 +68,14 @@ class SubscriptionCodec:
     def load(self, document: bytes) -> Subscription:
         """Decode the result of `dump`; raises InvalidSubscription or ValueError if that is impossible."""
         return from_stored(document, self._rules, self._keys)
+
+    def export_secrets(self, subscription: Subscription) -> str | None:
+        """Encrypt the secrets for an import elsewhere; None if there are none, or no keys."""
+        return None if self._keys is None else export_secrets(subscription, self._rules, self._keys)
+
+    def import_secrets(self, text: str, id: str, owner: str) -> StoredSecrets | None:
+        """Decrypt secrets of an export; None if that is impossible under this policy."""
+        return import_secrets(text, self._rules, id, owner, self._keys)
 
     def outdated(self, document: bytes) -> bool:
         """Whether secrets in a result of `dump` are encrypted with another key than the active one."""

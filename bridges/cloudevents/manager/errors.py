@@ -8,6 +8,11 @@ from typing import Final
 
 from bridges.cloudevents.subscription.model import Json, Mistake
 
+_LIMITS: Final = {
+    "subscriptions": "this manager has {} subscriptions, and may not have more (limits.subscriptions)",
+    "user": "you have {} subscriptions, and may not have more (limits.user)",
+}
+
 
 class ErrorCode(StrEnum):
     """The error codes: those of CE 3.2.4 (`conflict`, `invalid`, `notfound`), and others of this manager."""
@@ -79,3 +84,13 @@ def revision_changed() -> ApiError:
 def store_unavailable(retry_after: int) -> ApiError:
     """The store does not answer; `retry_after` is in seconds."""
     return ApiError(ErrorCode.UNAVAILABLE, "subscriptions cannot be changed now; try again", retry_after=retry_after)
+
+
+def limit_reached(which: str, most: int) -> ApiError:
+    """A limit of the policy: `which` is `subscriptions` (of the manager) or `user`."""
+    return invalid([Mistake("", _LIMITS[which].format(most))])
+
+
+def positions_unknown(retry_after: int) -> ApiError:
+    """No gateway has stored positions yet; `retry_after` is in seconds."""
+    return ApiError(ErrorCode.UNAVAILABLE, "its positions are not known now; try again", retry_after=retry_after)

@@ -21,7 +21,7 @@ from bridges.cloudevents.manager.routes import (
     CONFIRM,
     OPERATIONS,
     SUBSCRIPTION,
-    dry_run_of,
+    flags_of,
     query_of,
     route_of,
 )
@@ -44,6 +44,9 @@ STATUS: Final[Mapping[ErrorCode, int]] = {
 _OBJECTS_PER_TURN: Final = 200
 """Number of objects of a list that are encoded before other work of the event loop."""
 _JSON: Final = "application/json"
+_DRY: Final = "check the object, and store nothing"
+_IMPORT_FACTOR: Final = 4
+"""How much larger than an object an import may be, which has positions."""
 
 
 class _Call(NamedTuple):
@@ -56,7 +59,11 @@ class _Call(NamedTuple):
     @property
     def dry_run(self) -> bool:
         """Whether nothing is to be stored; raises ApiError."""
-        return dry_run_of(self.request.query_params.multi_items())
+        return self.flags(dry=_DRY)["dry"]
+
+    def flags(self, **known: str) -> dict[str, bool]:
+        """The flags of the query; raises ApiError."""
+        return flags_of(self.request.query_params.multi_items(), **known)
 
 
 class ManagerRoutes:
@@ -75,6 +82,7 @@ class ManagerRoutes:
             "status": {"GET": self._status},
             "resume": {"POST": self._resume},
             "test": {"POST": self._test},
+            "export": {"GET": self._export},
             CONFIRM: {"GET": self._confirm, "POST": self._confirm},
         }
 
@@ -114,9 +122,11 @@ class ManagerRoutes:
     # -- operations
 
     async def _create(self, call: _Call) -> Response:
-        body = await self._body(call.request)
-        dry_run = call.dry_run
-        return self._response(await self._manager.create(call.caller, body, dry_run=dry_run), dry_run=dry_run)
+        flags = call.flags(**{"dry": _DRY, "import": "create what an export has, at its positions"})
+        restores, dry_run = flags["import"], flags["dry"]
+        body = await self._body(call.request, _IMPORT_FACTOR if restores else 1)
+        create = self._manager.restore if restores else self._manager.create
+        return self._response(await create(call.caller, body, dry_run=dry_run), dry_run=dry_run)
 
     async def _retrieve(self, call: _Call) -> Response:
         shown = await self._manager.retrieve(call.caller, call.id)
@@ -154,6 +164,10 @@ class ManagerRoutes:
     async def _status(self, call: _Call) -> Response:
         return json_response(await self._manager.status(call.caller, call.id))
 
+    async def _export(self, call: _Call) -> Response:
+        secrets = call.flags(secrets="with encrypted secrets")["secrets"]
+        return json_response(await self._manager.export(call.caller, call.id, secrets=secrets))
+
     async def _resume(self, call: _Call) -> Response:
         return json_response(await self._manager.resume(call.caller, call.id))
 
@@ -170,13 +184,13 @@ class ManagerRoutes:
 
     # -- dependencies
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request, factor: int = 1) -> bytes:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != _JSON:
             raise BodyRefused(415, ErrorCode.UNSUPPORTED, f"the body has to be {_JSON}")
         if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise BodyRefused(415, ErrorCode.UNSUPPORTED, "the body has to come without Content-Encoding")
-        return await read_body(request, self._manager.rules.limits.object)
+        return await read_body(request, factor * self._manager.rules.limits.object)
 
     def _response(self, shown: SubscriptionView, *, dry_run: bool = False) -> Response:
         if dry_run:

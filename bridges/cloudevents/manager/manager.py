@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from bridges.cloudevents.delivery.metrics import ConsentResult
 from bridges.cloudevents.delivery.state import DeliveryState
+from bridges.cloudevents.manager.access import SubscriptionAccess, check_revision
 from bridges.cloudevents.manager.consents import NO_CONSENT, consent_address
 from bridges.cloudevents.manager.dependencies import ManagerDependencies, QueryFilter
 from bridges.cloudevents.manager.documents import (
     SubscriptionPage,
     SubscriptionView,
     discovery_document,
-    redacted_for_manager,
     status_document,
-    without_query,
 )
 from bridges.cloudevents.manager.envelope import Envelope, decode_envelope, encode_envelope
 from bridges.cloudevents.manager.errors import (
@@ -24,7 +25,8 @@ from bridges.cloudevents.manager.errors import (
     ErrorCode,
     already_exists,
     invalid,
-    not_found,
+    limit_reached,
+    positions_unknown,
     revision_changed,
     store_unavailable,
 )
@@ -33,9 +35,12 @@ from bridges.cloudevents.manager.probe import DeliveryProbe, ProbeResult
 from bridges.cloudevents.manager.proposals import ProposalValidator
 from bridges.cloudevents.manager.reencryption import reencrypt_secrets
 from bridges.cloudevents.manager.registry import RegistryEntry, SubscriptionRegistry
+from bridges.cloudevents.manager.transfer import NOT_DECRYPTED, positions_document, read_import, restored_offsets
 from bridges.cloudevents.reading.start_offsets import StartOffsets
-from bridges.cloudevents.subscription.model import InvalidSubscription, Json, Mistake, RefreshToken
+from bridges.cloudevents.subscription.model import FromLatest, InvalidSubscription, Json, RefreshToken
+from bridges.cloudevents.subscription.parse import StoredSecrets
 from bridges.cloudevents.subscription.subscription import Subscription
+from bridges.kafka.tap import LogStart
 from gateway.errors import AmqpError
 from gateway.observability.logs import get_logger
 from gateway.state.subscriptions.store import (
@@ -46,7 +51,6 @@ from gateway.state.subscriptions.store import (
     SubscriptionLimits,
     SubscriptionsUnavailable,
 )
-from policies.model.scopes.subscriptions import Operation
 from policies.subscriptions import ManagerRules
 
 LOG: Final = get_logger(__name__)
@@ -57,16 +61,14 @@ _RETRY_AFTER: Final = 5
 T = TypeVar("T")
 
 
-class SubscriptionManager:
+class SubscriptionManager(SubscriptionAccess):
     """A collection of subscriptions of one scope; every operation raises ApiError and then has changed nothing."""
 
     def __init__(self, rules: ManagerRules, dependencies: ManagerDependencies) -> None:
-        self.rules = rules
+        store, codec, delivery = dependencies.store, dependencies.codec, dependencies.delivery
+        super().__init__(rules, SubscriptionRegistry(rules.full_name, store, codec, delivery))
         self._dependencies = dependencies
         self._reencrypted = False
-        self.registry: Final = SubscriptionRegistry(
-            rules.full_name, dependencies.store, dependencies.codec, dependencies.delivery
-        )
         self._proposals = ProposalValidator(
             rules, dependencies.codec, dependencies.check_sink, self.registry, dependencies.metrics
         )
@@ -94,6 +96,34 @@ class SubscriptionManager:
         self._require_operation("create")
         await self._ensure_loaded()
         return await self._create(caller, body, None, dry_run)
+
+    async def restore(self, caller: Caller, body: bytes, *, dry_run: bool = False) -> SubscriptionView:
+        """Create a subscription of an export, at its positions; ours."""
+        self._require_operation("create")
+        await self._ensure_loaded()
+        try:
+            found = read_import(body)
+        except InvalidSubscription as error:
+            raise invalid(error.mistakes) from None
+        secrets = None
+        if found.secrets is not None:
+            secrets = self._dependencies.codec.import_secrets(found.secrets, found.id, caller.user)
+            if secrets is None:
+                raise invalid([NOT_DECRYPTED])
+        return await self._create(caller, found.body, None, dry_run, found.positions, secrets)
+
+    async def export(self, caller: Caller, id: str, *, secrets: bool) -> dict[str, Json]:
+        """What `restore` of another gateway takes; encrypted secrets for the owner only; ours."""
+        await self._ensure_loaded()
+        entry = self._require_owner(caller, id, None) if secrets else self._require_visible(caller, id)
+        status = await self._dependencies.delivery.status(id)
+        if status is None or not status.positions:
+            raise positions_unknown(_RETRY_AFTER)
+        found: dict[str, Json] = {"subscription": dict(self._view(caller, entry).document)}
+        found["positions"] = positions_document(status)
+        if secrets and (encrypted := self._dependencies.codec.export_secrets(entry.subscription)) is not None:
+            found["secrets"] = encrypted
+        return found
 
     async def retrieve(self, caller: Caller, id: str) -> SubscriptionView:
         """CE 3.2.4.2."""
@@ -147,7 +177,7 @@ class SubscriptionManager:
 
         async def attempt() -> SubscriptionView:
             entry = self._require_visible(caller, id)
-            _check_revision(entry, expected)
+            check_revision(entry, expected)
             revision = await self._dependencies.store.delete(self.rules.full_name, id, entry.stored.revision)
             await self.registry.remove(id)
             self._log("subscription deleted", caller, entry.subscription)
@@ -246,13 +276,21 @@ class SubscriptionManager:
 
     # -- steps
 
-    async def _create(self, caller: Caller, body: bytes, id: str | None, dry_run: bool) -> SubscriptionView:
-        subscription = self._proposals.realize(body, caller.user, self._now(), id=id)
+    async def _create(
+        self,
+        caller: Caller,
+        body: bytes,
+        id: str | None,
+        dry_run: bool,
+        positions: Mapping[str, LogStart] = MappingProxyType({}),
+        secrets: StoredSecrets | None = None,
+    ) -> SubscriptionView:
+        subscription = self._proposals.realize(body, caller.user, self._now(), id=id, secrets=secrets)
         if self.registry.get(subscription.id) is not None:
             raise already_exists()
         if dry_run:
             return SubscriptionView(subscription.id, 0, subscription.document)
-        document, awaited = await self._admit(subscription, None)
+        document, awaited = await self._admit(subscription, None, positions)
         limits = SubscriptionLimits(self.rules.limits.subscriptions, self.rules.limits.user)
         try:
             stored = await self._dependencies.store.create(
@@ -261,7 +299,7 @@ class SubscriptionManager:
         except AlreadyExists:
             raise already_exists() from None
         except LimitReached as error:
-            raise invalid([Mistake("", _LIMITS[error.which].format(error.most))]) from None
+            raise limit_reached(error.which, error.most) from None
         except SubscriptionsUnavailable:
             raise store_unavailable(_RETRY_AFTER) from None
         await self._apply(stored, "created", caller)
@@ -293,17 +331,35 @@ class SubscriptionManager:
                 ErrorCode.UNAVAILABLE, "the event streams cannot be read now; try again", retry_after=_RETRY_AFTER
             ) from None
 
-    async def _admit(self, subscription: Subscription, entry: RegistryEntry | None) -> tuple[bytes, bool]:
+    async def _admit(
+        self,
+        subscription: Subscription,
+        entry: RegistryEntry | None,
+        positions: Mapping[str, LogStart] = MappingProxyType({}),
+    ) -> tuple[bytes, bool]:
         """What to store, and whether the sink's consent is awaited; raises ApiError where no event may go there."""
         url, address = self._dependencies.public_url, None
         if url is not None:
             address = consent_address(url + self.rules.path, subscription.id, self._now())
         grant = await self._proposals.check_sink(subscription, entry, None if address is None else address.url)
         starts = await self._find_start_offsets(subscription, None if entry is None else entry.start_offsets)
+        if positions:
+            starts = await self._restored(subscription, starts, positions)
         pending = address.pending if grant.pending and address is not None else None
         edition = 1 if entry is None else entry.edition + 1
         envelope = Envelope(starts, self._dependencies.codec.dump(subscription), grant.rate, pending, edition)
         return encode_envelope(envelope), pending is not None
+
+    async def _restored(
+        self, subscription: Subscription, starts: StartOffsets, positions: Mapping[str, LogStart]
+    ) -> StartOffsets:
+        """The start offsets of an import."""
+        latest = replace(subscription, config=subscription.config._replace(start=FromLatest()))
+        ends = await self._find_start_offsets(latest, None)
+        try:
+            return restored_offsets(starts, ends, positions)
+        except InvalidSubscription as error:
+            raise invalid(error.mistakes) from None
 
     async def _apply(self, stored: StoredSubscription, what: str, caller: Caller) -> None:
         await self.registry.apply(stored)
@@ -320,48 +376,12 @@ class SubscriptionManager:
         except SubscriptionsUnavailable:
             raise store_unavailable(_RETRY_AFTER) from None
 
-    # -- who sees what
-
-    def _require_operation(self, operation: Operation) -> None:
-        if operation not in self.rules.operations:
-            raise ApiError(ErrorCode.UNSUPPORTED, f"this manager does not offer {operation}")
-
-    def _may_see(self, caller: Caller, entry: RegistryEntry) -> bool:
-        return caller.user == entry.stored.owner or caller.user in self.rules.manage
-
-    def _find(self, caller: Caller, id: str) -> RegistryEntry | None:
-        entry = self.registry.get(id)
-        return entry if entry is not None and self._may_see(caller, entry) and not self._is_swept(entry) else None
-
-    def _require_visible(self, caller: Caller, id: str) -> RegistryEntry:
-        entry = self._find(caller, id)
-        if entry is None:
-            raise not_found()
-        return entry
-
-    def _require_owner(self, caller: Caller, id: str, expected: Container[int] | None) -> RegistryEntry:
-        entry = self._require_visible(caller, id)
-        if entry.stored.owner != caller.user:
-            raise ApiError(ErrorCode.FORBIDDEN, "only its owner may do this; who manages sees and deletes")
-        _check_revision(entry, expected)
-        return entry
-
-    def _view(self, caller: Caller, entry: RegistryEntry) -> SubscriptionView:
-        document = entry.subscription.document
-        if entry.stored.owner != caller.user:
-            document = redacted_for_manager(document)
-        return SubscriptionView(entry.stored.id, entry.stored.revision, document)
-
     def _matches(self, entry: RegistryEntry, wanted: QueryFilter) -> bool:
         if self._is_swept(entry) or wanted.protocol not in (None, entry.subscription.protocol):
             return False
         return wanted.state in (None, self._dependencies.delivery.state(entry.stored.id))
 
     # -- ends
-
-    def _is_swept(self, entry: RegistryEntry) -> bool:
-        expires = entry.subscription.config.expires
-        return expires is not None and expires + self.rules.keep_ended < self._now()
 
     async def _ended_at(self, entry: RegistryEntry) -> int | None:
         """When it ended, in milliseconds since 1970."""
@@ -375,18 +395,3 @@ class SubscriptionManager:
 
     def _now(self) -> int:
         return self._dependencies.now_ms()
-
-    def _log(self, event: str, caller: Caller, subscription: Subscription) -> None:
-        sink = without_query(subscription.sink.text)
-        LOG.info(event, manager=self.rules.full_name, id=subscription.id, user=caller.user, sink=sink)
-
-
-_LIMITS: Final = {
-    "subscriptions": "this manager has {} subscriptions, and may not have more (limits.subscriptions)",
-    "user": "you have {} subscriptions, and may not have more (limits.user)",
-}
-
-
-def _check_revision(entry: RegistryEntry, expected: Container[int] | None) -> None:
-    if expected is not None and entry.stored.revision not in expected:
-        raise revision_changed()

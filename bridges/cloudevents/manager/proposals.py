@@ -12,6 +12,7 @@ from bridges.cloudevents.manager.interfaces import CheckSink
 from bridges.cloudevents.manager.registry import RegistryEntry, SubscriptionRegistry
 from bridges.cloudevents.sinks.interface import SinkGrant
 from bridges.cloudevents.subscription.model import InvalidSubscription, Mistake
+from bridges.cloudevents.subscription.parse import StoredSecrets
 from bridges.cloudevents.subscription.policy_check import denials_in
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.subscriptions import ManagerRules
@@ -35,15 +36,22 @@ class ProposalValidator:
         self._metrics: Final = metrics
 
     def realize(
-        self, body: bytes, owner: str, now_ms: int, *, id: str | None = None, entry: RegistryEntry | None = None
+        self,
+        body: bytes,
+        owner: str,
+        now_ms: int,
+        *,
+        id: str | None = None,
+        entry: RegistryEntry | None = None,
+        secrets: StoredSecrets | None = None,
     ) -> Subscription:
         """The subscription that `body` proposes; raises ApiError with every mistake, or `forbidden`.
 
-        `id`: that of the request's address; None: the body's own, or a new one.
+        `id`: that of the request's address; None: the body's own, or a new one. `secrets` are those of an import.
         """
         stored = entry.subscription if entry is not None else None
         try:
-            subscription = self._codec.parse(body, id=id, owner=owner, now_ms=now_ms, stored=stored)
+            subscription = self._codec.parse(body, id=id, owner=owner, now_ms=now_ms, stored=stored, secrets=secrets)
         except InvalidSubscription as error:
             for reason in denials_in(error.mistakes):
                 self._metrics.egress_denied(reason)

@@ -59,18 +59,19 @@ def query_of(given: Mapping[str, str]) -> tuple[QueryFilter, bool]:
     return wanted, bool(empty)
 
 
-def dry_run_of(given: Sequence[tuple[str, str]]) -> bool:
-    """Whether the request is only a check (`?dry=1`), from the pairs of its query; raises ApiError.
+def flags_of(given: Sequence[tuple[str, str]], **known: str) -> dict[str, bool]:
+    """The flags of a request (`?dry=1`) from the pairs of its query; `known` says what each means; raises ApiError.
 
     A name that is unknown or comes twice is a mistake: a check must not turn into a change.
     """
-    mistakes = _unknown(dict(given), {"dry"})
-    dry = _FLAGS.get(dict(given).get("dry", "0"))
-    if dry is None or len(given) > len(dict(given)):
-        mistakes.append(Mistake("?dry", "once; 1: check the object, and store nothing"))
+    mistakes = _unknown(dict(given), set(known))
+    found = {name: _FLAGS.get(dict(given).get(name, "0")) for name in known}
+    twice = len(given) > len(dict(given))
+    wrong = (name for name, flag in found.items() if flag is None or twice)
+    mistakes += [Mistake(f"?{name}", f"once; 1: {known[name]}") for name in wrong]
     if mistakes:
         raise invalid(mistakes)
-    return bool(dry)
+    return {name: bool(flag) for name, flag in found.items()}
 
 
 def _unknown(given: Mapping[str, str], known: set[str]) -> list[Mistake]:

@@ -71,18 +71,20 @@ def parse(
     owner: str,
     now_ms: int,
     stored: Subscription | None = None,
+    secrets: StoredSecrets | None = None,
     protocols: Collection[SinkProtocol] = ALL_PROTOCOLS,
 ) -> Subscription:
     """Parse the body of Create or Update; raises `Invalid` with every mistake.
 
     `id`: that of the URL of an update, which the object may repeat; `new_id` is given to an object that names none.
     `stored` is what an update replaces: for the same origin of the sink the secrets that the body leaves out are kept.
+    `secrets` are those of an import, for a subscription that is not stored here.
     `offered` are the protocols that this gateway has libraries for.
     """
-    known = StoredSecrets()
+    known = secrets or StoredSecrets()
     if stored is not None:
-        secrets = credentials.secrets_of(stored.credential)
-        known = StoredSecrets(stored.sink.origin, secrets, stored.secret_headers)
+        kept = credentials.secrets_of(stored.credential)
+        known = StoredSecrets(stored.sink.origin, kept, stored.secret_headers)
     value, mistakes = read_object(body), list[Mistake]()
     found = read_subscription(value, rules, Proposal(owner, id, new_id, known), mistakes)
     if found is not None and found.protocol not in protocols:

@@ -105,6 +105,31 @@ def from_stored(document: bytes, rules: ManagerRules, decrypter: SecretDecrypter
     )
 
 
+def export_secrets(subscription: Subscription, rules: ManagerRules, encrypter: SecretEncrypter) -> str | None:
+    """Encrypt the secrets for an import under the same keys, id and owner; None if there are none."""
+    secrets = credentials.secrets_of(subscription.credential)
+    if not secrets and not subscription.secret_headers:
+        return None
+    content = json.dumps([subscription.sink.origin, secrets, subscription.secret_headers]).encode()
+    return base64.b64encode(encrypter.encrypt(content, _moved(rules, subscription.id, subscription.owner))).decode()
+
+
+def import_secrets(
+    text: str, rules: ManagerRules, id: str, owner: str, decrypter: SecretDecrypter | None
+) -> StoredSecrets | None:
+    """Decrypt the result of `export_secrets`; None if that is impossible."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    content = decrypter.decrypt(data, _moved(rules, id, owner)) if data and decrypter is not None else None
+    return None if content is None else StoredSecrets(*json.loads(content))
+
+
+def _moved(rules: ManagerRules, id: str, owner: str) -> bytes:
+    return json.dumps(["export", rules.scope, rules.name, id, owner]).encode()
+
+
 def encryption_key_of(document: bytes) -> str | None:
     """The id of the key that a stored subscription needs; None if it has no secrets, or an unknown format."""
     try:
