@@ -7,6 +7,7 @@ that some resolver would read as a number is refused, unless it is an IPv4 addre
 from __future__ import annotations
 
 import re
+import unicodedata
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 
@@ -14,6 +15,8 @@ IpAddress = IPv4Address | IPv6Address
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _LONGEST: Final = 253
+_DOTS: Final = frozenset("\u3002\uff0e\uff61")
+"""What IDNA takes for the dot between labels (RFC 3490, 3.1)."""
 _DEVIATIONS: Final = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")
 """Characters that IDNA 2003 and IDNA 2008 encode differently."""
 
@@ -53,13 +56,20 @@ def _bracketed(text: str) -> str:
 
 
 def _ascii(text: str) -> str:
-    """The ASCII form of a name (RFC 5890); full-width digits and dots become ASCII, too."""
+    """The ASCII form of a name (RFC 5890)."""
+    if any(_is_lookalike(each) for each in text if not each.isascii()):
+        raise HostError("not one host name: it has full-width or other forms of ASCII characters; write it in ASCII")
     if not _DEVIATIONS.isdisjoint(text):
         raise HostError("not one host name: IDNA 2003 and 2008 differ in it; write it in ASCII (xn--)")
     try:
         return text.lower() if text.isascii() else text.encode("idna").decode().lower()
     except UnicodeError:
         raise HostError("not a host name that DNS can hold (IDNA)") from None
+
+
+def _is_lookalike(character: str) -> bool:
+    """Whether IDNA takes it for an ASCII character, such as a full-width digit or an ideographic full stop."""
+    return character in _DOTS or unicodedata.normalize("NFKC", character).isascii()
 
 
 def _four_parts(name: str) -> str:

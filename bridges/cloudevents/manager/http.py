@@ -15,13 +15,15 @@ from bridges.cloudevents.manager.documents import SubscriptionPage, Subscription
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode
 from bridges.cloudevents.manager.interfaces import Caller
 from bridges.cloudevents.manager.manager import SubscriptionManager
-from bridges.cloudevents.manager.preconditions import etag, expected_revisions
 from bridges.cloudevents.manager.routes import (
     COLLECTION,
     CONFIRM,
     OPERATIONS,
     SUBSCRIPTION,
+    etag,
+    expected_revisions,
     flags_of,
+    is_known,
     query_of,
     route_of,
 )
@@ -130,7 +132,7 @@ class ManagerRoutes:
 
     async def _retrieve(self, call: _Call) -> Response:
         shown = await self._manager.retrieve(call.caller, call.id)
-        if call.request.headers.get("if-none-match") == etag(shown.revision):
+        if is_known(call.request.headers.get("if-none-match"), shown.revision):
             return Response(status_code=304, headers={"etag": etag(shown.revision)})
         return self._response(shown)
 

@@ -35,8 +35,8 @@ from bridges.cloudevents.manager.probe import DeliveryProbe, ProbeResult
 from bridges.cloudevents.manager.proposals import ProposalValidator
 from bridges.cloudevents.manager.reencryption import reencrypt_secrets
 from bridges.cloudevents.manager.registry import RegistryEntry, SubscriptionRegistry
-from bridges.cloudevents.manager.transfer import NOT_DECRYPTED, positions_document, read_import, restored_offsets
 from bridges.cloudevents.reading.start_offsets import StartOffsets
+from bridges.cloudevents.reading.transfer import NOT_DECRYPTED, positions_document, read_import, restored_offsets
 from bridges.cloudevents.subscription.model import FromLatest, InvalidSubscription, Json, RefreshToken
 from bridges.cloudevents.subscription.parse import StoredSecrets
 from bridges.cloudevents.subscription.subscription import Subscription

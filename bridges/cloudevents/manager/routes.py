@@ -1,8 +1,9 @@
-"""Parses the path and the query of a request (docs/subscriptions.md)."""
+"""Parses the path, the query and the preconditions of a request (docs/subscriptions.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -24,6 +25,8 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     (SUBSCRIPTION, "DELETE"): "delete",
 }
 """What a method does at a route, where the policy may switch it off."""
+_TAG: Final = re.compile(r'(?:W/)?"([0-9]{1,18})"')
+_ANY: Final = range(2**63)
 _FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
 
 
@@ -77,3 +80,26 @@ def flags_of(given: Sequence[tuple[str, str]], **known: str) -> dict[str, bool]:
 def _unknown(given: Mapping[str, str], known: set[str]) -> list[Mistake]:
     text = "unknown; known are " + ", ".join(sorted(known))
     return [Mistake(f"?{name}", text) for name in given if name not in known]
+
+
+def etag(revision: int) -> str:
+    """The entity tag of a revision (RFC 9110, 8.8.3)."""
+    return f'"{revision}"'
+
+
+def expected_revisions(if_match: str | None) -> Container[int] | None:
+    """The revisions that `If-Match` allows; None if the header is missing, so that any revision is allowed."""
+    return None if if_match is None else _listed(if_match, weak=False)
+
+
+def is_known(if_none_match: str | None, revision: int) -> bool:
+    """Whether the caller has this revision already, as `If-None-Match` says (RFC 9110, 13.1.2)."""
+    return if_none_match is not None and revision in _listed(if_none_match, weak=True)
+
+
+def _listed(tags: str, *, weak: bool) -> Container[int]:
+    """The revisions of a list of tags, or all for `*`; a weak tag (`W/"17"`) counts only if `weak`."""
+    if tags.strip() == "*":
+        return _ANY
+    found = (_TAG.fullmatch(each.strip()) for each in tags.split(","))
+    return frozenset(int(tag[1]) for tag in found if tag is not None and (weak or not tag[0].startswith("W/")))

@@ -63,6 +63,9 @@ class BoundedProtocol(H11Protocol):
         super().data_received(data)
         self._check_request()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: whoever connects may ask for an upgrade, and is answered as without."""
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._wait()

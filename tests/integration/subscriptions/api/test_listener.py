@@ -207,3 +207,37 @@ def test_a_request_of_two_lengths_smuggles_no_other_one_in(api: Api, head: bytes
             answer += piece
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1 ") == 1, "the connection is closed, and what follows is not looked at"
+
+
+def answer_to(port: int, request: bytes) -> bytes:
+    """The bytes of the answer to a request that closes its connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as peer:
+        peer.sendall(request)
+        answer = b""
+        while piece := peer.recv(1000):
+            answer += piece
+    return answer
+
+
+@pytest.mark.parametrize("operators", [False, True])
+def test_another_version_of_http_is_refused(api: Api, operators: bool) -> None:
+    port = int(str(api.gateway.http).rpartition(":")[2]) if operators else api.anonymous
+    for version in (b"9.9", b"2.0", b"0.9"):
+        answer = answer_to(port, b"GET /healthz HTTP/%b\r\nhost: x\r\nconnection: close\r\n\r\n" % version)
+        assert answer.startswith(b"HTTP/1.1 505 "), answer
+
+
+def test_old_forms_of_headers_are_read_in_one_way(api: Api) -> None:
+    """A folded line is one value with a space, and a bare LF ends a line: nothing is passed on, so nobody differs."""
+    usual = b"GET /subscriptions HTTP/1.1\r\nhost: x\r\nx-a: b c\r\nconnection: close\r\n\r\n"
+    first = answer_to(api.anonymous, usual).partition(b"\r\n")[0]
+    for odd in (usual.replace(b"b c", b"b\r\n c"), usual.replace(b"\r\n", b"\n")):
+        assert answer_to(api.anonymous, odd).partition(b"\r\n")[0] == first
+
+
+def test_a_request_for_a_websocket_is_answered_and_not_logged(api: Api) -> None:
+    upgrade = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AA==\r\n"
+    with socket.create_connection(("127.0.0.1", api.anonymous), timeout=10) as peer:
+        peer.sendall(b"GET /subscriptions HTTP/1.1\r\nhost: x\r\n" + upgrade + b"\r\n")
+        assert peer.recv(1000).startswith(b"HTTP/1.1 2")
+    assert "upgrade" not in api.gateway.process.text().lower()

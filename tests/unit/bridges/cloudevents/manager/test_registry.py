@@ -14,9 +14,8 @@ from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.manager.codec import SubscriptionCodec
 from bridges.cloudevents.manager.consents import PendingConsent
 from bridges.cloudevents.manager.envelope import Envelope, decode_envelope, encode_envelope
-from bridges.cloudevents.manager.preconditions import expected_revisions
 from bridges.cloudevents.manager.registry import SubscriptionRegistry
-from bridges.cloudevents.manager.routes import route_of
+from bridges.cloudevents.manager.routes import expected_revisions, route_of
 from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.cloudevents.subscription.model import SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
