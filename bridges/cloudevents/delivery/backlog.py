@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from bridges.cloudevents.delivery.entry import EventEntry, EventLocation, OrderingGroup
@@ -113,19 +113,19 @@ class EventBacklog:
         while self._paused and self._paused[0][0] <= now:
             self.make_ready(heapq.heappop(self._paused)[2])
 
-    def take_refetches(self, limit: int) -> list[EventLocation]:
-        """Up to `limit` events that must be read again."""
-        groups = list(itertools.islice(self.to_refetch, max(0, limit)))
+    def take_refetches(self, limit: int, unreadable: Collection[str] = ()) -> list[EventLocation]:
+        """Up to `limit` events that must be read again, none of streams (addresses) that cannot be read."""
+        readable = (group for group in self.to_refetch if group.first.location.address not in unreadable)
+        groups = list(itertools.islice(readable, max(0, limit)))
         for group in groups:
             del self.to_refetch[group]
             self.refetching[group.first.location] = group.first
         return [group.first.location for group in groups]
 
-    def cancel_refetches(self) -> None:
-        """Return the events that `take_refetches` gave out and that cannot be read now."""
-        for entry in self.refetching.values():
-            self.to_refetch[entry.group] = None
-        self.refetching.clear()
+    def cancel_refetches(self, address: str) -> None:
+        """Return the events of a stream that `take_refetches` gave out and that cannot be read now."""
+        for location in [location for location in self.refetching if location.address == address]:
+            self.to_refetch[self.refetching.pop(location).group] = None
 
     def discard_before(self, address: str, partition: int, low: int) -> int:
         """Finish the events before offset `low` of which only the location is known; returns how many there were.

@@ -57,7 +57,9 @@ class DeliveryQueue:
         self._in_flight = 0
         self._max_bytes = settings.delivery.bytes
         self._accepted_count = self._refusals = self._login_failures = 0
-        self._breaker_open = self._sink_is_down = self._refetch_failed = False
+        self._breaker_open = self._sink_is_down = False
+        self.unreadable: Final[set[str]] = set()
+        """Streams whose events cannot be read again now."""
         self.draining = False
         """Send nothing new, and wait for pending answers."""
         self.failing_since: float | None = None
@@ -129,13 +131,12 @@ class DeliveryQueue:
         backlog = self._backlog
         if self.reason is not None:
             return []
-        self._refetch_failed = False
         backlog.end_pauses(now)
         self._evict_if_blocked(now)
         limit = self._refetch_limit(now)
         if limit > 0 and backlog.to_refetch and self._breaker_open and (self._sink_is_down or not self._has_capacity):
             self.evict()  # events behind a pause or another event make room for the one that is sent
-        return backlog.take_refetches(limit)
+        return backlog.take_refetches(limit, self.unreadable)
 
     def _refetch_limit(self, now: float) -> int:
         """How many events may be read again now; while a breaker is open, one for a single attempt that is due."""
@@ -164,10 +165,9 @@ class DeliveryQueue:
             self._backlog.make_ready(entry.group)
         return True
 
-    def refetch_failed(self) -> None:
-        """An event of `take_refetches` cannot be read now; `take_refetches` will return it again."""
-        self._refetch_failed = True
-        self._backlog.cancel_refetches()
+    def refetch_failed(self, address: str) -> None:
+        """The events of a stream that `take_refetches` returned cannot be read now; it will return them again."""
+        self._backlog.cancel_refetches(address)
 
     def unfinished(self, address: str, partition: int) -> list[int]:
         """The offsets that were offered and are not finished, ascending."""
@@ -235,7 +235,8 @@ class DeliveryQueue:
         backlog, batching = self._backlog, self._settings.delivery.batch
         if self.reason is not None:
             return None
-        if backlog.to_refetch and not self._refetch_failed and not attempts and self._refetch_limit(now) > 0:
+        readable = any(group.first.location.address not in self.unreadable for group in backlog.to_refetch)
+        if readable and not attempts and self._refetch_limit(now) > 0:
             return now  # what was offered or evicted since `take_refetches`
         times = [] if backlog.next_pause_end is None else [backlog.next_pause_end]
         if backlog.ready or backlog.to_refetch:

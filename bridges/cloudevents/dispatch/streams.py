@@ -59,6 +59,7 @@ class SubscriptionStreams:
         self._readers: Final[dict[str, EventStreamReader]] = {}
         self._unreadable: Final[dict[str, None]] = {}
         self._closed = False
+        queue.unreadable.update(positions)
 
     def __iter__(self) -> Iterator[str]:
         """The addresses of all streams."""
@@ -103,6 +104,7 @@ class SubscriptionStreams:
                 self._readers[address] = EventStreamReader(
                     address, log, topic, self._positions[address], self._queue, self._listener, tail, self._wanted
                 )
+                self._queue.unreadable.discard(address)
                 self._listener.wake()
 
     def _report(self, address: str, error: AmqpError) -> None:
@@ -130,7 +132,8 @@ class SubscriptionStreams:
         if reader is not None:
             self._positions[address] = reader.position()
             reader.close()
-            self._queue.refetch_failed()
+            self._queue.unreadable.add(address)
+            self._queue.refetch_failed(address)
 
     def close(self) -> None:
         """Stop reading; the positions stay."""

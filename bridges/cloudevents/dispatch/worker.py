@@ -216,7 +216,7 @@ class DeliveryWorker:
             if reader is not None:
                 reader.refetch((location,))
             else:
-                self.queue.refetch_failed()
+                self.queue.refetch_failed(location.address)
 
     def _send(self, now: float) -> None:
         sink = self._sink

@@ -55,11 +55,11 @@ class Bench:
     def on_stopped(self, reason: Reason) -> None:
         self.reasons.append(reason)
 
-    def offer(self, *keys: str, size: int = 10) -> None:
+    def offer(self, *keys: str, size: int = 10, stream: str = "s") -> None:
         """Events with these keys; "" is none."""
         for key in keys:
             at = len(self.events)
-            event = CloudEvent({"id": str(at)}, None, b"", key.encode() or None, "s", 0, at, at)
+            event = CloudEvent({"id": str(at)}, None, b"", key.encode() or None, stream, 0, at, at)
             self.events[at] = event
             self.queue.offer(event, size, self.now)
 
@@ -322,3 +322,20 @@ def test_events_are_read_while_nothing_is_ready_to_be_sent() -> None:
     bench.offer("b")
     assert not bench.queue.is_low
     assert not bench.queue.accepts_more
+
+
+def test_a_stream_that_cannot_be_read_holds_up_no_other() -> None:
+    bench = Bench("none", window=2)
+    bench.offer("", "", "", "", stream="t")
+    bench.offer("", "", stream="s")
+    for attempt in bench.send():
+        bench.answer(attempt)
+    waiting = bench.queue.take_refetches(bench.now)
+    assert [location.address for location in waiting] == ["t", "t"]
+    bench.queue.unreadable.add("t")
+    bench.queue.refetch_failed("t")
+    assert bench.queue.next_wakeup(bench.now) == bench.now
+    assert ids(bench.send()) == [["4"], ["5"]]
+    assert bench.queue.next_wakeup(bench.now) is None  # what is left waits for the stream
+    bench.queue.unreadable.clear()
+    assert bench.queue.next_wakeup(bench.now) is None  # or for an answer, with the window full
