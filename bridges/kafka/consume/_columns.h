@@ -37,12 +37,12 @@ static void add_item(binaries *column, int32_t size) {
         ((uint8_t *)buffer_of(column->valid))[column->count / 8] &= (uint8_t)~(1u << column->count % 8);
         column->nulls++;
     }
-    column->size += held(size);
+    column->size += positive_size(size);
     ((int32_t *)buffer_of(column->offsets))[++column->count] = column->size;
 }
 
 static void add_binary(binaries *column, const char *data, int32_t size) {
-    memcpy((char *)buffer_of(column->data) + column->size, data, (size_t)held(size));
+    memcpy((char *)buffer_of(column->data) + column->size, data, (size_t)positive_size(size));
     add_item(column, size);
 }
 
@@ -67,9 +67,9 @@ static totals totals_of(const Run *run) {
     totals found = {0, 0, 0, 0};
     Py_ssize_t index;
     for (index = 0; index < run->count; index++) {
-        found.keys += held(run->entries[index].key_size);
-        found.values += held(run->entries[index].value_size);
-        found.headers += held(run->entries[index].headers);
+        found.keys += positive_size(run->entries[index].key_size);
+        found.values += positive_size(run->entries[index].value_size);
+        found.headers += positive_size(run->entries[index].headers);
     }
     found.rest = (Py_ssize_t)run->size - found.keys - found.values;
     return found;

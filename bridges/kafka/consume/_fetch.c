@@ -101,7 +101,7 @@ static PyObject *record_partition(Record *self, PyObject *unused) { return PyLon
 
 static PyObject *record_error(Record *self, PyObject *unused) { Py_RETURN_NONE; }
 
-static Py_ssize_t record_length(Record *self) { return held(self->entry->value_size); }
+static Py_ssize_t record_length(Record *self) { return positive_size(self->entry->value_size); }
 
 static PyObject *record_headers(Record *self, PyObject *unused) {
     const char *at = headers_of(self->run, self->entry), *name, *value;
@@ -156,16 +156,16 @@ typedef struct {
     Py_ssize_t reserved_size;
 } screen;
 
-static bool same(const char *left, Py_ssize_t left_size, const char *right, Py_ssize_t right_size) {
+static bool is_equal(const char *left, Py_ssize_t left_size, const char *right, Py_ssize_t right_size) {
     return left_size == right_size && memcmp(left, right, (size_t)left_size) == 0;
 }
 
 static bool is_pair(const pair *wanted, const header_sizes *sizes, const char *name, const char *value) {
-    return same(name, sizes->name, wanted->name, wanted->name_size) &&
-           same(value, sizes->value, wanted->content, wanted->content_size);
+    return is_equal(name, sizes->name, wanted->name, wanted->name_size) &&
+           is_equal(value, sizes->value, wanted->content, wanted->content_size);
 }
 
-static bool stored(const screen *screen, const char *value, int32_t size) {
+static bool is_stored_header(const screen *screen, const char *value, int32_t size) {
     Py_ssize_t index;
     for (index = 0; size >= 0 && index < screen->count; index++)
         if (memmem(value, (size_t)size, screen->pairs[index].content, (size_t)screen->pairs[index].content_size) != NULL)
@@ -188,13 +188,13 @@ static bool may_match(const screen *screen, const Run *run, const entry *each) {
     }
     if (name == NULL)
         return false;
-    if (same(name, sizes.name, screen->bare.name, screen->bare.name_size))
-        return stored(screen, value, sizes.value);
+    if (is_equal(name, sizes.name, screen->bare.name, screen->bare.name_size))
+        return is_stored_header(screen, value, sizes.value);
     return whole || (sizes.name >= screen->reserved_size &&
                      memcmp(name, screen->reserved, (size_t)screen->reserved_size) == 0);
 }
 
-static int read_pairs(PyObject *given, screen *screen) {
+static int parse_pairs(PyObject *given, screen *screen) {
     Py_ssize_t index;
     if (!PyTuple_Check(given)) {
         PyErr_SetString(PyExc_TypeError, "a tuple of pairs of bytes is wanted");
@@ -220,7 +220,7 @@ static int read_pairs(PyObject *given, screen *screen) {
 }
 
 /* screened(pairs, bare, reserved, (name, content) of a whole message) -> the records that may match */
-static PyObject *run_screened(Run *self, PyObject *args) {
+static PyObject *run_filter_headers(Run *self, PyObject *args) {
     screen screen = {0};
     PyObject *pairs, *found = NULL, *record;
     Py_ssize_t index;
@@ -228,7 +228,7 @@ static PyObject *run_screened(Run *self, PyObject *args) {
                           &screen.reserved_size, &screen.whole.name, &screen.whole.name_size, &screen.whole.content,
                           &screen.whole.content_size))
         return NULL;
-    if (read_pairs(pairs, &screen) == 0)
+    if (parse_pairs(pairs, &screen) == 0)
         found = PyList_New(0);
     for (index = 0; found != NULL && index < self->count; index++) {
         if (!may_match(&screen, self, self->entries + index))
@@ -244,9 +244,9 @@ static PyObject *run_screened(Run *self, PyObject *args) {
 
 /* -- events: records encoded as the messages that links send (encoding.py) */
 
-static PyObject *message_of(maker *maker, Run *run, const entry *each, PyObject *other) {
+static PyObject *build_message(maker *maker, Run *run, const entry *each, PyObject *other) {
     PyObject *record, *data;
-    if (made_message(maker, run, each, &data))
+    if (fast_message(maker, run, each, &data))
         return data;
     record = record_at(run, each - run->entries);
     data = record == NULL ? NULL : PyObject_CallOneArg(other, record);
@@ -259,7 +259,7 @@ static PyObject *message_of(maker *maker, Run *run, const entry *each, PyObject 
 }
 
 /* `Event` (redelivery.py): message, partition, offset, attempts, failures, time. */
-static PyObject *made_event(PyTypeObject *type, PyObject *data, PyObject *partition, const entry *each) {
+static PyObject *new_event(PyTypeObject *type, PyObject *data, PyObject *partition, const entry *each) {
     PyObject *event = type->tp_alloc(type, 6), *nothing = PyLong_FromLong(0);
     if (event == NULL || nothing == NULL) {
         Py_XDECREF(event);
@@ -280,18 +280,18 @@ static PyObject *made_event(PyTypeObject *type, PyObject *data, PyObject *partit
     return event;
 }
 
-static int read_form(PyObject *given, form *form) {
+static int parse_template(PyObject *given, template *template) {
     if (!PyTuple_Check(given)) {
         PyErr_SetString(PyExc_TypeError, "a form is a tuple");
         return -1;
     }
-    return PyArg_ParseTuple(given, "SSSSSS", &form->head, &form->middle, &form->end, &form->plain, &form->group,
-                            &form->key) ? 0 : -1;
+    return PyArg_ParseTuple(given, "SSSSSS", &template->head, &template->middle, &template->end, &template->plain, &template->group,
+                            &template->key) ? 0 : -1;
 }
 
 /* Parse (form for each timestamp type, (name of `amqp.bare`, name of the cookie header, prefix of request headers),
  * function for names, function for digests). */
-static int read_maker(PyObject *given, maker *maker) {
+static int parse_maker(PyObject *given, maker *maker) {
     PyObject *forms, *own;
     Py_ssize_t kind;
     if (!PyTuple_Check(given) || !PyArg_ParseTuple(given, "O!O!OO", &PyTuple_Type, &forms, &PyTuple_Type, &own,
@@ -305,12 +305,12 @@ static int read_maker(PyObject *given, maker *maker) {
         return -1;
     }
     for (kind = 0; kind < KINDS; kind++)
-        if (read_form(PyTuple_GET_ITEM(forms, kind), maker->forms + kind) < 0)
+        if (parse_template(PyTuple_GET_ITEM(forms, kind), maker->forms + kind) < 0)
             return -1;
-    return PyArg_ParseTuple(own, "SSS", &maker->bare, &maker->cookie, &maker->asked) ? 0 : -1;
+    return PyArg_ParseTuple(own, "SSS", &maker->bare, &maker->cookie, &maker->request_prefix) ? 0 : -1;
 }
 
-static int read_type(PyTypeObject *type) {
+static int check_type(PyTypeObject *type) {
     if (PyType_IsSubtype(type, &PyTuple_Type))
         return 0;
     PyErr_SetString(PyExc_TypeError, "an event is a tuple");
@@ -320,14 +320,14 @@ static int read_type(PyTypeObject *type) {
 static bool begins_with_header(PyObject *data) { return PyBytes_AS_STRING(data)[2] != DELIVERY_ANNOTATIONS; }
 
 /* Store the events of a run in `found`, and the messages that begin with a header section in `headed`. */
-static int made_events(Run *run, PyTypeObject *type, maker *maker, PyObject *other, PyObject *found, PyObject *headed) {
+static int build_events(Run *run, PyTypeObject *type, maker *maker, PyObject *other, PyObject *found, PyObject *headed) {
     PyObject *partition = PyLong_FromLong(run->partition), *data, *event;
     Py_ssize_t index, made = 0;
     for (index = 0; partition != NULL && index < run->count; index++, made++) {
-        data = message_of(maker, run, run->entries + index, other);
+        data = build_message(maker, run, run->entries + index, other);
         if (data != NULL && begins_with_header(data) && PyList_Append(headed, data) < 0)
             Py_CLEAR(data);
-        event = data == NULL ? NULL : made_event(type, data, partition, run->entries + index);
+        event = data == NULL ? NULL : new_event(type, data, partition, run->entries + index);
         if (event == NULL)
             break;
         PyList_SET_ITEM(found, index, event);
@@ -342,12 +342,12 @@ static PyObject *run_events(Run *self, PyObject *args) {
     PyObject *given, *other, *found, *headed;
     maker maker = {0};
     int failed;
-    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &given, &other) || read_maker(given, &maker) < 0 ||
-        read_type(type) < 0)
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &given, &other) || parse_maker(given, &maker) < 0 ||
+        check_type(type) < 0)
         return NULL;
     found = PyList_New(self->count);
     headed = PyList_New(0);
-    failed = found == NULL || headed == NULL || made_events(self, type, &maker, other, found, headed) < 0;
+    failed = found == NULL || headed == NULL || build_events(self, type, &maker, other, found, headed) < 0;
     Py_XDECREF(maker.encoded);
     if (!failed)
         return Py_BuildValue("(NN)", found, headed);
@@ -361,13 +361,13 @@ static PyObject *record_event(Record *self, PyObject *args) {
     PyTypeObject *type;
     PyObject *given, *other, *data, *partition, *event = NULL;
     maker maker = {0};
-    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &given, &other) || read_maker(given, &maker) < 0 ||
-        read_type(type) < 0 || (partition = PyLong_FromLong(self->run->partition)) == NULL)
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &given, &other) || parse_maker(given, &maker) < 0 ||
+        check_type(type) < 0 || (partition = PyLong_FromLong(self->run->partition)) == NULL)
         return NULL;
-    data = message_of(&maker, self->run, self->entry, other);
+    data = build_message(&maker, self->run, self->entry, other);
     Py_XDECREF(maker.encoded);
     if (data != NULL)
-        event = made_event(type, data, partition, self->entry);
+        event = new_event(type, data, partition, self->entry);
     Py_DECREF(partition);
     return event;
 }
@@ -408,7 +408,7 @@ static PyObject *run_size(Run *self, void *unused) { return PyLong_FromSize_t(se
 
 static PyMethodDef run_methods[] = {
     {"events", (PyCFunction)run_events, METH_VARARGS, "All records as events."},
-    {"screened", (PyCFunction)run_screened, METH_VARARGS, "The records whose headers say that they may match."},
+    {"screened", (PyCFunction)run_filter_headers, METH_VARARGS, "The records whose headers say that they may match."},
     {"columns", (PyCFunction)run_columns, METH_NOARGS, "All records as the buffers of Arrow arrays."},
     {NULL, NULL, 0, NULL},
 };
@@ -440,7 +440,7 @@ typedef struct {
     const message *record;
     Py_ssize_t part;
     int32_t count; /* of headers */
-} taken;
+} fetched;
 
 typedef struct {
     char *topic; /* NULL: not of a partition */
@@ -462,15 +462,15 @@ typedef struct {
 } part; /* a run being built */
 
 typedef struct {
-    taken *records;
+    fetched *records;
     failure *failures;
     part *parts;
     Py_ssize_t most, count, failed, partitions, last;
     size_t bytes;
-    bool lacking; /* memory is exhausted */
+    bool out_of_memory; /* memory is exhausted */
 } batch;
 
-static bool begun(batch *batch, const message *record) {
+static bool begin_part(batch *batch, const message *record) {
     part *part = batch->parts + batch->partitions;
     part->topic = record->topic;
     part->partition = record->partition;
@@ -479,23 +479,23 @@ static bool begun(batch *batch, const message *record) {
     return part->name != NULL;
 }
 
-static bool is_of(const part *part, const message *record) {
+static bool belongs_to(const part *part, const message *record) {
     return part->partition == record->partition &&
            (part->topic == record->topic || strcmp(part->name, kafka.topic_name(record->topic)) == 0);
 }
 
 /* Find the run of a record, mostly that of the record before, or begin one. */
-static bool placed(batch *batch, const message *record) {
-    if (batch->partitions > 0 && is_of(batch->parts + batch->last, record))
+static bool find_or_begin_part(batch *batch, const message *record) {
+    if (batch->partitions > 0 && belongs_to(batch->parts + batch->last, record))
         return true;
     for (batch->last = 0; batch->last < batch->partitions; batch->last++)
-        if (is_of(batch->parts + batch->last, record))
+        if (belongs_to(batch->parts + batch->last, record))
             return true;
-    return begun(batch, record);
+    return begin_part(batch, record);
 }
 
 /* The size of a record's headers, which live as long as its event. */
-static size_t measured(taken *each) {
+static size_t measure_headers(fetched *each) {
     const char *name, *value;
     size_t size, sum = 0;
     each->count = -1;
@@ -507,12 +507,12 @@ static size_t measured(taken *each) {
 }
 
 static bool add_record(batch *batch, pointer event, const message *record) {
-    taken *each = batch->records + batch->count++;
+    fetched *each = batch->records + batch->count++;
     size_t size;
-    *each = (taken){.event = event, .record = record};
-    if (!placed(batch, record))
+    *each = (fetched){.event = event, .record = record};
+    if (!find_or_begin_part(batch, record))
         return false;
-    size = measured(each) + (record->value == NULL ? 0 : record->value_size) + (record->key == NULL ? 0 : record->key_size);
+    size = measure_headers(each) + (record->value == NULL ? 0 : record->value_size) + (record->key == NULL ? 0 : record->key_size);
     each->part = batch->last;
     batch->parts[each->part].count++;
     batch->parts[each->part].size += size;
@@ -547,7 +547,7 @@ static bool add(batch *batch, pointer event) {
     return done;
 }
 
-static char *put_headers(char *at, const taken *each) {
+static char *put_headers(char *at, const fetched *each) {
     const char *name, *value;
     size_t size;
     int32_t index;
@@ -560,13 +560,13 @@ static char *put_headers(char *at, const taken *each) {
         at += sizes.name;
         if (value != NULL)
             memcpy(at, value, size);
-        at += held(sizes.value);
+        at += positive_size(sizes.value);
     }
     return at;
 }
 
 /* Append the copy of a record to its run. */
-static void put(part *part, const taken *each) {
+static void copy_record(part *part, const fetched *each) {
     const message *record = each->record;
     entry *entry = part->entries + part->count++;
     char *at = part->data + part->size;
@@ -580,13 +580,13 @@ static void put(part *part, const taken *each) {
     entry->key_size = record->key == NULL ? -1 : (int32_t)record->key_size;
     if (record->value != NULL)
         memcpy(at, record->value, record->value_size);
-    at += held(entry->value_size);
+    at += positive_size(entry->value_size);
     if (record->key != NULL)
         memcpy(at, record->key, record->key_size);
-    part->size = (size_t)(put_headers(at + held(entry->key_size), each) - part->data);
+    part->size = (size_t)(put_headers(at + positive_size(entry->key_size), each) - part->data);
 }
 
-static bool make_room(batch *batch) {
+static bool grow(batch *batch) {
     Py_ssize_t index;
     for (index = 0; index < batch->partitions; index++) {
         part *part = batch->parts + index;
@@ -600,40 +600,40 @@ static bool make_room(batch *batch) {
     return true;
 }
 
-static void copied(batch *batch) {
+static void copy_all(batch *batch) {
     Py_ssize_t index;
-    bool room = !batch->lacking && make_room(batch);
+    bool room = !batch->out_of_memory && grow(batch);
     for (index = 0; index < batch->count; index++) {
-        taken *each = batch->records + index;
+        fetched *each = batch->records + index;
         if (room)
-            put(batch->parts + each->part, each);
+            copy_record(batch->parts + each->part, each);
         kafka.drop(each->event);
     }
-    batch->lacking = !room;
+    batch->out_of_memory = !room;
 }
 
-static void collect(pointer client, batch *batch, size_t bytes, int milliseconds) {
+static void poll_records(pointer client, batch *batch, size_t bytes, int milliseconds) {
     pointer queue = kafka.queue(client), event = NULL;
     if (queue == NULL)
         return;
-    while (batch->count < batch->most && batch->failed < batch->most && batch->bytes < bytes && !batch->lacking &&
+    while (batch->count < batch->most && batch->failed < batch->most && batch->bytes < bytes && !batch->out_of_memory &&
            (event = kafka.poll(queue, milliseconds)) != NULL) {
-        batch->lacking = !add(batch, event);
+        batch->out_of_memory = !add(batch, event);
         milliseconds = 0;
     }
     kafka.leave(queue);
-    copied(batch);
+    copy_all(batch);
 }
 
-static bool allocated(batch *batch, Py_ssize_t most) {
+static bool allocate(batch *batch, Py_ssize_t most) {
     batch->most = most;
-    batch->records = malloc((size_t)most * sizeof(taken));
+    batch->records = malloc((size_t)most * sizeof(fetched));
     batch->failures = malloc((size_t)most * sizeof(failure));
     batch->parts = calloc((size_t)most, sizeof(part));
     return batch->records != NULL && batch->failures != NULL && batch->parts != NULL;
 }
 
-static void released(batch *batch) {
+static void release(batch *batch) {
     Py_ssize_t index;
     for (index = 0; index < batch->failed; index++) {
         free(batch->failures[index].topic);
@@ -649,7 +649,7 @@ static void released(batch *batch) {
     free(batch->parts);
 }
 
-static PyObject *made_run(part *part) {
+static PyObject *new_run(part *part) {
     Run *run = PyObject_New(Run, &run_type);
     if (run == NULL)
         return NULL;
@@ -666,23 +666,23 @@ static PyObject *made_run(part *part) {
     return (PyObject *)run;
 }
 
-static PyObject *made_failure(const failure *each) {
+static PyObject *new_failure(const failure *each) {
     return Py_BuildValue("(iNOziL)", each->code, PyUnicode_DecodeUTF8(each->reason, (Py_ssize_t)strlen(each->reason), "replace"),
                          each->fatal ? Py_True : Py_False, each->topic, (int)each->partition, (long long)each->offset);
 }
 
-static PyObject *made(batch *batch) {
+static PyObject *batch_result(batch *batch) {
     PyObject *runs = PyList_New(batch->partitions), *failures = PyList_New(batch->failed), *item;
     Py_ssize_t index;
     for (index = 0; runs != NULL && index < batch->partitions; index++) {
-        item = made_run(batch->parts + index);
+        item = new_run(batch->parts + index);
         if (item == NULL)
             Py_CLEAR(runs);
         else
             PyList_SET_ITEM(runs, index, item);
     }
     for (index = 0; failures != NULL && index < batch->failed; index++) {
-        item = made_failure(batch->failures + index);
+        item = new_failure(batch->failures + index);
         if (item == NULL)
             Py_CLEAR(failures);
         else
@@ -696,7 +696,7 @@ static PyObject *made(batch *batch) {
 }
 
 /* take(consumer, most, bytes, milliseconds) -> runs, failures (code, reason, fatal, topic, partition, offset) */
-static PyObject *take(PyObject *module, PyObject *args) {
+static PyObject *poll_batch(PyObject *module, PyObject *args) {
     PyObject *client, *result;
     pointer handle_of_client;
     Py_ssize_t most, bytes;
@@ -705,17 +705,17 @@ static PyObject *take(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Onni", &client, &most, &bytes, &milliseconds))
         return NULL;
     if (most < 1 || bytes < 1) {
-        PyErr_SetString(PyExc_ValueError, "at least one record of one byte is asked for");
+        PyErr_SetString(PyExc_ValueError, "expected at least one record and one byte");
         return NULL;
     }
     if ((handle_of_client = handle_of(client, client_type, &kafka.opaque)) == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    if ((batch.lacking = !allocated(&batch, most)) == false)
-        collect(handle_of_client, &batch, (size_t)bytes, milliseconds);
+    if ((batch.out_of_memory = !allocate(&batch, most)) == false)
+        poll_records(handle_of_client, &batch, (size_t)bytes, milliseconds);
     Py_END_ALLOW_THREADS
-    result = batch.lacking ? PyErr_NoMemory() : made(&batch);
-    released(&batch);
+    result = batch.out_of_memory ? PyErr_NoMemory() : batch_result(&batch);
+    release(&batch);
     return result;
 }
 
@@ -732,7 +732,7 @@ static PyObject *bind(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, "Give the addresses of librdkafka's functions, once."},
-    {"take", take, METH_VARARGS, "Take the records that are at hand, and wait for the first one."},
+    {"take", poll_batch, METH_VARARGS, "Take the records that are at hand, and wait for the first one."},
     {NULL, NULL, 0, NULL},
 };
 

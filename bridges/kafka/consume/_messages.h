@@ -16,16 +16,16 @@ typedef struct {
     PyObject *head, *middle, *end; /* the delivery annotations before the offset, up to the time, and after it */
     PyObject *plain;               /* what follows them in a plain message, up to the size of the value */
     PyObject *group, *key;         /* for a key: the bytes before it as text, and before it as binary */
-} form;
+} template;
 
 #define KINDS 3 /* timestamp types: none, the producer's, the log's */
 #define DIGITS 20
 #define DIGEST 16
 
 typedef struct {
-    form forms[KINDS];
+    template forms[KINDS];
     PyObject *bare;           /* the name of the last header of what the gateway wrote */
-    PyObject *cookie, *asked; /* a name, and a prefix of names, with a special meaning */
+    PyObject *cookie, *request_prefix; /* a name, and a prefix of names, with a special meaning */
     PyObject *names, *digest; /* functions: encode the names of headers (or None), and SHA-256 */
     const Run *run;
     const entry *known; /* the record whose names `encoded` has: the next one mostly has the same */
@@ -102,7 +102,7 @@ static char *put_sized(char *at, int kind, const char *data, size_t size) {
     return put_data(put_number(at, size, size < 256 ? 1 : 4), data, size);
 }
 
-static size_t sized(size_t size) { return (size < 256 ? 2 : 5) + size; }
+static size_t encoded_size(size_t size) { return (size < 256 ? 2 : 5) + size; }
 
 static char *put_text(char *at, const char *data, size_t size) {
     return put_sized(at, is_text(data, (Py_ssize_t)size) ? STRING : BINARY, data, size);
@@ -119,21 +119,21 @@ static char *put_map(char *at, int code, size_t size, size_t count) {
     return put_number(put_number(at, size + (size_t)width, width), count, width);
 }
 
-static size_t mapped(size_t size, size_t count) { return 3 + (is_narrow(size, count) ? 3 : 9) + size; }
+static size_t map_size(size_t size, size_t count) { return 3 + (is_narrow(size, count) ? 3 : 9) + size; }
 
 /* -- the delivery annotations, and the value as data */
 
-static size_t annotations_size(const form *form) {
-    return (size_t)(PyBytes_GET_SIZE(form->head) + PyBytes_GET_SIZE(form->middle) + PyBytes_GET_SIZE(form->end)) + DIGITS + 8;
+static size_t annotations_size(const template *template) {
+    return (size_t)(PyBytes_GET_SIZE(template->head) + PyBytes_GET_SIZE(template->middle) + PyBytes_GET_SIZE(template->end)) + DIGITS + 8;
 }
 
-static char *put_annotations(char *at, const form *form, const entry *each) {
+static char *put_annotations(char *at, const template *template, const entry *each) {
     uint64_t time = each->time < 0 ? 0 : (uint64_t)each->time;
-    at = put_digits(put_bytes(at, form->head), (uint64_t)each->offset);
-    return put_bytes(put_number(put_bytes(at, form->middle), time, 8), form->end);
+    at = put_digits(put_bytes(at, template->head), (uint64_t)each->offset);
+    return put_bytes(put_number(put_bytes(at, template->middle), time, 8), template->end);
 }
 
-static size_t data_size(const entry *each) { return 3 + sized((size_t)each->value_size); }
+static size_t data_size(const entry *each) { return 3 + encoded_size((size_t)each->value_size); }
 
 static char *put_data_section(char *at, const Run *run, const entry *each) {
     *at++ = 0, *at++ = SMALL_ULONG, *at++ = DATA_SECTION;
@@ -144,18 +144,18 @@ static char *put_data_section(char *at, const Run *run, const entry *each) {
 
 static bool is_plain(const entry *each) { return each->key_size < 0 && each->headers <= 0; }
 
-static PyObject *plain_message(const Run *run, const entry *each, const form *form) {
+static PyObject *plain_message(const Run *run, const entry *each, const template *template) {
     size_t size = (size_t)each->value_size;
-    size_t whole = annotations_size(form) + (size_t)PyBytes_GET_SIZE(form->plain) + sized(size);
+    size_t whole = annotations_size(template) + (size_t)PyBytes_GET_SIZE(template->plain) + encoded_size(size);
     PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole);
     if (data != NULL)
-        put_sized(put_bytes(put_annotations(PyBytes_AS_STRING(data), form, each), form->plain), BINARY, value_of(run, each), size);
+        put_sized(put_bytes(put_annotations(PyBytes_AS_STRING(data), template, each), template->plain), BINARY, value_of(run, each), size);
     return data;
 }
 
 /* -- shown */
 
-static bool is_named_alike(const Run *run, const entry *left, const entry *right) {
+static bool same_names(const Run *run, const entry *left, const entry *right) {
     header one = {.at = headers_of(run, left)}, other = {.at = headers_of(run, right)};
     int32_t count;
     if (left->headers != right->headers)
@@ -169,7 +169,7 @@ static bool is_named_alike(const Run *run, const entry *left, const entry *right
 }
 
 /* Header names as text; invalid UTF-8 is decoded with replacement characters. */
-static PyObject *names_of(const Run *run, const entry *each) {
+static PyObject *header_names(const Run *run, const entry *each) {
     header header = {.at = headers_of(run, each)};
     PyObject *names = PyTuple_New(each->headers), *name;
     int32_t index;
@@ -197,12 +197,12 @@ static bool is_encoded(PyObject *encoded, int32_t count) {
 }
 
 /* The encoded header names: a tuple of bytes, or None if one of them has a special meaning; borrowed. */
-static PyObject *encoded_names(maker *maker, const Run *run, const entry *each) {
+static PyObject *encode_names(maker *maker, const Run *run, const entry *each) {
     PyObject *names;
-    if (maker->encoded != NULL && maker->run == run && is_named_alike(run, maker->known, each))
+    if (maker->encoded != NULL && maker->run == run && same_names(run, maker->known, each))
         return maker->encoded;
     Py_CLEAR(maker->encoded);
-    names = names_of(run, each);
+    names = header_names(run, each);
     maker->encoded = names == NULL ? NULL : PyObject_CallOneArg(maker->names, names);
     Py_XDECREF(names);
     maker->run = run;
@@ -221,7 +221,7 @@ static size_t properties_size(const Run *run, const entry *each, PyObject *names
     for (index = 0; index < each->headers; index++) {
         next_header(&header);
         size += (size_t)PyBytes_GET_SIZE(PyTuple_GET_ITEM(names, index));
-        size += header.sizes.value < 0 ? 1 : sized((size_t)header.sizes.value);
+        size += header.sizes.value < 0 ? 1 : encoded_size((size_t)header.sizes.value);
     }
     return size;
 }
@@ -245,53 +245,53 @@ typedef struct {
     bool text;
 } key_map;
 
-static key_map measured_key(const Run *run, const entry *each, const form *form) {
-    size_t key = sized((size_t)each->key_size);
+static key_map measure_key(const Run *run, const entry *each, const template *template) {
+    size_t key = encoded_size((size_t)each->key_size);
     bool text = is_text(key_of(run, each), each->key_size);
-    size_t size = (size_t)PyBytes_GET_SIZE(form->key) + key;
+    size_t size = (size_t)PyBytes_GET_SIZE(template->key) + key;
     if (!text)
         return (key_map){size, 2, text};
-    return (key_map){size + (size_t)PyBytes_GET_SIZE(form->group) + key, 4, text};
+    return (key_map){size + (size_t)PyBytes_GET_SIZE(template->group) + key, 4, text};
 }
 
-static char *put_key(char *at, const Run *run, const entry *each, const form *form, key_map map) {
+static char *put_key(char *at, const Run *run, const entry *each, const template *template, key_map map) {
     const char *key = key_of(run, each);
     size_t size = (size_t)each->key_size;
     at = put_map(at, MESSAGE_ANNOTATIONS, map.size, map.count);
     if (map.text)
-        at = put_sized(put_bytes(at, form->group), STRING, key, size);
-    return put_sized(put_bytes(at, form->key), BINARY, key, size);
+        at = put_sized(put_bytes(at, template->group), STRING, key, size);
+    return put_sized(put_bytes(at, template->key), BINARY, key, size);
 }
 
-static PyObject *made_shown(const Run *run, const entry *each, const form *form, PyObject *names) {
+static PyObject *build_with_headers(const Run *run, const entry *each, const template *template, PyObject *names) {
     bool keyed = each->key_size >= 0;
-    key_map key = keyed ? measured_key(run, each, form) : (key_map){0, 0, false};
-    size_t properties = names == NULL ? 0 : properties_size(run, each, names), count = 2 * (size_t)held(each->headers);
-    size_t whole = annotations_size(form) + (keyed ? mapped(key.size, key.count) : 0) +
-                   (count ? mapped(properties, count) : 0) + data_size(each);
+    key_map key = keyed ? measure_key(run, each, template) : (key_map){0, 0, false};
+    size_t properties = names == NULL ? 0 : properties_size(run, each, names), count = 2 * (size_t)positive_size(each->headers);
+    size_t whole = annotations_size(template) + (keyed ? map_size(key.size, key.count) : 0) +
+                   (count ? map_size(properties, count) : 0) + data_size(each);
     PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole);
     char *at;
     if (data == NULL)
         return NULL;
-    at = put_annotations(PyBytes_AS_STRING(data), form, each);
+    at = put_annotations(PyBytes_AS_STRING(data), template, each);
     if (keyed)
-        at = put_key(at, run, each, form, key);
+        at = put_key(at, run, each, template, key);
     if (count)
         at = put_properties(put_map(at, APPLICATION_PROPERTIES, properties, count), run, each, names);
     put_data_section(at, run, each);
     return data;
 }
 
-static bool shown_message(maker *maker, const Run *run, const entry *each, PyObject **data) {
+static bool message_with_headers(maker *maker, const Run *run, const entry *each, PyObject **data) {
     PyObject *names = NULL;
     if (each->headers > 0) {
-        names = encoded_names(maker, run, each);
+        names = encode_names(maker, run, each);
         if (names == NULL)
             return true;
         if (names == Py_None)
             return false;
     }
-    *data = made_shown(run, each, maker->forms + each->time_kind, names);
+    *data = build_with_headers(run, each, maker->forms + each->time_kind, names);
     return true;
 }
 
@@ -300,11 +300,11 @@ static bool shown_message(maker *maker, const Run *run, const entry *each, PyObj
 #define HASHED 13 /* the kind, and the sizes of key, value and the rest of `amqp.bare` */
 
 typedef struct {
-    const char *seal, *sections;
+    const char *digest, *sections;
     size_t exact, whole; /* bytes of the rest of `amqp.bare`, and of the hashed content */
     Py_ssize_t size;     /* of the sections */
     Py_ssize_t starts[SECTIONS];
-} sealed;
+} envelope;
 
 static bool last_is_bare(const maker *maker, const Run *run, const entry *each, header *header) {
     int32_t left;
@@ -315,97 +315,97 @@ static bool last_is_bare(const maker *maker, const Run *run, const entry *each, 
 }
 
 /* Open `amqp.bare` of a message with one data section in its shortest form; false for any other. */
-static bool opened_seal(const header *header, sealed *seal) {
+static bool open_envelope(const header *header, envelope *envelope) {
     if (header->sizes.value < 1 + DIGEST + 1 || header->value[0] != 1 || header->value[1 + DIGEST] != 0)
         return false;
-    seal->seal = header->value;
-    seal->exact = (size_t)header->sizes.value - 1 - DIGEST;
-    seal->sections = header->value + 1 + DIGEST + 1;
-    seal->size = (Py_ssize_t)seal->exact - 1;
-    return find_sections((const uint8_t *)seal->sections, seal->size, seal->starts, 0) && seal->starts[1] == seal->starts[2] &&
-           seal->starts[5] == seal->starts[6];
+    envelope->digest = header->value;
+    envelope->exact = (size_t)header->sizes.value - 1 - DIGEST;
+    envelope->sections = header->value + 1 + DIGEST + 1;
+    envelope->size = (Py_ssize_t)envelope->exact - 1;
+    return find_sections((const uint8_t *)envelope->sections, envelope->size, envelope->starts, 0) && envelope->starts[1] == envelope->starts[2] &&
+           envelope->starts[5] == envelope->starts[6];
 }
 
 /* Compute the size of the hashed content; false if a header name is not ASCII or has a special meaning. */
-static bool measured_seal(const maker *maker, const Run *run, const entry *each, sealed *seal) {
+static bool measure_envelope(const maker *maker, const Run *run, const entry *each, envelope *envelope) {
     header header = {.at = headers_of(run, each)};
     int32_t left;
-    seal->whole = HASHED + (size_t)held(each->key_size) + seal->exact + (size_t)each->value_size;
+    envelope->whole = HASHED + (size_t)positive_size(each->key_size) + envelope->exact + (size_t)each->value_size;
     for (left = each->headers - 1; left > 0; left--) {
         next_header(&header);
         if (!is_ascii(header.name, header.sizes.name) || is_same(maker->cookie, header.name, header.sizes.name) ||
-            begins_with(maker->asked, header.name, header.sizes.name))
+            begins_with(maker->request_prefix, header.name, header.sizes.name))
             return false;
-        seal->whole += (size_t)header.sizes.name + 4 + (size_t)held(header.sizes.value);
+        envelope->whole += (size_t)header.sizes.name + 4 + (size_t)positive_size(header.sizes.value);
     }
     return true;
 }
 
-static PyObject *hashed(const Run *run, const entry *each, const sealed *seal) {
+static PyObject *hash_record(const Run *run, const entry *each, const envelope *envelope) {
     header header = {.at = headers_of(run, each)};
-    PyObject *input = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)seal->whole);
+    PyObject *input = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)envelope->whole);
     int32_t left;
     char *at;
     if (input == NULL)
         return NULL;
     at = PyBytes_AS_STRING(input);
-    *at++ = seal->seal[0];
+    *at++ = envelope->digest[0];
     at = put_number(put_number(at, (uint64_t)(int64_t)each->key_size, 4), (uint64_t)each->value_size, 4);
-    at = put_data(put_number(at, seal->exact, 4), key_of(run, each), (size_t)held(each->key_size));
-    at = put_data(at, seal->sections - 1, seal->exact);
+    at = put_data(put_number(at, envelope->exact, 4), key_of(run, each), (size_t)positive_size(each->key_size));
+    at = put_data(at, envelope->sections - 1, envelope->exact);
     for (left = each->headers - 1; left > 0; left--) {
         next_header(&header);
         at = put_number(put_data(at, header.name, (size_t)header.sizes.name), (uint64_t)(int64_t)header.sizes.value, 4);
-        at = put_data(at, header.value, (size_t)held(header.sizes.value));
+        at = put_data(at, header.value, (size_t)positive_size(header.sizes.value));
     }
     put_data(at, value_of(run, each), (size_t)each->value_size);
     return input;
 }
 
 /* 1: the digest matches the record; 0: it does not; -1: an exception. */
-static int is_intact(const maker *maker, const Run *run, const entry *each, const sealed *seal) {
-    PyObject *input = hashed(run, each, seal);
+static int is_intact(const maker *maker, const Run *run, const entry *each, const envelope *envelope) {
+    PyObject *input = hash_record(run, each, envelope);
     PyObject *hash = input == NULL ? NULL : PyObject_CallOneArg(maker->digest, input);
     PyObject *digest = hash == NULL ? NULL : PyObject_CallMethod(hash, "digest", NULL);
     int found = -1;
     Py_XDECREF(input);
     Py_XDECREF(hash);
     if (digest != NULL && PyBytes_Check(digest) && PyBytes_GET_SIZE(digest) >= DIGEST)
-        found = memcmp(PyBytes_AS_STRING(digest), seal->seal + 1, DIGEST) == 0;
+        found = memcmp(PyBytes_AS_STRING(digest), envelope->digest + 1, DIGEST) == 0;
     else if (digest != NULL)
         PyErr_SetString(PyExc_TypeError, "a digest is bytes");
     Py_XDECREF(digest);
     return found;
 }
 
-static PyObject *made_exact(const Run *run, const entry *each, const form *form, const sealed *seal) {
-    size_t whole = annotations_size(form) + (size_t)seal->size + data_size(each);
-    Py_ssize_t bare = seal->starts[1], body = seal->starts[5];
+static PyObject *build_restored(const Run *run, const entry *each, const template *template, const envelope *envelope) {
+    size_t whole = annotations_size(template) + (size_t)envelope->size + data_size(each);
+    Py_ssize_t bare = envelope->starts[1], body = envelope->starts[5];
     PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole);
     char *at;
     if (data == NULL)
         return NULL;
-    at = put_data(PyBytes_AS_STRING(data), seal->sections, (size_t)bare);
-    at = put_annotations(at, form, each);
-    at = put_data(at, seal->sections + bare, (size_t)(body - bare));
-    put_data(put_data_section(at, run, each), seal->sections + body, (size_t)(seal->size - body));
+    at = put_data(PyBytes_AS_STRING(data), envelope->sections, (size_t)bare);
+    at = put_annotations(at, template, each);
+    at = put_data(at, envelope->sections + bare, (size_t)(body - bare));
+    put_data(put_data_section(at, run, each), envelope->sections + body, (size_t)(envelope->size - body));
     return data;
 }
 
-static bool exact_message(maker *maker, const Run *run, const entry *each, const header *bare, PyObject **data) {
-    sealed seal;
+static bool restored_message(maker *maker, const Run *run, const entry *each, const header *bare, PyObject **data) {
+    envelope envelope;
     int intact;
-    if (!opened_seal(bare, &seal) || !measured_seal(maker, run, each, &seal))
+    if (!open_envelope(bare, &envelope) || !measure_envelope(maker, run, each, &envelope))
         return false;
-    intact = is_intact(maker, run, each, &seal);
+    intact = is_intact(maker, run, each, &envelope);
     if (intact > 0)
-        *data = made_exact(run, each, maker->forms + each->time_kind, &seal);
+        *data = build_restored(run, each, maker->forms + each->time_kind, &envelope);
     return intact != 0;
 }
 
 /* -- any */
 
-static bool made_message(maker *maker, const Run *run, const entry *each, PyObject **data) {
+static bool fast_message(maker *maker, const Run *run, const entry *each, PyObject **data) {
     header last;
     *data = NULL;
     if (each->value_size < 0 || each->time_kind < 0 || each->time_kind >= KINDS)
@@ -415,6 +415,6 @@ static bool made_message(maker *maker, const Run *run, const entry *each, PyObje
         return true;
     }
     if (last_is_bare(maker, run, each, &last))
-        return exact_message(maker, run, each, &last, data);
-    return shown_message(maker, run, each, data);
+        return restored_message(maker, run, each, &last, data);
+    return message_with_headers(maker, run, each, data);
 }

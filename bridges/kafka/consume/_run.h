@@ -31,18 +31,18 @@ typedef struct {
     const entry *entry;
 } Record;
 
-static int32_t held(int32_t size) { return size < 0 ? 0 : size; }
+static int32_t positive_size(int32_t size) { return size < 0 ? 0 : size; }
 
 static const char *value_of(const Run *run, const entry *each) { return run->data + each->start; }
 
-static const char *key_of(const Run *run, const entry *each) { return value_of(run, each) + held(each->value_size); }
+static const char *key_of(const Run *run, const entry *each) { return value_of(run, each) + positive_size(each->value_size); }
 
-static const char *headers_of(const Run *run, const entry *each) { return key_of(run, each) + held(each->key_size); }
+static const char *headers_of(const Run *run, const entry *each) { return key_of(run, each) + positive_size(each->key_size); }
 
 /* Read the sizes, name and value of the header at `at`, and advance to the next one. */
 static const char *read_header(const char *at, header_sizes *sizes, const char **name, const char **value) {
     memcpy(sizes, at, sizeof *sizes);
     *name = at + sizeof *sizes;
     *value = *name + sizes->name;
-    return *value + held(sizes->value);
+    return *value + positive_size(sizes->value);
 }

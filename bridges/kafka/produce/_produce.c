@@ -27,7 +27,7 @@
 #define COPY 0x2    /* RD_KAFKA_MSG_F_COPY */
 #define REASON 512
 #define LEAST_ROOM 64
-#define KEPT_ROOM 8192 /* an empty outbox with more places is freed */
+#define MAX_IDLE_CAPACITY 8192 /* an empty outbox with more places is freed */
 
 enum { END = 0, TOPIC = 2, PARTITION = 3, VALUE = 4, KEY = 5, OPAQUE = 6, FLAGS = 7, HEADERS = 10 }; /* rd_kafka_vtype_t */
 
@@ -73,30 +73,30 @@ typedef struct {
     PyObject *client;
     pointer handle, queue;
     place *places;
-    size_t room, free, count; /* `free` is the first free place; if it equals `room`, there is none */
+    size_t capacity, free, count; /* `free` is the first free place; if it equals `capacity`, there is none */
     size_t bytes; /* the sum of all sizes */
 } Outbox;
 
 static PyTypeObject outbox_type;
 
-static bool make_room(Outbox *self) {
-    size_t index, room = self->room ? 2 * self->room : LEAST_ROOM;
+static bool grow(Outbox *self) {
+    size_t index, room = self->capacity ? 2 * self->capacity : LEAST_ROOM;
     place *grown = self->places; /* PyMem_Resize sets its argument to NULL if memory is exhausted */
     PyMem_Resize(grown, place, room);
     if (grown == NULL) {
         PyErr_NoMemory();
         return false;
     }
-    for (index = self->room; index < room; index++)
+    for (index = self->capacity; index < room; index++)
         grown[index] = (place){NULL, {.next = index + 1}, 0};
     self->places = grown;
-    self->free = self->room;
-    self->room = room;
+    self->free = self->capacity;
+    self->capacity = room;
     return true;
 }
 
 /* Store owner and context; returns the index of their place. */
-static size_t keep(Outbox *self, PyObject *owner, PyObject *context, size_t size) {
+static size_t store_context(Outbox *self, PyObject *owner, PyObject *context, size_t size) {
     size_t index = self->free;
     place *place = self->places + index;
     self->free = place->its.next;
@@ -108,9 +108,9 @@ static size_t keep(Outbox *self, PyObject *owner, PyObject *context, size_t size
 }
 
 /* Free a place; its contents now belong to the caller. False: it was free. */
-static bool take_out(Outbox *self, size_t index, PyObject **owner, PyObject **context) {
+static bool take_context(Outbox *self, size_t index, PyObject **owner, PyObject **context) {
     place *place = self->places + index;
-    if (index >= self->room || place->owner == NULL)
+    if (index >= self->capacity || place->owner == NULL)
         return false;
     *owner = place->owner;
     *context = place->its.context;
@@ -122,20 +122,20 @@ static bool take_out(Outbox *self, size_t index, PyObject **owner, PyObject **co
     return true;
 }
 
-static void forget(Outbox *self, size_t index) {
+static void discard(Outbox *self, size_t index) {
     PyObject *owner, *context;
-    if (take_out(self, index, &owner, &context)) {
+    if (take_context(self, index, &owner, &context)) {
         Py_DECREF(owner);
         Py_DECREF(context);
     }
 }
 
-static void shrink(Outbox *self) {
-    if (self->count > 0 || self->room <= KEPT_ROOM)
+static void trim(Outbox *self) {
+    if (self->count > 0 || self->capacity <= MAX_IDLE_CAPACITY)
         return;
     PyMem_Free(self->places);
     self->places = NULL;
-    self->room = self->free = 0;
+    self->capacity = self->free = 0;
 }
 
 /* -- handing records to librdkafka */
@@ -146,12 +146,12 @@ typedef struct {
 } piece;
 
 /* librdkafka's error code; 0: it has taken the record and its headers, and will report it. */
-static int hand_over(Outbox *self, pointer topic, int partition, piece key, piece value, pointer headers, size_t kept) {
+static int produce(Outbox *self, pointer topic, int partition, piece key, piece value, pointer headers, size_t kept) {
     return kafka.produce(self->handle, TOPIC, topic, PARTITION, partition, FLAGS, COPY, VALUE, value.data, value.size, KEY,
                          key.data, key.size, HEADERS, headers, OPAQUE, (pointer)(uintptr_t)(kept + 1), END);
 }
 
-static bool read_piece(PyObject *given, piece *found) {
+static bool parse_bytes(PyObject *given, piece *found) {
     *found = (piece){NULL, 0};
     if (given == Py_None)
         return true;
@@ -171,7 +171,7 @@ static bool add_header(pointer headers, PyObject *given, size_t *size) {
         PyErr_SetString(PyExc_TypeError, "a header is a tuple of a text and bytes or None");
         return false;
     }
-    if (!read_piece(PyTuple_GET_ITEM(given, 1), &value) || (name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(given, 0))) == NULL)
+    if (!parse_bytes(PyTuple_GET_ITEM(given, 1), &value) || (name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(given, 0))) == NULL)
         return false;
     *size += strlen(name) + value.size;
     if (kafka.add_header(headers, name, -1, value.data, (Py_ssize_t)value.size) == 0)
@@ -200,7 +200,7 @@ static bool read_headers(PyObject *given, pointer *headers, size_t *size) {
     return true;
 }
 
-static bool usable(const Outbox *self) {
+static bool is_open(const Outbox *self) {
     if (self->handle == NULL)
         PyErr_SetString(PyExc_RuntimeError, "the outbox is closed");
     return self->handle != NULL;
@@ -209,7 +209,7 @@ static bool usable(const Outbox *self) {
 /* librdkafka's handle of a topic, to be released by the caller; NULL: the name is invalid. It is looked up by name
  * each time, as in confluent-kafka: a stored handle would keep outdated metadata of a topic that was deleted and
  * created again. */
-static pointer named(Outbox *self, const char *name) { return kafka.topic(self->handle, name, NULL); }
+static pointer topic_handle(Outbox *self, const char *name) { return kafka.topic(self->handle, name, NULL); }
 
 /* put(topic, partition, key, value, headers, owner, context) -> librdkafka's error code; 0: it will be reported */
 static PyObject *outbox_put(Outbox *self, PyObject *args) {
@@ -221,18 +221,18 @@ static PyObject *outbox_put(Outbox *self, PyObject *args) {
     size_t kept, size;
     if (!PyArg_ParseTuple(args, "siOOOOO", &name, &partition, &given_key, &given_value, &given_headers, &owner, &context))
         return NULL;
-    if (!usable(self) || !read_piece(given_key, &key) || !read_piece(given_value, &value))
+    if (!is_open(self) || !parse_bytes(given_key, &key) || !parse_bytes(given_value, &value))
         return NULL;
     size = key.size + value.size;
-    if ((self->free == self->room && !make_room(self)) || !read_headers(given_headers, &headers, &size))
+    if ((self->free == self->capacity && !grow(self)) || !read_headers(given_headers, &headers, &size))
         return NULL;
-    kept = keep(self, owner, context, size);
-    if ((topic = named(self, name)) != NULL) {
-        code = hand_over(self, topic, partition, key, value, headers, kept);
+    kept = store_context(self, owner, context, size);
+    if ((topic = topic_handle(self, name)) != NULL) {
+        code = produce(self, topic, partition, key, value, headers, kept);
         kafka.let_go(topic);
     }
     if (code != 0)
-        forget(self, kept);
+        discard(self, kept);
     if (code != 0 && headers != NULL)
         kafka.drop_headers(headers);
     return PyLong_FromLong(code);
@@ -243,7 +243,7 @@ static PyObject *outbox_put(Outbox *self, PyObject *args) {
 /* The content of a message that is one data section in its shortest form and nothing else, which becomes the
  * record's value unchanged (encoding.plain_value). Readers of the record restore that form, so every other form is
  * refused here. */
-static bool plain(PyObject *message, piece *value) {
+static bool data_of(PyObject *message, piece *value) {
     const unsigned char *data;
     size_t size, said;
     if (!PyBytes_Check(message))
@@ -265,7 +265,7 @@ static bool plain(PyObject *message, piece *value) {
 /* Messages are tuples (delivery, message, settled); this hands over those that are unsettled and plain. */
 static bool is_plain(PyObject *item, piece *value) {
     return PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 3 && PyTuple_GET_ITEM(item, 2) == Py_False &&
-           plain(PyTuple_GET_ITEM(item, 1), value);
+           data_of(PyTuple_GET_ITEM(item, 1), value);
 }
 
 /* put_plain(topic, partition, messages, start, owner) -> the index of the first message that was not handed over */
@@ -283,16 +283,16 @@ static PyObject *outbox_put_plain(Outbox *self, PyObject *args) {
         PyErr_SetString(PyExc_IndexError, "a list begins with 0");
         return NULL;
     }
-    if (!usable(self))
+    if (!is_open(self))
         return NULL;
-    if ((topic = named(self, name)) == NULL)
+    if ((topic = topic_handle(self, name)) == NULL)
         return PyLong_FromSsize_t(index);
     for (; index < PyList_GET_SIZE(messages) && is_plain(item = PyList_GET_ITEM(messages, index), &value); index++) {
-        if (self->free == self->room && !make_room(self))
+        if (self->free == self->capacity && !grow(self))
             break;
-        kept = keep(self, owner, PyTuple_GET_ITEM(item, 0), value.size);
-        if (hand_over(self, topic, partition, none, value, NULL, kept) != 0) {
-            forget(self, kept); /* the caller hands this message over by itself, and gets the error there */
+        kept = store_context(self, owner, PyTuple_GET_ITEM(item, 0), value.size);
+        if (produce(self, topic, partition, none, value, NULL, kept) != 0) {
+            discard(self, kept); /* the caller hands this message over by itself, and gets the error there */
             break;
         }
     }
@@ -307,37 +307,37 @@ typedef struct {
     PyObject *owner, *found; /* of the last group; borrowed */
     int code;
     bool keyed;
-} told;
+} reports;
 
 /* Start a group: (owner, code, whether the records have keys, contexts). */
-static bool begun(told *told, PyObject *owner, int code, bool keyed) {
+static bool append_group(reports *reports, PyObject *owner, int code, bool keyed) {
     PyObject *found = PyList_New(0);
     PyObject *group = found == NULL ? NULL : Py_BuildValue("(OiOO)", owner, code, keyed ? Py_True : Py_False, found);
-    bool done = group != NULL && PyList_Append(told->groups, group) == 0;
+    bool done = group != NULL && PyList_Append(reports->groups, group) == 0;
     Py_XDECREF(found);
     Py_XDECREF(group);
-    told->owner = owner;
-    told->found = done ? found : NULL;
-    told->code = code;
-    told->keyed = keyed;
+    reports->owner = owner;
+    reports->found = done ? found : NULL;
+    reports->code = code;
+    reports->keyed = keyed;
     return done;
 }
 
-static bool add_report(Outbox *self, told *told, const message *record) {
+static bool add_report(Outbox *self, reports *reports, const message *record) {
     PyObject *owner, *context;
     bool keyed = record->code != 0 && record->key != NULL, done = true;
-    if (record->own == NULL || !take_out(self, (size_t)(uintptr_t)record->own - 1, &owner, &context))
+    if (record->own == NULL || !take_context(self, (size_t)(uintptr_t)record->own - 1, &owner, &context))
         return true;
-    if (told->found == NULL || told->owner != owner || told->code != record->code || told->keyed != keyed)
-        done = begun(told, owner, record->code, keyed);
-    done = done && PyList_Append(told->found, context) == 0;
+    if (reports->found == NULL || reports->owner != owner || reports->code != record->code || reports->keyed != keyed)
+        done = append_group(reports, owner, record->code, keyed);
+    done = done && PyList_Append(reports->found, context) == 0;
     Py_DECREF(owner); /* the group has a reference */
     Py_DECREF(context);
     return done;
 }
 
 /* (code, reason, whether the error is fatal) */
-static bool add_error(Outbox *self, told *told, pointer event) {
+static bool add_error(Outbox *self, reports *reports, pointer event) {
     char room[REASON] = "";
     int code = kafka.code(event);
     const char *reason = kafka.reason(event);
@@ -349,37 +349,37 @@ static bool add_error(Outbox *self, told *told, pointer event) {
         reason = "";
     error = Py_BuildValue("(iNO)", code, PyUnicode_DecodeUTF8(reason, (Py_ssize_t)strlen(reason), "replace"),
                           fatal ? Py_True : Py_False);
-    done = error != NULL && PyList_Append(told->errors, error) == 0;
+    done = error != NULL && PyList_Append(reports->errors, error) == 0;
     Py_XDECREF(error);
     return done;
 }
 
-static bool add_event(Outbox *self, told *told, pointer event) {
+static bool add_event(Outbox *self, reports *reports, pointer event) {
     const message *record;
     int kind = kafka.kind(event);
     bool done = true;
     if (kind == ERROR)
-        return add_error(self, told, event);
+        return add_error(self, reports, event);
     while (kind == REPORTS && done && (record = kafka.next(event)) != NULL)
-        done = add_report(self, told, record);
+        done = add_report(self, reports, record);
     return done;
 }
 
 /* reports() -> the outcomes of records in the order of their reports, and the errors of the client */
 static PyObject *outbox_reports(Outbox *self, PyObject *unused) {
-    told told = {PyList_New(0), PyList_New(0), NULL, NULL, 0, false};
-    bool done = told.groups != NULL && told.errors != NULL && usable(self);
+    reports reports = {PyList_New(0), PyList_New(0), NULL, NULL, 0, false};
+    bool done = reports.groups != NULL && reports.errors != NULL && is_open(self);
     pointer event;
     while (done && (event = kafka.poll(self->queue, 0)) != NULL) {
-        done = add_event(self, &told, event);
+        done = add_event(self, &reports, event);
         kafka.drop(event);
     }
     if (done) {
-        shrink(self);
-        return Py_BuildValue("(NN)", told.groups, told.errors);
+        trim(self);
+        return Py_BuildValue("(NN)", reports.groups, reports.errors);
     }
-    Py_XDECREF(told.groups);
-    Py_XDECREF(told.errors);
+    Py_XDECREF(reports.groups);
+    Py_XDECREF(reports.errors);
     return NULL;
 }
 
@@ -388,7 +388,7 @@ static PyObject *outbox_reports(Outbox *self, PyObject *unused) {
 static int outbox_visit(Outbox *self, visitproc visit, void *arg) {
     size_t index;
     Py_VISIT(self->client);
-    for (index = 0; index < self->room; index++)
+    for (index = 0; index < self->capacity; index++)
         if (self->places[index].owner != NULL) {
             Py_VISIT(self->places[index].owner);
             Py_VISIT(self->places[index].its.context);
@@ -399,10 +399,10 @@ static int outbox_visit(Outbox *self, visitproc visit, void *arg) {
 /* The contexts are freed first and the client last: it must not be freed before the queue that is read from it. */
 static int outbox_clear(Outbox *self) {
     place *places = self->places;
-    size_t index, room = self->room;
+    size_t index, room = self->capacity;
     pointer queue = self->queue;
     self->places = NULL; /* code that runs while the contexts are freed finds the array empty */
-    self->room = self->free = self->count = self->bytes = 0;
+    self->capacity = self->free = self->count = self->bytes = 0;
     self->handle = self->queue = NULL;
     for (index = 0; index < room; index++)
         if (places[index].owner != NULL) {
