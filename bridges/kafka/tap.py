@@ -79,6 +79,10 @@ class TopicLog:
         bounds = await self._cluster.bounds(self._topic, tuple(positions), self._isolation)
         return sum(max(0, each.high - max(each.low, positions[partition])) for partition, each in bounds.items())
 
+    async def commit(self, group: str, offsets: Mapping[int, int]) -> None:
+        """Commit offsets of a group for lag tools; a failure is logged once for each topic, and otherwise ignored."""
+        await self._cluster.commit(group, self._topic, offsets)
+
     def tap(self, topic: Topic, owner: TapListener) -> Tap:
         """Read the log as it was `find`ed."""
         return Tap(self._cluster, topic, owner, self._isolation)

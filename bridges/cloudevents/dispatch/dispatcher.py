@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -19,6 +19,7 @@ from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.dispatch.checkpoint_record import APPLIED, bucket_of
 from bridges.cloudevents.dispatch.dead_letters import DeadLetterWriter, log_refusal
+from bridges.cloudevents.dispatch.group_offsets import GroupOffsets
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription, OpenSink, SubscriptionVersion
 from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from bridges.cloudevents.dispatch.registration import RegisteredSubscription, starting_checkpoint
@@ -94,7 +95,7 @@ class SubscriptionDispatcher:
         self.scheduler: Final = StepScheduler()
         self.metrics: Final = metrics
         self.supervisor: Final = services.supervisor
-        self.tails: Final = SharedTails(event_of, self._schedule_tail)
+        self.tails: Final = SharedTails(event_of, self.scheduler.add, services.supervisor.attempt)
         self._registered: Final[dict[str, RegisteredSubscription]] = {}
         self._workers: Final[dict[str, DeliveryWorker]] = {}
         self.observer: Final = DeliveryObserver(self._registered, self._workers, self.filters)
@@ -132,11 +133,10 @@ class SubscriptionDispatcher:
         name = f"{self._settings.scope}/{self._settings.manager}"
         for cluster in self._clusters():
             cluster.charge(self._buffered_bytes)
+        offsets = partial(GroupOffsets(name, self._workers, self.log).run, lambda: self._settings.slices)
         ownership = self.supervisor.keep(self._ownership.run, f"slices:{name}")
-        self._tasks = ownership, self.supervisor.keep(self._write, f"checkpoints:{name}")
-
-    def _schedule_tail(self, step: Callable[[], None]) -> None:
-        self.scheduler.add(partial(self.supervisor.attempt, step, "tail"))
+        writing = self.supervisor.keep(self._write, f"checkpoints:{name}")
+        self._tasks = ownership, writing, self.supervisor.keep(offsets, f"subscription-offsets:{name}")
 
     def _clusters(self) -> list[ClusterBridge]:
         """The cluster whose counters include the events in memory: that of the first stream."""

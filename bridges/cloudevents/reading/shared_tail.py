@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from operator import methodcaller
 from typing import Final, Protocol
@@ -191,9 +192,15 @@ class SharedTail:
 class SharedTails:
     """The tails of a manager's streams."""
 
-    def __init__(self, event_of: EventOf, schedule: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        event_of: EventOf,
+        schedule: Callable[[Callable[[], None]], None],
+        attempt: Callable[[Callable[[], None], str], None],
+    ) -> None:
+        """`attempt` runs a step, and reports an error of it."""
         self._event_of: Final = event_of
-        self._schedule: Final = schedule
+        self._schedule: Final = lambda step: schedule(partial(attempt, step, "tail"))
         self._tails: Final[dict[tuple[str, str], SharedTail]] = {}
 
     def __iter__(self) -> Iterator[SharedTail]:

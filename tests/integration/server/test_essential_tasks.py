@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
+from bridges.cloudevents.dispatch.group_offsets import GroupOffsets
 from bridges.cloudevents.manager.manager import SubscriptionManager
 from bridges.kafka.cluster import Cluster
 from bridges.kafka.groups.checkpointer import TerminusCheckpointer
@@ -52,6 +53,7 @@ KILLED: dict[str, tuple[Any, str]] = {
     "subscriptions": (SubscriptionManager, "sweep"),
     "slices": (Leases, "share"),
     "checkpoints": (SubscriptionDispatcher, "_flush"),
+    "subscription-offsets": (GroupOffsets, "_lowest"),
     "subscription-store": (MemorySubscriptionStore, "run"),
 }
 """By the name of a task: a function that it calls, which fails once."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
@@ -166,6 +167,38 @@ async def test_a_change_at_another_gateway_is_answered_when_it_is_in_force(
     made = await two.ask("POST", PATH, shared.proposal())
     assert made.status == 201
     assert (await two.ask("DELETE", AT)).status == 200
+
+
+async def test_lag_tools_see_the_lowest_unfinished_offset(
+    shared: Shared, start_gateway: Gateways, kafka_broker: KafkaBroker
+) -> None:
+    text, api = shared.policy()
+    start_gateway(text)
+    assert (await api.ask("POST", PATH, shared.proposal())).status == 201
+    shared.sink.answer = lambda request: status(503 if request.header("ce-id") == "two" else 204)
+    shared.write("one", "two", "three")
+    await shared.arrive("one", "two")
+    group = f"amqp.subscriptions.edge.{shared.topic}"
+    reader = Consumer({"bootstrap.servers": kafka_broker.bootstrap, "group.id": group})
+
+    async def committed(offset: int) -> None:
+        def look() -> int:
+            (at,) = reader.committed([TopicPartition(shared.topic, 0)], 10)
+            return int(at.offset)
+
+        await eventually(lambda: _is(look, offset))
+
+    try:
+        await committed(1)
+        shared.sink.answer = lambda request: NO_CONTENT
+        await shared.arrive("three")
+        await committed(3)
+    finally:
+        await asyncio.to_thread(reader.close)
+
+
+async def _is(look: Callable[[], int], wanted: int) -> bool:
+    return await asyncio.to_thread(look) == wanted
 
 
 @pytest.mark.row("CE-3.2.1-9", "CE-P-1", "CE-4-2")
