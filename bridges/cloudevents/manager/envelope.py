@@ -1,4 +1,4 @@
-"""What is stored of a subscription: the object, secrets sealed, where it began to read, and what its sink granted."""
+"""The stored form of a subscription: the object with encrypted secrets, start offsets, and the sink's grant."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from bridges.cloudevents.reading.start_offsets import StartOffsets, dump_start_o
 
 
 class Envelope(NamedTuple):
-    """A stored document in its parts; `granted`: deliveries a second that the sink allows, None for any."""
+    """A stored document in its parts; `granted`: deliveries per second that the sink allows, None for no limit."""
 
     start_offsets: StartOffsets
     object: bytes
     granted: float | None = None
     pending_consent: PendingConsent | None = None
-    """The sink's consent is awaited."""
+    """The consent that the sink has not given yet."""
     edition: int = 1
-    """How often its owner has written it: a renewed token or another key makes no new edition."""
+    """The number of times that its owner has written it; a renewed token or another key does not count."""
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """As JSON; `object` is JSON already."""
+    """Encode as JSON; `object` is JSON already."""
     starts = json.dumps(dump_start_offsets(envelope.start_offsets), separators=(",", ":"))
     granted, consent = json.dumps(envelope.granted), json.dumps(envelope.pending_consent)
     head = f'{{"starts":{starts},"granted":{granted},"consent":{consent},"edition":{envelope.edition},"object":'
@@ -30,7 +30,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def decode_envelope(stored: bytes) -> Envelope:
-    """What `seal_envelope` made; raises ValueError, KeyError or TypeError for anything else."""
+    """Decode the result of `encode_envelope`; raises ValueError, KeyError or TypeError for anything else."""
     read = json.loads(stored)
     granted = None if read["granted"] is None else float(read["granted"])
     consent = None if read["consent"] is None else PendingConsent(str(read["consent"][0]), int(read["consent"][1]))

@@ -1,4 +1,4 @@
-"""What the manager uses of the rooms beside it: delivery, and the checks of a sink."""
+"""The protocols of what a manager uses: delivery, start offsets and the checks of a sink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridges.cloudevents.subscription.subscription import Subscription
 
 
 class Caller(NamedTuple):
-    """Who asks: a user of the manager's scope, whom a listener has authenticated."""
+    """The caller of an operation: an authenticated user of the manager's scope."""
 
     user: str
 
@@ -40,16 +40,16 @@ class SubscriptionDelivery(Protocol):
 
 
 class FindStartOffsets(Protocol):
-    """Where a subscription begins to read; raises AmqpError when Kafka does not answer."""
+    """Finds the start offsets of a subscription; raises AmqpError if Kafka does not answer."""
 
     async def __call__(self, subscription: Subscription, known: StartOffsets | None) -> StartOffsets: ...
 
 
 class CheckSink(Protocol):
-    """Whether events may go to a new sink: its address, and its consent where the policy asks for it.
+    """Checks that events may be sent to a sink: its address, and its consent if the policy requires it.
 
-    A sink that stays the same is not asked again, and allows what it has `granted`. `callback`: where it may consent
-    later. Raises InvalidSubscription where events may not go there.
+    An unchanged sink is not asked again and keeps the rate that it has `granted`. `callback`: where it may consent
+    later. Raises InvalidSubscription if events must not be sent there.
     """
 
     async def __call__(

@@ -1,4 +1,4 @@
-"""The operations on subscriptions, whichever binding they come by (CE 3.2.4 to 3.2.8)."""
+"""The operations on subscriptions, the same for every binding (CE 3.2.4 to 3.2.8)."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ from policies.subscriptions import ManagerRules
 
 LOG: Final = get_logger(__name__)
 _MAX_ATTEMPTS: Final = 5
-"""Attempts of a change that others overtake, where the caller does not say which revision it is about."""
+"""Maximum number of attempts of a change without an expected revision, when other changes are faster."""
 _RETRY_AFTER: Final = 5
-"""Seconds that callers are asked to wait for the store or for Kafka."""
+"""The `Retry-After` of callers when the store or Kafka is unavailable, in seconds."""
 T = TypeVar("T")
 
 
@@ -75,7 +75,7 @@ class SubscriptionManager(SubscriptionAccess):
         self._probe: Final = DeliveryProbe(rules.path, dependencies.delivery)
 
     async def configure(self, rules: ManagerRules, dependencies: ManagerDependencies, *, same_rules: bool) -> None:
-        """Go on under another policy (reload); `dependencies` with the same store and delivery.
+        """Continue under another policy (reload); `dependencies` have the same store and delivery.
 
         `same_rules`: nothing has changed for this manager, except perhaps rights.
         """
@@ -86,13 +86,13 @@ class SubscriptionManager(SubscriptionAccess):
         await self.registry.configure(dependencies.codec, same_rules=same_rules)
 
     async def run(self) -> None:
-        """Follow the store, and forget what ended long ago, until cancelled."""
+        """Follow the store and delete subscriptions that ended long ago, until cancelled."""
         await self.registry.run(self.sweep)
 
     # -- operations
 
     async def create(self, caller: Caller, body: bytes, *, dry_run: bool = False) -> SubscriptionView:
-        """CE 3.2.4.1; `dry_run`: nothing is stored, nothing connected to."""
+        """CE 3.2.4.1; `dry_run`: store nothing and connect to nothing."""
         self._require_operation("create")
         await self._ensure_loaded()
         return await self._create(caller, body, None, dry_run)
@@ -132,7 +132,7 @@ class SubscriptionManager(SubscriptionAccess):
         return self._view(caller, self._require_visible(caller, id))
 
     async def query(self, caller: Caller, wanted: QueryFilter = QueryFilter()) -> SubscriptionPage:  # noqa: B008
-        """CE 3.2.4.3: those of the caller, or of everybody for those who manage, in the order of ids."""
+        """CE 3.2.4.3: the caller's subscriptions, or all of them for managers, in the order of ids."""
         self._require_operation("query")
         await self._ensure_loaded()
         items: list[Mapping[str, Json]] = []
@@ -148,7 +148,7 @@ class SubscriptionManager(SubscriptionAccess):
     async def update(
         self, caller: Caller, id: str, body: bytes, *, expected: Container[int] | None = None, dry_run: bool = False
     ) -> SubscriptionView:
-        """CE 3.2.4.4: replaces the object; `expected` has the revisions that the caller means."""
+        """CE 3.2.4.4: replaces the object; `expected`: the revisions that may be replaced."""
         self._require_operation("update")
         await self._ensure_loaded()
         if self.rules.upsert and expected is None and self._find(caller, id) is None:
@@ -171,7 +171,7 @@ class SubscriptionManager(SubscriptionAccess):
         return await self._retry_on_conflict(attempt, expected)
 
     async def delete(self, caller: Caller, id: str, *, expected: Container[int] | None = None) -> SubscriptionView:
-        """CE 3.2.8: returns the object as it was last."""
+        """CE 3.2.8: returns the last version of the object."""
         self._require_operation("delete")
         await self._ensure_loaded()
 
@@ -187,18 +187,18 @@ class SubscriptionManager(SubscriptionAccess):
         return await self._retry_on_conflict(attempt, expected)
 
     def discover(self) -> dict[str, Json]:
-        """CE 3.2.4: what this manager offers."""
+        """CE 3.2.4: the capabilities of this manager."""
         return discovery_document(self.rules)
 
     async def status(self, caller: Caller, id: str) -> dict[str, Json]:
-        """How the delivery of a subscription goes; ours."""
+        """The delivery status of a subscription (an extension)."""
         await self._ensure_loaded()
         entry = self._require_visible(caller, id)
         status = await self._dependencies.delivery.status(id)
         return status_document(entry.subscription, entry.stored.revision, status)
 
     async def resume(self, caller: Caller, id: str) -> dict[str, Json]:
-        """End a suspension, and return the status; ours."""
+        """End a suspension and return the status (an extension)."""
         await self._ensure_loaded()
         entry = self._require_owner(caller, id, None)
         if await self._dependencies.delivery.resume(id) or await self._resume_remotely(entry):
@@ -231,13 +231,13 @@ class SubscriptionManager(SubscriptionAccess):
         return stored
 
     async def test(self, caller: Caller, id: str) -> ProbeResult:
-        """Send one event of the type `io.scopegate.test` past the log; ours."""
+        """Send one event of type `io.scopegate.test`, ahead of the log (an extension)."""
         await self._ensure_loaded()
         self._require_owner(caller, id, None)
         return await self._probe.send(id)
 
     async def confirm(self, id: str, key: str, rate: float | None) -> None:
-        """A sink consents, and allows so many deliveries a second; raises ApiError for a key that is not its own."""
+        """Record a sink's consent and its deliveries per second; raises ApiError for a wrong key."""
         await self._ensure_loaded()
         entry = self.registry.get(id)
         pending = entry.pending_consent if entry is not None and entry.pending_consent is not None else NO_CONSENT
@@ -249,7 +249,7 @@ class SubscriptionManager(SubscriptionAccess):
         self._log("subscription consented", Caller(entry.stored.owner), entry.subscription)
 
     async def store_renewed_token(self, id: str, credential: RefreshToken) -> None:
-        """Store a token that was renewed; raises OSError where that is not possible now."""
+        """Store a renewed token; raises OSError if that is not possible now."""
         entry = self.registry.get(id)
         try:
             if entry is None:
@@ -262,7 +262,7 @@ class SubscriptionManager(SubscriptionAccess):
         await self.registry.record(stored)
 
     async def sweep(self) -> None:
-        """Delete what ended longer ago than the policy keeps it, and seal anew what an old key sealed."""
+        """Delete subscriptions that ended too long ago, and re-encrypt secrets of old keys."""
         if self.registry.loaded and not self._reencrypted:
             self._reencrypted = await reencrypt_secrets(
                 self.rules.full_name, self.registry, self._dependencies.store, self._dependencies.codec
@@ -308,7 +308,7 @@ class SubscriptionManager(SubscriptionAccess):
         )
 
     async def _retry_on_conflict(self, attempt: Callable[[], Awaitable[T]], expected: Container[int] | None) -> T:
-        """Change what is there, again where somebody else was faster and the caller named no revision."""
+        """Apply a change; repeat it if another one was faster and no revision is expected."""
         for _ in range(_MAX_ATTEMPTS):
             try:
                 return await attempt()
@@ -337,7 +337,7 @@ class SubscriptionManager(SubscriptionAccess):
         entry: RegistryEntry | None,
         positions: Mapping[str, LogStart] = MappingProxyType({}),
     ) -> tuple[bytes, bool]:
-        """What to store, and whether the sink's consent is awaited; raises ApiError where no event may go there."""
+        """The document to store, and whether consent is pending; raises ApiError if the sink is not allowed."""
         url, address = self._dependencies.public_url, None
         if url is not None:
             address = consent_address(url + self.rules.path, subscription.id, self._now())

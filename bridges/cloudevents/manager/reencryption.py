@@ -1,4 +1,4 @@
-"""After a rotation of keys: stored subscriptions are sealed again under the active key, so that an old one can go."""
+"""Re-encrypts stored secrets with the active key after a key rotation, so that old keys can be removed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LOG = get_logger(__name__)
 async def reencrypt_secrets(
     manager: str, registry: SubscriptionRegistry, store: SubscriptionStore, codec: SubscriptionCodec
 ) -> bool:
-    """Seal what another key sealed; False: the store was away, or somebody else changed one, so ask again later.
+    """Re-encrypt the secrets of other keys; returns False if some could not be stored, so that a later call repeats it.
 
-    What no key of the ring opens stays as it is.
+    Secrets that no key of the ring decrypts stay as they are.
     """
     done, sealed = True, 0
     for entry in list(registry):

@@ -1,7 +1,7 @@
-"""The subscriptions of one manager as this process knows them; follows the store, and tells delivery.
+"""The subscriptions of one manager as this process knows them: follows the store and updates delivery.
 
-Reads are answered from here, also while the store is away. A change is applied here before it is answered, and the
-changes of other processes when the store tells of them.
+Reads are answered from here, even while the store is unavailable. A change is applied here before it is answered;
+changes of other processes are applied when the store reports them.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from gateway.tasks import set_within
 
 LOG: Final = get_logger(__name__)
 _REFRESH_INTERVAL: Final = 60.0
-"""Seconds after which the store is read anew, whatever it told."""
+"""Seconds between two reads of the whole store, with or without notifications."""
 _ENTRIES_PER_TURN: Final = 50
-"""Subscriptions that a reload looks at in one turn of the loop."""
+"""Number of subscriptions that a reload handles before other work of the loop."""
 _RETRY_DELAY: Final = 1.0
-"""Seconds after which a store that was away is asked again."""
+"""Seconds before an unavailable store is read again."""
 
 
 class RegistryEntry(NamedTuple):
-    """A subscription with its revision, and where it began to read."""
+    """A subscription with its stored revision and its start offsets."""
 
     stored: StoredSubscription
     subscription: Subscription
     start_offsets: StartOffsets
     granted: float | None = None
-    """Deliveries a second that its sink allows; None: any."""
+    """Deliveries per second that its sink allows; None for no limit."""
     pending_consent: PendingConsent | None = None
-    """None: the sink has consented, or need not."""
+    """None if the sink has consented, or consent is not required."""
     hold_reason: Reason | None = None
-    """Why delivery was told not to begin."""
+    """The reason for which delivery is on hold; None if it is not."""
     edition: int = 1
     """See `Envelope`."""
 
     def envelope(self, object: bytes) -> Envelope:
-        """What is stored when its secrets are written anew, and nothing else changes."""
+        """The envelope to store when only the secrets in `object` change."""
         return Envelope(self.start_offsets, object, self.granted, self.pending_consent, self.edition)
 
 
 class SubscriptionRegistry:
-    """Used on the loop."""
+    """The entries of one manager; used on the event loop only."""
 
     def __init__(
         self, name: str, store: SubscriptionStore, codec: SubscriptionCodec, delivery: SubscriptionDelivery
     ) -> None:
-        """`name`: the manager's in the store, scope and name."""
+        """`name`: the key of the manager in the store, its scope and name."""
         self._name: Final = name
         self._store: Final = store
         self._codec = codec
@@ -67,7 +67,7 @@ class SubscriptionRegistry:
         self._locks: Final[dict[str, asyncio.Lock]] = {}
         self._refreshing: Final = asyncio.Lock()
         self._deleted_revisions: Final[dict[str, int]] = {}
-        """The revisions of what was deleted since the store was last read: an older reading must not bring it back."""
+        """Revisions deleted since the store was last read: an older read must not restore them."""
         self._latest_revision = 0
         """The newest revision that the store has shown."""
         self._changed: Final = asyncio.Event()
@@ -85,12 +85,12 @@ class SubscriptionRegistry:
         return self._entries.get(id)
 
     async def load(self) -> None:
-        """Read the store once, if that was not done yet; raises SubscriptionsUnavailable."""
+        """Read the store unless it was read before; raises SubscriptionsUnavailable."""
         if not self.loaded:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Take over all that has changed in the store; raises SubscriptionsUnavailable."""
+        """Apply all changes of the store; raises SubscriptionsUnavailable."""
         async with self._refreshing:
             self._deleted_revisions.clear()
             latest = self._latest_revision
@@ -107,7 +107,7 @@ class SubscriptionRegistry:
             self.loaded = True
 
     async def _start_over(self, revision: int, stored: Mapping[str, StoredSubscription]) -> None:
-        """Take the store for what it is: it is empty, or an older copy, and its revisions begin again."""
+        """Accept a store that is empty or an older copy, and whose revisions start again."""
         lost = [id for id, each in self._entries.items() if stored.get(id) != each.stored]
         LOG.error("the store has lost subscriptions", manager=self._name, subscriptions=len(lost), revision=revision)
         for id in lost:
@@ -137,7 +137,7 @@ class SubscriptionRegistry:
             return None
 
     async def record(self, stored: StoredSubscription) -> None:
-        """Remember a revision that delivery made itself: it need not be told, and may be waiting for this."""
+        """Record a revision that delivery itself made; delivery is not called, since it may wait for this."""
         async with self._lock(stored.id):
             entry = self._read(stored)
             known = self._entries.get(stored.id)
@@ -145,7 +145,7 @@ class SubscriptionRegistry:
                 self._entries[stored.id] = entry._replace(hold_reason=known.hold_reason)
 
     async def remove(self, id: str) -> None:
-        """Deliver it no more."""
+        """Remove an entry and stop its delivery."""
         async with self._lock(id):
             known = self._entries.pop(id, None)
             if known is not None:
@@ -153,9 +153,9 @@ class SubscriptionRegistry:
                 await self._delivery.remove(id)
 
     async def configure(self, codec: SubscriptionCodec, *, same_rules: bool) -> None:
-        """Go on under another policy: what it does not allow any more is suspended, and its position stays.
+        """Continue under another policy: suspend what it no longer allows, and keep its position.
 
-        `same_rules`: for this manager only rights may have changed, so that most subscriptions need not be told.
+        `same_rules`: only rights may have changed for this manager, so that most entries stay as they are.
         """
         self._codec = codec
         for number, (id, known) in enumerate(list(self._entries.items()), 1):
@@ -173,7 +173,7 @@ class SubscriptionRegistry:
             await self._put(entry)
 
     async def run(self, each_round: Callable[[], Awaitable[None]]) -> None:
-        """Follow the store until cancelled; `each_round` is awaited once a minute at least."""
+        """Follow the store until cancelled; `each_round` is awaited at least once a minute."""
         end = self._store.follow(self._name, self._changed.set)
         try:
             while True:
@@ -197,7 +197,7 @@ class SubscriptionRegistry:
         await self._delivery.put(subscription, entry.stored.revision, entry.start_offsets, hold, entry.edition)
 
     def _hold_reason(self, entry: RegistryEntry) -> Reason | None:
-        """Why it may not be delivered now."""
+        """The reason for which it must not be delivered now; None if it may."""
         awaited = None if entry.pending_consent is None else Reason.CONSENT
         return self._codec.hold_reason(entry.subscription) or awaited
 

@@ -1,7 +1,8 @@
-"""Sends requests to the HTTP places that a rule of the policy allows (docs/decisions/0029).
+"""Sends requests to the HTTP hosts that a rule of the policy allows (docs/decisions/0029).
 
 It connects only to addresses that the dialer has checked. It follows no redirects, stores no cookies, ignores proxy
-variables and .netrc, decompresses nothing, and sends each request once: the outlet counts attempts and repeats them.
+variables and .netrc, decompresses nothing, and sends each request once: the delivery queue counts
+attempts and repeats them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A connection to an MQTT server: paho's client, driven by the gateway's event loop.
 
 Each connection has a new client, so that paho does not resend publications by itself: those without an answer fail, and
-the outlet, which counts attempts, sends them again.
+the delivery queue, which counts attempts, sends them again.
 """
 
 from __future__ import annotations
