@@ -82,10 +82,7 @@ class SharedTail:
     def park(self, reader: ParkedReader, wanted: EventFilter, positions: Mapping[int, int]) -> bool:
         """Read these partitions for a reader from now on; False if it is not as far as the tail."""
         if self._tap is None:
-            self._tap = self._log.tap(self._topic, self)
-            self._next.update(positions)
-            self._ready.update(dict.fromkeys(positions))
-            self._wake()
+            self._open(positions)
         if positions.keys() != self._next.keys() or any(self._next[each] > at for each, at in positions.items()):
             return False
         floors = {each: at for each, at in positions.items() if at > self._next[each]}
@@ -102,8 +99,7 @@ class SharedTail:
         positions = {partition: self.position(reader, partition) for partition in self._next}
         del self._parked[reader]
         self._index.remove(reader)
-        if not self._parked:
-            self._close()
+        self._wake()
         return positions
 
     def report_advance(self, most: int) -> None:
@@ -125,6 +121,8 @@ class SharedTail:
     def _step(self) -> None:
         self._scheduled = False
         most = _RECORDS_PER_STEP
+        if not self._parked:  # the last reader has had its step, and waits for the same batches by now
+            self._close()
         while most > 0 and self._ready and self._tap is not None:
             number = next(iter(self._ready))
             del self._ready[number]
@@ -152,11 +150,26 @@ class SharedTail:
     def _match(self, reader: ParkedReader, number: int, offset: int) -> None:
         """Return a reader to its own work, unless it has read this event already."""
         if offset >= self._parked[reader].floors.get(number, 0):
-            reader.unpark({**self.leave(reader), number: offset})
+            self._release(reader, {number: offset})
 
     def _release_all(self) -> None:
         for reader in list(self._parked):
-            reader.unpark(self.leave(reader))
+            self._release(reader, {})
+
+    def _release(self, reader: ParkedReader, at: Mapping[int, int]) -> None:
+        """Wake the reader before the step that may close the tail, so that their batches are never dropped between."""
+        scheduled, self._scheduled = self._scheduled, True
+        reader.unpark({**self.leave(reader), **at})
+        self._scheduled = scheduled
+        self._wake()
+
+    def _open(self, positions: Mapping[int, int]) -> None:
+        """Wait for the same batches as the first reader, before it stops doing so."""
+        self._tap = self._log.tap(self._topic, self)
+        self._next.update(positions)
+        self._ready.update({each: None for each, at in positions.items() if self._tap.take(each, at) is not None})
+        if self._ready:
+            self._wake()
 
     def _close(self) -> None:
         if self._tap is not None:

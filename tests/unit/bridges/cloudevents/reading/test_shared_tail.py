@@ -27,12 +27,14 @@ class FakeLog:
         self.records: list[KafkaRecord] = []
         self.listener: Any = None
         self.taps = 0
+        self.taken: list[int] = []
 
     def tap(self, topic: object, listener: Any) -> FakeLog:
         self.listener, self.taps = listener, self.taps + 1
         return self
 
     def take(self, partition: int, offset: int) -> FetchedBatch | None:
+        self.taken.append(offset)
         if offset >= len(self.records):
             return None
         buffer = PartitionBuffer("t", 0, BatchCache(1 << 20), lambda buffer, offset: None)
@@ -177,6 +179,7 @@ def test_whatever_happens_to_the_log_is_left_to_the_readers(place: Place, told: 
     arguments = {"on_truncated": (0, 7), "on_failed": (None,), "on_partitions_added": (2,), "on_topic_gone": ()}
     getattr(place.tail, told)(*arguments[told])
     assert [each.unparked for each in readers] == [[{0: 2}]] * 3
+    place.run()
     assert (len(place.tail), place.log.taps) == (0, 0)
 
 
@@ -190,3 +193,21 @@ def test_positions_are_told_some_at_a_time_and_only_if_they_have_advanced(place:
         place.tail.report_advance(2)
         assert sum(each.told for each in readers) == expected
     assert {each.told for each in readers} == {1}
+
+
+def test_batches_are_waited_for_before_a_reader_stops_and_until_it_does_again(place: Place) -> None:
+    """Else the partition's batches are dropped between, and Kafka is asked anew for what it was waiting for."""
+
+    class Watching(Reader):
+        def unpark(self, positions: Mapping[int, int]) -> None:
+            super().unpark(positions)
+            open_taps.append(place.log.taps)
+            place.steps.append(lambda: open_taps.append(place.log.taps))  # its own step, in which it waits
+
+    open_taps: list[int] = []
+    reader = Watching()
+    assert place.tail.park(reader, types(["x"]), {0: 0})
+    assert place.log.taken == [0], "before the reader leaves"
+    place.log.arrive("x")
+    place.run()
+    assert (open_taps, place.log.taps) == ([1, 1], 0)
