@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from bridges.kafka.admin.offsets import Offsets
-from bridges.kafka.produce.replayer import Replayer
+from bridges.kafka.produce.replayer import ReplayTarget, fence
 from bridges.spark.archive import job, topic_audit, verification
 from bridges.spark.archive.bounded_source import SnapshotOrigin
 from bridges.spark.archive.delta import CONF, DeltaLog, is_table
@@ -27,7 +27,9 @@ from bridges.spark.archive.topic_audit import TopicVerdict
 from bridges.spark.archive.verification import VerifyVerdict
 from bridges.spark.errors import PipelineError, Stopped, sentence
 from bridges.spark.jars import DELTA, JarSet, fetch, find_jars
+from bridges.spark.kafka_settings import portable_settings
 from bridges.spark.replay import job as replaying
+from bridges.spark.replay.pace import Pace
 from bridges.spark.session import check_java, open_session
 from gateway.errors import AmqpError
 
@@ -223,9 +225,27 @@ def replay_to_topic(
 
     Returns the number of events written now. Raises `PipelineError`.
     """
-    called = name or replay_name(path, selection, topic)
-    target = None if dry_run else lambda: _topic_target(settings, topic, called)
-    return _replay(path, selection, target, rate, engine, on_progress)
+    archive = Archive(path)
+    replaying.check(archive, selection)
+    if dry_run:
+        return replaying.count(archive, selection)
+    try:
+        target = replay_target(settings, topic, name or replay_name(path, selection, topic))
+        fence(target)  # errors there are reported before Spark starts
+    except AmqpError as error:
+        raise PipelineError(error.description) from None
+    with _running("replay", engine) as (spark, stop):
+        sent = replaying.write_records(
+            spark, archive, selection, target, rate=rate, stop=stop, on_progress=on_progress
+        )
+    _check_stopped(stop, sent)
+    return sent
+
+
+def replay_target(settings: Mapping[str, str], topic: str, name: str) -> ReplayTarget:
+    """The topic that a replay of this name writes to. Raises `AmqpError` and `PipelineError`."""
+    found = Offsets(settings).topic(topic)
+    return ReplayTarget(portable_settings(settings), topic, found.partitions, found.max_bytes, name)
 
 
 def replay_to_address(
@@ -236,51 +256,33 @@ def replay_to_address(
     name: str | None = None,
     rate: float | None = None,
     dry_run: bool = False,
-    engine: SparkEngine = SparkEngine(),
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Send archived events to an AMQP address (`options` as of the data source), each accepted before it counts.
 
-    Events in flight when a run is killed may be sent twice. Returns the number of events sent now. Raises
-    `PipelineError`.
+    Needs no Spark. Events in flight when a run is killed may be sent twice. Returns the number of events sent now.
+    Raises `PipelineError`.
     """
     from bridges.spark.datasource.options import read_options
     from bridges.spark.replay.amqp_target import AmqpTarget
 
     read = read_options(options)
     called = name or replay_name(path, selection, f"{read.endpoint} {read.address}")
-    target = None if dry_run else lambda: AmqpTarget(read, path / REPLAYS / f"{called}.json")
-    return _replay(path, selection, target, rate, engine, on_progress)
+    archive = Archive(path)
+    replaying.check(archive, selection)
+    if dry_run:
+        return replaying.count(archive, selection)
+    target = AmqpTarget(read, path / REPLAYS / f"{called}.json")
+    with _stopping() as (stop, _):
+        pace = Pace(rate, time.monotonic, lambda seconds: _pause(stop, seconds), stop.is_set)
+        sent = replaying.send_messages(archive, selection, target, pace, on_progress)
+    _check_stopped(stop, sent)
+    return sent
 
 
-def _replay(
-    path: Path,
-    selection: ArchiveSelection,
-    connect: Callable[[], replaying.ReplayTarget] | None,
-    rate: float | None,
-    engine: SparkEngine,
-    on_progress: Callable[[int], None],
-) -> int:
-    replaying.check(Archive(path), selection)
-    target = connect() if connect else None  # errors there are reported before Spark starts
-    try:
-        with _running("replay", engine) as (spark, stop):
-            pace = replaying.Pace(rate, time.monotonic, lambda seconds: _pause(stop, seconds), stop.is_set)
-            sent = replaying.replay(spark, Archive(path), selection, target, pace, on_progress)
-        if stop.is_set() and target is not None:
-            raise Stopped(f"stopped after {sent} events: the same command continues")
-        return sent
-    finally:
-        if target is not None:
-            target.close()
-
-
-def _topic_target(settings: Mapping[str, str], topic: str, name: str) -> replaying.TopicTarget:
-    try:
-        partitions = Offsets(settings).topic(topic).partitions
-        return replaying.TopicTarget(Replayer(settings, topic, name), partitions)
-    except AmqpError as error:
-        raise PipelineError(error.description) from None
+def _check_stopped(stop: threading.Event, sent: int) -> None:
+    if stop.is_set():
+        raise Stopped(f"stopped after {sent} events: the same command continues")
 
 
 def _pause(stop: threading.Event, seconds: float) -> None:

@@ -11,6 +11,9 @@
  *
  * The opaque value of a record is the index of its place in the outbox plus one. Its context is returned with its
  * report, or freed with the outbox, whichever comes first.
+ *
+ * A replay produces records from columns (Arrow's buffers) in a transaction, which is written as a whole or not at all.
+ * These records have no context and the opaque value NULL; of their reports only the first error counts.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -24,12 +27,13 @@
 #define ERROR 0x8   /* RD_KAFKA_EVENT_ERROR */
 #define FATAL -150  /* RD_KAFKA_RESP_ERR__FATAL: the real code has to be queried */
 #define INVALID -186 /* RD_KAFKA_RESP_ERR__INVALID_ARG */
+#define OUTSIDE (-1000000) /* no code of librdkafka */
 #define COPY 0x2    /* RD_KAFKA_MSG_F_COPY */
 #define REASON 512
 #define LEAST_ROOM 64
 #define MAX_IDLE_CAPACITY 8192 /* an empty outbox with more places is freed */
 
-enum { END = 0, TOPIC = 2, PARTITION = 3, VALUE = 4, KEY = 5, OPAQUE = 6, FLAGS = 7, HEADERS = 10 }; /* rd_kafka_vtype_t */
+enum { END = 0, TOPIC = 2, PARTITION = 3, VALUE = 4, KEY = 5, OPAQUE = 6, FLAGS = 7, TIMESTAMP = 8, HEADERS = 10 }; /* rd_kafka_vtype_t */
 
 static struct {
     pointer (*opaque)(pointer client);
@@ -49,6 +53,7 @@ static struct {
     pointer (*make_headers)(size_t count);
     int (*add_header)(pointer headers, const char *name, Py_ssize_t name_size, const char *value, Py_ssize_t size);
     void (*drop_headers)(pointer headers);
+    int (*waiting)(pointer client);
 } kafka;
 
 #define FUNCTIONS ((Py_ssize_t)(sizeof kafka / sizeof(pointer)))
@@ -75,6 +80,7 @@ typedef struct {
     place *places;
     size_t capacity, free, count; /* `free` is the first free place; if it equals `capacity`, there is none */
     size_t bytes; /* the sum of all sizes */
+    int failed; /* the first error code of a record without a context, since `settle` */
 } Outbox;
 
 static PyTypeObject outbox_type;
@@ -300,6 +306,167 @@ static PyObject *outbox_put_plain(Outbox *self, PyObject *args) {
     return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(index);
 }
 
+/* -- records from columns */
+
+/* A column of texts or binaries in Arrow's layout: `ends` has one item more than the column has values, `valid` is a
+ * bitmap (NULL: none is null), and the first row of the column is the one with the number `first`. */
+typedef struct {
+    Py_buffer ends, data, valid;
+    Py_ssize_t first;
+} binaries;
+
+typedef struct {
+    Py_buffer partitions, times, headers; /* int32, int64; int32 positions in the columns of the headers */
+    binaries keys, values, names, contents;
+    Py_ssize_t count, first_header; /* `first_header`: the number of the first row in `headers` */
+} columns;
+
+static int optional_buffer(PyObject *given, void *found) {
+    Py_buffer *buffer = found;
+    if (given == NULL) {
+        PyBuffer_Release(buffer);
+        return 1;
+    }
+    if (given != Py_None && PyObject_GetBuffer(given, buffer, PyBUF_SIMPLE) < 0)
+        return 0;
+    return Py_CLEANUP_SUPPORTED;
+}
+
+static void release_binaries(binaries *column) {
+    PyBuffer_Release(&column->ends);
+    PyBuffer_Release(&column->data);
+    PyBuffer_Release(&column->valid);
+}
+
+static void release_columns(columns *records) {
+    PyBuffer_Release(&records->partitions);
+    PyBuffer_Release(&records->times);
+    PyBuffer_Release(&records->headers);
+    release_binaries(&records->keys);
+    release_binaries(&records->values);
+    release_binaries(&records->names);
+    release_binaries(&records->contents);
+}
+
+static bool read_binaries(PyObject *given, binaries *column) {
+    if (!PyArg_ParseTuple(given, "O&O&O&n", optional_buffer, &column->ends, optional_buffer, &column->data,
+                          optional_buffer, &column->valid, &column->first))
+        return false;
+    if (column->first >= 0)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "a column begins with a row before the first");
+    return false;
+}
+
+static bool read_columns(PyObject *given, columns *records) {
+    PyObject *keys, *values, *names, *contents;
+    if (!PyArg_ParseTuple(given, "nO&O&O!O!O&nO!O!", &records->count, optional_buffer, &records->partitions,
+                          optional_buffer, &records->times, &PyTuple_Type, &keys, &PyTuple_Type, &values,
+                          optional_buffer, &records->headers, &records->first_header, &PyTuple_Type, &names,
+                          &PyTuple_Type, &contents))
+        return false;
+    return read_binaries(keys, &records->keys) && read_binaries(values, &records->values) &&
+           read_binaries(names, &records->names) && read_binaries(contents, &records->contents);
+}
+
+/* Whether a buffer has `count` items of this size from item `first` on. */
+static bool holds(const Py_buffer *buffer, Py_ssize_t first, Py_ssize_t count, size_t size) {
+    return first >= 0 && count >= 0 && (size_t)(buffer->len) / size >= (size_t)first &&
+           (size_t)(buffer->len) / size - (size_t)first >= (size_t)count;
+}
+
+static bool is_null(const binaries *column, Py_ssize_t row) {
+    const unsigned char *bits = column->valid.buf;
+    return bits != NULL && (bits[row >> 3] >> (row & 7) & 1) == 0;
+}
+
+/* The value of a row; false: a position is outside of its buffer. */
+static bool value_at(const binaries *column, Py_ssize_t row, piece *found) {
+    const int32_t *ends = column->ends.buf;
+    row += column->first;
+    *found = (piece){NULL, 0};
+    if (!holds(&column->ends, row, 2, sizeof *ends) || (column->valid.buf != NULL && row >> 3 >= column->valid.len))
+        return false;
+    if (is_null(column, row))
+        return true;
+    if (ends[row] < 0 || ends[row + 1] < ends[row] || ends[row + 1] > column->data.len)
+        return false;
+    found->data = column->data.len > 0 ? (const char *)column->data.buf + ends[row] : "";
+    found->size = (size_t)(ends[row + 1] - ends[row]);
+    return true;
+}
+
+/* The headers of a row for librdkafka, which may be NULL; false: a position is outside of its buffer. */
+static bool headers_at(const columns *records, Py_ssize_t row, pointer *headers) {
+    const int32_t *ends = records->headers.buf;
+    int32_t at;
+    piece name, value;
+    *headers = NULL;
+    row += records->first_header;
+    if (!holds(&records->headers, row, 2, sizeof *ends))
+        return false;
+    for (at = ends[row]; at < ends[row + 1]; at++) {
+        if (at < 0 || !value_at(&records->names, at, &name) || !value_at(&records->contents, at, &value))
+            return false;
+        if (*headers == NULL)
+            *headers = kafka.make_headers((size_t)(ends[row + 1] - ends[row]));
+        /* librdkafka takes a length of -1 for "up to the first NUL", and NULL only for a value */
+        if (kafka.add_header(*headers, name.data == NULL ? "" : name.data, (Py_ssize_t)name.size, value.data,
+                             (Py_ssize_t)value.size) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* librdkafka's error code, 0 if it has taken the record; OUTSIDE: a position is outside of its buffer. */
+static int produce_row(Outbox *self, pointer topic, const columns *records, Py_ssize_t row) {
+    piece key, value;
+    pointer headers = NULL;
+    int code = OUTSIDE;
+    if (value_at(&records->keys, row, &key) && value_at(&records->values, row, &value) &&
+        headers_at(records, row, &headers))
+        code = kafka.produce(self->handle, TOPIC, topic, PARTITION, ((const int32_t *)records->partitions.buf)[row],
+                             FLAGS, COPY, VALUE, value.data, value.size, KEY, key.data, key.size, TIMESTAMP,
+                             ((const int64_t *)records->times.buf)[row], HEADERS, headers, OPAQUE, (pointer)NULL, END);
+    if (code != 0 && headers != NULL)
+        kafka.drop_headers(headers);
+    return code;
+}
+
+static PyObject *produce_columns(Outbox *self, const char *name, const columns *records, Py_ssize_t row) {
+    int code = 0;
+    pointer topic;
+    if (row < 0 || !holds(&records->partitions, 0, records->count, 4) || !holds(&records->times, 0, records->count, 8)) {
+        PyErr_SetString(PyExc_ValueError, "a column has fewer rows than there are records");
+        return NULL;
+    }
+    if ((topic = topic_handle(self, name)) == NULL)
+        return Py_BuildValue("(ni)", row, INVALID);
+    while (row < records->count && (code = produce_row(self, topic, records, row)) == 0)
+        row++;
+    kafka.let_go(topic);
+    if (code == OUTSIDE) {
+        PyErr_Format(PyExc_ValueError, "row %zd of a column is outside of its buffers", row);
+        return NULL;
+    }
+    return Py_BuildValue("(ni)", row, code);
+}
+
+/* put_columns(topic, columns, start) -> the first row that was not handed over, and librdkafka's error code for it */
+static PyObject *outbox_put_columns(Outbox *self, PyObject *args) {
+    const char *name;
+    PyObject *given, *found = NULL;
+    Py_ssize_t start;
+    columns records;
+    memset(&records, 0, sizeof records);
+    if (!PyArg_ParseTuple(args, "sO!n", &name, &PyTuple_Type, &given, &start) || !is_open(self))
+        return NULL;
+    if (read_columns(given, &records))
+        found = produce_columns(self, name, &records, start);
+    release_columns(&records);
+    return found;
+}
+
 /* -- reports */
 
 typedef struct {
@@ -326,6 +493,8 @@ static bool append_group(reports *reports, PyObject *owner, int code, bool keyed
 static bool add_report(Outbox *self, reports *reports, const message *record) {
     PyObject *owner, *context;
     bool keyed = record->code != 0 && record->key != NULL, done = true;
+    if (record->own == NULL && self->failed == 0)
+        self->failed = record->code;
     if (record->own == NULL || !take_context(self, (size_t)(uintptr_t)record->own - 1, &owner, &context))
         return true;
     if (reports->found == NULL || reports->owner != owner || reports->code != record->code || reports->keyed != keyed)
@@ -381,6 +550,33 @@ static PyObject *outbox_reports(Outbox *self, PyObject *unused) {
     Py_XDECREF(reports.groups);
     Py_XDECREF(reports.errors);
     return NULL;
+}
+
+/* settle(milliseconds) -> (how many records are not reported yet, the first error code of a record without a context)
+ *
+ * Takes reports for at most this time, and forgets the error. Only for a client whose records have no context. */
+static PyObject *outbox_settle(Outbox *self, PyObject *args) {
+    reports unused = {NULL, NULL, NULL, NULL, 0, false};
+    int milliseconds, left, failed;
+    pointer event;
+    const message *record;
+    if (!PyArg_ParseTuple(args, "i", &milliseconds) || !is_open(self))
+        return NULL;
+    do {
+        Py_BEGIN_ALLOW_THREADS
+        event = kafka.poll(self->queue, milliseconds);
+        Py_END_ALLOW_THREADS
+        milliseconds = 0;
+        while (event != NULL && kafka.kind(event) == REPORTS && (record = kafka.next(event)) != NULL)
+            if (record->own == NULL)
+                add_report(self, &unused, record);
+        if (event != NULL)
+            kafka.drop(event);
+    } while (event != NULL);
+    left = kafka.waiting(self->handle);
+    failed = self->failed;
+    self->failed = 0;
+    return Py_BuildValue("(ii)", left, failed);
 }
 
 /* -- the outbox */
@@ -451,6 +647,8 @@ static PyGetSetDef outbox_values[] = {
 static PyMethodDef outbox_methods[] = {
     {"put", (PyCFunction)outbox_put, METH_VARARGS, "Hand one record over."},
     {"put_plain", (PyCFunction)outbox_put_plain, METH_VARARGS, "Hand over messages that are nothing but data."},
+    {"put_columns", (PyCFunction)outbox_put_columns, METH_VARARGS, "Hand over records that are rows of columns."},
+    {"settle", (PyCFunction)outbox_settle, METH_VARARGS, "Take reports of records without a context."},
     {"reports", (PyCFunction)outbox_reports, METH_NOARGS, "What became of records since the last call."},
     {NULL, NULL, 0, NULL},
 };

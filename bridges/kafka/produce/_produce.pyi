@@ -3,9 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, final
 
+from typing_extensions import Buffer
+
 Header = tuple[str, bytes | None]
 Group = tuple[Any, int, bool, list[Any]]
 """Owner, librdkafka's code (0: written), whether the records have keys (said of those that are not), contexts."""
+Column = tuple[Buffer, Buffer | None, Buffer | None, int]
+"""Texts or binaries in Arrow's layout: ends, data, bits of validity, and the number of the first row."""
+Columns = tuple[int, Buffer, Buffer, Column, Column, Buffer, int, Column, Column]
+"""Count, partitions, times, keys, values; ends of the lists of headers and their first row; names, contents."""
 Error = tuple[int, str, bool]
 """Code, reason, whether it is fatal."""
 
@@ -29,6 +35,8 @@ class Outbox:
     def put_plain(
         self, topic: str, partition: int, messages: Sequence[tuple[Any, bytes, bool]], start: int, owner: Any, /
     ) -> int: ...
+    def put_columns(self, topic: str, records: Columns, start: int, /) -> tuple[int, int]: ...
+    def settle(self, milliseconds: int, /) -> tuple[int, int]: ...
     def reports(self) -> tuple[list[Group], list[Error]]: ...
 
 def bind(addresses: tuple[int, ...], clients: type[Any], /) -> None: ...

@@ -34,6 +34,7 @@ _FUNCTIONS: Final = (
     "rd_kafka_headers_new",
     "rd_kafka_header_add",
     "rd_kafka_headers_destroy",
+    "rd_kafka_outq_len",
 )
 """In the order of the table in `_produce.c`."""
 _OVERHEAD: Final = 256

@@ -1,116 +1,307 @@
-"""Writes records and the progress of a replay in one transaction: both are visible, or neither.
+"""Writes records and the progress of a replay in transactions: both are visible, or neither (decision 38).
 
-The progress (the next offset of each source partition) is stored in the metadata of a committed offset, of a group
-without members. So a job that was killed resumes with the record after the last one that readers can see.
+A replay has a group of writers; each has some partitions of the target, a transactional id and a committed offset of
+the consumer group `scopegate-replay-NAME`, which has no members. The metadata of the offset are the next offsets of the
+source by partition, the offset itself is the number of records written. A writer that starts fences an earlier one of
+the same id, so a job that was killed, or a second attempt of a task, resumes with the record after the last one that
+readers can see.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from bridges.kafka import errors
-from bridges.kafka.librdkafka import ClientSettings
+from bridges.kafka.librdkafka import ClientSettings, calls_back
+from bridges.kafka.produce.client import BOUND
+from bridges.kafka.produce.column_sender import ColumnSender, FallbackSender, NativeSender, RecordsFailed
+from bridges.kafka.produce.record_columns import OutgoingColumns
 from gateway.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
+WRITERS: Final = 16
+"""The most writers of a replay. They depend on the target only, so that each run fences those of an earlier one."""
 _TIMEOUT: Final = 30.0
+_TRIES: Final = 3
 _METADATA: Final = 4000
 """Bytes of metadata that Kafka stores with an offset (offset.metadata.max.bytes, 4096 by default)."""
-Header = tuple[str, bytes | None]
+_FRAME: Final = 512
+"""Bytes of a batch beside its records, roughly."""
+_BATCH: Final = 1_000_000
+_FENCED: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.FENCED_INSTANCE_ID}
+)
+_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+_MOVING: Final = frozenset(
+    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+)
+_PAUSE: Final = 0.1
 
 
-class Replayed(NamedTuple):
-    """A record of the source, and the partition that it is written to."""
+@dataclass(frozen=True)
+class ReplayTarget:
+    """The topic that a replay writes to; may be sent to the tasks of a job."""
 
-    source: int
-    offset: int
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[Header] | None
-    timestamp_ms: int
-    """Milliseconds since 1970; 0: Kafka sets it."""
+    settings: ClientSettings = field(repr=False)
+    """Settings of librdkafka."""
+    topic: str
+    partitions: int
+    max_bytes: int
+    """The topic's `max.message.bytes`."""
+    name: str
+    """The name of the replay."""
+
+    @property
+    def group(self) -> str:
+        """The consumer group whose committed offsets are the progress."""
+        return f"scopegate-replay-{self.name}"
+
+    @property
+    def writers(self) -> int:
+        """How many writers there are."""
+        return min(self.partitions, WRITERS)
+
+    def partition_of(self, source: int) -> int:
+        """The partition that events of this partition of the source go to."""
+        return source % self.partitions
+
+    def writer_of(self, source: int) -> int:
+        """The number of the writer for a partition of the source."""
+        return self.partition_of(source) % self.writers
 
 
-class Replayer:
-    """One named replay into one topic; a second process of the same name fences the first. Raises `AmqpError`."""
+class ReplayProgress(NamedTuple):
+    """What a replay has written, as of its last transactions."""
 
-    def __init__(self, settings: ClientSettings, topic: str, name: str) -> None:
-        self._topic: Final = topic
-        group = f"scopegate-replay-{name}"
-        own = {"log_level": 0, **settings}
-        consumer: ClientSettings = {
-            "group.id": group,
+    next_offsets: Mapping[int, int]
+    """By partition of the source."""
+    written: int
+    """Records in all; meaningful as a difference between two times only."""
+
+
+class _CommittedOffset(NamedTuple):
+    next_offsets: dict[int, int]
+    written: int
+
+
+class ProgressReader:
+    """Reads the progress of a replay. Raises `AmqpError`."""
+
+    def __init__(self, target: ReplayTarget) -> None:
+        self._target: Final = target
+        own: ClientSettings = {
+            "group.id": target.group,
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            "log_level": 0,
+            **target.settings,
         }
-        producer: ClientSettings = {
-            "transactional.id": group,
-            "linger.ms": 20,
-            "queue.buffering.max.messages": 1_000_000,
-        }
-        self._failed: KafkaError | None = None
         try:
-            self._consumer = Consumer({**own, **consumer})
-            self._producer = Producer({**own, **producer})
-            self._producer.init_transactions(_TIMEOUT)
-            self.progress: dict[int, int] = self._progress()
-            """The next offset per source partition, as of the last commit."""
+            self.consumer: Final = Consumer(dict(own))
         except KafkaException as error:
-            raise _write_error(topic, error) from None
+            raise _write_error(target.topic, errors.cause_of(error)) from None
 
-    def _progress(self) -> dict[int, int]:
-        (position,) = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=_TIMEOUT)
-        if position.offset < 0 or not position.metadata:
-            return {}
-        return {int(partition): offset for partition, offset in json.loads(position.metadata).items()}
+    def read(self) -> ReplayProgress:
+        """The progress of all writers."""
+        offsets: dict[int, int] = {}
+        written = 0
+        for each in self.committed():
+            written += each.written
+            for partition, offset in each.next_offsets.items():
+                offsets[partition] = max(offset, offsets.get(partition, 0))
+        return ReplayProgress(offsets, written)
 
-    def write(self, records: Iterable[Replayed]) -> None:
-        """Write records and the progress, all or nothing."""
-        progress = dict(self.progress)
+    def committed(self) -> list[_CommittedOffset]:
+        """The progress by writer."""
+        wanted = [TopicPartition(self._target.topic, number) for number in range(self._target.writers)]
         try:
-            self._producer.begin_transaction()
-            for record in records:
-                self._produce(record)
-                progress[record.source] = record.offset + 1
-            self._producer.send_offsets_to_transaction(
-                [self._position(progress)], self._consumer.consumer_group_metadata(), _TIMEOUT
-            )
-            self._producer.commit_transaction(_TIMEOUT)
+            found = {each.partition: each for each in _committed(self.consumer, wanted)}
         except KafkaException as error:
-            raise _write_error(self._topic, error, self._failed) from None
-        self.progress = progress
-
-    def _produce(self, record: Replayed) -> None:
-        where = {"partition": record.partition, "timestamp": record.timestamp_ms, "on_delivery": self._report}
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic, record.value, record.key, headers=record.headers or None, **where  # type: ignore[arg-type]
-                )
-                self._producer.poll(0)
-                return
-            except BufferError:
-                self._producer.poll(0.05)
-
-    def _report(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self._failed is None:
-            self._failed = error
-
-    def _position(self, progress: Mapping[int, int]) -> TopicPartition:
-        text = json.dumps(progress, separators=(",", ":"))
-        if len(text) > _METADATA:
-            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the replay has more partitions than Kafka notes the progress of")
-        return TopicPartition(self._topic, 0, sum(progress.values()), metadata=text)
+            raise _write_error(self._target.topic, errors.cause_of(error)) from None
+        return [_parsed(found[number]) for number in range(self._target.writers)]
 
     def close(self) -> None:
-        """Close the client; nothing is in flight between two writes."""
+        """Close the client."""
+        self.consumer.close()
+
+
+def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
+    """The committed offsets; the coordinator of the group may be on its way to another broker. Raises the client's."""
+    deadline = time.monotonic() + _TIMEOUT
+    while True:
+        try:
+            found: list[TopicPartition] = consumer.committed(wanted, timeout=_TIMEOUT)
+            return found
+        except KafkaException as error:
+            if errors.cause_of(error).code() not in _MOVING or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)
+
+
+def _parsed(position: TopicPartition) -> _CommittedOffset:
+    if position.offset < 0 or not position.metadata:
+        return _CommittedOffset({}, 0)
+    offsets = {int(partition): offset for partition, offset in json.loads(position.metadata).items()}
+    return _CommittedOffset(offsets, position.offset)
+
+
+class StopRequest:
+    """Asks the tasks of one run to stop, through a committed offset of a group of its own: they share no folder."""
+
+    def __init__(self, target: ReplayTarget, run: str) -> None:
+        """`run` is the identity of the run."""
+        self._place: Final = target.topic
+        self._run: Final = run
+        own = {"group.id": f"{target.group}-stop", "enable.auto.commit": False, "log_level": 0, **target.settings}
+        self._consumer: Final = Consumer(own)
+
+    def ask(self) -> None:
+        """Ask the tasks of the run to stop. Raises `AmqpError`."""
+        try:
+            self._consumer.commit(offsets=[TopicPartition(self._place, 0, 0, metadata=self._run)], asynchronous=False)
+        except KafkaException as error:
+            raise _write_error(self._place, errors.cause_of(error)) from None
+
+    def asked(self) -> bool:
+        """Whether the run was asked to stop; false if Kafka does not answer."""
+        with contextlib.suppress(KafkaException):
+            (found,) = self._consumer.committed([TopicPartition(self._place, 0)], timeout=_TIMEOUT)
+            return bool(found.metadata == self._run)
+        return False
+
+    def close(self) -> None:
+        """Close the client."""
         self._consumer.close()
 
 
-def _write_error(topic: str, error: KafkaException, first: KafkaError | None = None) -> AmqpError:
-    cause = first or errors.cause_of(error)
-    return AmqpError(INTERNAL_ERROR, f"topic {topic} could not be written: {cause.str()}")
+def fence(target: ReplayTarget) -> ReplayProgress:
+    """Fence the writers of an earlier run, which can then write nothing more; returns the progress. Raises `AmqpError`.
+
+    Includes the writer of versions that had one for all partitions.
+    """
+    for name in (target.group, *(f"{target.group}-{number}" for number in range(target.writers))):
+        try:
+            Producer(_producer_settings(target, name)).init_transactions(_TIMEOUT)
+        except KafkaException as error:
+            raise _write_error(target.topic, errors.cause_of(error)) from None
+    reader = ProgressReader(target)
+    try:
+        return reader.read()
+    finally:
+        reader.close()
+
+
+def _producer_settings(target: ReplayTarget, name: str) -> dict[str, object]:
+    batch = max(1, min(_BATCH, target.max_bytes - _FRAME))
+    return {
+        "log_level": 0,
+        "linger.ms": 5,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 1_048_576,
+        "batch.size": batch,
+        "message.max.bytes": 1_000_000_000,
+        **target.settings,
+        "transactional.id": name,
+    }
+
+
+class ReplayWriter:
+    """One writer of a replay; fences an earlier one of the same number. Raises `AmqpError`."""
+
+    def __init__(self, target: ReplayTarget, number: int) -> None:
+        self._target: Final = target
+        self._number: Final = number
+        self._reader: Final = ProgressReader(target)
+        try:
+            native = BOUND and not calls_back(target.settings)
+            quiet: ClientSettings = {} if native else {"error_cb": _ignore}  # else fatal errors are raised in callbacks
+            self._producer: Final = Producer({**_producer_settings(target, f"{target.group}-{number}"), **quiet})
+            self._producer.init_transactions(_TIMEOUT)
+        except KafkaException as error:
+            raise _write_error(target.topic, errors.cause_of(error)) from None
+        self._sender: Final[ColumnSender] = NativeSender(self._producer) if native else FallbackSender(self._producer)
+        self._own: _CommittedOffset = self._reader.committed()[number]
+        self.progress: Final[dict[int, int]] = dict(self._reader.read().next_offsets)
+        """The next offset by partition of the source, as of the last commit."""
+
+    def write(self, records: Sequence[OutgoingColumns], next_offsets: Mapping[int, int]) -> None:
+        """Write records and the next offsets of their partitions, all or nothing."""
+        count = sum(each.size for each in records)
+        own = _CommittedOffset({**self._own.next_offsets, **next_offsets}, self._own.written + count)
+        position = self._position(own)
+        for last in (False,) * (_TRIES - 1) + (True,):
+            try:
+                self._transaction(records, position)
+                break
+            except (KafkaException, RecordsFailed) as raised:
+                error = self._cause(raised.error if isinstance(raised, RecordsFailed) else errors.cause_of(raised))
+                ended = self._abort()
+                if ended is not None or last or not _passes(error):
+                    raise self._error(ended or error) from None
+        self._own = own
+        self.progress.update(next_offsets)
+
+    def _transaction(self, records: Sequence[OutgoingColumns], position: TopicPartition) -> None:
+        self._producer.begin_transaction()
+        for each in records:
+            self._sender.send(self._target.topic, each)
+        self._sender.settle()
+        group = self._reader.consumer.consumer_group_metadata()
+        self._producer.send_offsets_to_transaction([position], group, _TIMEOUT)
+        self._producer.commit_transaction(_TIMEOUT)
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """Why records were purged: because another one failed. librdkafka says which error that was at a commit."""
+        if error.code() in _PURGED:
+            try:
+                self._producer.commit_transaction(_TIMEOUT)
+            except KafkaException as raised:
+                return errors.cause_of(raised)
+        return error
+
+    def _abort(self) -> KafkaError | None:
+        """Abort the transaction, so that readers need not wait for its time-out; the error if the writer has ended."""
+        try:
+            self._producer.abort_transaction(_TIMEOUT)
+            self._sender.forget()
+        except KafkaException as error:
+            return errors.cause_of(error)
+        return None
+
+    def _position(self, own: _CommittedOffset) -> TopicPartition:
+        text = json.dumps(own.next_offsets, separators=(",", ":"))
+        if len(text) > _METADATA:
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "the replay has more partitions than Kafka notes the progress of")
+        return TopicPartition(self._target.topic, self._number, own.written, metadata=text)
+
+    def _error(self, error: KafkaError) -> AmqpError:
+        if error.code() in _FENCED:
+            text = f"another run of the replay {self._target.name} has taken over"
+            return AmqpError(INTERNAL_ERROR, text)
+        return _write_error(self._target.topic, error)
+
+    def close(self) -> None:
+        """Close the client; nothing is in flight between two writes."""
+        self._reader.close()
+
+
+def _ignore(error: KafkaError) -> None:
+    """Errors of the client come with the calls that they concern."""
+
+
+def _passes(error: KafkaError) -> bool:
+    """Whether the same transaction may succeed at once."""
+    return bool(error.retriable()) or error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT)
+
+
+def _write_error(topic: str, error: KafkaError) -> AmqpError:
+    if error.code() == KafkaError.INVALID_TIMESTAMP:
+        settings = "message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+        return AmqpError(INTERNAL_ERROR, f"topic {topic} refuses the time of a record: raise its {settings}")
+    return AmqpError(INTERNAL_ERROR, f"topic {topic} could not be written: {error.str()}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     help="Only this partition and these offsets, END exclusive; may be repeated.",
 )  # fmt: skip
 @click.option("--filter", "expression", help="An AMQP SQL filter, as on a link (docs/filters.md).")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of events per second.  "
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of events per second, in all.  "
     "[default: no limit]")
 @click.option("--name", help="Name under which the progress is stored.  [default: derived from the selection]")
 @click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
@@ -54,8 +54,9 @@ def replay(
 ) -> None:  # fmt: skip
     """Send archived events to a topic or an AMQP address: the same bytes, in the original order of each partition.
 
-    For a topic, records and progress are one transaction: a run that was killed can be started again and writes each
-    event once. At an AMQP address, an event counts once it is accepted; events in flight may be sent twice.
+    For a topic, the tasks of a Spark job write records and progress in transactions: a run that was killed can be
+    started again and writes each event once. At an AMQP address, an event counts once it is accepted; events in flight
+    may be sent twice. That, and a dry run, needs no Spark.
     """
     if (topic is None) == (not amqp):
         raise click.UsageError("name the target of the events: --topic TOPIC, or --amqp url=… --amqp address=…")
@@ -63,16 +64,12 @@ def replay(
         from bridges.spark import jobs
 
         selection = jobs.ArchiveSelection((address,), since, until, dict(map(_offsets, offsets)), expression)
-        replayed = partial(jobs.replay_to_address, archive, selection, amqp_options(amqp))
+        replayed: Callable[..., int] = partial(jobs.replay_to_address, archive, selection, amqp_options(amqp))
         if topic is not None:
-            kafka = settings(bootstrap, policy, cluster)
-            replayed = partial(jobs.replay_to_topic, archive, selection, kafka, topic)
+            kafka, engine = settings(bootstrap, policy, cluster), spark_engine(master, conf, jars)
+            replayed = partial(jobs.replay_to_topic, archive, selection, kafka, topic, engine=engine)
         count = replayed(
-            name=name,
-            rate=rate,
-            dry_run=dry_run,
-            engine=spark_engine(master, conf, jars),
-            on_progress=lambda sent: click.echo(f"{sent} events written"),
+            name=name, rate=rate, dry_run=dry_run, on_progress=lambda sent: click.echo(f"{sent} events written")
         )
     click.echo(f"{count} events {'would be written' if dry_run else 'written in all'}")
 

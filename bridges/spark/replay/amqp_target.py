@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
 
 from bridges.spark.amqp.client import BlockingClient
 from bridges.spark.amqp.links import answer_to
@@ -18,9 +20,6 @@ from bridges.spark.errors import PipelineError, sentence
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.errors import AmqpError
 from gateway.routing.event_annotations import forwarded
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row
 
 _LOT: Final = 500
 
@@ -40,30 +39,33 @@ class AmqpTarget:
         """The next offset per partition of the archive."""
         return self._progress
 
-    def write(self, rows: list[Row]) -> None:
+    def write(self, rows: pa.RecordBatch) -> None:
         """Send the rows in chunks; the progress is stored after each chunk.
 
-        Each call opens a connection: between two calls, Spark may sort for longer than the peer's idle time-out.
+        Each call opens a connection: a pause between two calls may be longer than the peer's idle time-out.
         """
-        self._send([rows[first : first + _LOT] for first in range(0, len(rows), _LOT)])
+        self._send([rows.slice(first, _LOT) for first in range(0, len(rows), _LOT)])
 
-    def _send(self, lots: list[list[Row]]) -> None:
+    def _send(self, lots: list[pa.RecordBatch]) -> None:
         options = self._options
         try:
             with BlockingClient(options.endpoint, options.credentials()) as client:
                 sender = client.sender(options.address)
                 for lot in lots:
-                    messages = [forwarded(bytes(row.head) + bytes(row.bare_message)) for row in lot]
+                    parts = zip(lot.column("head").to_pylist(), lot.column("bare_message").to_pylist(), strict=True)
+                    messages = [forwarded(head + bare) for head, bare in parts]
                     self._count(lot, sender.send(messages))
         except AmqpError as error:
             raise PipelineError(f"{options.address} at {options.endpoint}: {error.description or error}") from None
 
-    def _count(self, lot: list[Row], outcomes: list[Outcome]) -> None:
+    def _count(self, lot: pa.RecordBatch, outcomes: list[Outcome]) -> None:
+        places = zip(lot.column("partition").to_pylist(), lot.column("offset").to_pylist(), outcomes, strict=True)
         try:
-            for row, outcome in zip(lot, outcomes, strict=True):
+            for partition, offset, outcome in places:
                 if outcome is not ACCEPTED:
-                    raise PipelineError(self._refused(row, outcome))
-                self._progress[row.partition] = row.offset + 1
+                    event = f"the event at offset {offset} of partition {partition}"
+                    raise PipelineError(self._refused(event, outcome))
+                self._progress[partition] = offset + 1
         finally:
             self._keep()
 
@@ -74,12 +76,8 @@ class AmqpTarget:
         except OSError as error:
             raise PipelineError(f"the progress in {self._state} cannot be stored: {sentence(error)}") from None
 
-    def _refused(self, row: Row, outcome: Outcome) -> str:
-        place = f"the event at offset {row.offset} of partition {row.partition}"
-        return f"{self._options.address} at {self._options.endpoint} {answer_to(place, outcome)}"
-
-    def close(self) -> None:
-        """Nothing to do: no connection is open between two writes."""
+    def _refused(self, event: str, outcome: Outcome) -> str:
+        return f"{self._options.address} at {self._options.endpoint} {answer_to(event, outcome)}"
 
 
 def _read(state: Path) -> dict[int, int]:

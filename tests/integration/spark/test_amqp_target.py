@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from bridges.kafka.records.mapping import RecordReader
@@ -18,11 +17,8 @@ from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import free_port
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark import archives
-from tests.support.spark.pipeline import consumed, gateway_urls, here, lent, spark_options
+from tests.support.spark.pipeline import consumed, gateway_urls, here
 from tests.support.spark.report import events
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 POLICY = """
 gateway: {{http: off}}
@@ -36,15 +32,15 @@ scopes:
 """
 
 
-def row(partition: int, offset: int, data: bytes) -> SimpleNamespace:
-    """A row of an archive, as far as the target reads it."""
-    layout = walk(data)
-    return SimpleNamespace(
-        partition=partition,
-        offset=offset,
-        head=bytearray(data[: layout.bare]),
-        bare_message=bytearray(data[layout.bare :]),
-    )
+def rows(stored: list[bytes]) -> pa.RecordBatch:
+    """Rows of an archive with these messages in two partitions, as far as the target reads them."""
+    heads = [walk(data).bare for data in stored]
+    return pa.RecordBatch.from_pydict({
+        "partition": [number % 2 for number in range(len(stored))],
+        "offset": list(range(len(stored))),
+        "head": [data[:head] for head, data in zip(heads, stored, strict=True)],
+        "bare_message": [data[head:] for head, data in zip(heads, stored, strict=True)],
+    })  # fmt: skip
 
 
 def test_messages_arrive_as_they_were_and_the_progress_is_kept(
@@ -58,7 +54,7 @@ def test_messages_arrive_as_they_were_and_the_progress_is_kept(
     stored = [message(None, da={"event-streams-offset": "7", "other": 1}) + data for data in plain]
     target = AmqpTarget(options, state)
     assert target.progress == {}
-    target.write([row(number % 2, number, data) for number, data in enumerate(stored)])
+    target.write(rows(stored))
     assert AmqpTarget(options, state).progress == {0: 1199, 1: 1200}
     reader = RecordReader()
     found = []
@@ -75,17 +71,14 @@ def test_messages_arrive_as_they_were_and_the_progress_is_kept(
         AmqpTarget(options, state)
 
 
-def test_a_wrong_login_ends_the_replay_with_one_sentence(
-    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
-) -> None:
+def test_a_wrong_login_ends_the_replay_with_one_sentence(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
     topic, password, archive = kafka_broker.create_topic(), tmp_path / "password", tmp_path / "archive"
     archives.written(archive, {"orders": events()})
     password.write_text("some-other-phrase-9")
     with gateway_urls(kafka_broker) as (_, url):
         who = f"url={url}", f"address=events/{topic}", "user=bob", f"passwordFile={password}"
         options = [each for pair in who for each in ("--amqp", pair)]
-        with lent(spark):
-            done = here("replay", archive, "--from", "orders", *options, *spark_options())
+        done = here("replay", archive, "--from", "orders", *options)
     assert (done.returncode, done.stdout) == (1, "")
     *_, last = done.stderr.strip().splitlines()
     assert last.endswith(f"{url.removeprefix('amqp://')} refuses the login of bob: wrong user or password")
@@ -93,3 +86,17 @@ def test_a_wrong_login_ends_the_replay_with_one_sentence(
     assert "some-other-phrase" not in done.stderr
     assert not list(archive.glob("_replays/*.json"))
     assert consumed(kafka_broker, topic) == []
+
+
+def test_an_archive_is_replayed_without_spark_and_each_event_once(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    topic, archive = kafka_broker.create_topic(), tmp_path / "archive"
+    archives.written(archive, {"orders": events()})
+    with gateway_urls(kafka_broker) as (url, _):
+        call = ("replay", archive, "--from", "orders", "--amqp", f"url={url}", "--amqp", f"address=events/{topic}")
+        count = len(events())
+        assert here(*call, "--dry-run").stdout == f"{count} events would be written\n"
+        done = here(*call)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[-2:] == [f"{count} events written", f"{count} events written in all"]
+        assert here(*call).stdout == "0 events written in all\n"
+    assert len(consumed(kafka_broker, topic)) == count

@@ -25,7 +25,8 @@ from bridges.spark.archive.verification import verify
 from bridges.spark.archive.write.task import RangeSource
 from bridges.spark.cli.defaults import settings
 from bridges.spark.errors import PipelineError
-from bridges.spark.replay.job import Pace, replay
+from bridges.spark.replay import job as replaying
+from bridges.spark.replay.task import selected_rows
 from gateway.config.policy import load
 from tests.support.gateway.document import Document
 from tests.support.gateway.process import PATIENCE
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WRONG = "some-other-phrase-9"
-NOW = Pace(None, lambda: 0.0, lambda _: None, lambda: False)
+ORDERS = ArchiveSelection(("orders",))
 
 
 def archive_of(spark: SparkSession, folder: Path, source: Any, bounds: LogBounds = LogBounds()) -> Archive:  # noqa: B008
@@ -182,29 +183,15 @@ def test_offsets_that_the_archive_does_not_have_are_said(
                         "the archive goes from 0 to 20"),
     ):  # fmt: skip
         with pytest.raises(PipelineError) as caught:
-            replay(spark, archive, ArchiveSelection(("orders",), offsets=offsets), None, NOW, lambda _: None)
+            replaying.count(archive, ArchiveSelection(("orders",), offsets=offsets))
         assert str(caught.value) == said
-    assert replay(spark, archive, ArchiveSelection(("orders",), offsets={0: (10, 20)}), None, NOW, lambda _: None) == 10
+    assert replaying.count(archive, ArchiveSelection(("orders",), offsets={0: (10, 20)})) == 10
 
 
-class Collected:
-    """A target that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.progress: dict[int, int] = {}
-        self.rows: list[Any] = []
-
-    def write(self, rows: list[Any]) -> None:
-        self.rows += rows
-
-    def close(self) -> None: ...
-
-
-def everything(spark: SparkSession, archive: Archive) -> list[Any]:
+def everything(archive: Archive) -> list[Any]:
     """What a replay would send."""
-    target = Collected()
-    replay(spark, archive, ArchiveSelection(("orders",)), target, NOW, lambda _: None)
-    return target.rows
+    found = selected_rows(archive.path, replaying.check(archive, ORDERS), ORDERS, {})
+    return [row for batch in found for row in batch.to_pylist()]
 
 
 def test_a_damaged_file_is_named_and_never_read_as_other_events(
@@ -215,7 +202,7 @@ def test_a_damaged_file_is_named_and_never_read_as_other_events(
     archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))
     path, *_ = files(archive.path)
     whole = path.read_bytes()
-    events = everything(spark, archive)
+    events = everything(archive)
     said = []
     rows = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")  # what follows is the footer
     for place in range(8, rows, rows // 8):
@@ -224,7 +211,7 @@ def test_a_damaged_file_is_named_and_never_read_as_other_events(
             f"commit 1: {path} is not the file that was committed: its bytes changed",
         )
         try:
-            assert everything(spark, archive) == events  # a byte that says nothing of them
+            assert everything(archive) == events  # a byte that says nothing of them
         except PipelineError as error:
             said.append(str(error))
     assert len(said) > 2

@@ -62,6 +62,9 @@ log.cleaner.backoff.ms=500
 log.retention.ms=-1
 """
 
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+"""The setting of a topic that takes records of the future."""
+
 
 def java(main: str, *arguments: str, options: Sequence[str] = SHARED) -> list[str]:
     """Return the command that runs a main class of Kafka's jars."""

@@ -127,6 +127,13 @@ class Watermarks:
         self._committed.close()
 
 
+def settled(broker: KafkaBroker, topic: str, partitions: int) -> None:
+    """Wait until Kafka has said the end of each transaction in each partition: it answers a commit before it has."""
+    marks = Watermarks(broker, topic, partitions)
+    wait_until(lambda: not marks.open(), "the ends of transactions")
+    marks.close()
+
+
 def archived(rows: Sequence[Any]) -> list[Record]:
     """The records that rows of an archive stand for."""
     found = []

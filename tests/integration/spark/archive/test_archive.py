@@ -1,36 +1,33 @@
-"""Archive, verify and replay on a real Kafka broker: every byte a consumer sees, each offset once."""
+"""Archive and verify on a real Kafka broker: every byte a consumer sees, each offset once."""
 
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka import TopicPartition
 
-from bridges.kafka.produce.replayer import Replayer
 from bridges.spark.archive.job import LogBounds, commit_next
 from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from bridges.spark.archive.verification import verify
 from bridges.spark.errors import PipelineError
-from bridges.spark.replay.job import Pace, TopicTarget, replay
+from bridges.spark.replay import job as replaying
 from gateway.amqp.codec.types import Ubyte
 from gateway.amqp.message.sections import splice, walk
 from tests.support.amqp.messages import message
 from tests.support.amqp.proton_clients import Login, Raw, receive, send
 from tests.support.gateway.gateway import Gateways
-from tests.support.gateway.process import PATIENCE, free_port, wait_until
+from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.kafka import KafkaBroker
-from tests.support.spark.pipeline import Record, Watermarks, archived, consumed, files, produce
+from tests.support.spark.pipeline import Record, archived, consumed, files, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NOW = Pace(None, lambda: 0.0, lambda _: None, lambda: False)
 POLICY = """
 gateway: {{http: off}}
 kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
@@ -103,114 +100,19 @@ def test_what_is_archived_is_what_consumers_see(spark: SparkSession, kept: Archi
     assert spark.read.parquet(str(archive.path)).where("address = 'orders/eu' and date = '1970-01-01'").count() == 350
 
 
-def test_what_is_selected_is_what_a_replay_sends(spark: SparkSession, kept: ArchivedTopic) -> None:
-    """By address, time, offsets and filter, in the order of each partition, and with no Python."""
-    since, until = (datetime.fromtimestamp(each / 1000, UTC) for each in (10_050, 10_250))  # events 50 to 249
-    chosen = ArchiveSelection(("orders/eu",), since, until, {0: (20, 60), 2: (0, 90)}, "a.color = 'red'")
-    wanted = [
-        record
-        for record in kept.seen
-        if 10_050 <= record.timestamp[1] < 10_250
-        and ((record.partition == 0 and 20 <= record.offset < 60) or record.partition == 2)
-        and ("color", b"red") in record.headers
-    ]
-    target = Collected()
-    assert replay(spark, kept.archive, chosen, target, NOW, lambda _: None) == len(wanted) > 5
-    places = [(row.partition, row.offset) for row in target.rows]
-    for partition in (0, 2):
-        own = [offset for each, offset in places if each == partition]
-        assert own == [record.offset for record in wanted if record.partition == partition]
-    assert replay(spark, kept.archive, chosen, None, NOW, lambda _: None) == len(wanted)  # a dry run counts
+def test_a_filter_of_the_archive_runs_without_python(spark: SparkSession, kept: ArchivedTopic) -> None:
+    chosen = ArchiveSelection(("orders/eu",), filter="a.color = 'red'")
     assert "Python" not in read_archive(spark, kept.archive, chosen)._jdf.queryExecution().toString()
-
-
-def test_a_replay_keeps_to_its_rate(spark: SparkSession, kept: ArchivedTopic) -> None:
-    """A clock that stands still: each pause is what is left until these events may have been sent."""
-    pauses: list[float] = []
-    pace = Pace(100.0, lambda: 0.0, pauses.append, lambda: False)
-    assert replay(spark, kept.archive, ArchiveSelection(("orders/eu",)), Collected(), pace, lambda _: None) == 350
-    assert pauses == [pytest.approx(sent / 100) for sent in (100, 200, 300)]
-
-
-def test_what_is_replayed_is_the_same_again(
-    spark: SparkSession, kafka_broker: KafkaBroker, kept: ArchivedTopic, tmp_path: Path
-) -> None:
-    again = kafka_broker.create_topic(partitions=3)
-    assert replayed(spark, kafka_broker, kept.archive, again) == 350
-    assert [record._replace(offset=0) for record in consumed(kafka_broker, again)] == [
-        record._replace(offset=0) for record in kept.seen
-    ]
-    assert replayed(spark, kafka_broker, kept.archive, again) == 0  # the same job has nothing more to do
-    second = Archive(tmp_path / "second")
-    steps(spark, second, origin(kafka_broker, again))
-    assert verify(second).problems == ()
-    assert [contents(row) for row in ordered(spark, second)] == [contents(row) for row in ordered(spark, kept.archive)]
-
-
-class Collected:
-    """A target that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.progress: dict[int, int] = {}
-        self.rows: list[Any] = []
-
-    def write(self, rows: list[Any]) -> None:
-        self.rows += rows
-
-    def close(self) -> None: ...
 
 
 def ordered(spark: SparkSession, archive: Archive) -> list[Any]:
     return sorted(rows(spark, archive), key=lambda row: (row.partition, row.offset))
 
 
-def contents(row: Any) -> tuple[Any, ...]:
-    """A row without where it is in its log."""
-    data = undelivered(bytes(row.head) + bytes(row.bare_message))
-    return row.partition, row.timestamp, row.key, data, row.application_properties
-
-
 def undelivered(data: bytes) -> bytes:
     """A message without its delivery annotations."""
     data = bytes(data)
     return splice(data, walk(data), da=None)
-
-
-def settled(broker: KafkaBroker, topic: str) -> None:
-    """Kafka has said the end of each transaction in each partition: it answers a commit before it has."""
-    marks = Watermarks(broker, topic, 3)
-    wait_until(lambda: not marks.open(), "the ends of transactions")
-    marks.close()
-
-
-def replayed(
-    spark: SparkSession, broker: KafkaBroker, archive: Archive, topic: str, stop_after: int | None = None
-) -> int:
-    target = TopicTarget(Replayer({"bootstrap.servers": broker.bootstrap}, topic, "again"), 3)
-    told: list[int] = []
-    pace = Pace(
-        None if stop_after is None else float(stop_after),
-        lambda: 0.0,
-        lambda _: None,
-        lambda: bool(stop_after and told),
-    )
-    try:
-        count = replay(spark, archive, ArchiveSelection(("orders/eu",)), target, pace, told.append)
-    finally:
-        target.close()
-    settled(broker, topic)
-    return count
-
-
-def test_a_replay_that_was_stopped_goes_on_behind_its_last_transaction(
-    spark: SparkSession, kafka_broker: KafkaBroker, kept: ArchivedTopic
-) -> None:
-    again = kafka_broker.create_topic(partitions=3)
-    assert replayed(spark, kafka_broker, kept.archive, again, stop_after=40) == 40
-    assert len(consumed(kafka_broker, again)) == 40
-    assert replayed(spark, kafka_broker, kept.archive, again) == 310
-    seen = [(record.partition, record.key, record.value) for record in consumed(kafka_broker, again)]
-    assert seen == [(record.partition, record.key, record.value) for record in kept.seen]
 
 
 def test_messages_through_the_gateway_are_archived_byte_for_byte(
@@ -288,7 +190,7 @@ def test_damage_is_found_and_what_a_dead_job_left_is_put_right(
     first.write_bytes(first.read_bytes()[:-9])
     assert verify(archive).problems == (f"commit 1: {first} is not the file that was committed: its bytes changed",)
     with pytest.raises(PipelineError, match="cannot be read"):
-        replay(spark, archive, ArchiveSelection(("orders/eu",)), None, NOW, lambda _: None)
+        replaying.count(archive, ArchiveSelection(("orders/eu",)))
     first.unlink()
     assert verify(archive).problems == (f"commit 1: {first} is missing",)
     (archive.path / MANIFEST / "00000001.json").write_text("{")

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridges.spark.archive.job import LogBounds, commit_next
-from bridges.spark.archive.kafka_origin import KafkaOrigin
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, Timeout
@@ -25,8 +23,6 @@ from tests.support.plugins.seed import SEED
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import (
     KILLS,
-    Record,
-    Watermarks,
     command,
     consumed,
     files,
@@ -153,90 +149,3 @@ def test_archive(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path,
     places = sorted(place for file in files(archive) for place in offsets_in(file))
     assert places == [(record.partition, record.offset) for record in consumed(kafka_broker, topic)]
     print(f"archive: {len(places)} rows in the end, {len(set(places))} different, {EVENTS} written")
-
-
-# -- replay
-
-REPLAY = "Spark starts", "in a transaction", "behind a transaction"
-
-
-@pytest.fixture
-def archived(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path) -> tuple[str, Path]:
-    """A topic and its archive."""
-    topic, archive = kafka_broker.create_topic(partitions=3), Archive(tmp_path / "archive")
-    produce(kafka_broker, topic, EVENTS, 3)
-    origin = KafkaOrigin({"bootstrap.servers": kafka_broker.bootstrap}, {topic: topic})
-    with archive.writing():
-        while commit_next(spark, archive, origin, LogBounds(offsets=800)):
-            pass
-    return topic, archive.path
-
-
-class Replaying:
-    """A run of the command, a transaction a second, and what can be seen of its phases from outside."""
-
-    def __init__(self, call: list[str], ends: Watermarks) -> None:
-        self.ends = ends
-        self.process = Process("replay", [*call, "--rate", "100"])
-
-    def moment(self, phase: str) -> Phase:
-        return {
-            "Spark starts": lambda: java_of(self.process.pid),
-            "in a transaction": self.held,
-            "behind a transaction": lambda: self.written() and not self.ends.open(),
-        }[phase]
-
-    def written(self) -> int:
-        """How many transactions it says are over."""
-        return self.process.text().count("events written")
-
-    def held(self) -> bool:
-        """Whether it stands still within a transaction of its own.
-
-        One is over in milliseconds, so the command goes step by step, and is looked at only while it stands.
-        """
-        if not self.written():
-            return False  # Spark starts sooner unhindered, and until here a run before may have left one open
-        self.process.send_signal(signal.SIGSTOP)
-        if self.ends.open():
-            return True
-        assert self.written() <= TRIES, f"{TRIES} times not caught: in a transaction"
-        self.process.send_signal(signal.SIGCONT)
-        return False
-
-
-@pytest.mark.parametrize("deaths", deaths(REPLAY, "in a transaction"))
-def test_replay(
-    spark: SparkSession, kafka_broker: KafkaBroker, archived: tuple[str, Path], deaths: Sequence[Death]
-) -> None:
-    topic, archive = archived
-    target = kafka_broker.create_topic(partitions=3)
-    call = command("replay", archive, "--from", topic, "--kafka", kafka_broker.bootstrap, "--topic", target)
-    call += map(str, spark_options())
-    ends, left = Watermarks(kafka_broker, target, 3), 0
-    for phase, who in deaths:
-        for _ in range(TRIES):
-            run = Replaying(call, ends)
-            caught, open_still = kill(run.process, run.moment(phase), who), ends.open()
-            # a command that lost only its Java ends its transaction
-            if caught and open_still == ((phase, who) == ("in a transaction", "python")):
-                break
-        else:
-            pytest.fail(f"{TRIES} times not caught: {phase}, {who} killed")
-        left += open_still
-        end = "left open" if open_still else "ended without Java" if phase == "in a transaction" else "none open"
-        print(f"replay: {who} killed, {phase} ({end}); {run.written()} of this run are over")
-    ends.close()
-    with lent(spark):
-        assert (done := here(*call[4:])).returncode == 0, done.stderr
-    found, wanted = consumed(kafka_broker, target), consumed(kafka_broker, topic)
-    taken_back = len(consumed(kafka_broker, target, committed=False)) - len(found)
-    print(f"replay: {len(found)} events in the end, {len(wanted)} were archived")
-    print(f"replay: {left} transactions were left open, {taken_back} events in them are taken back")
-    assert taken_back >= left
-    assert list(map(unplaced, found)) == list(map(unplaced, wanted))
-
-
-def unplaced(record: Record) -> Record:
-    """A record without its offset: transactions take offsets, too."""
-    return record._replace(offset=0)
