@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from gateway.amqp.link.handlers import Incoming, LinkHandler
+from gateway.amqp.link.handlers import BatchIncoming, LinkHandler, Transfer
 from gateway.amqp.link.link import Link
-from gateway.amqp.link.outcomes import ACCEPTED, Outcome, Rejected
+from gateway.amqp.link.outcomes import Outcome, Rejected
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
 PATIENCE: Final = 30.0
@@ -59,7 +59,7 @@ class Handler(LinkHandler):
     on_refused = on_detach
 
 
-class BlockingReceiver(Handler, Incoming):
+class BlockingReceiver(Handler, BatchIncoming):
     """A receiver. It accepts unsettled messages as they arrive: events stay in their log."""
 
     def __init__(self, client: BlockingConnection, changed: Callable[[], None], window: int) -> None:
@@ -70,15 +70,18 @@ class BlockingReceiver(Handler, Incoming):
         self._wanted = 1
         self._drained = False
 
+    def takes_batches(self) -> bool:
+        return True
+
     def on_transfer(self, delivery: int, data: bytes, settled: bool) -> None:
-        messages = self._messages
-        messages.append(data)
-        self._size += len(data)
-        if settled:
-            self.link.forget(delivery)
-        else:
-            self.link.settle(delivery, ACCEPTED)
-        if len(messages) >= self._wanted or self._size >= _LOT:
+        self.on_transfers([(delivery, data, settled)])
+
+    def on_transfers(self, messages: Sequence[Transfer]) -> None:
+        deliveries, found, _ = zip(*messages, strict=True)
+        self._messages += found
+        self._size += sum(map(len, found))
+        self.link.accept_all(list(deliveries))  # those that came settled get no answer
+        if len(self._messages) >= self._wanted or self._size >= _LOT:
             self._changed()
 
     def on_drained(self) -> None:

@@ -6,8 +6,8 @@ between them, make one array, and every second item of it is a value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -31,10 +31,16 @@ class NotText(Exception):
     """A string is not UTF-8, or a symbol not ASCII: decode these messages one by one."""
 
 
-def arrays(messages: MessageBuffer, shape: MessageShape, found: DecodedBatch) -> dict[str, pa.Array]:
-    """The columns of `schema.COLUMNS` that are from the message itself. Raises `NotText`."""
+def arrays(
+    messages: MessageBuffer, shape: MessageShape, found: DecodedBatch, wanted: Collection[str]
+) -> dict[str, pa.Array]:
+    """The columns with these names, of those of `schema.COLUMNS` that are from the message itself. Raises `NotText`.
+
+    A name may also be that of an entry of a section with annotations, as `schema.promoted` has it: its values as one
+    column, null in messages without the entry.
+    """
     try:
-        return _Arrays(messages, found).all(shape)
+        return _Arrays(messages, found).all(shape, wanted)
     except pa.ArrowInvalid:
         raise NotText from None
 
@@ -48,33 +54,44 @@ class _Arrays:
         self._ends: Final = messages.ends[found.rows]
         self._count: Final = len(found.rows)
 
-    def all(self, shape: MessageShape) -> dict[str, pa.Array]:
-        found, nothing = self._found, self._nulls
-        return {
-            "header": self._struct("header", found.header),
-            "delivery_annotations": self._entries(shape.delivery_annotations, found.delivery_annotations),
-            "message_annotations": self._entries(shape.message_annotations, found.message_annotations),
-            "properties": self._struct("properties", found.properties),
-            "application_properties": self._entries(shape.application_properties, found.application_properties),
-            "body_kind": pa.repeat(BODY_KINDS[shape.body], self._count),
-            **self._body(shape),
-            "body_fields": self._entries(None, None),
-            "footer": self._entries(shape.footer, found.footer),
-            "head": self._cut(self._starts, found.bare),
-            "bare_message": self._cut(found.bare, self._ends),
-            "not_shown": nothing(TYPES["array<string>"]),
+    def all(self, shape: MessageShape, wanted: Collection[str]) -> dict[str, pa.Array]:
+        found = self._found
+        sections_of = {
+            "delivery_annotations": (shape.delivery_annotations, found.delivery_annotations),
+            "message_annotations": (shape.message_annotations, found.message_annotations),
+            "application_properties": (shape.application_properties, found.application_properties),
+            "body_fields": (None, None),
+            "footer": (shape.footer, found.footer),
         }
+        makers: dict[str, Callable[[], pa.Array]] = {
+            "header": lambda: self._struct("header", found.header),
+            "properties": lambda: self._struct("properties", found.properties),
+            "body_kind": lambda: pa.repeat(BODY_KINDS[shape.body], self._count),
+            "body": lambda: self._body(shape),
+            "body_value": lambda: self._body_value(shape),
+            "head": lambda: self._cut(self._starts, found.bare),
+            "bare_message": lambda: self._cut(found.bare, self._ends),
+            "not_shown": lambda: self._nulls(TYPES["array<string>"]),
+            **{name: partial(self._entries, *each) for name, each in sections_of.items()},
+        }
+        columns = {name: make() for name, make in makers.items() if name in wanted}
+        for name in set(wanted).difference(makers, schema.COLUMNS):
+            section, _, entry = name.partition(".")
+            columns[name] = self._entry(*sections_of[section], entry)
+        return columns
 
     def _nulls(self, kind: pa.DataType) -> pa.Array:
         return pa.nulls(self._count, kind)
 
-    def _body(self, shape: MessageShape) -> dict[str, pa.Array]:
+    def _body(self, shape: MessageShape) -> pa.Array:
         found = self._found
         if found.value is None:
-            return {"body": self._nulls(pa.binary()), "body_value": self._nulls(VALUE)}
-        if shape.body == sections.DATA:
-            return {"body": self._cut(*found.value.places), "body_value": self._nulls(VALUE)}
-        return {"body": self._cut(found.body, found.body_end), "body_value": self._values([found.value])}
+            return self._nulls(pa.binary())
+        return self._cut(*(found.value.places if shape.body == sections.DATA else (found.body, found.body_end)))
+
+    def _body_value(self, shape: MessageShape) -> pa.Array:
+        value = self._found.value
+        return self._nulls(VALUE) if value is None or shape.body == sections.DATA else self._values([value])
 
     def _cut(self, starts: Int64s, ends: Int64s, places: pa.Array | None = None) -> pa.Array:
         """The bytes between these positions of the buffer; `places` selects among them, null if masked."""
@@ -111,6 +128,13 @@ class _Arrays:
         ends = np.arange(self._count + 1, dtype=np.int32) * width
         names = _repeated(tuple(entry.name for entry in entries or ()), self._count)
         return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), names, self._values(found or ()))
+
+    def _entry(self, entries: Sequence[ShapeEntry] | None, found: Sequence[Column] | None, name: str) -> pa.Array:
+        """The values of one entry."""
+        for entry, column in zip(entries or (), found or (), strict=True):
+            if entry.name == name:
+                return self._values([column])
+        return self._nulls(VALUE)
 
     # -- values
 

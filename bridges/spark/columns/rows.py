@@ -6,11 +6,13 @@ ways give the same columns (docs/decisions/0022-columns.md), and every message h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bridges.spark.columns import schema
 from bridges.spark.columns.arrays import STRUCTS, NotText, arrays
@@ -29,6 +31,9 @@ _MAX_BYTES: Final = 1 << 30
 """The most bytes of messages in one buffer, whose offsets have 32 bits."""
 _FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
 """Milliseconds since 1970 of the years 1 to 9999, the range of a Spark timestamp."""
+
+_POSITION: Final = frozenset({"partition", "offset", "timestamp", "key"})
+"""The columns that are not from the message itself."""
 
 SCHEMA: Final = pa.schema(
     pa.field(name, STRUCTS[name] if name in STRUCTS else TYPES[kind]) for name, kind in schema.COLUMNS.items()
@@ -61,9 +66,17 @@ def record_batch(events: Iterable[EventRow]) -> pa.RecordBatch:
 
 
 def placed(
-    found: MessageColumns, partitions: pa.Array, offsets: pa.Array, times_ms: Int64s, keys: pa.Array
+    found: MessageColumns,
+    partitions: pa.Array,
+    offsets: pa.Array,
+    times_ms: Int64s,
+    keys: pa.Array,
+    names: Sequence[str] = tuple(schema.COLUMNS),
 ) -> pa.RecordBatch:
-    """A record batch of `message_columns` and the messages' positions; times in milliseconds since 1970."""
+    """A record batch of `message_columns` and the messages' positions; times in milliseconds since 1970.
+
+    `names` are the columns of the batch, in the order of the schema.
+    """
     shown = (times_ms >= _FIRST_TIME) & (times_ms <= _LAST_TIME)
     micros = np.where(shown, times_ms, 0) * 1000
     columns_of = found | {
@@ -72,16 +85,25 @@ def placed(
         "timestamp": pa.array(micros, mask=~shown).cast(TYPES["timestamp"]),
         "key": keys,
     }
-    return pa.RecordBatch.from_arrays([columns_of[name] for name in schema.COLUMNS], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays([columns_of[name] for name in names], schema=_schema(tuple(names)))
 
 
-def message_columns(messages: Sequence[bytes]) -> MessageColumns:
-    """The columns that are from the messages themselves, in the order of the messages."""
+@cache
+def _schema(names: tuple[str, ...]) -> pa.Schema:
+    return SCHEMA if len(names) == len(SCHEMA) else pa.schema([SCHEMA.field(name) for name in names])
+
+
+def message_columns(messages: Sequence[bytes], wanted: Iterable[str] = schema.COLUMNS) -> MessageColumns:
+    """The columns with these names, of those that are from the messages themselves, in the order of the messages.
+
+    A name may also be that of a promoted entry of an annotations section (`schema.promoted`).
+    """
+    wanted = tuple(name for name in wanted if name not in _POSITION)
     if len(messages) < _MIN_TOGETHER or sum(map(len, messages)) > _MAX_BYTES:
-        return _one_by_one(messages)
-    parts, left = _by_shape(messages)
+        return _one_by_one(messages, wanted)
+    parts, left = _by_shape(messages, wanted)
     if len(left):
-        parts.append((left, _one_by_one([messages[row] for row in left.tolist()])))
+        parts.append((left, _one_by_one([messages[row] for row in left.tolist()], wanted)))
     if len(parts) == 1:
         return parts[0][1]
     order = np.argsort(np.concatenate([rows for rows, _ in parts]))
@@ -90,25 +112,42 @@ def message_columns(messages: Sequence[bytes]) -> MessageColumns:
     }
 
 
-def _one_by_one(messages: Iterable[bytes]) -> MessageColumns:
+def _one_by_one(messages: Iterable[bytes], wanted: Collection[str]) -> MessageColumns:
     rows = RowDecoder()
     for message in messages:
         rows.add(message)
-    return rows.arrays()
+    found = rows.arrays()
+    return {name: found[name] if name in found else _promoted(found, name) for name in wanted}
+
+
+def _promoted(found: MessageColumns, name: str) -> pa.StructArray:
+    """The values of one entry of a section with annotations."""
+    section, _, entry = name.partition(".")
+    rows, values = entries_named(found[section], entry)
+    places = np.full(len(found[section]), -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return values.take(pa.array(places, mask=places < 0))
+
+
+def entries_named(entries: pa.MapArray, name: str) -> tuple[Int64s, pa.StructArray]:
+    """The entries of this name in a column of maps: the rows that have one, and their values."""
+    at = pc.indices_nonzero(pc.equal(entries.keys, name))
+    rows = np.searchsorted(entries.offsets.to_numpy(), at.to_numpy(), side="right") - 1
+    return rows, entries.items.take(at)
 
 
 Part: TypeAlias = tuple[Int64s, MessageColumns]
 """Numbers of messages, and their columns."""
 
 
-def _by_shape(messages: Sequence[bytes]) -> tuple[list[Part], Int64s]:
+def _by_shape(messages: Sequence[bytes], wanted: Collection[str]) -> tuple[list[Part], Int64s]:
     """The columns of messages that could be decoded together, and the numbers of the other messages."""
     together, parts = MessageBuffer(messages), []
     left, unlike = np.arange(len(messages)), []
     for _ in range(_SHAPES):
         if len(left) < _MIN_TOGETHER:
             break
-        part = _of_first_shape(messages, together, left)
+        part = _of_first_shape(messages, together, left, wanted)
         if part is None:
             unlike.append(left[:1])
             left = left[1:]
@@ -118,7 +157,9 @@ def _by_shape(messages: Sequence[bytes]) -> tuple[list[Part], Int64s]:
     return parts, np.sort(np.concatenate([left, *unlike]))
 
 
-def _of_first_shape(messages: Sequence[bytes], together: MessageBuffer, left: Int64s) -> Part | None:
+def _of_first_shape(
+    messages: Sequence[bytes], together: MessageBuffer, left: Int64s, wanted: Collection[str]
+) -> Part | None:
     shape = shape_of(messages[left[0]])
     if shape is None:
         return None
@@ -126,6 +167,6 @@ def _of_first_shape(messages: Sequence[bytes], together: MessageBuffer, left: In
     if not len(found.rows):
         return None
     try:
-        return found.rows, arrays(together, shape, found)
+        return found.rows, arrays(together, shape, found, wanted)
     except NotText:
         return None

@@ -6,6 +6,7 @@ view of them for queries. Pure: names, types and the names of entries; `rows` fi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from gateway.filters.predicate import FieldReference, Literal, MessageSection
@@ -79,8 +80,15 @@ COLUMNS: Final = {
 }
 """Every column and its Spark type."""
 
-DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
-"""The schema as Spark reads it."""
+
+
+def ddl(names: Iterable[str]) -> str:
+    """The schema of these columns as Spark reads it."""
+    return ", ".join(f"`{name}` {COLUMNS[name]}" for name in names)
+
+
+DDL: Final = ddl(COLUMNS)
+"""The schema of all columns."""
 
 SECTIONS: Final = {
     MessageSection.HEADER: "header",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from bridges.spark.amqp.client import Credentials
+from bridges.spark.columns import schema
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
 from gateway.filters.parse.sql import parse_sql
@@ -20,7 +21,7 @@ from policies.model.units import Endpoint, parse_endpoint
 _PEER: Final = ("url", "address", "user", "passwordFile", "passwordEnv", "ca", "cert", "key", "allowPlainWithoutTls")
 NAMES: Final = (
     *_PEER, "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "filter",
-    "maxEventsPerTrigger", "failOnDataLoss", "maxTasks",
+    "maxEventsPerTrigger", "failOnDataLoss", "maxTasks", "columns",
 )  # fmt: skip
 WRITING: Final = (*_PEER, "progressLocation")
 _OF_SPARK: Final = ("checkpointLocation", "queryName")
@@ -87,6 +88,8 @@ class ReadOptions(PeerOptions):
     max_events: int | None
     fail_on_loss: bool
     max_tasks: int | None
+    columns: tuple[str, ...] = tuple(schema.COLUMNS)
+    """The columns of the result, in the order of `schema.COLUMNS`."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,26 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         max_events=_number(found, "maxEventsPerTrigger"),
         fail_on_loss=_flag(found, "failOnDataLoss", True),
         max_tasks=_number(found, "maxTasks"),
+        columns=_columns(found.get("columns")),
     )
+
+
+def selected_columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that the option `columns` names; all without it. Raises `PipelineError` for an unknown one."""
+    return _columns({name.lower(): value for name, value in given.items()}.get("columns"))
+
+
+def _columns(text: str | None) -> tuple[str, ...]:
+    names = tuple(schema.COLUMNS)
+    if text is None:
+        return names
+    wanted = {each.strip() for each in text.split(",")} - {""}
+    for name in sorted(wanted - set(names)):
+        text = f"option columns: there is no column {name}{suggestion(name, names)} ({_there_are(names)})"
+        raise PipelineError(f"format scopegate: {text}")
+    if not wanted:
+        raise PipelineError("format scopegate: option columns is a list such as partition,offset,body")
+    return tuple(name for name in names if name in wanted)
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:

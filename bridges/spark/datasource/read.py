@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,8 +36,12 @@ from gateway.filters.position.event_stream import OFFSET, TIMESTAMP
 _BATCH: Final = 5000
 _IDLE: Final = 0.3
 """Seconds without an event after which the link is drained: not every offset is an event."""
-_KEYS: Final = ("x-opt-kafka-key", "event-streams-group-key")
+_KEY_NAMES: Final = ("x-opt-kafka-key", "event-streams-group-key")
 """The first that is present is the key: Kafka's own bytes are exact."""
+_KEYS: Final = tuple(f"message_annotations.{name}" for name in _KEY_NAMES)
+_OFFSET, _TIME = f"delivery_annotations.{OFFSET}", f"delivery_annotations.{TIMESTAMP}"
+_PLACES: Final = (_OFFSET, _TIME, *_KEYS, "not_shown")
+"""What is read of each message, whatever columns are wanted: its position, its key, whether it could be decoded."""
 
 
 def read(options: ReadOptions, span: ReadTask) -> Iterator[pa.RecordBatch]:
@@ -91,58 +94,42 @@ def _check_retained(client: BlockingClient, options: ReadOptions, span: ReadTask
 
 def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, int]:
     """The events within the range, and the offset after the last one."""
-    found = message_columns(messages)
+    found = message_columns(messages, (*options.columns, *_PLACES))
     try:
-        offsets, times = _offsets_and_times(found["delivery_annotations"])
+        offsets, times = _offsets_and_times(found)
     except (pa.ArrowInvalid, ValueError):
         raise PipelineError(not_an_event(options)) from None
     partitions = pa.repeat(pa.scalar(wanted.partition, pa.int32()), len(offsets))
-    batch = placed(found, partitions, pa.array(offsets), times, _keys(found, messages))
+    keys = _keys(found, messages) if "key" in options.columns else pa.nulls(len(offsets), pa.binary())
+    batch = placed(found, partitions, pa.array(offsets), times, keys, options.columns)
     inside = (offsets >= wanted.start) & (offsets < wanted.end)
     return batch if inside.all() else batch.filter(pa.array(inside)), int(offsets[-1]) + 1
 
 
-def _offsets_and_times(annotations: pa.MapArray) -> tuple[Int64s, Int64s]:
+def _offsets_and_times(found: MessageColumns) -> tuple[Int64s, Int64s]:
     """Offset and time of each event. Raises `ValueError` if one has no offset, `ArrowInvalid` if it is not a number.
 
     The time of an event without one is 1970, as at the gateway.
     """
-    rows, entries = _named(annotations, OFFSET)
-    if len(rows) != len(annotations):
-        raise ValueError
-    offsets = entries.field("text").cast(pa.int64())
+    offsets = found[_OFFSET].field("text").cast(pa.int64())
     if offsets.null_count:
         raise ValueError
-    times = np.zeros(len(annotations), np.int64)
-    timed, entries = _named(annotations, TIMESTAMP)
-    times[timed] = pc.fill_null(entries.field("long"), 0).to_numpy()
-    return offsets.to_numpy(), times
-
-
-def _named(entries: pa.MapArray, name: str) -> tuple[Int64s, pa.StructArray]:
-    """The entries of this name: the rows that have one, and their values."""
-    at = pc.indices_nonzero(pc.equal(entries.keys, name))
-    rows = np.searchsorted(entries.offsets.to_numpy(), at.to_numpy(), side="right") - 1
-    return rows, entries.items.take(at)
+    return offsets.to_numpy(), pc.fill_null(found[_TIME].field("long"), 0).to_numpy()
 
 
 def _keys(found: MessageColumns, messages: Sequence[bytes]) -> pa.BinaryArray:
     """The keys as the gateway shows them: Kafka's own bytes, or the group key's text."""
     count = len(messages)
-    keys, left = pa.nulls(count, pa.binary()), np.ones(count, bool)
-    for name in _KEYS:
-        rows, values = _named(found["message_annotations"], name)
-        if len(rows):
-            kinds = values.field("type")
-            text = pc.if_else(pc.equal(kinds, "binary"), values.field("binary"), values.field("text").cast(pa.binary()))
-            places = np.full(count, -1, np.int64)
-            places[rows] = np.arange(len(rows))
-            here = left & (places >= 0)
-            keys = pc.if_else(pa.array(here), text.take(pa.array(places, mask=~here)), keys)
-            left &= ~here
-            odd = pc.invert(pc.is_in(kinds, pa.array(["binary", "string", "symbol"]))).to_numpy(zero_copy_only=False)
-            if odd.any():
-                return _keys_one_by_one(messages)
+    keys = pa.nulls(count, pa.binary())
+    for name in reversed(_KEYS):  # the first one has the last word
+        values = found[name]
+        kinds = values.field("type")
+        if kinds.null_count == count:
+            continue
+        if not pc.all(pc.is_in(kinds, pa.array(["binary", "string", "symbol", None]))).as_py():
+            return _keys_one_by_one(messages)
+        text = pc.if_else(pc.equal(kinds, "binary"), values.field("binary"), values.field("text").cast(pa.binary()))
+        keys = text if kinds.null_count == 0 else pc.if_else(pc.is_valid(kinds), text, keys)
     return keys if found["not_shown"].null_count == count else _keys_one_by_one(messages)
 
 
@@ -154,7 +141,7 @@ def _key(data: bytes) -> bytes | None:
     try:
         layout = sections.walk(data)
         annotations = data[layout.ma : layout.bare]
-        for name in _KEYS:
+        for name in _KEY_NAMES:
             if (encoded := sections.map_entry(annotations, name)) is not None:
                 value = decode_all(encoded)
                 return value if isinstance(value, bytes) else str(value).encode()

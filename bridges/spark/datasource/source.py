@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from bridges.spark.columns import schema as columns
 from bridges.spark.datasource import plan, read
-from bridges.spark.datasource.options import ReadOptions, read_options, write_options
+from bridges.spark.datasource.options import ReadOptions, read_options, selected_columns, write_options
 from bridges.spark.datasource.plan import (
     NodeInfo,
     OffsetBounds,
@@ -55,7 +55,7 @@ class ScopeGateDataSource(DataSource):
         return "scopegate"
 
     def schema(self) -> str:
-        return columns.DDL
+        return columns.ddl(selected_columns(dict(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(read_options(dict(self.options)))
