@@ -219,6 +219,13 @@ def archive(effort: Effort) -> Iterator[Figure]:
     yield from bench_archive.archive(effort)
 
 
+def replay(effort: Effort) -> Iterator[Figure]:
+    """An archive written to a topic, in transactions."""
+    from tests.bench.cases import replay as bench_replay  # pyarrow and Spark: loaded for this case only
+
+    yield from bench_replay.replay(effort)
+
+
 def source(effort: Effort) -> Iterator[Figure]:
     """The AMQP data source in Spark against Spark's own Kafka source."""
     from tests.bench.cases import source as bench_source  # Spark: loaded for this case only
@@ -235,6 +242,7 @@ CASES: dict[str, Case] = {
     "filters_many": event_filters.filters_many,
     "loadgen": loadgen_self,
     "relays": relays,
+    "replay": replay,
     "replies": replies,
     "reply queue": direct.reply_queue,
     "journal": journal,
