@@ -47,6 +47,7 @@ TESTS = (
     "tests/property/bridges/kafka/records/test_lossless.py",
     "tests/property/bridges/kafka/records/test_mapping.py",
     "tests/property/bridges/kafka/records/test_record_forms.py",
+    "tests/property/bridges/spark/archive/write/test_records.py",
     "tests/property/gateway/amqp/codec/test_codec.py",
     "tests/property/gateway/amqp/engine/test_engine_fuzz.py",
     "tests/property/gateway/amqp/engine/test_unsettled.py",

@@ -136,8 +136,8 @@ static PyObject *end_columns(columns *all) {
     if (index == 5)
         result = Py_BuildValue("(OOOOOOOOi)", all->places, all->times, all->kinds, found[0], found[1], found[2], found[3],
                                found[4], (int)all->ascii);
-    while (index > 0)
-        Py_CLEAR(found[--index]);
+    while (index-- > 0)
+        Py_DECREF(found[index]);
     return result;
 }
 

@@ -1,7 +1,7 @@
 """Records of Kafka: a message comes back exactly, and whatever a record holds is a well-formed message, C as Python.
 
 The first bytes cut the input into key, value and headers. A record passes a broker inside this process, so that the
-events of C, which are made of what a client fetched, are compared with Python's.
+events and the archive's rows of C, which are made of what a client fetched, are compared with Python's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bridges.kafka.records.decode import from_record
 from bridges.kafka.records.encode import to_record
 from bridges.kafka.records.envelope import Header
 from bridges.kafka.records.fast_encode import EventEncoder
+from bridges.spark.archive.write.records import PartitionRecords, RecordDecoder
 from gateway.amqp.message.section_index import SectionOffsets
 from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
@@ -26,6 +27,7 @@ from tests.support.amqp.strategies import result_or_condition
 WORDS = (b"amqp.bare", b"amqp.body", b"amqp.to", b"amqp.subject", b"sections", b"message", b"ce_id", b"content-type")
 TOPIC = "records"
 ENCODER = EventEncoder()
+DECODER = RecordDecoder()
 
 
 def one(data: bytes) -> None:
@@ -94,6 +96,8 @@ def _fetched(key: bytes | None, value: bytes | None, headers: list[Header]) -> N
     assert kafka.producer.flush(60) == 0
     run, messages = _poll_one(poll.poll_native, kafka.runs), _poll_one(poll.poll_fallback, kafka.messages)
     assert ENCODER.events(run, 0) == ENCODER.events(messages, 0)
+    rows, others = (DECODER.rows([PartitionRecords(0, records, 1)]) for records in (run, messages))
+    assert rows.equals(others)
 
 
 def _poll_one(take: poll.Take, consumer: Consumer) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -49,6 +50,21 @@ def is_unknown(headers: list[tuple[str, bytes | None]]) -> bool:
              or (name == "amqp.body" and content not in (b"sections", b"message")))
         for name, content in headers
     )  # fmt: skip
+
+
+def test_buffers_are_released(client: Client) -> None:
+    for number in range(20):
+        client.producer.produce(TOPIC, b"v" * number, b"k", headers=[("color", b"red"), ("none", None)])
+    assert client.producer.flush(10) == 0
+    poll_records(poll_fallback, client.messages, 20)
+    for run in poll_records(poll_native, client.runs, 20):
+        found = list(run.columns())[:-1]
+        parts = [list(each) for each in found[3:]]
+        assert [sys.getrefcount(found[index]) for index in range(3)] == [2] * 3
+        assert [sys.getrefcount(found[index]) for index in range(3, 8)] == [2] * 5
+        found.clear()
+        kept = [(place, index) for place, own in enumerate(parts) for index, each in enumerate(own) if each]
+        assert [sys.getrefcount(parts[place][index]) for place, index in kept] == [2] * len(kept)
 
 
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
