@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -84,18 +85,24 @@ class FallbackSender:
             self._producer.poll(0)
 
     def settle(self) -> None:
-        try:
-            left = self._producer.flush(_PATIENCE)
-        except SystemError as raised:  # the client raises a fatal error while it calls back
-            cause = raised.__cause__
-            raise (cause if isinstance(cause, KafkaException) else raised) from None
+        left = self._flush()
         if self._failed or left:
             failed, self._failed = self._failed, []
             raise RecordsFailed((failed or [KafkaError(KafkaError._MSG_TIMED_OUT)])[0])
 
     def forget(self) -> None:
-        self._producer.flush(_PATIENCE)
+        with suppress(RecordsFailed):
+            self._flush()
         self._failed = []
+
+    def _flush(self) -> int:
+        """The number of records that have no report yet."""
+        try:
+            return self._producer.flush(_PATIENCE)
+        except SystemError as raised:  # the client raises a fatal error while it calls back, or loses it
+            if isinstance(raised.__cause__, KafkaException):
+                raise raised.__cause__ from None
+            raise RecordsFailed(KafkaError(KafkaError._PURGE_QUEUE)) from None  # a commit says which error that was
 
     def _report(self, error: KafkaError | None, message: object) -> None:
         if error is not None:
