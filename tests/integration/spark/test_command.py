@@ -133,7 +133,6 @@ def test_java_that_is_missing_or_too_old_is_said(
     "call",
     [
         ("replay", "{archive}", "--from", "orders", "--topic", "{topic}", "--kafka", "{kafka}"),
-        ("replay", "{archive}", "--from", "orders", "--topic", "{topic}", "--kafka", "{kafka}", "--dry-run"),
         ("report", "{archive}", "--out", "{out}"),
         ("quickstart", "--once", "--folder", "{out}"),
     ],

