@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,19 @@ def module(name: str, *arguments: str, seconds: float = 180.0) -> str:
     if done.returncode:
         raise NotMeasured(done.stderr.strip()[-500:] or f"{name} ended with {done.returncode}")
     return done.stdout
+
+
+@contextmanager
+def background(name: str, *arguments: str) -> Iterator[None]:
+    """Runs a module of the bench beside something else; ends it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"tests.bench.{name}", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def load(plan: dict[str, Any], measured: int | None = None) -> Sample:

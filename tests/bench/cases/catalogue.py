@@ -12,13 +12,14 @@ from functools import partial
 from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
-from tests.bench.cases import direct, event_filters, push
+from tests.bench.cases import direct, event_filters
 from tests.bench.cases import filters as bench_filters
 from tests.bench.cases import scan as kafka_scan
 from tests.bench.cases.cookies import sign_verify
 from tests.bench.effort import Effort
 from tests.bench.figures import Figure, Sample, interleaved, medians
 from tests.bench.kafka import cases
+from tests.bench.push import http as push
 from tests.bench.running import NotMeasured, StockRelay, cpu_seconds, load, resident_kib
 from tests.support.project.parts import ROOT
 

@@ -1,13 +1,15 @@
 """An HTTP sink that costs next to nothing: it answers 204 and counts, until it has seen COUNT events.
 
-`python -m tests.bench.load.http_sink PORT COUNT [batched]` prints a line when it listens, and in the end the seconds
-from the first request to the last, and its own processor time. With `batched` each request holds several events,
-which are counted by their `specversion` members.
+`python -m tests.bench.load.http_sink PORT COUNT MODE [CERT KEY]` prints a line when it listens, and in the end the
+seconds from the first request to the last, and its own processor time. MODE: `each` counts requests; `batched` counts
+the events in requests by their `specversion` members; `latency` reads `stamp`, the first member of each event's data,
+and prints the median and the 99th percentile of microseconds since then as well. CERT and KEY: it has TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import sys
 import time
 from typing import Final
@@ -16,14 +18,17 @@ _ANSWER: Final = b"HTTP/1.1 204 No Content\r\n\r\n"
 _END: Final = b"\r\n\r\n"
 _LENGTH: Final = b"content-length: "
 _MEMBER: Final = b'"specversion"'
+_STAMP: Final = slice(len('{"stamp":'), len('{"stamp":') + 20)
 
 
 class Count:
     """The events so far, of all connections."""
 
-    def __init__(self, most: int, *, batched: bool) -> None:
+    def __init__(self, most: int, mode: str) -> None:
         self.most: Final = most
-        self.batched: Final = batched
+        self.batched: Final = mode == "batched"
+        self.stamped: Final = mode == "latency"
+        self.late: Final[list[int]] = []
         self.seen = 0
         self.first = 0.0
         self.done: Final[asyncio.Future[float]] = asyncio.get_running_loop().create_future()
@@ -32,6 +37,8 @@ class Count:
         """A request has come."""
         if not self.seen:
             self.first = time.perf_counter()
+        if self.stamped:
+            self.late.append(time.perf_counter_ns() - int(body[_STAMP]))
         self.seen += body.count(_MEMBER) if self.batched else 1
         if self.seen >= self.most and not self.done.done():
             self.done.set_result(time.perf_counter() - self.first)
@@ -64,14 +71,29 @@ class Connection(asyncio.Protocol):
             self._transport.write(_ANSWER)
 
 
-async def _serve(port: int, most: int, batched: bool) -> None:
-    count = Count(most, batched=batched)
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(count), "127.0.0.1", port)
+async def _serve(port: int, most: int, mode: str, tls: ssl.SSLContext | None) -> None:
+    count = Count(most, mode)
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(count), "127.0.0.1", port, ssl=tls)
     print("listens", flush=True)
     async with server:
         seconds = await count.done
-    print(seconds, time.process_time(), flush=True)
+    latency = [percentile(count.late, each) for each in (50, 99)] if count.stamped else []
+    print(seconds, time.process_time(), *latency, flush=True)
+
+
+def percentile(times: list[int], percent: int) -> float:
+    """Of all but the first fifth, in microseconds."""
+    ordered = sorted(times[len(times) // 5 :])
+    return ordered[len(ordered) * percent // 100] / 1000
+
+
+def _tls(files: list[str]) -> ssl.SSLContext | None:
+    if not files:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*files)
+    return context
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(int(sys.argv[1]), int(sys.argv[2]), len(sys.argv) > 3))
+    asyncio.run(_serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], _tls(sys.argv[4:])))

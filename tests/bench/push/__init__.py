@@ -1,0 +1,1 @@
+"""Events of subscriptions pushed to sinks, and the API of subscriptions."""
