@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Container
 from typing import Final
 
@@ -17,16 +18,16 @@ from policies.subscriptions import ManagerRules
 LOG: Final = get_logger(__name__)
 
 
-class SubscriptionAccess:
+class SubscriptionAccess(ABC):
     """The base of a manager: its subscriptions as callers see them."""
 
     def __init__(self, rules: ManagerRules, registry: SubscriptionRegistry) -> None:
         self.rules = rules
         self.registry: Final = registry
 
+    @abstractmethod
     def _now(self) -> int:
         """Milliseconds since 1970."""
-        raise NotImplementedError
 
     def _require_operation(self, operation: Operation) -> None:
         if operation not in self.rules.operations:
