@@ -76,7 +76,7 @@ parts: $(VENV)/.tests ## fetch the servers and clients that the suite needs into
 
 lock: ## write the lock files again from pyproject.toml (needs uv)
 	$(UV_COMPILE) --upgrade --output-file requirements.lock
-	$(UV_COMPILE) --constraints requirements.lock --extra spark --extra delta --extra mqtt --extra nats --extra test --output-file requirements-test.lock
+	$(UV_COMPILE) --constraints requirements.lock --extra spark --extra delta --extra mqtt --extra nats --extra registry --extra test --output-file requirements-test.lock
 	$(UV_COMPILE) --constraints requirements-test.lock --extra fuzz --output-file requirements-fuzz.lock
 	$(UV_COMPILE:pyproject.toml=) --constraints requirements-test.lock --group build --output-file requirements-build.lock
 

@@ -6,6 +6,8 @@ task supervisor (`tasks`).
 
 from typing import Final
 
+__all__ = ["PRODUCT", "__version__"]
+
 __version__ = "0.1.0"
 
 PRODUCT: Final = {"product": "ScopeGate", "version": __version__}

@@ -93,6 +93,9 @@ FRAMING_ERROR: Final = "amqp:connection:framing-error"
 CONNECTION_REDIRECT: Final = "amqp:connection:redirect"
 DETACH_FORCED: Final = "amqp:link:detach-forced"
 TRANSFER_LIMIT_EXCEEDED: Final = "amqp:link:transfer-limit-exceeded"
+TRANSACTION_ROLLBACK: Final = "amqp:transaction:rollback"
+TRANSACTION_TIMEOUT: Final = "amqp:transaction:timeout"
+TRANSACTION_UNKNOWN: Final = "amqp:transaction:unknown-id"
 FRAME_SIZE_TOO_SMALL: Final = "amqp:frame-size-too-small"
 MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
 LINK_REDIRECT: Final = "amqp:link:redirect"
@@ -124,6 +127,9 @@ STANDARD: Final = frozenset(
         FRAME_SIZE_TOO_SMALL,
         FRAMING_ERROR,
         TRANSFER_LIMIT_EXCEEDED,
+        TRANSACTION_ROLLBACK,
+        TRANSACTION_TIMEOUT,
+        TRANSACTION_UNKNOWN,
         STOLEN,
     )
 )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -33,6 +34,8 @@ _LONGEST_PAUSE: Final = 30.0
 """Seconds before an essential task is restarted: the first time, and at most; the pause doubles."""
 _RECOVERED: Final = 5.0
 """Seconds after which a restarted task counts as running."""
+_TIME_SLICE: Final = 0.002
+"""Seconds that one piece of long work takes before other work of the loop has its turn."""
 
 
 class Supervisor:
@@ -141,11 +144,27 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
             await asyncio.wait(left, timeout=_CANCEL_AGAIN)
 
 
-async def set_within(event: asyncio.Event, seconds: float) -> None:
-    """Wait until `event` is set, or `seconds` are over."""
+class TimeSlice:
+    """Lets other work of the loop run between the pieces of long work."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns seconds; the first slice begins now."""
+        self._clock: Final = clock
+        self._end = clock() + _TIME_SLICE
+
+    async def pause(self) -> None:
+        """After each piece: give way if the slice is over, and begin another one."""
+        if self._clock() >= self._end:
+            await asyncio.sleep(0)
+            self._end = self._clock() + _TIME_SLICE
+
+
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Wait until `event` is set, or `seconds` are over; returns whether it is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
+    return event.is_set()
 
 
 async def until(condition: Callable[[], object], seconds: float) -> None:

@@ -7,14 +7,11 @@ from dataclasses import fields, replace
 
 from policies.event_log_scopes import shows_logs
 from policies.internal_topics import ReservedTopics, reserved_topics
-from policies.load.diagnostics import PolicyLine
-from policies.load.tree import Tree
 from policies.model.policy import Policy
 from policies.model.scopes.access import AccessRule
 from policies.model.scopes.addresses import DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
 from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
-from policies.patterns import routable
 from policies.rules import (
     CompiledAccess,
     CompiledAddress,
@@ -27,6 +24,9 @@ from policies.rules import (
     ServiceRoute,
     legal_topic,
 )
+from policies.text.diagnostics import PolicyLine
+from policies.text.tree import Tree
+from policies.values.patterns import routable
 
 AddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule | RedirectRule
 Build = Callable[[str, dict[str, str]], Route | None]

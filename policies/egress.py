@@ -9,20 +9,35 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
-from policies.hosts import IpAddress
-from policies.load.diagnostics import PolicyLine
 from policies.model.scopes.sinks import SinkEntry, SinkKind, SinkTls, UrlPattern
-from policies.networks import IpNetwork, is_public, unmapped
-from policies.patterns import Pattern, routable
+from policies.text.diagnostics import PolicyLine
+from policies.values.hosts import IpAddress
+from policies.values.networks import IpNetwork, is_public, unmapped
+from policies.values.patterns import Pattern, routable
+
+
+class EgressDenial(StrEnum):
+    """Why the gateway did not connect to a sink."""
+
+    RULE = "rule"
+    """No entry of `sinks` allows it."""
+    NAME = "name"
+    """Its name does not resolve."""
+    ADDRESS = "address"
+    """Its name resolves to no address that the entry allows."""
+    SECRET = "secret"  # noqa: S105  a reason
+    """A secret would be sent without TLS."""
 
 
 class SinkDestination(NamedTuple):
     """The parts of a sink that the rules compare.
 
-    `hosts`: normalized by `policies.hosts.parse_host`, with ports; empty for a sink in this scope (amqp) or in the
-    cluster of the rule (kafka). `path`: the validated path of the URI. `address`: the AMQP address or the Kafka topic.
+    `hosts`: normalized by `policies.values.hosts.parse_host`, with ports; empty for a sink in this scope (amqp) or in
+    the cluster of the rule (kafka). `path`: the validated path of the URI. `address`: the AMQP address or the Kafka
+    topic.
     """
 
     protocol: SinkKind

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from policies.model.policy import Policy
 from policies.model.scopes.addresses import KafkaRule, RelayRule
-from policies.patterns import Pattern, PatternShape, Segment, shape
+from policies.values.patterns import Pattern, PatternShape, Segment, shape
 
 _Place = tuple[str, int]
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from policies.model.policy import Policy
 from policies.model.scopes.addresses import KafkaRule
-from policies.patterns import Template
+from policies.values.patterns import Template
 
 _UNFILLED: Final = "\0"  # stands for a capture; no topic has it
 

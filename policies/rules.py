@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from policies.egress import SinkRule
-from policies.load.diagnostics import Diagnostic, PolicyLine
-from policies.model.base import Secret
 from policies.model.kafka import KafkaCluster
 from policies.model.kafka_security import security_settings
 from policies.model.policy import Policy
@@ -22,8 +20,10 @@ from policies.model.scopes.access import Action
 from policies.model.scopes.addresses import DirectMode, KeySource, RecordMode, Replies, ServiceName
 from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
-from policies.model.units import Millis
-from policies.patterns import Pattern, routable
+from policies.text.diagnostics import Diagnostic, PolicyLine
+from policies.values.base import Secret
+from policies.values.patterns import Pattern, routable
+from policies.values.units import Millis
 
 INFO_SUFFIX: Final = "/$info"
 NOT_FOUND: Final = "amqp:not-found"
@@ -292,6 +292,8 @@ class CompiledPolicy:
     """The sinks that each subscription manager may reach, by scope and name."""
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     """Digests of the files the policy names, as they were when it was loaded."""
+    digest: str = ""
+    """The first digits of the policy file's SHA-256: which of its versions is in force."""
 
     def path(self, name: str) -> Path:
         """A file the policy names; relative names start at the policy file."""

@@ -8,8 +8,8 @@ from functools import cache
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from policies.load.diagnostics import Loc
 from policies.model.policy import Policy
+from policies.text.diagnostics import Loc
 
 
 class _Generate(GenerateJsonSchema):

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from policies.egress import SinkRule, sink_rule
-from policies.load.diagnostics import PolicyLine
-from policies.load.tree import Tree
 from policies.model.filters import Filters
 from policies.model.kafka import EMBEDDED
 from policies.model.policy import Policy
@@ -21,8 +19,10 @@ from policies.model.scopes.subscriptions import (
     Operation,
     SubscriptionManagerEntry,
 )
-from policies.model.units import Millis, parse_bind
 from policies.rules import CompiledPolicy, KafkaRoute, ScopeRules
+from policies.text.diagnostics import PolicyLine
+from policies.text.tree import Tree
+from policies.values.units import Millis, parse_bind
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ Labels are names of the policy, of protocols and of the kinds listed there, neve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.dispatch.observer import DeliveryObserver
-from bridges.cloudevents.subscription.model import SinkProtocol
+from bridges.cloudevents.model.values import SinkProtocol
 from gateway.observability.counters import Sample
 from gateway.observability.histogram import HistogramSample
 from policies.subscriptions import ManagerRules
@@ -27,9 +27,16 @@ def protocols_of(rules: ManagerRules) -> list[SinkProtocol]:
 
 
 def gauges(
-    manager: str, protocols: Collection[SinkProtocol], observer: DeliveryObserver, now_ms: int
+    manager: str,
+    protocols: Collection[SinkProtocol],
+    observer: DeliveryObserver,
+    keys: Mapping[str, int],
+    now_ms: int,
 ) -> Iterator[Sample]:
-    """States, filters, and events in memory; `protocols` are shown at 0, too."""
+    """States, filters, readers, keys, and events in memory; `protocols` are shown at 0, too.
+
+    `keys`: the number of subscriptions whose secrets each encrypts.
+    """
     label = ("manager", manager)
     states = observer.states()
     for protocol in dict.fromkeys([*protocols, *(protocol for protocol, _ in states)]):
@@ -41,6 +48,10 @@ def gauges(
         yield Sample("subscriptions_suspended", (label, ("reason", reason.value)), suspended[reason])
     for kind, number in observer.filters().items():
         yield Sample("subscription_filters", (label, ("kind", kind)), number)
+    for kind, number in observer.readers().items():
+        yield Sample("subscription_readers", (label, ("kind", kind)), number)
+    for key, number in keys.items():
+        yield Sample("subscription_sealed", (label, ("key", key)), number)
     yield Sample("subscription_held_bytes", (label,), observer.buffered_bytes)
     oldest = observer.oldest_timestamp
     age = 0.0 if oldest is None else max(0.0, (now_ms - oldest) / 1000)

@@ -18,18 +18,18 @@ from bridges.cloudevents.dispatch.dispatcher import (
 from bridges.cloudevents.dispatch.journal_rows import JournalRows
 from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from bridges.cloudevents.events.event import CloudEvent, event_of
-from bridges.cloudevents.manager.amqp import ManagerResponder
+from bridges.cloudevents.manager.bindings.amqp import ManagerResponder
+from bridges.cloudevents.manager.bindings.http import ManagerRoutes
 from bridges.cloudevents.manager.codec import SubscriptionCodec
 from bridges.cloudevents.manager.dependencies import ManagerDependencies, wall_clock_ms
-from bridges.cloudevents.manager.http import ManagerRoutes
 from bridges.cloudevents.manager.manager import SubscriptionManager
+from bridges.cloudevents.model.values import RefreshToken, SinkProtocol
 from bridges.cloudevents.reading.start_offsets import StartOffsets, find_start_offsets
 from bridges.cloudevents.samples import counters, gauges, histograms, protocols_of
-from bridges.cloudevents.sinks.certificates import SinkCertificates
-from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.common.certificates import SinkCertificates
+from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.sinks.gateway_addresses import gateway_addresses, gateway_hosts
-from bridges.cloudevents.subscription.model import RefreshToken, SinkProtocol
 from bridges.cloudevents.subscription.stored_form import SubscriptionKeys
 from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.kafka.records.record import KafkaRecord
@@ -38,8 +38,8 @@ from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.observability.counters import Sample
 from gateway.observability.histogram import HistogramSample
 from gateway.tasks import off_loop
-from policies.hosts import IpAddress
 from policies.subscriptions import ManagerRules, manager_rules
+from policies.values.hosts import IpAddress
 
 if TYPE_CHECKING:
     from bridges.kafka.bridge import ClusterBridge
@@ -199,8 +199,8 @@ class SubscriptionManagers:
         services.report.metrics.gauge_source(self._gauges)
         services.report.metrics.count_source(self._counts)
         services.report.metrics.histogram_source(self._histograms)
-        if services.report.journal is not None:
-            services.report.journal.sources.append(self._journal_rows)
+        if services.context.journal is not None:
+            services.context.journal.sources.append(self._journal_rows)
 
     async def install(self, policy: CompiledPolicy) -> None:
         """Run the managers of this policy; those that already run continue, and subscriptions keep their positions."""
@@ -217,7 +217,7 @@ class SubscriptionManagers:
                 await running.configure(rules, policy)
             else:
                 started = self._running[name] = RunningManager(rules, policy, self._services)
-                self._services.readiness.add(_readiness_name(name), started.ready)
+                self._services.readiness.add(_readiness_name(name), started.ready, required=False)
                 self._services.context.responders[rules.scope, rules.name] = started.responder
 
     def applications(self) -> Iterable[tuple[str, str, ManagerRoutes]]:
@@ -228,7 +228,8 @@ class SubscriptionManagers:
 
     def _gauges(self) -> Iterator[Sample]:
         for name, running in self._running.items():
-            yield from gauges(name, running.protocols, running.observer, wall_clock_ms())
+            keys = running.manager.registry.encryption_keys()
+            yield from gauges(name, running.protocols, running.observer, keys, wall_clock_ms())
 
     def _counts(self) -> Iterator[Sample]:
         for name, running in self._running.items():

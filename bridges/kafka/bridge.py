@@ -9,13 +9,13 @@ from typing import Final
 
 import structlog
 
-from bridges.kafka.cluster import Cluster, ClusterConfig
+from bridges.kafka.clusters.cluster import Cluster, ClusterConfig
+from bridges.kafka.common.counters import ClusterCounters
+from bridges.kafka.common.librdkafka import slowness
 from bridges.kafka.consume import poll
-from bridges.kafka.counters import ClusterCounters
-from bridges.kafka.groups.checkpointer import TerminusCheckpointer
 from bridges.kafka.groups.membership import group_key
 from bridges.kafka.info import InfoNode
-from bridges.kafka.librdkafka import slowness
+from bridges.kafka.links.checkpointer import TerminusCheckpointer
 from bridges.kafka.node import KafkaNode
 from bridges.kafka.produce import client
 from bridges.kafka.produce.append import RowProducer
@@ -23,6 +23,7 @@ from bridges.kafka.produce.dead_letters import DeadLetters
 from bridges.kafka.produce.producer import ClusterProducer
 from bridges.kafka.route import NodeRoute
 from bridges.kafka.tap import TopicLog
+from bridges.kafka.transactions.pool import TransactionalClients
 from gateway.held.logs import LogShare, TurnBudget
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.open import open_leases
@@ -63,8 +64,10 @@ class ClusterBridge:
         self.cluster: Final = Cluster(name, config, loop, supervisor)
         self.counters: Final = ClusterCounters()
         self._producer: Final = ClusterProducer(self.cluster)
-        self._charges: Final[dict[Callable[[], int], None]] = {}
         self._checkpointer: Final = TerminusCheckpointer(self.cluster, termini or MemoryTermini())
+        self.transactions: Final = TransactionalClients(self.cluster, self.counters, config.transactional_producers)
+        self._checkpointer.transactions = self.transactions
+        self._charges: Final[dict[Callable[[], int], None]] = {}
 
     @property
     def bootstrap(self) -> str:
@@ -88,7 +91,7 @@ class ClusterBridge:
     @property
     def held(self) -> int:
         """Bytes of cached records, records in the readers' clients, and records on their way to Kafka."""
-        return self.cluster.held + self._producer.held + sum(read() for read in self._charges)
+        return self.cluster.held + self._producer.held + self.transactions.held + sum(read() for read in self._charges)
 
     def charge(self, read: Callable[[], int]) -> None:
         """Have the bytes that somebody keeps of this cluster's logs on the account of held bytes, too."""
@@ -102,9 +105,15 @@ class ClusterBridge:
         """Set the memory for the readers of each isolation level, and for what links are sent in one turn."""
         self.cluster.limit(share, turn)
 
+    def identify(self, gateway: str, transaction_ms: int) -> None:
+        """The name of the gateway at this cluster, and the longest time that a transaction may take."""
+        self.transactions.name(gateway, transaction_ms)
+
     def node(self, route: NodeRoute) -> KafkaNode:
         """The event-stream node of a route."""
-        return KafkaNode(self.cluster, self._producer, self._checkpointer, self.counters, route, self._leases)
+        return KafkaNode(
+            self.cluster, self._producer, self._checkpointer, self.counters, route, self._leases, self.transactions
+        )
 
     def appender(self, topic: str) -> RowProducer:
         """A producer of rows that the gateway itself writes, such as the journal."""
@@ -144,5 +153,6 @@ class ClusterBridge:
     async def close(self, limit: float = _FLUSH) -> None:
         """Wait up to `limit` seconds for records in flight, then close the cluster's clients."""
         await self._producer.close(limit)
+        await self.transactions.close()
         await self._checkpointer.close()
         await self.cluster.close()

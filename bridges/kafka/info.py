@@ -11,16 +11,16 @@ import asyncio
 from typing import Final
 
 from bridges.kafka.admin.client import Bounds, Topic
-from bridges.kafka.attach_state import still_attached
-from bridges.kafka.cluster import COMMITTED, Cluster
-from bridges.kafka.partitions import refuse_group
+from bridges.kafka.clusters.cluster import COMMITTED, Cluster
+from bridges.kafka.common.attach_state import still_attached
+from bridges.kafka.common.partitions import refuse_group
 from gateway.amqp.codec.types import Symbol, Uint, Value
 from gateway.amqp.link.handlers import Outgoing
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.message import sections
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, Fault
 from gateway.filters.position.event_stream import offset_symbol
-from gateway.nodes.link import Link, OutgoingLink, is_outgoing
+from gateway.links.link import NodeLink, OutgoingLink, is_outgoing
 
 INTERVAL: Final = 5.0
 MIN_INTERVAL: Final = 1.0
@@ -48,7 +48,7 @@ class InfoNode:
         self._bounds: dict[int, Bounds] = {}
         self._current = False
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: NodeLink) -> None:
         """Accept a receive link once the topic is known to exist, or Kafka to be unreachable."""
         if not is_outgoing(link):
             raise AmqpError(NOT_ALLOWED, "$info can only be read")

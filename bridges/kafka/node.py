@@ -12,34 +12,35 @@ from typing import Final
 
 import structlog
 
-from bridges.kafka import partitions
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.attach_state import still_attached
-from bridges.kafka.cluster import Cluster
-from bridges.kafka.consume.delivery_policy import DeliveryPolicy
-from bridges.kafka.consume.link import LogReceiver
-from bridges.kafka.consume.offsets import clamp, end_offsets, start_offsets
+from bridges.kafka.clusters.cluster import Cluster
+from bridges.kafka.common import partitions
+from bridges.kafka.common.attach_state import still_attached
+from bridges.kafka.common.counters import ClusterCounters
 from bridges.kafka.consume.selection import Selections
-from bridges.kafka.counters import ClusterCounters
 from bridges.kafka.groups.assignor import PartitionAssignor
-from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, durable_terminus, group_terminus
 from bridges.kafka.groups.gate import LeaseGatedLink
-from bridges.kafka.groups.group_start import GroupStart
 from bridges.kafka.groups.membership import Membership, answer, group_key, membership
 from bridges.kafka.groups.owner import GroupHandler
 from bridges.kafka.groups.shared import MemberEntry, SharedMember
 from bridges.kafka.groups.topic_growth import TopicGrowthWatcher
+from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease, durable_terminus, group_terminus
+from bridges.kafka.links.delivery_policy import DeliveryPolicy
+from bridges.kafka.links.group_start import GroupStart
+from bridges.kafka.links.offsets import clamp, end_offsets, start_offsets
+from bridges.kafka.links.receiver import LogReceiver
+from bridges.kafka.links.sender import LogSender
 from bridges.kafka.produce.dead_letters import DeadLetters
-from bridges.kafka.produce.link import LogSender
 from bridges.kafka.produce.producer import ClusterProducer
 from bridges.kafka.records.mapping import RecordWriter
 from bridges.kafka.route import NodeRoute
+from bridges.kafka.transactions.pool import TransactionalClients
 from gateway.amqp.codec.types import Symbol
 from gateway.amqp.message.hop import TARGETED
 from gateway.errors import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError, Fault
 from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.filters.position.event_log import beyond_position, mentions_log
-from gateway.nodes.link import IncomingLink, Link, OutgoingLink, is_incoming, is_outgoing
+from gateway.links.link import IncomingLink, NodeLink, OutgoingLink, is_incoming, is_outgoing
 from gateway.state.leases.lease import Lease, Share, unavailable
 from gateway.state.leases.manager import Leases
 
@@ -51,7 +52,7 @@ EXTENSION: Final = "event-streams-"
 """The prefix of the link properties of the extension."""
 
 
-def _max_message_size(link: Link, topic: Topic | None) -> int:
+def _max_message_size(link: NodeLink, topic: Topic | None) -> int:
     """KM-19: the bytes that both the topic and the listener accept; 0: any size."""
     log = 0 if topic is None else topic.max_bytes - _OVERHEAD
     return min(filter(None, (link.engine.config.max_message_size, log)), default=0)
@@ -68,6 +69,7 @@ class KafkaNode:
         counters: ClusterCounters,
         route: NodeRoute,
         leases: Leases,
+        transactions: TransactionalClients | None = None,
     ) -> None:
         self._cluster: Final = cluster
         self._producer: Final = producer
@@ -75,11 +77,12 @@ class KafkaNode:
         self._counters: Final = counters
         self._route: Final = route
         self._leases: Final = leases
+        self._transactions: Final = transactions
         self._assignor: Final = PartitionAssignor(cluster, route.topic, route.assignment, leases)
         shared = route.assignment.group_mode == "shared"
         self._attach_member: Final = self._attach_shared if shared else self._attach_owner
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: NodeLink) -> None:
         """Answer the attach as soon as Kafka has returned what is needed for it; raises AmqpError for a refusal."""
         if is_incoming(link):
             self._start(link, partial(self._attach_sender, link))
@@ -97,10 +100,10 @@ class KafkaNode:
             return partial(self._attach_receiver, link, parsed)
         return partial(self._attach_member, link, parsed, member)
 
-    def _start(self, link: Link, attach: Callable[[], Awaitable[None]]) -> None:
+    def _start(self, link: NodeLink, attach: Callable[[], Awaitable[None]]) -> None:
         self._cluster.supervisor.start(self._answer(link, attach), "attach")
 
-    async def _answer(self, link: Link, attach: Callable[[], Awaitable[None]]) -> None:
+    async def _answer(self, link: NodeLink, attach: Callable[[], Awaitable[None]]) -> None:
         try:
             await attach()
         except AmqpError as error:
@@ -134,6 +137,7 @@ class KafkaNode:
             self._counters,
             bound=bound,
             window=self._route.credit,
+            transactions=self._transactions,
         )
         link.accept(
             sender,

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.cluster import COMMITTED, Cluster
+from bridges.kafka.clusters.cluster import COMMITTED, Cluster
 from bridges.kafka.consume.batches import FetchedBatch, PartitionBuffer
+from bridges.kafka.consume.fetch_scheduler import FetchScheduler
 from gateway.errors import AmqpError
 
 
@@ -83,9 +84,13 @@ class TopicLog:
         """Commit offsets of a group for lag tools; a failure is logged once for each topic, and otherwise ignored."""
         await self._cluster.commit(group, self._topic, offsets)
 
-    def tap(self, topic: Topic, owner: TapListener) -> Tap:
-        """Read the log as it was `find`ed."""
-        return Tap(self._cluster, topic, owner, self._isolation)
+    def tap(self, topic: Topic, owner: TapListener, *, single: bool = False) -> Tap:
+        """Read the log as it was `find`ed; `single`: single records, so that little of what follows is fetched."""
+        return Tap(self._cluster, topic, owner, self._cluster.scheduler_of(self._isolation, single=single))
+
+    def find_batch(self, partition: int, offset: int) -> FetchedBatch | None:
+        """The batch with `offset` if others have just read it; None: it is not in memory."""
+        return self._cluster.scheduler_of(self._isolation).find(self._topic, partition, offset)
 
 
 def identity_of(topic: Topic) -> str:
@@ -96,11 +101,11 @@ def identity_of(topic: Topic) -> str:
 class Tap:
     """One reader of a topic: it has one position in each partition."""
 
-    def __init__(self, cluster: Cluster, topic: Topic, owner: TapListener, isolation: str) -> None:
+    def __init__(self, cluster: Cluster, topic: Topic, owner: TapListener, scheduler: FetchScheduler) -> None:
         self._cluster: Final = cluster
         self._topic: Final = topic.name
         self._owner: Final = owner
-        self._scheduler: Final = cluster.scheduler_of(isolation)
+        self._scheduler: Final = scheduler
         self._buffers: Final[dict[int, PartitionBuffer]] = {}
         self._waiting: Final[dict[int, int]] = {}
         self._open = True

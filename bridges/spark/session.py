@@ -7,10 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from bridges.spark.errors import PipelineError, sentence
 
@@ -18,7 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA: Final = 17
-_LOCAL: Final = {
+LOG: Final = "SCOPEGATE_SPARK_LOG"
+"""The environment variable that names a file for the lines of Spark itself; - is stderr."""
+_TASK_FAILURES: Final = 4
+_TAIL: Final = 4096
+_LOOPBACK: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -31,11 +38,28 @@ _ALWAYS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "bridges.spark.workers.daemon",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of the time in which a filter becomes a column
     "spark.driver.extraJavaOptions": "-Xss16m",
     "spark.log.level": "FATAL",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore",
 }
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Which Spark runs a job."""
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    jars: Path | None = None
+    """A folder with the jars that pyspark lacks; default: `jars.find_jars`."""
+    say: Callable[[str], None] = lambda _: None
+    """Called with a message when Spark starts, which takes some seconds."""
+
+
+LOCAL: Final = SparkEngine()
+"""All cores of this machine."""
 
 
 def open_session(
@@ -52,16 +76,59 @@ def open_session(
     settings = dict(_ALWAYS)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= _LOCAL
+        settings |= _LOOPBACK
     if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
-    builder = SparkSession.builder.appName(f"scopegate {name}").master(master)
+    log = os.environ.get(LOG)
+    if log:
+        settings["spark.log.level"] = "INFO"
+    builder = SparkSession.builder.appName(f"scopegate {name}").master(with_retries(master))
     for key, value in {**settings, **(conf or {})}.items():
         builder = builder.config(key, value)
-    try:
-        return builder.getOrCreate()
-    except Exception as error:  # py4j's error for a master that cannot be reached
-        raise PipelineError(f"Spark did not start with master {master}: {sentence(error)}") from error
+    with _log_of_java(log) as stream:
+        try:
+            return builder.getOrCreate()
+        except Exception as error:  # py4j's error for a master that cannot be reached
+            about = sentence(error)
+            if about.startswith(_ENDED):  # without a reason of its own; Java may have given one
+                about += _last_line(stream)
+            raise PipelineError(f"Spark did not start with master {master}: {about}") from error
+
+
+_ENDED: Final = ("its Java ended at once", "a process of Spark is gone")
+"""Sentences for a Java that has given no answer."""
+
+
+def with_retries(master: str) -> str:
+    """The master; a local one tries a failed task again as often as a cluster does, unless it says how often."""
+    found = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
+    return f"local[{found[1] or 1},{_TASK_FAILURES}]" if found else master
+
+
+@contextmanager
+def _log_of_java(log: str | None) -> Iterator[BinaryIO | None]:
+    """The Java that is started meanwhile writes its stderr to this file, by default to one that nobody sees."""
+    if log == "-":
+        yield None
+        return
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() if log is None else Path(log).open("ab+") as stream:
+        os.dup2(stream.fileno(), 2)
+        try:
+            yield stream
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+def _last_line(stream: BinaryIO | None) -> str:
+    """What Java said last, for an error."""
+    if stream is None:
+        return ""
+    stream.seek(max(os.fstat(stream.fileno()).st_size - _TAIL, 0))
+    lines = [line.strip() for line in stream.read().decode(errors="replace").splitlines() if line.strip()]
+    return f" ({lines[-1]})" if lines else ""
 
 
 def check_java() -> None:

@@ -1,1 +1,1 @@
-"""AMQP 1.0 in layers: codec, message, sasl, transport, engine, link. Knows no node and no policy."""
+"""AMQP 1.0 in layers: codec, message, proton, link, engine, sasl, transport. Knows no node and no policy."""

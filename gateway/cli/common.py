@@ -24,7 +24,7 @@ def fail(message: str) -> NoReturn:
 def load_policy(file: Path, *, with_secrets: bool = True) -> CompiledPolicy:
     """Load a policy; if it has mistakes, print all of them on stderr and exit with code 1."""
     from gateway.config.policy import load
-    from policies.load.diagnostics import PolicyErrors
+    from policies.text.diagnostics import PolicyErrors
 
     try:
         return load(file, with_secrets=with_secrets)

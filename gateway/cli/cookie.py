@@ -14,8 +14,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gateway.response.cookie import Cookie, CookieReference
-    from gateway.response.keys import KeyRing, Purpose
+    from gateway.response.cookies.cookie import Cookie, CookieReference
+    from gateway.response.cookies.keys import KeyRing, Purpose
     from policies.rules import CompiledPolicy
 
 _MAX_INPUT: Final = 10_000
@@ -42,7 +42,7 @@ def inspect(file: Path, text: str) -> None:
     It uses the keys of the policy FILE, and never prints a key.
     """
     from gateway.config.policy import load, make_ring
-    from policies.load.diagnostics import PolicyErrors
+    from policies.text.diagnostics import PolicyErrors
 
     try:
         policy = load(file)
@@ -61,9 +61,9 @@ def inspect(file: Path, text: str) -> None:
 
 def _inspected(policy: CompiledPolicy, ring: KeyRing, given: str, now_ms: int) -> Iterator[str]:
     """The lines of the output; the last is the result."""
-    from gateway.response import keys
-    from gateway.response.cookie import from_url
-    from gateway.response.keys import BadToken
+    from gateway.response.cookies import keys
+    from gateway.response.cookies.cookie import from_url
+    from gateway.response.cookies.keys import BadToken
 
     place = _REPLIES.fullmatch(given)
     try:
@@ -81,8 +81,8 @@ def _inspected(policy: CompiledPolicy, ring: KeyRing, given: str, now_ms: int) -
 def _token(
     policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose, used_at: str | None
 ) -> Iterator[str]:
-    from gateway.response.cookie import CookieReference, check_expiry, describe, open_token
-    from gateway.response.keys import COOKIE, RETURN, BadToken
+    from gateway.response.cookies.cookie import CookieReference, check_expiry, describe, open_token
+    from gateway.response.cookies.keys import COOKIE, RETURN, BadToken
 
     found: CookieReference | None = None
     try:
@@ -109,8 +109,8 @@ def _token(
 
 def _resolve(policy: CompiledPolicy, ring: KeyRing, found: CookieReference, now_ms: int) -> tuple[Cookie | None, str]:
     """The whole cookie of a reference, None if it cannot be read from here; and where it is stored."""
-    from gateway.response.cookie import refusal
-    from gateway.response.cookie_store import CookieNotLoaded, CookieStore
+    from gateway.response.cookies.cookie import refusal
+    from gateway.response.cookies.cookie_store import CookieNotLoaded, CookieStore
     from gateway.state.inspect import read_value
 
     store = CookieStore(ring)
@@ -127,8 +127,8 @@ def _resolve(policy: CompiledPolicy, ring: KeyRing, found: CookieReference, now_
 def _id(policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int) -> Iterator[str]:
     from gateway.amqp.codec.codec import decode_all
     from gateway.errors import AmqpError
+    from gateway.response.cookies.keys import RETURN, BadToken
     from gateway.response.correlation_ids import open_return_id
-    from gateway.response.keys import RETURN, BadToken
     from gateway.response.message_id import open_id
 
     try:
@@ -161,7 +161,7 @@ def _form(data: bytes, key_at: int) -> Iterator[str]:
 
 def _bytes(text: str) -> bytes:
     """Hex, or base64 in either alphabet, padded or not."""
-    from gateway.response.cookie import from_url
+    from gateway.response.cookies.cookie import from_url
 
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)

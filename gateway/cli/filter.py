@@ -13,7 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from gateway.filters.evaluate.access import Encoded
-    from gateway.filters.explain import Explainer
+    from gateway.filters.evaluate.explain import Explainer
     from gateway.filters.predicate import Predicate
     from policies.rules import CompiledPolicy, KafkaRoute
 
@@ -118,7 +118,7 @@ def filter_command(
 def _predicate(expression: str, language: str, policy: CompiledPolicy | None) -> Predicate:
     """The predicate as at an attach; the end of the log is after every event."""
     from gateway.amqp.codec.codec import Described, Symbol
-    from gateway.cli.message_file import MessageFileError, load_filter
+    from gateway.cli.notation import MessageFileError, load_filter
     from gateway.config.policy import make_filter_rules
     from gateway.errors import AmqpError
     from gateway.filters.parse.filter_set import RULES, read
@@ -140,7 +140,7 @@ def _predicate(expression: str, language: str, policy: CompiledPolicy | None) ->
 
 def _policy(file: Path) -> CompiledPolicy:
     from gateway.config.policy import load
-    from policies.load.diagnostics import PolicyErrors
+    from policies.text.diagnostics import PolicyErrors
 
     try:
         return load(file)
@@ -150,7 +150,7 @@ def _policy(file: Path) -> CompiledPolicy:
 
 def _messages(files: tuple[Path, ...]) -> Iterator[tuple[str, Encoded]]:
     from gateway.amqp.message.sections import walk
-    from gateway.cli.message_file import MessageFileError, load_messages
+    from gateway.cli.notation import MessageFileError, load_messages
     from gateway.errors import AmqpError
 
     for file in files:
@@ -213,7 +213,7 @@ def _try_on_messages(predicate: Predicate, messages: dict[str, Encoded]) -> int:
     """Explain every message; returns how many match."""
     from gateway.filters.evaluate.access import MessageAccess
     from gateway.filters.evaluate.compile import compile_filter
-    from gateway.filters.explain import Explainer
+    from gateway.filters.evaluate.explain import Explainer
 
     matches, explainer = compile_filter(predicate, MessageAccess()), Explainer(predicate)
     matched = 0
@@ -230,7 +230,7 @@ def _try_on_topic(predicate: Predicate, events: Iterator[Encoded], show: int) ->
     """Explain some events that match, and summarize the terms; returns how many match."""
     from gateway.filters.evaluate.access import MessageAccess
     from gateway.filters.evaluate.compile import compile_filter
-    from gateway.filters.explain import Explainer
+    from gateway.filters.evaluate.explain import Explainer
 
     matches, explainer = compile_filter(predicate, MessageAccess()), Explainer(predicate)
     sources = list(events)

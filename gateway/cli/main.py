@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 refused or invalid input (reported on stderr), 2 incorrect
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Final
 
 import click
@@ -17,6 +18,7 @@ from gateway.cli.cookie import cookie
 from gateway.cli.explain import explain
 from gateway.cli.filter import filter_command
 from gateway.cli.groups import groups
+from gateway.cli.health import health
 from gateway.cli.keys import keys
 from gateway.cli.quickstart import quickstart
 from gateway.cli.run import run
@@ -30,18 +32,24 @@ _EXIT_CODES: Final = (
 )
 
 
+_MESSAGES: Final = ("receive", "request", "send")
+"""The commands of `gateway.cli.messages`, which are imported when they are called: they need the codec."""
+
+
 class _Commands(click.Group):
     """The gateway's commands, and those of the bridges, which are found through the composition root."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         from gateway.server.composition import bridge_commands
 
-        return sorted({*super().list_commands(ctx), *bridge_commands()})
+        return sorted({*super().list_commands(ctx), *_MESSAGES, *bridge_commands()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from gateway.server.composition import bridge_commands
 
         command = super().get_command(ctx, cmd_name)
+        if cmd_name in _MESSAGES:
+            command = getattr(import_module(f"gateway.cli.messages.{cmd_name}"), cmd_name)
         if command is None and (make := bridge_commands().get(cmd_name)) is not None:
             command = make()
         return command
@@ -58,7 +66,7 @@ def main() -> None:
 
 
 for _command in (
-    check, cookie, explain, filter_command, groups, keys, quickstart, run, schema, users, version,
+    check, cookie, explain, filter_command, groups, health, keys, quickstart, run, schema, users, version,
 ):  # fmt: skip
     main.add_command(_command)
 

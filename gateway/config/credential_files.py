@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.sasl.verifiers import UserStore
 from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, out_of_date
+from policies.model.scopes.event_hubs import SharedKey
 
 if TYPE_CHECKING:
     from policies.model.scopes.api import ApiSection
@@ -42,12 +43,19 @@ class CredentialFiles:
     users: dict[str, UserStore] = field(default_factory=dict)
     servers: dict[ListenerSection | ApiSection, ServerTls] = field(default_factory=dict)
     clients: dict[ConnectorSection, ssl.SSLContext] = field(default_factory=dict)
+    keys: dict[ListenerSection | ApiSection, tuple[SharedKey, ...]] = field(default_factory=dict, repr=False)
+    """The keys of the dialects of listeners."""
     warnings: list[str] = field(default_factory=list)
     """Things that work, but should be changed."""
 
     def users_of(self, listener: ListenerSection | ApiSection) -> UserStore:
         """The users that may log in at a listener."""
         return _NOBODY if listener.users is None else self.users[str(listener.users)]
+
+
+    def keys_of(self, listener: ListenerSection) -> tuple[SharedKey, ...]:
+        """The keys that sign tokens for a listener."""
+        return self.keys.get(listener, ())
 
 
 CheckCluster = Callable[[Mapping[str, str]], str | None]
@@ -70,7 +78,9 @@ def load_credential_files(policy: CompiledPolicy, check_cluster: CheckCluster) -
             problems += _sink(policy, tls, f"scopes.{name}.subscriptions {where}")
     if problems:
         raise CredentialFilesError(problems)
-    credentials.warnings += [*_exposed(policy), *_out_of_date(policy, datetime.now(UTC))]
+    credentials.warnings += [
+        *_exposed(policy), *_out_of_date(policy, datetime.now(UTC)), *_unknown_users(policy, credentials),
+    ]  # fmt: skip
     return credentials
 
 
@@ -116,6 +126,27 @@ def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
         yield from out_of_date(policy.path(name), now)
 
 
+def _unknown_users(policy: CompiledPolicy, credentials: CredentialFiles) -> Iterator[str]:
+    """Warnings about users in `access` that cannot log in anywhere in the scope, where passwords are the only way."""
+    for name, scope in policy.model.scopes.items():
+        listeners = [each for _, each in _listeners(scope)]
+        if not listeners or not all(map(_by_password, listeners)):
+            continue
+        stores = [credentials.users_of(each) for each in listeners]
+        for at, entry in enumerate(scope.access):
+            for user in entry.who:
+                if "*" not in user and not any(user in store for store in stores):
+                    yield f"scopes.{name}.access[{at}].who: no users file of this scope's listeners has the user {user}"
+
+
+def _by_password(listener: ListenerSection | ApiSection) -> bool:
+    """Whether every user of a listener is in its users file."""
+    from policies.model.scopes.listen import ListenerSection
+
+    ways = {way.lower() for way in (listener.sasl if isinstance(listener, ListenerSection) else listener.auth)}
+    return listener.users is not None and not ways & {"anonymous", "external", "certificate"}
+
+
 def _users(path: Path, warnings: list[str]) -> UserStore:
     """The users of a file; raises UsersError, OSError or UnicodeError if it cannot be used."""
     from gateway.amqp.sasl.user_file import UsersError, load_users
@@ -149,6 +180,8 @@ def _listener(
     policy: CompiledPolicy, model: ListenerSection | ApiSection, credentials: CredentialFiles, where: str
 ) -> list[str]:
     problems = []
+    if (hubs := getattr(model, "event_hubs", None)) is not None:
+        credentials.keys[model] = tuple(SharedKey(key.name, key.user, policy.secret(key)) for key in hubs.keys)
     if model.users is not None and str(model.users) not in credentials.users:
         problems += _users_file(policy, str(model.users), credentials, where)
     if (tls := model.tls) is not None:

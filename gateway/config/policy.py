@@ -12,7 +12,7 @@ from policies.rules import CompiledPolicy, SigningKeys
 
 if TYPE_CHECKING:
     from gateway.filters.parse.filter_set import Rules
-    from gateway.response.keys import KeyRing
+    from gateway.response.cookies.keys import KeyRing
 
 
 def load(path: Path, *, with_secrets: bool = True) -> CompiledPolicy:
@@ -36,7 +36,7 @@ def _filter_mistake(text: str) -> str | None:
 
 def make_ring(signing: SigningKeys) -> KeyRing:
     """The key ring of a policy."""
-    from gateway.response.keys import KeyRing, SigningSecret
+    from gateway.response.cookies.keys import KeyRing, SigningSecret
 
     keys = {name: SigningSecret(key.secret, key.until_ms) for name, key in signing.keys.items()}
     return KeyRing(signing.active, keys, seal=signing.seal, skew_ms=signing.skew)

@@ -18,6 +18,8 @@ class PolicyState:
         self._detail = "in force"
         self.reason = ""
         """The reason of the reload in progress: a signal or a changed file."""
+        self.changed: list[str] = []
+        """The changed files."""
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`."""
@@ -32,7 +34,8 @@ class PolicyState:
         self._replacing = self._partial = False
         self._detail = "in force"
         self._report.increment("reloads", "ok")
-        self._report.log.info("policy reloaded", reason=self.reason, policy=str(policy.file), **counts)
+        about = {"reason": self.reason, "changed": self.changed, "policy": str(policy.file), "digest": policy.digest}
+        self._report.log.info("policy reloaded", **about, **counts)
 
     def refused(self, problems: list[str]) -> None:
         """The new file, or one that it names, has mistakes: the old policy stays in force."""
@@ -40,7 +43,10 @@ class PolicyState:
             self._detail = "in force; the last reload was refused"
         self._report.increment("reloads", "failed")
         self._report.log.error(
-            "policy reload rejected, keeping the current policy", reason=self.reason, problems=problems
+            "policy reload rejected, keeping the current policy",
+            reason=self.reason,
+            changed=self.changed,
+            problems=problems,
         )
 
     def broken(self, error: Exception) -> None:

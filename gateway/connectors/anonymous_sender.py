@@ -10,16 +10,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.codec.codec import encode
-from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.message.properties import TO
 from gateway.amqp.message.sections import property_field, walk
+from gateway.amqp.proton.proton_data import AttachReply
 from gateway.connectors.relay import Relay
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
+from gateway.links.link import IncomingLink, NodeLink, TransformFactory, is_incoming
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, SenderEndpoint
 from gateway.nodes.direct.node import DirectNode
-from gateway.nodes.link import IncomingLink, TransformFactory, is_incoming
-from gateway.nodes.link import Link as NodeLink
-from gateway.routing.message_router import Destination, MessageRouter
+from gateway.routing.destination_link import Destination
+from gateway.routing.message_router import MessageRouter
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine

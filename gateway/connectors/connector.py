@@ -13,8 +13,8 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway import PRODUCT
-from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
+from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.message.response_support import CAPABILITY as ANNOTATIONS
 from gateway.amqp.sasl.client import SaslClient
 from gateway.amqp.sasl.password_checks import Ticket
@@ -28,18 +28,17 @@ from gateway.connectors.queue_pull import QueuePull
 from gateway.connectors.relay import RemoteNode
 from gateway.connectors.reply_queue import ConnectorReplyAddress
 from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
-from gateway.nodes.link import Link as NodeLink
-from gateway.nodes.link import TransformFactory
+from gateway.links.link import NodeLink, TransformFactory
+from gateway.links.link_context import LinkContext, link_context
 from gateway.observability.link_events import LinkEvents
 from gateway.response.crossing_rule import RESPONSE
 from gateway.routing.event_annotations import CAPABILITY
-from gateway.routing.link_context import LinkContext, link_context
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
     from gateway.nodes.base import Resolver
     from policies.model.scopes.connect import ConnectorSection as ConnectorModel
-    from policies.model.units import Endpoint
+    from policies.values.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
 

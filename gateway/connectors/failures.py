@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.amqp.transport.tls import ClientTls
 
 if TYPE_CHECKING:
-    from policies.model.units import Endpoint
+    from policies.values.units import Endpoint
 
 
 def why(error: BaseException | None, tls: ssl.SSLContext | None, *, opened: bool) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
     from gateway.errors import AmqpError
-    from gateway.nodes.link import Link
-    from gateway.routing.link_context import LinkContext
+    from gateway.links.link import NodeLink
+    from gateway.links.link_context import LinkContext
 
 
 class ConnectedLink(Protocol):
@@ -38,11 +38,11 @@ class ConnectorPort(Protocol):
     def remote_context(self, *, routes_responses: bool) -> LinkContext:
         """The context of a link to the container; `routes_responses`: responses come back through the gateway."""
 
-    def when_returnable(self, local: Link, then: Callable[[AmqpError | None], None]) -> None:
+    def when_returnable(self, local: NodeLink, then: Callable[[AmqpError | None], None]) -> None:
         """Call `then` when responses to requests on `local` can be received, or with the error."""
 
 
-def needs_response_routing(local: Link, scope: str) -> bool:
+def needs_response_routing(local: NodeLink, scope: str) -> bool:
     """Whether responses to requests on `local` have to come back through this gateway from a container in `scope`.
 
     In one scope the container reaches the reply-to by itself, but for `$me` (RA-2.3-8).

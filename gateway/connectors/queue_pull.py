@@ -12,17 +12,17 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.codec.types import ValueMap
-from gateway.amqp.engine.proton_data import ABSENT, AttachReply
 from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.message.hop import ROUTING
 from gateway.amqp.message.response_support import SUPPORTED, annotated
+from gateway.amqp.proton.proton_data import ABSENT, AttachReply
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
-from gateway.nodes.internal_link import InternalLink
-from gateway.nodes.link import Delivery
-from gateway.nodes.reject import reject_delivery
+from gateway.links.internal_link import InternalLink
+from gateway.links.link import Delivery
+from gateway.links.link_context import link_context
+from gateway.links.reject import reject_delivery
 from gateway.principal import Container, GatewayItself
-from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine

@@ -14,32 +14,32 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.codec.types import Value, ValueMap
-from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.link.outcomes import ACCEPTED, SETTLED, Modified, Outcome, Rejected
 from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
+from gateway.amqp.proton.proton_data import AttachReply
 from gateway.connectors.port import ConnectorPort, needs_response_routing
 from gateway.connectors.relay_states import TRANSITIONS, RelayAction, RelayEvent, RelayState
-from gateway.errors import DETACH_FORCED, AmqpError, Fault
+from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError, Fault
 from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.predicate import TRUE
-from gateway.nodes.direct.endpoints import ReceiverEndpoint, SenderEndpoint
-from gateway.nodes.direct.node import DirectNode
-from gateway.nodes.direct.receiver_filter import CAPABILITIES, Predicate
-from gateway.nodes.link import (
+from gateway.links.link import (
     Delivery,
     IncomingLink,
     MessageOrigin,
+    NodeLink,
     OutgoingLink,
     SendContext,
     TransformFactory,
     is_incoming,
     is_outgoing,
 )
-from gateway.nodes.link import Link as NodeLink
+from gateway.links.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities
+from gateway.nodes.direct.endpoints import ReceiverEndpoint, SenderEndpoint
+from gateway.nodes.direct.node import DirectNode
+from gateway.nodes.direct.receiver_filter import CAPABILITIES, Predicate
 from gateway.nodes.pairs import PAIRED
 from gateway.routing.announcements import supports_annotations
 from gateway.routing.event_annotations import CAPABILITY, LINK_PROPERTIES
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
@@ -87,6 +87,11 @@ class Relay(DirectNode):
         self._skipped = False
         """Whether the filter skipped messages of the container, so that it may have to be drained again."""
         self._timer: TimerHandle | None = None
+
+    def check_transactions(self) -> None:
+        """Refuse: the container would not commit together with others (KM-14)."""
+        text = "the node at this address is in another container, whose messages cannot be part of a transaction here"
+        raise AmqpError(NOT_IMPLEMENTED, text)
 
     # -- the state
 

@@ -13,14 +13,14 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.link.outcomes import Rejected
+from gateway.amqp.proton.proton_data import AttachReply
 from gateway.connectors.reply_states import TRANSITIONS, ReplyAction, ReplyEvent, ReplyState
 from gateway.errors import NOT_FOUND, NOT_IMPLEMENTED, AmqpError
-from gateway.nodes.link import Delivery, IncomingLink
-from gateway.routing.anonymous_terminus import response_destination, response_window
-from gateway.routing.link_context import link_context
-from gateway.routing.message_router import Destination
+from gateway.links.link import Delivery, IncomingLink
+from gateway.links.link_context import link_context
+from gateway.nodes.anonymous_terminus import response_destination, response_window
+from gateway.routing.destination_link import Destination
 from gateway.routing.response_router import ResponseRouter
 
 if TYPE_CHECKING:

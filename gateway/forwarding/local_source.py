@@ -9,19 +9,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.codec.types import Described, Symbol, ValueMap
-from gateway.amqp.engine.proton_data import ABSENT
 from gateway.amqp.link.handlers import Outgoing, SendContext
 from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.proton.proton_data import ABSENT
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import SQL
 from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, LATEST, OFFSET
 from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.forwarding.target import BridgeEngine, TargetEnd
-from gateway.nodes.internal_link import InternalLink, NothingUnsettled
-from gateway.nodes.link import OutgoingMessages
+from gateway.links.internal_link import InternalLink, NothingUnsettled
+from gateway.links.link import OutgoingMessages
+from gateway.links.link_context import link_context
 from gateway.principal import GatewayItself, nobody
 from gateway.routing.event_annotations import PARTITION, read_event
-from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
     from gateway.nodes.base import Resolver
@@ -86,7 +86,7 @@ def start(entry: BridgeReading) -> str:
 
 
 class LocalSource(InternalLink[Outgoing]):
-    """The receiver as a topic of this gateway sees it (`gateway.nodes.link.OutgoingLink`)."""
+    """The receiver as a topic of this gateway sees it (`gateway.links.link.OutgoingLink`)."""
 
     incoming: Final = False
     failure: Final = None

@@ -13,8 +13,8 @@ from gateway.tasks import Supervisor
 if TYPE_CHECKING:
     from gateway.forwarding.shared import Shared
     from gateway.forwarding.worker import BridgeWorker
+    from gateway.links.link import PolicyVerdict
     from gateway.nodes.base import GatewayContext
-    from gateway.nodes.link import PolicyVerdict
     from policies.model.policy import Policy
     from policies.model.scopes.bridge import BridgeEntry as Model
 
@@ -57,7 +57,7 @@ class BridgeManager:
 
     def _add(self, key: tuple[str, str], bridge: BridgeWorker) -> None:
         self._running[key] = bridge
-        self._readiness.add(_part(key), bridge.ready)
+        self._readiness.add(_part(key), bridge.ready, required=False)
         for name, read in _gauges(bridge).items():
             self._shared.report.metrics.gauge(name, read, _labels(key))
         task = self._supervisor.keep(bridge.run, f"bridge:{key[1]}")

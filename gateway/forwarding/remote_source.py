@@ -11,26 +11,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.codec.types import Symbol, ValueMap
-from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.link.handlers import Delivery, Incoming
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.amqp.message.hop import EVENTS
 from gateway.amqp.message.sections import walk
+from gateway.amqp.proton.proton_data import AttachReply
 from gateway.errors import DETACH_FORCED, INVALID_FIELD, RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
 from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.position.event_stream import EARLIEST
 from gateway.forwarding.checkpoints import WHOLE, Checkpoints
 from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.forwarding.local_source import BridgeReading, SourceOwner, filters, link_name, start
+from gateway.links.reject import reject_delivery
 from gateway.nodes.direct.receiver_filter import Test, message_test
-from gateway.nodes.reject import reject_delivery
 from gateway.routing.event_annotations import CAPABILITY, GROUP, PARTITION, Event, read_event
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
     from gateway.amqp.link.link import Link
+    from gateway.links.link import PolicyVerdict
     from gateway.nodes.base import Remotes, Resolver
-    from gateway.nodes.link import PolicyVerdict
 
 
 class RemoteSource(Incoming):

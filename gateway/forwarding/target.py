@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.codec.types import ValueMap
-from gateway.amqp.engine.config import EngineConfig, PeerInfo
-from gateway.amqp.engine.proton_data import ABSENT
+from gateway.amqp.link.config import EngineConfig, PeerInfo
 from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.message.hop import ROUTING, may_be_annotated, only
 from gateway.amqp.message.response_support import SUPPORTED, annotated
+from gateway.amqp.proton.proton_data import ABSENT
 from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError
 from gateway.forwarding.flow import InFlight, InFlightEvent
-from gateway.nodes.internal_link import InternalLink
-from gateway.nodes.reject import reject_delivery
+from gateway.links.internal_link import InternalLink
+from gateway.links.link_context import link_context
+from gateway.links.reject import reject_delivery
 from gateway.principal import Container, GatewayItself, Requester, nobody
-from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
+    from gateway.links.link import PolicyVerdict
     from gateway.nodes.base import Remotes, Resolver
-    from gateway.nodes.link import PolicyVerdict
 
 
 class TargetEnd(Protocol):
@@ -47,7 +47,7 @@ def _author(scope: str, source: TargetEnd) -> Requester:
 
 
 class BridgeEngine:
-    """The engine of a link whose peer is the gateway itself (`gateway.nodes.link.LinkEngine`)."""
+    """The engine of a link whose peer is the gateway itself (`gateway.links.link.LinkEngine`)."""
 
     remote_container: Final = "bridge"
     opened: Final = True
@@ -62,7 +62,7 @@ class BridgeEngine:
 
 
 class ForwardingTarget(InternalLink[Incoming]):
-    """The sender as the node sees it (`gateway.nodes.link.IncomingLink`)."""
+    """The sender as the node sees it (`gateway.links.link.IncomingLink`)."""
 
     incoming: Final = True
     rejects: Final = True

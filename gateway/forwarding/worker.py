@@ -26,8 +26,8 @@ from policies.rules import KafkaRoute
 
 if TYPE_CHECKING:
     from gateway.forwarding.shared import Shared
+    from gateway.links.link import PolicyVerdict
     from gateway.nodes.base import GatewayContext
-    from gateway.nodes.link import PolicyVerdict
     from policies.model.scopes.bridge import BridgeEntry as Model
 
 _PAUSES: Final = (0.1, 5.0)

@@ -17,7 +17,9 @@ QUEUE: Final = 8 * 2**20
 """The queue of a Kafka client, if there is enough memory (`queued.max.messages.kbytes`)."""
 _LEAST: Final = 2**20
 """The same if there is not: fewer clients are better than smaller queues."""
-_ON_THE_WAY: Final = 2 * 2**20
+BATCH: Final = 2**20
+"""Bytes after which a batch ends."""
+_ON_THE_WAY: Final = 2 * BATCH
 """Bytes that a client has delivered and that are not processed yet."""
 _CLIENT: Final = 2 * _LEAST + _ON_THE_WAY
 """Bytes of the smallest client."""
@@ -43,16 +45,21 @@ class LogShare(NamedTuple):
     readers: int
     """How many Kafka clients."""
     queue: int
+    batch: int = BATCH
 
     @property
     def client(self) -> int:
         """The most bytes of one Kafka client: its queue, a response that arrives meanwhile, and delivered events."""
-        return 2 * self.queue + _ON_THE_WAY
+        return 2 * self.queue + 2 * self.batch
 
     @property
     def size(self) -> int:
         """All of it."""
         return self.cache + self.ahead + self.readers * self.client
+
+
+SINGLE: Final = LogShare(cache=0, ahead=0, readers=4, queue=64 * 1024, batch=64 * 1024)
+"""The memory for reading single records again: little of what follows them is fetched, too."""
 
 
 class LogDemand(NamedTuple):

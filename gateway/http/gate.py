@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from urllib.parse import unquote
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -73,6 +74,7 @@ class Gate:
             await error_response(500, "internal", "this request could not be answered")(scope, receive, send)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope = _in_origin_form(scope)
         request = Request(scope, receive)
         app = find(self._mounted(), scope.get("raw_path", b"").decode("ascii", "replace"))
         is_open = app is not None and app.is_open(request)
@@ -155,6 +157,15 @@ def find(mounted: Mapping[str, Application], path: str) -> Application | None:
             return app
         path = path.rpartition("/")[0]
     return None
+
+
+def _in_origin_form(scope: Scope) -> Scope:
+    """The request with the path of an absolute target (`GET http://host/path`; RFC 9112, 3.2.2) in its place."""
+    target: bytes = scope.get("raw_path", b"")
+    if not target.lower().startswith((b"http://", b"https://")):
+        return scope
+    path = b"/" + target.partition(b"://")[2].partition(b"/")[2]
+    return {**scope, "raw_path": path, "path": unquote(path.decode("ascii", "replace"))}
 
 
 def _address(request: Request) -> str:

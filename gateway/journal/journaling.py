@@ -54,7 +54,8 @@ class Journaling:
             self._make(section, gateway, flush)
 
     def _make(self, section: JournalSection, gateway: str, flush: Callable[[], None]) -> None:
-        from gateway.journal.recorder import Journal, JournalOptions
+        from gateway.journal.link_counts import JournalOptions
+        from gateway.journal.recorder import Journal
         from gateway.journal.rows import Heading
         from gateway.journal.writer import JournalWriter
 

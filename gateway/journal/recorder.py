@@ -10,131 +10,32 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.codec.codec import encode
-from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing
-from gateway.amqp.link.outcomes import Outcome
-from gateway.amqp.link.wrappers import IncomingWrapper, OutgoingWrapper
 from gateway.amqp.message.response_support import SUPPORTED, annotated
 from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import kind_of
+from gateway.journal.link_counts import JournalOptions, LinkCounts
 from gateway.journal.readings import LinkReading, Readings
 from gateway.journal.rows import Crossed, Heading, LinkEnd, LinkSeen, LinkTotals, end_of, finished, message_text
-from gateway.nodes.link import CountedLink, Delivery, Link, SendContext
+from gateway.links.link import CountedLink, NodeLink
 from gateway.observability.redaction import redact
 from gateway.response.crossing_rule import SAME_SCOPE, CrossingDecision
 from gateway.response.fields import REPLY_TO, TO, address_text
 from gateway.routing.event_annotations import GROUP
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link as PeerLink
-    from gateway.nodes.link import MessageTarget, Transform
-    from gateway.routing.link_context import HasContext
+    from gateway.amqp.link.link import Link
+    from gateway.links.link import MessageTarget, Transform
+    from gateway.links.link_context import HasContext
     from policies.rules import Route
 
 MOST_FILTERS: Final = 8192
 """Maximum bytes of an encoded filter set in a row."""
-
-
-class JournalOptions(NamedTuple):
-    """Settings of `gateway.journal`: sample every n-th message (0: none), filters in full, room for rows."""
-
-    sample: int = 0
-    filters: bool = False
-    buffer: int = 10_000
-
-
-class LinkCounts(LinkTotals):
-    """The counts of one kind of link."""
-
-    __slots__ = ("_journal", "begun", "seen")
-
-    def __init__(self, journal: Journal, seen: LinkSeen) -> None:
-        super().__init__()
-        self.begun = ""
-        """The common beginning of rows about single messages, as text, once there was one."""
-        self._journal: Final = journal
-        self.seen: Final = seen
-
-    def left(self, link: CountedLink) -> None:
-        """The link has ended."""
-        self._journal.ended(link)
-
-    def instrument(self, handler: Any) -> Any:
-        """A wrapper of the link's handler that counts."""
-        return (
-            _IncomingProbe(self._journal, self, handler)
-            if self.seen.action == "send"
-            else _OutgoingProbe(self, handler)
-        )
-
-    def reading(self, positions: Callable[[], Mapping[int, int]]) -> LinkReading | None:
-        """The counter of a link that begins to read an event log; `positions` is called when a row is made."""
-        return self._journal.reading(self.seen, positions)
-
-
-class _OutgoingProbe(OutgoingWrapper):
-    """Counts the outcomes of a link on which a peer receives."""
-
-    def __init__(self, counts: LinkCounts, handler: BatchOutgoing) -> None:
-        super().__init__(handler)
-        self._counts: Final = counts
-
-    def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
-        """Count the outcome, and pass it on."""
-        outcomes, name = self._counts.outcomes, outcome.name
-        outcomes[name] = outcomes.get(name, 0) + 1
-        self._handler.on_outcome(context, outcome)
-
-    def on_accepted(self, contexts: list[Any]) -> None:
-        """`on_outcome` for several; `link.accepted` does not count them."""
-        outcomes = self._counts.outcomes
-        outcomes["accepted"] = outcomes.get("accepted", 0) + len(contexts)
-        self._handler.on_accepted(contexts)
-
-
-class _IncomingProbe(IncomingWrapper):
-    """Counts the messages of a link on which a peer sends, and samples some of them."""
-
-    def __init__(self, journal: Journal, counts: LinkCounts, handler: BatchIncoming) -> None:
-        super().__init__(handler)
-        self._journal: Final = journal
-        self._counts: Final = counts
-        self._sample: Final = journal.options.sample
-        self._left = 0
-        """Messages since the last one that was sampled."""
-        inner = handler.on_transfer
-
-        def counted(delivery: Delivery, data: bytes, settled: bool) -> None:
-            counts.messages += 1
-            counts.bytes += len(data)
-            inner(delivery, data, settled)
-
-        def sampled(delivery: Delivery, data: bytes, settled: bool) -> None:
-            self._sample_messages(((delivery, data, settled),))
-            counted(delivery, data, settled)
-
-        self.on_transfer: Final = sampled if self._sample else counted
-
-    def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
-        """`on_transfer` for several."""
-        counts = self._counts
-        counts.messages += len(messages)
-        counts.bytes += sum([len(data) for _, data, _ in messages])
-        if self._sample:
-            self._sample_messages(messages)
-        self._handler.on_transfers(messages)
-
-    def _sample_messages(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
-        """Write a row about every n-th message."""
-        first = self._sample - 1 - self._left
-        self._left = (self._left + len(messages)) % self._sample
-        for _, data, settled in messages[first :: self._sample]:
-            self._journal.message(self._counts, data, settled)
 
 
 RowSource = Callable[[], Iterable[tuple[str, dict[str, object]] | None]]
@@ -170,7 +71,7 @@ class Journal:
     # -- links
 
     def allowed(
-        self, link: Link, scope: str, address: str | None, user: str | None, route: str = "",
+        self, link: NodeLink, scope: str, address: str | None, user: str | None, route: str = "",
         routes: tuple[Route, ...] = (), rule: str | None = None,
     ) -> None:  # fmt: skip
         """The policy allows a link to its routes, or to a `route` without a rule."""
@@ -178,7 +79,7 @@ class Journal:
         end = end._replace(to_address=redact(end.to_address))
         self._count(link, self._seen(link, scope, address, user, "allow", None, None, end))
 
-    def refused(self, link: Link, scope: str, address: str | None, user: str | None, error: AmqpError) -> None:
+    def refused(self, link: NodeLink, scope: str, address: str | None, user: str | None, error: AmqpError) -> None:
         """A link is refused, by the policy or by the node that the policy allowed."""
         counts = link.counter
         by, end = "policy", LinkEnd()
@@ -193,7 +94,7 @@ class Journal:
         denied = self._counts_of(self._seen(link, scope, address, user, "deny", error.condition, by, end))
         denied.attached += 1
 
-    def link_refused(self, link: PeerLink, error: AmqpError) -> None:
+    def link_refused(self, link: Link, error: AmqpError) -> None:
         """The node has refused a link after a while."""
         if isinstance(counts := link.counter, LinkCounts):
             self.refused(link, counts.seen.scope, link.address, counts.seen.user, error)
@@ -204,7 +105,7 @@ class Journal:
             link.counter = None
             counts.links -= 1
 
-    def counted(self, link: PeerLink) -> None:
+    def counted(self, link: Link) -> None:
         """Add what a link has counted itself, just before `LinkEvents` resets it."""
         counts = link.counter
         if not isinstance(counts, LinkCounts):
@@ -216,16 +117,15 @@ class Journal:
         for name, count in link.outcome_counts.items():
             counts.add(counts.outcomes, name, count)
 
-    def message_refused(self, link: PeerLink, error: AmqpError) -> None:
+    def message_refused(self, link: Link, error: AmqpError) -> None:
         """A message of a link was refused."""
         if isinstance(counts := link.counter, LinkCounts):
             counts.add(counts.refused, error.condition)
 
-    def _count(self, link: Link, seen: LinkSeen) -> None:
-        counts = self._counts_of(seen)
+    def _count(self, link: NodeLink, seen: LinkSeen) -> None:
+        link.counter = counts = self._counts_of(seen)
         counts.attached += 1
         counts.links += 1
-        link.counter = counts
 
     def _counts_of(self, seen: LinkSeen) -> LinkCounts:
         counts = self._links.get(seen)
@@ -238,7 +138,7 @@ class Journal:
         return counts
 
     def _seen(
-        self, link: Link, scope: str, address: str | None, user: str | None, decision: str, condition: str | None,
+        self, link: NodeLink, scope: str, address: str | None, user: str | None, decision: str, condition: str | None,
         refused_by: str | None, end: LinkEnd,
     ) -> LinkSeen:  # fmt: skip
         action = "send" if link.incoming else "receive"

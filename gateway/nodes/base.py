@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from gateway.filters.parse.filter_set import RULES, Rules
-from gateway.nodes.link import MessageOrigin, MessageTarget, Transform
+from gateway.links.link import MessageOrigin, MessageTarget, Transform
 from gateway.response.rate_limit import Buckets
 from gateway.routing.reply_rights import permit
 from gateway.routing.response_router import AdmissionContext
@@ -19,8 +19,8 @@ from gateway.routing.transforms import TransformRegistry
 
 if TYPE_CHECKING:
     from gateway.journal.recorder import Journal
-    from gateway.nodes.decision import RouteDecision
-    from gateway.nodes.link import Link
+    from gateway.links.decision import RouteDecision
+    from gateway.links.link import NodeLink
     from gateway.nodes.service_calls import Responder
     from gateway.principal import Principal, Requester
     from policies.model.scopes.access import Action
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Node(Protocol):
     """A node accepts or refuses an attach, now or later, or raises AmqpError."""
 
-    def attach(self, link: Link) -> None: ...
+    def attach(self, link: NodeLink) -> None: ...
 
 
 class TemporaryNode(Node, Protocol):
@@ -39,7 +39,7 @@ class TemporaryNode(Node, Protocol):
     @property
     def address(self) -> str: ...
     @property
-    def creator(self) -> Link: ...
+    def creator(self) -> NodeLink: ...
 
 
 class TemporaryNodes(Protocol):
@@ -88,7 +88,7 @@ class Resolver(Protocol):
     def buckets(self) -> Buckets | None:
         """The rate limits of responders, if the scope has a `response_rate`."""
 
-    def attach_to(self, link: Link, address: str, principal: Principal, *, passed_on: bool = False) -> None:
+    def attach_to(self, link: NodeLink, address: str, principal: Principal, *, passed_on: bool = False) -> None:
         """Attach to `address` with the rights of `principal`; raises AmqpError without them.
 
         `passed_on`: the address belongs to another gateway, even if it looks like a response address of this one.

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.amqp.link.handlers import BatchIncoming
 from gateway.amqp.link.outcomes import RELEASED
+from gateway.amqp.link.transactions import PostedMessage
 from gateway.amqp.link.wrappers import IncomingWrapper
-from gateway.errors import AmqpError
-from gateway.nodes.link import Delivery, IncomingLink, Link, is_incoming, is_outgoing
-from gateway.nodes.reject import reject_delivery
-from gateway.nodes.wrapped_link import WrappedIncomingLink
+from gateway.errors import NOT_IMPLEMENTED, AmqpError
+from gateway.links.link import Delivery, IncomingLink, NodeLink, is_incoming, is_outgoing
+from gateway.links.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announced_capabilities, link_context
+from gateway.links.reject import reject_delivery
+from gateway.links.wrapped_link import WrappedIncomingLink
+from gateway.nodes.topic_requests import TopicRequests
 from gateway.routing.cookie_offload import CookieOffload
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announced_capabilities, link_context
-from gateway.routing.topic_requests import TopicRequests
 
 if TYPE_CHECKING:
+    from gateway.links.link import Transform
     from gateway.nodes.base import Node, Resolver
-    from gateway.nodes.link import Transform
 
 
 class _Target(NamedTuple):
@@ -48,7 +49,7 @@ class CrossScopeNode:
         self._node: Final = node
         self._scope: Final = scope
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: NodeLink) -> None:
         if is_outgoing(link):
             link.leaving = TopicRequests(self._scope, link)
         elif is_incoming(link) and link.context.scope != self._scope.name and link.context.replies != "none":
@@ -104,6 +105,15 @@ class _CrossScopeHandler(IncomingWrapper):
             self._not_transformed(delivery, settled, why)
         else:
             self._handler.on_transfer(delivery, data, settled)
+
+    def on_post(self, post: PostedMessage, data: bytes) -> None:
+        """Transform a message in a transaction."""
+        try:
+            data = self._transformed(data)
+        except CookieOffload:
+            text = "the response address is too long for a transaction: its cookie must be stored first"
+            raise AmqpError(NOT_IMPLEMENTED, text) from None
+        self._handler.on_post(post, data)
 
     def _transformed(self, data: bytes) -> bytes:
         crossing = self._transform()

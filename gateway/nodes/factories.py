@@ -12,7 +12,7 @@ from gateway.nodes.service import ServiceNode
 from policies.rules import DirectRoute, KafkaRoute, RelayRoute, ServiceRoute
 
 if TYPE_CHECKING:
-    from gateway.nodes.decision import RouteDecision
+    from gateway.links.decision import RouteDecision
 
 
 def _direct(scope: Resolver, route: DirectRoute, decided: RouteDecision, address: str) -> Node:

@@ -15,10 +15,10 @@ from weakref import WeakValueDictionary
 
 from gateway.amqp.codec.codec import Symbol
 from gateway.errors import NOT_ALLOWED, AmqpError
-from gateway.nodes.link import Link as NodeLink
+from gateway.links.link import NodeLink
+from gateway.links.link_context import Pair, PairSender
 from gateway.nodes.temporary import Temporary
 from gateway.principal import client
-from gateway.routing.link_context import Pair, PairSender
 from policies.rules import ServiceRoute
 
 if TYPE_CHECKING:

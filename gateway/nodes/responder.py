@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 from gateway.amqp.message.section_index import DATA
 from gateway.amqp.message.sections import application_properties, body_kind, body_values, properties
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
-from gateway.nodes.link import Delivery, IncomingLink, Link, is_incoming
+from gateway.links.link import Delivery, IncomingLink, NodeLink, is_incoming
+from gateway.links.link_context import announced_capabilities
 from gateway.nodes.service import answer_destination
 from gateway.nodes.service_calls import Responder, ServiceAnswer, ServiceRequest
 from gateway.principal import User
 from gateway.response.echo import Request, read_request, respond
-from gateway.routing.link_context import announced_capabilities
-from gateway.routing.message_router import Destination, MessageRouter
+from gateway.routing.destination_link import Destination
+from gateway.routing.message_router import MessageRouter
 
 if TYPE_CHECKING:
     from gateway.nodes.base import Resolver
@@ -33,7 +34,7 @@ class ResponderNode:
         self._scope: Final = scope
         self._name: Final = name
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: NodeLink) -> None:
         """Take a sender of requests; raises AmqpError for a receiver."""
         if not is_incoming(link):
             raise AmqpError(NOT_ALLOWED, "this address accepts requests; responses go to their reply-to")

@@ -20,8 +20,10 @@ from gateway.errors import (
     Fault,
     quoted,
 )
+from gateway.links.decision import RouteDecision, differs, follow_response_routing
+from gateway.links.link_context import announced_capabilities, link_context
+from gateway.nodes.anonymous_terminus import attach_anonymous, attach_replies
 from gateway.nodes.base import GatewayContext, Node, Remotes, Resolver
-from gateway.nodes.decision import RouteDecision, differs, follow_response_routing
 from gateway.nodes.direct.multicast import Multicast
 from gateway.nodes.direct.node import DirectNode
 from gateway.nodes.link_registry import LinkRegistry
@@ -30,9 +32,9 @@ from gateway.nodes.redirect import redirected
 from gateway.nodes.temporary import Temporaries
 from gateway.principal import GatewayItself, Principal, Requester, User, client, user_name
 from gateway.response.rate_limit import Buckets
-from gateway.routing.anonymous_terminus import attach_anonymous, attach_replies
-from gateway.routing.link_context import announced_capabilities, link_context
 from gateway.routing.reserved import TEMPORARY, replies_address
+from gateway.transactions.coordinator import attach_coordinator
+from gateway.transactions.table import TransactionLimits
 from policies.rules import (
     INFO_SUFFIX,
     MAX_HOPS,
@@ -44,11 +46,11 @@ from policies.rules import (
 )
 
 if TYPE_CHECKING:
-    from gateway.amqp.link.link import Link as PeerLink
-    from gateway.nodes.decision import DecidedLink
-    from gateway.nodes.link import Link
+    from gateway.amqp.link.link import Link
+    from gateway.links.decision import DecidedLink
+    from gateway.links.link import NodeLink
     from policies.model.scopes.access import Action
-    from policies.model.units import Rate
+    from policies.values.units import Rate
 
 _RELAY: Final = "ANONYMOUS-RELAY"
 
@@ -66,6 +68,7 @@ class Scope:
         temporary: bool,
         strict_desired: bool = False,
         response_rate: Rate | None = None,
+        transactions: tuple[int, int] | None = None,
     ) -> None:
         """See `configure` for the options."""
         self.name: Final = name
@@ -75,6 +78,7 @@ class Scope:
         self.temporaries: Final = Temporaries(self)
         self.pairs: Final = Pairs(self, self.temporaries)
         self.links: Final = LinkRegistry()
+        self._transactions: Final = TransactionLimits(context.waits.later, lambda: context.new_name().encode())
         self.reply_requesters: Final[dict[str, Requester]] = {}
         """The last requester with each reply address (`reply_rights`)."""
         self._replies: Final = replies_address(name)
@@ -87,6 +91,7 @@ class Scope:
             temporary=temporary,
             strict_desired=strict_desired,
             response_rate=response_rate,
+            transactions=transactions,
         )
 
     def configure(
@@ -97,10 +102,12 @@ class Scope:
         temporary: bool,
         strict_desired: bool = False,
         response_rate: Rate | None = None,
+        transactions: tuple[int, int] | None = None,
     ) -> None:
         """Use the rules of a new policy; `revalidate` checks the links that are attached.
 
-        `strict_desired`: only connections whose open desired the anonymous terminus may use it.
+        `strict_desired`: only connections whose open desired the anonymous terminus may use it. `transactions`: the
+        most that may be open, and the milliseconds that each may take; None: there is no coordinator.
         """
         self.rules = rules
         self.strict_desired = strict_desired
@@ -109,10 +116,13 @@ class Scope:
             self.buckets = None if response_rate is None else Buckets(response_rate.number, response_rate.per_ms)
         self.anonymous = anonymous
         self.temporary = temporary
+        self._coordinates = transactions is not None
+        if transactions is not None:
+            self._transactions.limit(*transactions)
 
     # -- attach
 
-    def attach(self, link: PeerLink) -> None:
+    def attach(self, link: Link) -> None:
         """Attach a link of a peer in this scope."""
         pair = self.pairs.of(link)
         link.context = link_context(self.name, pair=pair if link.incoming else None)
@@ -125,7 +135,8 @@ class Scope:
             return
         with self._journaled(link, terminus.address, peer):
             if terminus.coordinator:
-                raise AmqpError(NOT_IMPLEMENTED, "transactions are not supported")
+                self._attach_coordinator(link)
+                return
             if not (terminus.dynamic or terminus.present):
                 raise AmqpError(INVALID_FIELD, f"the attach has no {'target' if link.incoming else 'source'} address")
             if pair is not None and responses:
@@ -134,7 +145,7 @@ class Scope:
             else:
                 self._attach_unnamed(link, terminus.dynamic)
 
-    def attach_to(self, link: Link, address: str, principal: Principal, *, passed_on: bool = False) -> None:
+    def attach_to(self, link: NodeLink, address: str, principal: Principal, *, passed_on: bool = False) -> None:
         """Attach to `address` with the rights of `principal`; raises AmqpError without them.
 
         `passed_on`: the address belongs to another gateway, even if it looks like a response address of this one.
@@ -153,7 +164,7 @@ class Scope:
                 self._attach_route(link, address, principal)
 
     @contextmanager
-    def _journaled(self, link: Link, address: str | None, principal: Principal) -> Iterator[None]:
+    def _journaled(self, link: NodeLink, address: str | None, principal: Principal) -> Iterator[None]:
         """Report the error of an attach to the journal, too."""
         try:
             yield
@@ -163,7 +174,7 @@ class Scope:
                 self.context.journal.refused(link, self.name, address, user_name(principal), error)
             raise
 
-    def _allowed(self, link: Link, address: str | None, principal: Principal, route: str) -> None:
+    def _allowed(self, link: NodeLink, address: str | None, principal: Principal, route: str) -> None:
         """Report an attach to the journal before the node accepts it, so that it counts from the first message on."""
         if self.context.journal is not None:
             self.context.journal.allowed(link, self.name, address, user_name(principal), route)
@@ -191,7 +202,7 @@ class Scope:
             return False
         return cookie is None or not self.context.transforms.own_cookie(self.name, cookie)
 
-    def _attach_route(self, link: Link, address: str, principal: Principal) -> None:
+    def _attach_route(self, link: NodeLink, address: str, principal: Principal) -> None:
         action: Action = "send" if link.incoming else "receive"
         decided = self.decide(action, address, principal)
         link.decision = decided
@@ -206,7 +217,7 @@ class Scope:
         announced_capabilities(link, self._announces(link, node, decided.routes))
         node.attach(link)
 
-    def _announces(self, link: Link, node: Node, routes: tuple[Route, ...] = ()) -> bool:
+    def _announces(self, link: NodeLink, node: Node, routes: tuple[Route, ...] = ()) -> bool:
         """Whether annotations on messages of `link` are honoured (RA-2.2-4).
 
         They are if the message goes into another scope, or if all present receivers support them; the relay finds out
@@ -224,7 +235,13 @@ class Scope:
         kinds = node.receivers.kinds
         return bool(kinds) and all(honours(self.name, each) for each in kinds)
 
-    def _attach_unnamed(self, link: PeerLink, dynamic: bool) -> None:
+    def _attach_coordinator(self, link: Link) -> None:
+        if not self._coordinates:
+            raise AmqpError(NOT_IMPLEMENTED, "this scope has no transactions (transactions: false)")
+        self._allowed(link, None, client(link), "coordinator")
+        attach_coordinator(link, self._transactions)
+
+    def _attach_unnamed(self, link: Link, dynamic: bool) -> None:
         if not (dynamic or link.incoming):
             raise AmqpError(INVALID_FIELD, "the source has no address and is not dynamic")
         if (error := self.unnamed(link)) is not None:
@@ -299,7 +316,7 @@ class Scope:
             return error
         return differs(decided, now) or follow_response_routing(link, decided.routes[0], now)
 
-    def unnamed(self, link: PeerLink) -> AmqpError | None:
+    def unnamed(self, link: Link) -> AmqpError | None:
         """Why a link without an address is not allowed; None: it is."""
         terminus = link.target if link.incoming else link.source
         if terminus.dynamic:

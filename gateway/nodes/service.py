@@ -10,16 +10,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.nodes.link import IncomingLink, Link, is_incoming
+from gateway.links.link import IncomingLink, NodeLink, is_incoming
+from gateway.links.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announced_capabilities, link_context
 from gateway.principal import User, nobody
 from gateway.response.echo import Request, echo, read_request
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED, LinkContext, announced_capabilities, link_context
-from gateway.routing.message_router import Destination, DestinationLink, MessageRouter
+from gateway.routing.destination_link import Destination, DestinationLink
+from gateway.routing.message_router import MessageRouter
 from gateway.routing.reserved import ME
 
 if TYPE_CHECKING:
+    from gateway.links.link import Transform
     from gateway.nodes.base import Resolver
-    from gateway.nodes.link import Transform
 
 
 class _ServiceTarget(NamedTuple):
@@ -42,7 +43,7 @@ class ServiceNode:
     def __init__(self, scope: Resolver) -> None:
         self._scope: Final = scope
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: NodeLink) -> None:
         """Accept a sender of requests; raises AmqpError for a receiver."""
         if not is_incoming(link):
             raise AmqpError(NOT_ALLOWED, "this address accepts requests; responses go to their reply-to")

@@ -11,8 +11,8 @@ from gateway.principal import Principal, User
 from gateway.routing.reserved import TEMPORARY
 
 if TYPE_CHECKING:
+    from gateway.links.link import NodeLink
     from gateway.nodes.base import Resolver
-    from gateway.nodes.link import Link
 
 _DELETE_ON_CLOSE: Final = 0x2B
 _LIFETIME: Final = {Symbol("lifetime-policy"): Described(Ulong(_DELETE_ON_CLOSE), [])}
@@ -22,9 +22,9 @@ class Temporary(DirectNode):
     """A direct node that ends when its `creator`, the link that created it, ends."""
 
     named_here = True
-    creator: Link
+    creator: NodeLink
 
-    def admit(self, link: Link, principal: Principal) -> None:
+    def admit(self, link: NodeLink, principal: Principal) -> None:
         """Raise NOT_ALLOWED if `link` is of another connection than the creator.
 
         Other connections may send if the creator receives, on the link that created the node or on another (JMS creates
@@ -46,7 +46,7 @@ class Temporary(DirectNode):
         super().leave_receiver(receiver)
         self._end_with(receiver.link)
 
-    def _end_with(self, link: Link) -> None:
+    def _end_with(self, link: NodeLink) -> None:
         if link is self.creator:
             self._unused(self)
             self.close(AmqpError(RESOURCE_DELETED, "the temporary node was deleted with the link that created it"))
@@ -62,11 +62,11 @@ class Temporaries:
         self._scope = scope
         self._nodes: dict[str, Temporary] = {}
 
-    def create(self, link: Link) -> None:
+    def create(self, link: NodeLink) -> None:
         """Create a node for a dynamic terminus; its lifetime is always delete-on-close."""
         self.add(Temporary, link, node_properties=_LIFETIME).attach(link)
 
-    def add(self, kind: type[T], link: Link, **more: Any) -> T:
+    def add(self, kind: type[T], link: NodeLink, **more: Any) -> T:
         """Create a node of `kind` that ends with `link`; the caller attaches the link."""
         address = f"{TEMPORARY}{self._scope.context.new_name()}"
         context = self._scope.context

@@ -20,7 +20,15 @@ from gateway.observability.redaction import redact
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.journal.recorder import Journal
+
+
+class LinkJournal(Protocol):
+    """The journal of a gateway (`gateway.journal.recorder.Journal`), as links report to it."""
+
+    def link_refused(self, link: Link, error: AmqpError) -> None: ...
+    def ended(self, link: Link) -> None: ...
+    def counted(self, link: Link) -> None: ...
+    def message_refused(self, link: Link, error: AmqpError) -> None: ...
 
 
 class _ClusterReadings(Protocol):
@@ -59,7 +67,7 @@ class LinkEvents:
         self.metrics: Final = metrics
         metrics.count_source(_filter_events)
         self.log: Final = get_logger("gateway")
-        self.journal: Journal | None = None
+        self.journal: LinkJournal | None = None
 
     def increment(self, name: str, *labels: str) -> None:
         """Count one rare event."""
@@ -167,7 +175,7 @@ def _ids(link: Link) -> dict[str, str | None]:
         "link": redact(link.name),
         "direction": _direction(link),
         "address": redact(link.address),
-        "user": link.engine.peer.user,
+        "user": link.user,
     }
 
 

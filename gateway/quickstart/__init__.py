@@ -24,9 +24,10 @@ from gateway.quickstart.ports import NotUsable, Ports, read_place
 from gateway.quickstart.server import NotStarted, Server
 from gateway.quickstart.terminal import own_terminal
 from gateway.quickstart.terminal_output import TerminalOutput
-from policies.load.diagnostics import PolicyErrors
 from policies.model.kafka import EMBEDDED
+from policies.text.diagnostics import PolicyErrors
 
+__all__ = ["QUICKSTART", "Tour", "run"]
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 

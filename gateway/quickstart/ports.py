@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.config.policy import make_ring
-from gateway.response.keys import KeyRing, new_secret
+from gateway.response.cookies.keys import KeyRing, new_secret
 from policies.load.loader import load_policy
 from policies.rules import CompiledPolicy
 

@@ -22,11 +22,11 @@ from gateway.response.annotations import (
     RESPONSE_COOKIE,
     previous_annotations,
 )
-from gateway.response.cookie import CookieMaker, expiry_of
-from gateway.response.cookie_store import CookieStore
-from gateway.response.epoch_cache import ExpiryStepCache
+from gateway.response.cookies.cookie import CookieMaker, expiry_of
+from gateway.response.cookies.cookie_store import CookieStore
+from gateway.response.cookies.epoch_cache import ExpiryStepCache
+from gateway.response.cookies.keys import KeyRing
 from gateway.response.fields import NULL, REPLY_TO, address_text, is_me
-from gateway.response.keys import KeyRing
 from gateway.response.permission import Permit, anywhere
 from gateway.response.restore import LinkTarget, Restored, restore_response
 

@@ -17,9 +17,9 @@ from typing import Final
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.message.sections import splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.response import encryption, keys
 from gateway.response.annotations import NO_PREVIOUS, previous_annotations
-from gateway.response.cookie import (
+from gateway.response.cookies import encryption, keys
+from gateway.response.cookies.cookie import (
     MAX_TOKEN,
     Cookie,
     CookieMaker,
@@ -29,8 +29,9 @@ from gateway.response.cookie import (
     to_url,
     too_long,
 )
-from gateway.response.cookie_store import CookieStore, open_or_reference
-from gateway.response.epoch_cache import EpochCache
+from gateway.response.cookies.cookie_store import CookieStore, open_or_reference
+from gateway.response.cookies.epoch_cache import EpochCache
+from gateway.response.cookies.keys import MAC_BYTES, BadToken, KeyRing
 from gateway.response.fields import (
     CORRELATION_ID,
     MESSAGE_ID,
@@ -41,7 +42,6 @@ from gateway.response.fields import (
     check_id,
     leading_fields,
 )
-from gateway.response.keys import MAC_BYTES, BadToken, KeyRing
 from gateway.response.message_id import MARK, UNIQUE_BYTES, ScopeIds, id_token
 from gateway.response.permission import Permit, anywhere
 from gateway.response.restore import Restored, restored_annotations

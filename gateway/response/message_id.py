@@ -13,9 +13,9 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from gateway.amqp.message._sections import encode_token_string
-from gateway.response import encryption
-from gateway.response.cookie import MAX_TOKEN, from_url, too_long
-from gateway.response.keys import MAC_BYTES, MESSAGE_ID, BadToken, KeyRing
+from gateway.response.cookies import encryption
+from gateway.response.cookies.cookie import MAX_TOKEN, from_url, too_long
+from gateway.response.cookies.keys import MAC_BYTES, MESSAGE_ID, BadToken, KeyRing
 
 VERSION: Final = 1
 MARK: Final = b"ID:sg-"  # JMS clients expect message-ids to begin with "ID:"

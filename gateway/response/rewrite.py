@@ -14,7 +14,6 @@ from typing import Final
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.message.sections import SectionOffsets, edit_map, splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
-from gateway.response import keys
 from gateway.response.annotations import (
     NO_PREVIOUS,
     REQUEST_ANNOTATIONS,
@@ -22,7 +21,8 @@ from gateway.response.annotations import (
     Previous,
     previous_annotations,
 )
-from gateway.response.cookie import (
+from gateway.response.cookies import keys
+from gateway.response.cookies.cookie import (
     Cookie,
     CookieMaker,
     CookieReader,
@@ -33,8 +33,9 @@ from gateway.response.cookie import (
     from_url,
     to_url,
 )
-from gateway.response.cookie_store import CookieNotLoaded, CookieStore, open_or_reference
-from gateway.response.epoch_cache import EpochCache, ExpiryStepCache
+from gateway.response.cookies.cookie_store import CookieNotLoaded, CookieStore, open_or_reference
+from gateway.response.cookies.epoch_cache import EpochCache, ExpiryStepCache
+from gateway.response.cookies.keys import BadToken, KeyRing
 from gateway.response.fields import (
     CORRELATION_ID,
     ME,
@@ -48,7 +49,6 @@ from gateway.response.fields import (
     is_me,
     leading_fields,
 )
-from gateway.response.keys import BadToken, KeyRing
 from gateway.response.message_id import MARK, ScopeIds
 from gateway.response.permission import Permit, anywhere
 from gateway.response.restore import Restored, restored_annotations

@@ -6,15 +6,29 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
-from gateway.routing.link_context import RESPONSE_ADDRESS_SUPPORTED
+from gateway.links.link_context import RESPONSE_ADDRESS_SUPPORTED
 
 if TYPE_CHECKING:
-    from gateway.nodes.link import MessageTarget
+    from gateway.links.link import MessageTarget
+    from gateway.links.link_context import LinkContext
 
 
 def supports_annotations(target: MessageTarget) -> bool:
     """Whether responses to requests that are sent to `target` follow their annotations: both say so."""
     return RESPONSE_ADDRESS_SUPPORTED in target.target.capabilities and target.announcement_counts
+
+
+class ReceiverKind(NamedTuple):
+    """What the attach of a sender needs to know of a receiver (RA-2.2-4)."""
+
+    context: LinkContext
+    supports: bool
+    """Its target announced support of response annotations."""
+
+
+def kind_of(link: MessageTarget) -> ReceiverKind:
+    """The kind of a receiver; there are few kinds."""
+    return ReceiverKind(link.context, supports_annotations(link))
 
 
 class RequiredCapabilities(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gateway.response.cookie_store import CookieStore, PendingCookie
+from gateway.response.cookies.cookie_store import CookieStore, PendingCookie
 from gateway.routing.response_router import remaining
 from gateway.state.counters.store import CounterStore
 

@@ -15,11 +15,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.nodes.link import IncomingLink
+from gateway.links.link import IncomingLink
 from gateway.routing.requester_limits import RequesterLimit
 
 if TYPE_CHECKING:
-    from gateway.routing.message_router import DestinationLink
+    from gateway.routing.destination_link import DestinationLink
 
 CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
-from gateway.nodes.link import Delivery
+from gateway.links.link import Delivery
 
 STILL: Final = 10
 """Checks (`fair_share`) without an outcome after which a destination counts as stuck."""

@@ -8,7 +8,7 @@ from gateway.amqp.codec.codec import encode
 from gateway.amqp.message.properties import REPLY_TO, field_value
 from gateway.amqp.message.sections import property_field, replace_properties, walk
 from gateway.errors import NOT_FOUND, AmqpError
-from gateway.routing.link_context import Pair
+from gateway.links.link_context import Pair
 
 ME: Final = "$me"
 """The other half of the link pair that a request came on."""

@@ -16,20 +16,15 @@ from gateway.amqp.link.outcomes import RELEASED, Modified, Outcome
 from gateway.amqp.message.hop import TARGETED
 from gateway.errors import AmqpError
 from gateway.instance import instance
-from gateway.nodes.link import Delivery, IncomingLink
-from gateway.response.cookie import Cookie
-from gateway.response.cookie_store import CookieNotLoaded, Refusal
-from gateway.response.keys import BadToken
+from gateway.links.link import Delivery, IncomingLink
+from gateway.response.cookies.cookie import Cookie
+from gateway.response.cookies.cookie_store import CookieNotLoaded, Refusal
+from gateway.response.cookies.keys import BadToken
 from gateway.response.rate_limit import Bucket
 from gateway.routing.announcements import RequiredCapabilities
+from gateway.routing.destination_link import Destination, DestinationLink, PendingDestination
 from gateway.routing.fair_share import FairShare, Timer
-from gateway.routing.message_router import (
-    WINDOW,
-    Destination,
-    DestinationLink,
-    MessageRouter,
-    PendingDestination,
-)
+from gateway.routing.message_router import WINDOW, MessageRouter
 from gateway.routing.requester_limits import BESIDE, DETACHED
 from gateway.state.counters.store import CounterStore
 

@@ -16,9 +16,11 @@ from gateway.amqp.message.hop import without
 from gateway.amqp.message.response_support import annotated
 from gateway.amqp.message.sections import SectionOffsets, map_entry, walk
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError, Fault
+from gateway.links.link_context import HasContext, LinkContext
 from gateway.response.annotate import Annotator, LinkTarget, Restored
 from gateway.response.annotations import REQUEST_ANNOTATIONS, RESPONSE_COOKIE
-from gateway.response.cookie_store import CookieStore
+from gateway.response.cookies.cookie_store import CookieStore
+from gateway.response.cookies.keys import KeyRing
 from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
 from gateway.response.crossing_rule import (
     ANNOTATED,
@@ -30,17 +32,15 @@ from gateway.response.crossing_rule import (
     CrossingDecision,
     choose,
 )
-from gateway.response.keys import KeyRing
 from gateway.response.rewrite import Rewriter
 from gateway.routing.announcements import supports_annotations
 from gateway.routing.cookie_offload import offloading
-from gateway.routing.link_context import HasContext, LinkContext
 from gateway.routing.reserved import asks_me, own_address, replies_address, with_own_address
 
 if TYPE_CHECKING:
-    from gateway.nodes.direct.endpoints import FilterGroupKey
-    from gateway.nodes.link import MessageTarget, Transform
-    from gateway.routing.link_context import ReplyAddress
+    from gateway.links.link import MessageTarget, Transform
+    from gateway.links.link_context import ReplyAddress
+    from gateway.routing.announcements import ReceiverKind
     from gateway.state.counters.store import CounterStore
 
 _REMEMBERED: Final = 4096
@@ -96,7 +96,7 @@ class TransformRegistry:
         """Whether targets of this scope may announce that responses follow the annotations."""
         return self._ring is not None and scope not in self._unrouted
 
-    def honours(self, scope: str, receiver: FilterGroupKey) -> bool:
+    def honours(self, scope: str, receiver: ReceiverKind) -> bool:
         """Whether such a receiver honours annotations on requests from `scope` (RA-2.2-4)."""
         if receiver.context.scope != scope:
             return receiver.context.replies != "none"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from gateway.held.memory import MemoryReading
 from gateway.nodes.base import EventStreams
 from gateway.observability.readiness import Readiness
+from gateway.server.memory import MemoryReading
 from gateway.state.leases.manager import Leases
 from gateway.state.termini.store import Termini
 from gateway.tasks import Supervisor
@@ -27,6 +27,7 @@ class ManagedCluster(EventStreams, MemoryReading, Protocol):
 
     @property
     def in_flight(self) -> int: ...
+    def identify(self, gateway: str, transaction_ms: int) -> None: ...
     def group_key(self, topic: str, group: str) -> str: ...
     def appender(self, topic: str) -> RowAppender: ...
     def counts(self) -> Mapping[str, int]: ...
@@ -47,6 +48,8 @@ class PreparedClusters(NamedTuple):
 
     wanted: Mapping[str, Settings]
     made: Mapping[str, ManagedCluster]
+    required: frozenset[str]
+    """Clusters without which the gateway is not ready."""
 
 
 class ClusterTable:
@@ -61,17 +64,22 @@ class ClusterTable:
 
     def prepare(self, policy: CompiledPolicy, leases: Leases, termini: Termini) -> PreparedClusters:
         """Create the clusters that are new or whose settings, secrets or files have changed; nothing uses them yet."""
-        models = policy.model.kafka.items()
-        wanted = {name: (each, policy.client_settings(each), policy.cluster_files(each)) for name, each in models}
+        models, scopes = policy.model.kafka.items(), policy.model.scopes.values()
+        longest = max((each.transaction_timeout for each in scopes), default=0)
+        wanted = {
+            name: (_bare(each), policy.client_settings(each), policy.cluster_files(each)) for name, each in models
+        }
+        required = frozenset(name for name, each in models if each.required)
         made: dict[str, ManagedCluster] = {}
         try:
             for name, each in wanted.items():
                 if self._settings.get(name) != each:
                     made[name] = self._make(name, each[0], each[1], self._supervisor, leases, termini)
+                    made[name].identify(policy.model.gateway.id, longest)
         except BaseException:
             self._close(made)
             raise
-        return PreparedClusters(wanted, made)
+        return PreparedClusters(wanted, made, required)
 
     def install(self, prepared: PreparedClusters) -> set[str]:
         """Use these clusters from now on; returns the names of those that were removed or replaced."""
@@ -81,7 +89,8 @@ class ClusterTable:
         self._close({name: self.running.pop(name) for name in gone})
         for name, made in prepared.made.items():
             self.running[name] = made
-            self._readiness.add(f"kafka/{name}", made.ready)
+        for name, each in self.running.items():
+            self._readiness.add(f"kafka/{name}", each.ready, required=name in prepared.required)
         self._settings.clear()
         self._settings.update(prepared.wanted)
         return gone
@@ -89,6 +98,11 @@ class ClusterTable:
     def _close(self, clusters: Mapping[str, ManagedCluster]) -> None:
         for name, each in clusters.items():
             self._supervisor.start(each.close(), f"kafka-close:{name}")
+
+
+def _bare(model: KafkaCluster) -> KafkaCluster:
+    """The settings that need another cluster when they change."""
+    return model.model_copy(update={"required": False})
 
 
 def emptied_warnings(replaced: Iterable[str], prepared: PreparedClusters) -> list[str]:

@@ -6,20 +6,26 @@ to load, and so does the gateway itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import asyncio
+
     import click
 
     from bridges.cloudevents.service import SubscriptionManagers
     from bridges.cloudevents.subscription.explain import SubscriptionExplanation
     from bridges.kafka.bridge import ClusterBridge
+    from gateway.links.dialect import ListenerDialect
+    from gateway.nodes.scope import Scope
     from gateway.server.client_api import SubscriptionParts
     from gateway.state.leases.manager import Leases
     from gateway.state.termini.store import Termini
     from gateway.tasks import Supervisor
     from policies.model.kafka import KafkaCluster
+    from policies.model.scopes.event_hubs import EventHubsSection, SharedKey
     from policies.subscriptions import ManagerRules
 
 
@@ -35,12 +41,22 @@ def make_cluster(
     import asyncio
 
     from bridges.kafka.bridge import ClusterBridge
-    from bridges.kafka.cluster import ClusterConfig
+    from bridges.kafka.clusters.cluster import ClusterConfig
 
     config = ClusterConfig(
-        model.bootstrap, settings, dict(model.topics), max_readers=model.readers, cache=model.cache
-    )
+        model.bootstrap, settings, dict(model.topics), max_readers=model.readers, cache=model.cache,
+        transactional_producers=model.transactional_producers,
+    )  # fmt: skip
     return ClusterBridge(name, config, asyncio.get_running_loop(), supervisor, leases, termini)
+
+
+def make_dialect(
+    model: EventHubsSection, keys: Iterable[SharedKey], scope: Scope, loop: asyncio.AbstractEventLoop
+) -> ListenerDialect:
+    """The adapter of a listener for clients of Event Hubs; imported only by a gateway whose policy has one."""
+    from bridges.eventhubs.dialect import EventHubs, HubClock
+
+    return EventHubs(model, keys, scope, HubClock(lambda: time.time_ns() // 1_000_000, loop.call_later))
 
 
 def make_subscriptions(parts: SubscriptionParts) -> SubscriptionManagers:

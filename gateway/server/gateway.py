@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gateway.amqp.sasl.password_checks import PasswordChecks
 from gateway.amqp.transport.connection import Connection
 from gateway.config.credential_files import CheckCluster, CredentialFiles, load_credential_files
-from gateway.config.policy import make_filter_rules, make_ring, offered, routes_responses
+from gateway.config.policy import make_filter_rules, make_ring, offered
 from gateway.config.policy_state import PolicyState
 from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.filters.parse.filter_set import prepare as prepare_filters
-from gateway.forwarding.manager import BridgeManager, reads_logs
+from gateway.forwarding.manager import BridgeManager
 from gateway.forwarding.shared import Shared
-from gateway.held.memory import Memory
 from gateway.journal.journaling import Journaling
 from gateway.nodes.base import GatewayContext
 from gateway.nodes.factories import NODE_FACTORIES
@@ -34,12 +33,14 @@ from gateway.routing.response_router import AdmissionContext
 from gateway.routing.transforms import TransformRegistry
 from gateway.server.client_api import ClientApi, SubscriptionParts, SubscriptionsMaker
 from gateway.server.clusters import ClusterMaker, ClusterTable, PreparedClusters, emptied_warnings
+from gateway.server.connectors import ConnectorKey, ConnectorTable
 from gateway.server.drain import drain
 from gateway.server.group_admin import GroupAdmin, advertised_endpoints, shared_leases
 from gateway.server.listener import Listener
 from gateway.server.listener_settings import Settings
 from gateway.server.listeners import Listeners
 from gateway.server.logins import Logins, close_revoked
+from gateway.server.memory import Memory
 from gateway.server.quota import Quota
 from gateway.server.reload import LinkRevalidator, Replaced
 from gateway.state import open_state
@@ -47,8 +48,7 @@ from gateway.tasks import Supervisor, off_loop, until
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.connectors import connector as connectors
-    from policies.model.scopes.connect import ConnectorSection
+    from gateway.connectors.connector import Connector
     from policies.rules import CompiledPolicy
 
 _FIXED: Final = ("http", "state", "lease", "log", "journal", "memory")
@@ -63,15 +63,10 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _part(connector: tuple[str, str]) -> str:
-    """The name of a connector in `/readyz`: it includes the scope, since two scopes may use the same name."""
-    return f"connector/{connector[0]}/{connector[1]}"
-
-
 class PreparedReload(NamedTuple):
     """The connectors and clusters that a new policy needs, created before anything is replaced."""
 
-    connectors: Mapping[tuple[str, str], connectors.Connector]
+    connectors: Mapping[ConnectorKey, Connector]
     clusters: PreparedClusters
 
 
@@ -104,13 +99,13 @@ class Gateway:
         self.listening: Final = Listeners(self._make_listener, self.report)
         self.listeners: Final = self.listening.serving
         self._replaced = Replaced(set(), set())
-        self.connectors: dict[tuple[str, str], connectors.Connector] = {}
-        self._connector_tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
         self._transforms = self._make_transforms(policy)
         waits = AdmissionContext(self._state.store, now_ms, loop.time, loop.call_later)
         new_name = partial(secrets.token_urlsafe, _NAME_BYTES)
         self.scopes: Final[dict[str, Scope]] = {}
+        running = self.report, self.supervisor, self.readiness
+        self._connectors: Final = ConnectorTable(self.scopes, self.memory.hub, *running)
         self.context: Final = GatewayContext(
             self.scopes, self.clusters, self._transforms, new_name, waits, self.memory.hub.soon, NODE_FACTORIES
         )
@@ -168,7 +163,8 @@ class Gateway:
             keep_http(self.supervisor, bind.host, bind.port, app, started, self.report.bad_input)
             await started.wait()
         self.supervisor.start(off_loop(prepare_filters), "filter-languages")
-        self.report.log.info("serving", gateway=self.policy.model.gateway.id, policy=str(self.policy.file))
+        policy = self.policy
+        self.report.log.info("serving", gateway=policy.model.gateway.id, policy=str(policy.file), digest=policy.digest)
 
     async def load(self, policy: CompiledPolicy) -> CredentialFiles:
         """Read the files that a policy names; raises `CredentialFilesError` with every mistake."""
@@ -196,7 +192,7 @@ class Gateway:
     async def _revalidate_links(self) -> int:
         """Check every link under the new rules, a few in each turn of the loop; returns how many were detached."""
         revalidator, closed = LinkRevalidator(self.scopes, self._replaced, self.report), 0
-        for number, went in enumerate(revalidator.each([*self.links()], [*self.connector_links()]), 1):
+        for number, went in enumerate(revalidator.each([*self.links()], [*self._connectors.links()]), 1):
             closed += went
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -206,19 +202,19 @@ class Gateway:
 
     def _prepare(self, policy: CompiledPolicy) -> PreparedReload:
         """Create what is new in the policy; nothing uses it yet."""
-        made = {key: self._make_connector(key, model, policy) for key, model in self._changed_connectors(policy)}
+        made = self._connectors.prepare(policy)
         return PreparedReload(made, self._clusters.prepare(policy, self.leases, self._state.termini))
 
     async def _install(self, policy: CompiledPolicy, credentials: CredentialFiles, prepared: PreparedReload) -> None:
         """Replace part by part; `_replaced` remembers which, until every link has been checked."""
         self.report.warnings([*map(str, policy.warnings), *credentials.warnings])
-        self.leases.about = advertised_endpoints(policy)
+        self.leases.session.about = advertised_endpoints(policy)
         replaced = self._clusters.install(prepared.clusters)
         self._replaced.clusters.update(replaced)
         self.report.warnings(emptied_warnings(replaced, prepared.clusters))
         self.memory.divide(policy.model)
         self._install_scopes(policy)
-        self._install_connectors(policy, credentials, prepared.connectors)
+        self._connectors.install(policy, credentials, prepared.connectors, self._replaced.connectors)
         wanted = [
             Settings(scope, model, policy.model.gateway.id, offered(policy, scope))
             for scope, each in policy.model.scopes.items()
@@ -228,7 +224,7 @@ class Gateway:
         self.bridges.install(policy.model)
         await self.client_api.install(policy, credentials)
 
-    # -- scopes and connectors
+    # -- scopes and listeners
 
     def _install_scopes(self, policy: CompiledPolicy) -> None:
         for name, model in policy.model.scopes.items():
@@ -238,64 +234,14 @@ class Gateway:
                 "strict_desired": model.strict_desired,
                 "temporary": model.temporary,
             }
-            rate = model.response_rate
+            limits = (model.max_transactions, model.transaction_timeout) if model.transactions else None
             if name in scopes:
-                scopes[name].configure(rules, **options, response_rate=rate)
+                scopes[name].configure(rules, **options, response_rate=model.response_rate, transactions=limits)
             else:
-                scopes[name] = Scope(name, rules, self.context, **options, response_rate=rate)
+                rate = model.response_rate
+                scopes[name] = Scope(name, rules, self.context, **options, response_rate=rate, transactions=limits)
         for name in set(self.scopes) - set(policy.model.scopes):
             del self.scopes[name]
-
-    def _changed_connectors(self, policy: CompiledPolicy) -> Iterator[tuple[tuple[str, str], ConnectorSection]]:
-        """The connectors that are new, or whose settings have changed."""
-        for scope, each in policy.model.scopes.items():
-            for model in each.connect:
-                key = scope, model.name
-                made = self.connectors.get(key)
-                settings = model, routes_responses(policy, scope), reads_logs(policy.model, *key)
-                if made is None or made.settings != settings:
-                    yield key, model
-
-    def _install_connectors(
-        self, policy: CompiledPolicy, credentials: CredentialFiles, made: Mapping[tuple[str, str], connectors.Connector]
-    ) -> None:
-        wanted = {
-            (scope, model.name): model for scope, each in policy.model.scopes.items() for model in each.connect
-        }
-        gone = {key for key in self.connectors if key in made or key not in wanted}
-        self._replaced.connectors.update(gone)
-        for key in gone:
-            self._connector_tasks.pop(key).cancel()
-            self.readiness.remove(_part(key))
-            self.connectors.pop(key).close(AmqpError(CONNECTION_FORCED, "the policy has changed"))
-        for key, connector in made.items():
-            self.connectors[key] = connector
-            self.readiness.add(_part(key), connector.ready)
-            self._connector_tasks[key] = self.supervisor.keep(connector.run, f"connector:{key[1]}")
-        for key, model in wanted.items():
-            password = model.sasl.password
-            secret = policy.secret(password).decode() if password is not None else None
-            self.connectors[key].credentials(secret, credentials.clients.get(model))
-        for name, scope in self.scopes.items():
-            scope.connectors = {key[1]: each for key, each in self.connectors.items() if key[0] == name}
-
-    def _make_connector(
-        self, key: tuple[str, str], model: ConnectorSection, policy: CompiledPolicy
-    ) -> connectors.Connector:
-        from gateway.connectors.connector import (
-            Connector as ConnectorClient,  # imported only by a policy that has a connector
-        )
-
-        return ConnectorClient(
-            key[0],
-            model,
-            container_id=policy.model.gateway.id,
-            hub=self.memory.hub,
-            report=self.report,
-            node_scope=lambda: self.scopes[key[0]],
-            routes=routes_responses(policy, key[0]),
-            bridged=reads_logs(policy.model, *key),
-        )
 
     def _make_listener(
         self, settings: Settings, credentials: CredentialFiles, logins: Logins, quota: Quota
@@ -311,6 +257,7 @@ class Gateway:
             tls=credentials.servers.get(settings.model),
             logins=logins,
             quota=quota,
+            keys=credentials.keys_of(settings.model),
         )
 
     # -- connections, links and counts
@@ -324,12 +271,6 @@ class Gateway:
         for connection in self.connections():
             if connection.engine is not None:
                 yield from connection.engine.links
-
-    def connector_links(self) -> Iterator[Link]:
-        """Every link of ours at the containers behind the connectors."""
-        for connector in self.connectors.values():
-            if connector.engine is not None:
-                yield from connector.engine.links
 
     def _observe(self, loop: asyncio.AbstractEventLoop) -> None:
         loop.set_exception_handler(self._loop_error)
@@ -355,7 +296,7 @@ class Gateway:
         """Add what open links have counted to the metrics."""
         for link in self.links():
             self.report.flush(link)
-        for link in self.connector_links():
+        for link in self._connectors.links():
             if link.decision is not None:  # of a pull: there is no local link that counts its messages
                 self.report.flush(link)
 
@@ -369,10 +310,17 @@ class Gateway:
     def unsettled(self) -> int:
         """The number of deliveries without an outcome yet."""
         waiting = sum(each.engine.unsettled for each in self.connections() if each.engine is not None)
-        remote = sum(each.engine.unsettled for each in self.connectors.values() if each.engine is not None)
-        return waiting + remote + self.bridges.held + sum(bridge.in_flight for bridge in self.clusters.values())
+        kafka = sum(bridge.in_flight for bridge in self.clusters.values())
+        return waiting + self._connectors.unsettled + self.bridges.held + kafka
 
     # -- shutdown
+
+    async def announce_stop(self, delay: float) -> None:
+        """Answer /readyz with 503 and serve on for `delay` seconds, so that load balancers notice."""
+        self.readiness.add("shutdown", lambda: (False, "the gateway is shutting down"))
+        if delay > 0:
+            self.report.log.info("waiting before the drain", seconds=delay)
+            await asyncio.sleep(delay)
 
     async def stop(self, patience: float) -> None:
         """Drain for up to `patience` seconds, then close everything in order."""
@@ -381,11 +329,12 @@ class Gateway:
             listener.stop()
         self.bridges.hold()
         await self.client_api.close()
-        ends: list[Connection | connectors.Connector] = [*self.connections(), *self.connectors.values()]
+        connectors = self._connectors.running.values()
+        ends: list[Connection | Connector] = [*self.connections(), *connectors]
         left = await drain(ends, self.unsettled, self.bridges.close, patience)
         for connection in self.connections():
             connection.close(AmqpError(CONNECTION_FORCED, "the gateway is shutting down; connect again later"))
-        for connector in self.connectors.values():
+        for connector in connectors:
             connector.close()
         await until(lambda: not any(self.connections()), _CLOSING)
         await self._journaling.close()

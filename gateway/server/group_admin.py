@@ -27,7 +27,7 @@ def shared_leases(policy: CompiledPolicy, supervisor: Supervisor, readiness: Rea
     """The leases of the process, in the state that the policy names at the start of the process."""
     gateway = policy.model.gateway
     leases = open_leases(gateway.state, gateway.lease.seconds, supervisor)
-    leases.about = advertised_endpoints(policy)
+    leases.session.about = advertised_endpoints(policy)
     if gateway.state != "memory":
         readiness.add("groups", leases.ready)
     return leases

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gateway import PRODUCT
-from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.message.response_support import CAPABILITY
 from gateway.amqp.sasl.password_checks import PasswordChecks, Ticket
 from gateway.amqp.sasl.server import SaslServer
@@ -21,6 +22,7 @@ from gateway.amqp.transport.tls import ServerTls, peer_subject
 from gateway.amqp.transport.tls_server import TlsServer
 from gateway.errors import AmqpError
 from gateway.observability.link_events import LinkEvents
+from gateway.server.composition import make_dialect
 from gateway.server.descriptors import leaves_reserve
 from gateway.server.listener_settings import Settings
 from gateway.server.logins import REVOKED, Logins
@@ -29,7 +31,9 @@ from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
+    from gateway.links.dialect import ListenerDialect
     from gateway.nodes.scope import Scope
+    from policies.model.scopes.event_hubs import SharedKey
 
 
 class Listener:
@@ -48,7 +52,9 @@ class Listener:
         tls: ServerTls | None,
         logins: Logins,
         quota: Quota,
+        keys: Iterable[SharedKey] = (),
     ) -> None:
+        """`keys`: those of its dialect, if it has one."""
         self.settings: Final = settings
         self._scope: Final = scope
         self._hub: Final = hub
@@ -63,7 +69,11 @@ class Listener:
         self._server: asyncio.Server | TlsServer | None = None
         self._serial = 0
         self._counters: Final = report.metrics.sockets(settings.scope, str(settings.model.bind))
-        self._engine_config: Final = _engine_config(settings)
+        hubs = settings.model.event_hubs
+        dialect = None if hubs is None else make_dialect(hubs, keys, scope, hub.loop)
+        self._dialect: Final[ListenerDialect | None] = dialect
+        config = _engine_config(settings)
+        self._engine_config: Final = config if self._dialect is None else self._dialect.engine_config(config)
 
     async def start(self) -> None:
         """Bind and accept; raises OSError if the port is in use."""
@@ -102,6 +112,11 @@ class Listener:
     def renew(self, users: UserStore, tls: ServerTls | None) -> None:
         """Use the users and certificates that a reload has read."""
         self._users, self._tls = users, tls
+
+    def renew_keys(self, keys: Iterable[SharedKey]) -> None:
+        """Use the keys that a reload has read, if the listener has a dialect."""
+        if self._dialect is not None:
+            self._dialect.renew(keys)
 
     def admits_login(self, connection: Connection) -> bool:
         """Whether a connection of this listener, which a reload may have replaced, would be accepted now."""
@@ -250,20 +265,31 @@ class Listener:
             self.revoke(connection)
 
     def requested(self, connection: Connection, link: Link) -> None:
-        if (stolen := self._scope.links.register(link)) is not None:
-            self._quota.detached(stolen.user, stolen)
-        self._quota.attach(connection.peer.user, link)
-        self._scope.attach(link)
+        if self._dialect is None:
+            self._admit(link)
+            self._scope.attach(link)
+        else:
+            self._dialect.attach(link, partial(self._admit, link))
         self._report.link_attached(link)
 
-    def link_refused(self, link: Link, error: AmqpError) -> None:
+    def _admit(self, link: Link) -> None:
+        """Count a link; raises AmqpError if it is one too many."""
+        if (stolen := self._scope.links.register(link)) is not None:
+            self._quota.detached(stolen.user, stolen)
+        self._quota.attach(link.user, link)
+
+    def _over(self, link: Link) -> None:
         self._quota.detached(link.user, link)
         self._scope.links.release(link)
+        if self._dialect is not None:
+            self._dialect.link_ended(link)
+
+    def link_refused(self, link: Link, error: AmqpError) -> None:
+        self._over(link)
         self._report.link_refused(link, error)
 
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
-        self._quota.detached(link.user, link)
-        self._scope.links.release(link)
+        self._over(link)
         self._report.link_ended(link, error)
 
     def message_refused(self, link: Link, error: AmqpError) -> None:
@@ -274,6 +300,8 @@ class Listener:
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         engine = connection.engine
+        if self._dialect is not None:
+            self._dialect.closed(engine)
         if connection in self.connections:
             self.connections.remove(connection)
             self._quota.disconnected()

@@ -49,9 +49,9 @@ class Listeners:
         """Listen as the policy says; a port that cannot be bound goes into `unbound`, and the others are served."""
         settings = list(wanted)
         self._logins.install(settings, credentials)
+        self._credentials = credentials
         self._retire(settings, scopes)
         self.unbound.clear()
-        self._credentials = credentials
         for each in settings:
             try:
                 await self._install(each, credentials)
@@ -76,16 +76,25 @@ class Listeners:
             listener.stop()
             self.retired.append(listener)
         self.retired = [listener for listener in self.retired if listener.busy]
+        self._renew_retired_keys(wanted)
         for listener in self.retired:
             if listener.settings.scope not in scopes:
                 listener.close(AmqpError(CONNECTION_FORCED, "the scope was removed from the policy"))
         self._quotas.keep(_place(each) for each in [*wanted, *(listener.settings for listener in self.retired)])
+
+    def _renew_retired_keys(self, wanted: list[Settings]) -> None:
+        """Connections of a replaced listener stay with the keys that its place has now."""
+        assert self._credentials is not None
+        keys = {_place(each): self._credentials.keys_of(each.model) for each in wanted}
+        for listener in self.retired:
+            listener.renew_keys(keys.get(_place(listener.settings), ()))
 
     async def _install(self, settings: Settings, credentials: CredentialFiles) -> None:
         model = settings.model
         quota = self._quotas.of(*_place(settings), model.limits)
         if (listener := self.serving.get(settings)) is not None:
             listener.renew(credentials.users_of(model), credentials.servers.get(model))
+            listener.renew_keys(credentials.keys_of(model))
             return
         listener = self._make(settings, credentials, self._logins, quota)
         await listener.start()

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.amqp.sasl.server import offered
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
-from policies.model.sasl import PASSWORD_MECHANISMS
+from policies.model.scopes.sasl import PASSWORD_MECHANISMS
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine.config import PeerInfo
+    from gateway.amqp.link.config import PeerInfo
     from gateway.amqp.sasl.verifiers import UserStore
     from gateway.amqp.transport.connection import Connection
     from gateway.amqp.transport.tls import ServerTls

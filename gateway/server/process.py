@@ -16,12 +16,13 @@ from typing import Final
 
 from gateway.config.credential_files import CredentialFilesError
 from gateway.config.policy import load
+from gateway.config.watch import Stamp, Stamps, changed_files, named_stamps, stamp, stamps
 from gateway.observability.logs import configure_logs
 from gateway.server.composition import check_cluster, make_cluster, make_subscriptions
 from gateway.server.gateway import Gateway
 from gateway.tasks import Work, off_loop
-from policies.load.diagnostics import PolicyErrors
 from policies.rules import CompiledPolicy
+from policies.text.diagnostics import PolicyErrors
 
 _WATCH_INTERVAL: Final = 1.0
 """Seconds between checks of the policy file."""
@@ -33,8 +34,6 @@ _READ_TIMEOUT: Final = 30.0
 _SHUTTING_DOWN: Final = "the gateway is shutting down; the next start reads the file"
 SIGNAL, CHANGED = "signal", "changed file"
 """Reasons of a reload, for the log."""
-Stamp = tuple[int, int, int]
-"""Identifies a version of a file: modification time in ns, size in bytes, inode."""
 _UNREADABLE: Final = (
     f"the policy, or a file that it names, could not be read within {_READ_TIMEOUT:.0f} s: a pipe, or a file system "
     "that does not answer? Put it right, and reload"
@@ -54,10 +53,11 @@ def run(path: Path) -> int:
     return run_loop(lambda: _serve(policy, seen))
 
 
-def read(path: Path) -> tuple[CompiledPolicy, Stamp | None]:
-    """The policy, and the stamp that its file had before it was read. Raises PolicyErrors."""
-    seen = _stamp(path)
-    return load(path), seen
+def read(path: Path) -> tuple[CompiledPolicy, Stamps]:
+    """The policy, and the versions of its file and of those it names that were read. Raises PolicyErrors."""
+    seen = stamp(path)
+    policy = load(path)
+    return policy, {path: seen, **named_stamps(policy)}
 
 
 def run_loop(main: Callable[[], Work[int]]) -> int:
@@ -85,7 +85,7 @@ def prepare_process() -> None:
     gc.set_threshold(*_GARBAGE)
 
 
-async def _serve(policy: CompiledPolicy, seen: Stamp | None) -> int:
+async def _serve(policy: CompiledPolicy, seen: Stamps) -> int:
     service = Gateway(policy, make_cluster, check_cluster, make_subscriptions)
     # Its signal handlers exist before clients can connect: from then on the shutdown is an orderly one.
     process = GatewayProcess(service, policy.file, seen)
@@ -97,22 +97,24 @@ async def _serve(policy: CompiledPolicy, seen: Stamp | None) -> int:
         return 1
     service.supervisor.keep(process.watch, "policy-watch")
     await process.ended()
-    await service.stop(service.policy.model.gateway.drain.seconds)
+    model = service.policy.model.gateway
+    await service.announce_stop(model.drain_delay.seconds)
+    await service.stop(model.drain.seconds)
     return 0
 
 
 class GatewayProcess:
-    """Handles signals and watches the policy file of a running gateway."""
+    """Handles signals, and watches the policy file of a running gateway and the files that it names."""
 
-    def __init__(self, service: Gateway, path: Path, seen: Stamp | None) -> None:
-        """`seen`: the stamp of the file before the present policy was read."""
+    def __init__(self, service: Gateway, path: Path, seen: Stamps) -> None:
+        """`seen`: the versions of the files that the present policy was made of."""
         self._service = service
         self._path = path
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._signalled = False
         self._seen = seen
-        self._stamp_task: asyncio.Task[Stamp | None] | None = None
+        self._stamp_task: asyncio.Task[dict[Path, Stamp | None]] | None = None
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
@@ -129,7 +131,7 @@ class GatewayProcess:
         await self._stop.wait()
 
     async def watch(self) -> None:
-        """Reload on SIGHUP, or if the policy file has changed; one reload after the other.
+        """Reload on SIGHUP, or if a watched file has changed; one reload after the other.
 
         A signal during a reload is followed by another reload, so the last file wins.
         """
@@ -144,18 +146,19 @@ class GatewayProcess:
     async def _due(self) -> str | None:
         """The reason to reload now, or None.
 
-        The file is checked after the last signal, so that a change counts once.
+        The files are checked after the last signal, so that a change counts once.
         """
         while True:
             self._signalled = self._signalled or self._reload.is_set()
             self._reload.clear()
-            stamp = await self._stamped()
+            now = await self._stamped()
             if not self._reload.is_set():
                 break
-        changed = stamp != self._seen and stamp is not None
+        changed = changed_files(self._seen, now)
         reason = SIGNAL if self._signalled else CHANGED if changed else None
         if reason:
-            self._signalled, self._seen = False, stamp
+            self._signalled, self._seen = False, now
+            self._service.policy_state.changed = [str(path) for path in changed]
         return reason
 
     async def _answer(self, reason: str) -> None:
@@ -165,10 +168,10 @@ class GatewayProcess:
         except Exception as error:  # unexpected: later reloads must still work
             self._service.policy_state.broken(error)
 
-    async def _stamped(self) -> Stamp | None:
-        """The present stamp of the policy file; the previous one if its file system does not answer."""
+    async def _stamped(self) -> Stamps:
+        """The present versions of the watched files; the previous ones if a file system does not answer."""
         if self._stamp_task is None:
-            self._stamp_task = self._service.supervisor.start(off_loop(_stamp, self._path), "policy-look")
+            self._stamp_task = self._service.supervisor.start(off_loop(stamps, [*self._seen]), "policy-look")
         done, _ = await asyncio.wait({self._stamp_task}, timeout=_READ_TIMEOUT)
         if not done:  # wait for the same thread again instead of starting one more each time
             return self._seen
@@ -180,6 +183,7 @@ class GatewayProcess:
             async with asyncio.timeout(_READ_TIMEOUT):
                 policy = await off_loop(load, self._path)
                 credentials = await self._service.load(policy)
+                named = await off_loop(named_stamps, policy)
             if self._stop.is_set():  # nothing would close new listeners and connectors in order
                 raise CredentialFilesError([_SHUTTING_DOWN])
         except PolicyErrors as errors:
@@ -189,12 +193,5 @@ class GatewayProcess:
         except TimeoutError:
             self._service.policy_state.refused([_UNREADABLE])
         else:
+            self._seen = {self._path: self._seen.get(self._path), **named}
             await self._service.apply(policy, credentials)
-
-
-def _stamp(path: Path) -> Stamp | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -88,12 +88,16 @@ class Quota:
         """A connection of `user` has ended."""
         use = self._users[user]
         use.connections -= 1
-        if not use.connections and not use.recent:
+        self._forget(user, use)
+
+    def _forget(self, user: str, use: Usage) -> None:
+        """Forget a user without connections; one that only a link's token has named may have links."""
+        if not (use.connections or use.links or use.recent):
             del self._users[user]
 
     def attach(self, user: str, link: Link) -> None:
         """A link of `user` is requested; raises the AMQP error if that exceeds the limit."""
-        most, links = self.limits.user_links, self._users[user].links
+        most, links = self.limits.user_links, self._users.setdefault(user, Usage()).links
         if most is not None and len(links) >= most:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"link limit of this user ({most}) exceeded")
         links.add(link)
@@ -102,6 +106,7 @@ class Quota:
         """A link of `user` was refused or has ended."""
         if (use := self._users.get(user)) is not None:
             use.links.discard(link)
+            self._forget(user, use)
 
 
 class Quotas:

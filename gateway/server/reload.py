@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.errors import CONNECTION_FORCED, DETACH_FORCED, INTERNAL_ERROR, AmqpError, Fault
-from gateway.nodes.decision import RouteDecision
+from gateway.links.decision import RouteDecision
 from gateway.nodes.scope import Scope
 from policies.rules import KafkaRoute, RelayRoute
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
-    from gateway.nodes.decision import DecidedLink
+    from gateway.links.decision import DecidedLink
     from gateway.observability.link_events import LinkEvents
 
 

@@ -1,1 +1,1 @@
-"""Checks between the parts of a policy that are right by themselves. Uses `policies.model` and the compiled rules."""
+"""Checks between the parts of a policy that are right by themselves. Uses `model`, `parts` and the rules."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from policies.checks.destination import AtConnector, destination
-from policies.load.diagnostics import Diagnostic, Loc
 from policies.model.policy import Policy
 from policies.model.scopes.bridge import BridgeEnd, BridgeEntry
 from policies.rules import KafkaRoute, Route, ScopeRules
+from policies.text.diagnostics import Diagnostic, Loc
 
 CheckFilter = Callable[[str], str | None]
 """Returns the mistake in a filter, or None."""

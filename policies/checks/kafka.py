@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
-from policies.load.diagnostics import Diagnostic, Loc
-from policies.load.parts import PolicyPart
-from policies.model.base import Secret
 from policies.model.kafka import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
 from policies.model.kafka_security import OAUTH, SECURITY_SETTINGS, KafkaSecurity
+from policies.parts.parts import PolicyPart
+from policies.text.diagnostics import Diagnostic, Loc
+from policies.values.base import Secret
+from policies.values.patterns import Template
+
+_TOPIC_LENGTH: Final = 249
 
 
 def check_setting(part: PolicyPart[Secret | str]) -> Iterator[Diagnostic]:
@@ -20,11 +25,21 @@ def check_setting(part: PolicyPart[Secret | str]) -> Iterator[Diagnostic]:
         yield Diagnostic(part.loc, "a secret is never written into the policy; use {env: NAME} or {file: path}")
 
 
+def check_topic(loc: Loc, topic: Template) -> Iterator[Diagnostic]:
+    """A name, or the text around captures, that no topic of Kafka can have."""
+    literal = "".join(topic.parts[::2])
+    if re.fullmatch("[A-Za-z0-9._-]*", literal) is None or len(literal) > _TOPIC_LENGTH or topic.text in (".", ".."):
+        text = f"Kafka can have no topic {topic.text}: names have letters, digits, _, . and -, at most {_TOPIC_LENGTH}"
+        yield Diagnostic(loc, f'{text}, and are not "." or ".."')
+
+
 def check_cluster(part: PolicyPart[KafkaCluster]) -> Iterator[Diagnostic]:
     """Mistakes between the keys of one cluster."""
     cluster, loc = part.value, part.loc
     if cluster.topics and cluster.bootstrap != EMBEDDED:
         yield Diagnostic((*loc, "topics"), "topics are created only in an embedded cluster", at_key=True)
+    for name in sorted({".", ".."} & set(cluster.topics)):
+        yield Diagnostic((*loc, "topics", name), "Kafka can have no topic of this name", at_key=True)
     if cluster.security is None or not part.ok("security"):
         return
     if cluster.bootstrap == EMBEDDED and part.ok("bootstrap"):

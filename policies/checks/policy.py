@@ -6,19 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from policies.checks.kafka import check_cluster, check_setting
+from policies.checks.access import check_access
+from policies.checks.kafka import check_cluster, check_setting, check_topic
 from policies.checks.sasl import check_connector, check_listener
 from policies.checks.subscriptions import check_api, check_service, check_subscriptions
-from policies.load.diagnostics import Diagnostic, Loc
-from policies.load.parts import AnyAddressRule, PolicyPart, PolicyParts, ScopeParts
-from policies.load.tree import dotted
 from policies.model.kafka import EMBEDDED
 from policies.model.scopes.addresses import KafkaRule, RedirectRule, RelayRule, ServiceRule
 from policies.model.scopes.api import ApiSection
 from policies.model.scopes.listen import ListenerSection
-from policies.model.units import Bind
-from policies.patterns import Pattern, Template
+from policies.parts.parts import AnyAddressRule, PolicyPart, PolicyParts, ScopeParts
 from policies.schema import nearest
+from policies.text.diagnostics import Diagnostic, Loc
+from policies.text.tree import dotted
+from policies.values.patterns import Pattern, Template
+from policies.values.units import Bind
 
 _MEMORY: Final = (
     "only in this process (gateway.state: memory): a restart loses it, and other gateways do not see it; use Redis"
@@ -49,6 +50,7 @@ def _scope(scope: ScopeParts, parts: PolicyParts) -> Iterator[Diagnostic]:
     for rule in scope.addresses:
         yield from _rule(rule, scope, parts)
     yield from _shadowed(scope.addresses)
+    yield from check_access(scope)
     for api in scope.api:
         yield from check_api(api)
     yield from check_subscriptions(scope, parts, _no_such)
@@ -132,6 +134,8 @@ def _rule(rule: PolicyPart[AnyAddressRule], scope: ScopeParts, parts: PolicyPart
     if isinstance(value, RelayRule):
         yield from _relay(PolicyPart(rule.loc, value, rule.broken), scope, parts)
     elif isinstance(value, KafkaRule):
+        if rule.ok("topic"):
+            yield from check_topic((*rule.loc, "topic"), value.topic)
         if rule.ok("match", "topic"):
             yield from _captures((*rule.loc, "topic"), value.topic, value.match)
         if value.dead_letter is not None and rule.ok("match", "dead_letter"):
@@ -192,7 +196,8 @@ def _relay(rule: PolicyPart[RelayRule], scope: ScopeParts, parts: PolicyParts) -
     elif name in others and name in scope.connector_names:
         yield Diagnostic(loc, "both a scope and a connector of this scope have this name; rename one")
     elif name not in others | scope.connector_names:
-        yield _no_such(loc, "other scope or connector of this scope", name, others | scope.connector_names)
+        known = others | scope.connector_names
+        yield _no_such(loc, "other scope or connector of this scope", name, known, _elsewhere(name, parts))
     replies = rule.value.replies
     if replies.mode == "none" and replies.uses is not None:
         yield Diagnostic((*rule.loc, "replies", "uses"), "replies: none routes no responses that could be counted")
@@ -203,10 +208,16 @@ def _relay(rule: PolicyPart[RelayRule], scope: ScopeParts, parts: PolicyParts) -
         yield Diagnostic(loc, message)
 
 
-def _no_such(loc: Loc, what: str, name: str, known: Iterable[str]) -> Diagnostic:
+def _elsewhere(name: str, parts: PolicyParts) -> str:
+    """A hint for the name of a connector of another scope."""
+    scope = next((each.name for each in parts.scopes if name in each.connector_names), None)
+    return "" if scope is None else f"; {name} is a connector of the scope {scope}: relay to {scope}, and from there on"
+
+
+def _no_such(loc: Loc, what: str, name: str, known: Iterable[str], hint: str = "") -> Diagnostic:
     names = sorted(known)
     allowed = ", ".join(names) or "none yet"
-    return Diagnostic(loc, f"there is no {what} {name}{_guess(name, names)} (allowed: {allowed})")
+    return Diagnostic(loc, f"there is no {what} {name}{hint or _guess(name, names)} (allowed: {allowed})")
 
 
 def _guess(name: str, known: Iterable[str]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from policies.checks.destination import destination
-from policies.load.diagnostics import Diagnostic, Loc
 from policies.model.policy import Policy
 from policies.model.scopes.connect import ConnectorSection
 from policies.rules import ScopeRules
+from policies.text.diagnostics import Diagnostic, Loc
 
 
 def check_pulls(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Diagnostic]:

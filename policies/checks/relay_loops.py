@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from policies.load.diagnostics import Diagnostic
 from policies.model.policy import Policy
 from policies.model.scopes.addresses import RelayRule
 from policies.rules import MAX_HOPS, RelayRoute, ScopeRules
+from policies.text.diagnostics import Diagnostic
 
 
 def check_relay_loops(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Diagnostic]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.load.diagnostics import Diagnostic
-from policies.load.parts import PolicyPart
-from policies.model.sasl import PASSWORD_MECHANISMS
 from policies.model.scopes.connect import ConnectorSection
 from policies.model.scopes.listen import ListenerSection
+from policies.model.scopes.sasl import PASSWORD_MECHANISMS
+from policies.parts.parts import PolicyPart
+from policies.text.diagnostics import Diagnostic
 
 
 def check_listener(part: PolicyPart[ListenerSection]) -> Iterator[Diagnostic]:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Final
 
-from policies.load.diagnostics import Diagnostic, Loc
-from policies.load.parts import PolicyPart, PolicyParts, ScopeParts
 from policies.model.kafka import EMBEDDED
 from policies.model.policy import Policy
 from policies.model.scopes.addresses import KafkaRule, ServiceRule
 from policies.model.scopes.api import ApiSection
 from policies.model.scopes.sinks import SinkEntry
 from policies.model.scopes.subscriptions import SubscriptionManagerEntry
+from policies.parts.parts import PolicyPart, PolicyParts, ScopeParts
 from policies.rules import KafkaRoute, ScopeRules
+from policies.text.diagnostics import Diagnostic, Loc
 
 Manager = PolicyPart[SubscriptionManagerEntry]
 NoSuch = Callable[[Loc, str, str, Iterable[str]], Diagnostic]

@@ -12,7 +12,6 @@ from typing import Final
 from policies.explain.assignment import assignment_lines
 from policies.explain.replies import replies_lines
 from policies.model.scopes.access import Action
-from policies.model.units import Bind
 from policies.rules import (
     MAX_HOPS,
     NOT_FOUND,
@@ -27,6 +26,7 @@ from policies.rules import (
     ScopeRules,
     ServiceRoute,
 )
+from policies.values.units import Bind
 
 REDIRECT_BEHIND_RELAY: Final = "a relay follows no redirect of the other scope; relay to a connector there"
 

@@ -5,8 +5,10 @@ It reads nothing by itself: `gateway/config/policy.py` passes functions that rea
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -16,15 +18,18 @@ from policies.checks.pull import check_pulls
 from policies.checks.relay_loops import check_relay_loops
 from policies.checks.subscriptions import check_managers
 from policies.compile import compile_scopes
-from policies.load.diagnostics import Diagnostic, PolicyErrors
-from policies.load.messages import model_problems
-from policies.load.parts import policy_parts
 from policies.load.secrets import ReadBytes, SecretReader, check_secrets, signing_key
-from policies.load.tree import Tree, parse
-from policies.model.base import Secret
 from policies.model.policy import Policy
+from policies.parts.messages import model_problems
+from policies.parts.parts import policy_parts
 from policies.rules import CompiledPolicy, SigningKey, SigningKeys
 from policies.subscriptions import compile_sinks
+from policies.text.diagnostics import Diagnostic, PolicyErrors
+from policies.text.tree import Tree, parse
+from policies.values.base import Secret
+
+_DIGITS: Final = 12
+_EMPTY: Final = "the file is empty; start from policies/examples, or see docs/policy.md"
 
 
 def load_policy(
@@ -40,7 +45,8 @@ def load_policy(
     `with_secrets=False` reads only the file itself: for checks on a machine without secrets. Such a policy has no
     `signing` keys and must not be served. `check_filter` returns the mistake in a bridge's filter, or None.
     """
-    tree = parse(_read(path, read_bytes), str(path))
+    content = _read(path, read_bytes)
+    tree = parse(content, str(path))
     reader = SecretReader(path.parent, environ, read_bytes) if with_secrets else None
     policy, problems, warnings = _examine(tree, reader)
     if policy is None or problems:
@@ -54,7 +60,8 @@ def load_policy(
         raise PolicyErrors(_located(found, tree))
     secrets, files = (reader.values, reader.digests) if reader is not None else ({}, {})
     signing, sinks = _signing(policy, secrets), compile_sinks(policy, tree)
-    return CompiledPolicy(path, policy, scopes, signing, tuple(warnings), secrets, sinks, files)
+    digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
+    return CompiledPolicy(path, policy, scopes, signing, tuple(warnings), secrets, sinks, files, digest)
 
 
 def _read(path: Path, read_bytes: ReadBytes) -> bytes:
@@ -67,6 +74,8 @@ def _read(path: Path, read_bytes: ReadBytes) -> bytes:
 
 def _examine(tree: Tree, reader: SecretReader | None) -> tuple[Policy | None, list[Diagnostic], list[Diagnostic]]:
     problems, policy = list(tree.problems), None
+    if tree.data is None and not problems:
+        return None, [tree.locate(Diagnostic((), _EMPTY))], []
     try:
         policy = Policy.model_validate({} if tree.data is None else tree.data)
     except ValidationError as error:

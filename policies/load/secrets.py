@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from policies.load.diagnostics import Diagnostic, Loc
-from policies.load.parts import PolicyParts, ScopeParts
-from policies.model.base import Secret
 from policies.model.keys import KeyEntry
+from policies.parts.parts import PolicyParts, ScopeParts
+from policies.text.diagnostics import Diagnostic, Loc
+from policies.values.base import Secret
 
 ReadBytes = Callable[[Path], bytes]
 KEY_BYTES: Final = 32
@@ -113,6 +113,9 @@ def _secrets(parts: PolicyParts) -> Iterator[tuple[Loc, Secret]]:
         for connector in scope.connect:
             if connector.value.sasl.password is not None:
                 yield (*connector.loc, "sasl", "password"), connector.value.sasl.password
+        for listener in scope.listen:
+            if (hubs := listener.value.event_hubs) is not None:
+                yield from (((*listener.loc, "event_hubs", "keys", at), key) for at, key in enumerate(hubs.keys))
         for manager in scope.subscriptions:
             for at, entry in enumerate(manager.value.oauth):
                 if entry.secret is not None:

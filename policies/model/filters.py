@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from policies.model.base import Count, StrictSection
+from policies.values.base import Count, StrictSection
 
 
 class Filters(StrictSection):

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from policies.model.base import Count, Name, StrictSection, parsed
 from policies.model.journal import JournalSection
-from policies.model.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration
+from policies.values.base import Count, Name, StrictSection, parsed
+from policies.values.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration
 
 
 class GatewaySection(StrictSection):
@@ -34,6 +34,12 @@ class GatewaySection(StrictSection):
         "default: the limit of its container (cgroup), or 1GiB if there is none",
     )
     drain: Duration = parsed(parse_duration, "10s", "how long SIGTERM waits for outcomes before it closes")
+    drain_delay: Duration = parsed(
+        parse_duration,
+        "0s",
+        "how long the gateway serves on after SIGTERM, with /readyz at 503, before it drains: until load balancers "
+        "have noticed",
+    )
     log: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: console in a terminal, json otherwise"
     )

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from policies.model.base import Count, Flag, Name, Strict, parsed
-from policies.model.units import Duration, parse_duration
+from policies.values.base import Count, Flag, Name, Strict, parsed
+from policies.values.units import Duration, parse_duration
 
 
 class JournalSection(Strict):

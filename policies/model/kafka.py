@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.model.base import Also, Secret, StrictSection, parsed, setting_text
 from policies.model.kafka_security import KafkaSecurity
-from policies.model.units import Size, parse_bind, parse_size
+from policies.values.base import Also, Flag, Secret, StrictSection, parsed, setting_text
+from policies.values.units import Size, parse_bind, parse_size
 
 EMBEDDED: Final = "embedded"
 
@@ -104,6 +104,11 @@ class KafkaCluster(StrictSection):
     security: KafkaSecurity | None = Field(
         default=None, description="TLS and login at the brokers, see KafkaSecurity; default: neither"
     )
+    required: Flag = Field(
+        default=False,
+        description="true: the gateway is not ready (/readyz answers 503) while this cluster is not reached; "
+        "false: /readyz only reports it",
+    )
     readers: Annotated[StrictInt, Field(ge=1, le=256)] = Field(
         default=16,
         description="number of Kafka clients that read for all links, fewer if memory is short (gateway.memory); "
@@ -114,6 +119,11 @@ class KafkaCluster(StrictSection):
         "64MiB",
         "cache of recent events for links that are slightly behind, smaller if memory is short (gateway.memory); a "
         "link that is far behind reads on its own",
+    )
+    transactional_producers: Annotated[StrictInt, Field(ge=1, le=256)] = Field(
+        default=20,
+        description="number of Kafka clients for transactions, each of which has one open transaction; a transaction "
+        "that needs one more gets amqp:resource-limit-exceeded",
     )
     topics: dict[TopicName, Partitions] = Field(
         default_factory=dict, description="embedded only: topics to create, name: number of partitions"

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from policies.model.base import Also, Flag, Path, Secret, StrictSection, upper
+from policies.values.base import Also, Flag, Path, Secret, StrictSection, upper
 
 KAFKA_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 OAUTH: Final = "OAUTHBEARER"

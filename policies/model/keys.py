@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from policies.model.base import Flag, Name, Secret, Strict, parsed
-from policies.model.units import Duration, Size, parse_duration
+from policies.values.base import Flag, Name, Secret, Strict, parsed
+from policies.values.units import Duration, Size, parse_duration
 
 
 def _until(value: object) -> int:

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from policies.folders import url_problem
-from policies.model.base import Also, Count, Flag, Name, Path, StrictSection, parsed, setting_text
-from policies.model.units import Duration, Size, parse_duration, parse_size
+from policies.values.base import Also, Count, Flag, Name, Path, StrictSection, parsed, setting_text
+from policies.values.folders import url_problem
+from policies.values.units import Duration, Size, parse_duration, parse_size
 
 Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
@@ -34,7 +34,22 @@ def _local(value: str) -> str:
     return value
 
 
+def _listener(value: object) -> str:
+    text = str(value) if type(value) is int else value
+    port = text.rpartition(":")[2] if isinstance(text, str) else ""
+    if not (isinstance(text, str) and port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ValueError('must be a port or host:port, like 9464 or "0.0.0.0:9464"')
+    return text
+
+
 Folder = Annotated[Path, AfterValidator(_local)]
+Listener = Annotated[
+    str,
+    StringConstraints(pattern=r"^(.+:)?[0-9]{1,5}$"),
+    BeforeValidator(_listener),
+    Also(lambda _: [{"type": "integer", "minimum": 0, "maximum": 65535}]),
+]
+"""A port, of 127.0.0.1 unless a host precedes it."""
 Setting = Annotated[str, BeforeValidator(setting_text), Also(lambda _: [{"type": ["number", "boolean"]}])]
 
 
@@ -67,6 +82,12 @@ class PipelineArchive(StrictSection):
     format: Literal["parquet", "delta"] | None = Field(
         default=None, description="delta: also a Delta table; default: the archive's present format, parquet for a "
         "new one"
+    )
+    wait: Annotated[Duration, Field(ge=0)] = parsed(
+        parse_duration, "1m", "how long `--once` waits out an outage of Kafka or Spark"
+    )
+    metrics: Listener | None = Field(
+        default=None, description="port of 127.0.0.1, or host:port, where Prometheus metrics are served; default: none"
     )
     fail_on_data_loss: Flag = Field(
         default=True, description="false: record offsets that were gone before they were archived, and continue"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from policies.model.base import Name, Strict
 from policies.model.filters import Filters
 from policies.model.gateway import GatewaySection
 from policies.model.kafka import KafkaCluster
 from policies.model.keys import KeysSection
 from policies.model.pipeline import PipelineSection
 from policies.model.scopes.scope import ScopeSection
+from policies.values.base import Name, Strict
 
 
 class Policy(Strict):

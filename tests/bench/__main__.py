@@ -22,6 +22,7 @@ from typing import Any
 
 from tests.bench import against
 from tests.bench.cases.catalogue import CASES
+from tests.bench.shapes import shapes
 from tests.support.project.parts import ROOT
 
 OUTPUT = ROOT / "build" / "bench.json"
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> int:
     took: dict[str, float] = {}
     for name in options.only or CASES:
         start = time.monotonic()
-        found, error = measured(name, *(["--quick"] if options.quick else []))
+        found, error = measured(name, *_how(options))
         took[name] = round(time.monotonic() - start, 1)
         figures += found
         if error is not None:
@@ -47,6 +48,20 @@ def main(arguments: list[str]) -> int:
             print(f"{name:26} NOT MEASURED: {error.strip().partition(chr(10))[0]}", flush=True)
     write(options.output, figures, failed, quick=options.quick, took=took)
     return 1 if failed else 0
+
+
+def _how(options: argparse.Namespace) -> list[str]:
+    chosen = [each for name in options.shape for each in (shapes.names() if name == "each" else [name])]
+    return [*(["--quick"] if options.quick else []), *(f"--shape={name}" for name in chosen)]
+
+
+def _shape(name: str) -> str:
+    if name not in ("each", *shapes.USUAL):
+        try:
+            shapes.chosen(name)
+        except KeyError as error:
+            raise argparse.ArgumentTypeError(error.args[0]) from None
+    return name
 
 
 def _against(options: argparse.Namespace) -> int:
@@ -57,7 +72,7 @@ def _against(options: argparse.Namespace) -> int:
     failed: dict[str, str] = {}
 
     def measure(name: str, env: dict[str, str]) -> list[dict[str, Any]]:
-        found, error = measured(name, "--once", *(["--quick"] if options.quick else []), env=env)
+        found, error = measured(name, "--once", *_how(options), env=env)
         if error is not None:
             failed[name] = error
             print(f"{name:26} NOT MEASURED: {error.strip().partition(chr(10))[0]}", flush=True)
@@ -111,6 +126,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="show that all can be measured; figures mean little")
     parser.add_argument("--only", nargs="+", choices=CASES, metavar="CASE", help=f"of {', '.join(CASES)}")
+    shape = f"what messages look like, in place of {' and '.join(shapes.USUAL)}: clients, messages, or `each`"
+    parser.add_argument("--shape", nargs="+", type=_shape, default=[], metavar="NAME", help=shape)
     usual = ", ".join(against.USUAL)
     parser.add_argument("--against", metavar="REV", help=f"compare with the gateway of a commit (usually {usual})")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where the report goes (build/bench.json)")

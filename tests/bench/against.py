@@ -19,7 +19,8 @@ from tests.bench.bench_gateway import TREE
 from tests.support.project.parts import ROOT
 
 ALIKE: Final = (
-    "crowds", "journal", "kafka", "latency", "memory", "relays", "replies", "reply queue", "scan", "sharing",
+    "crossing", "crowds", "journal", "kafka", "latency", "memory", "relays", "replies", "reply queue", "scan",
+    "sharing",
 )  # fmt: skip
 """Cases that measure the process of a gateway; the others measure what they import."""
 USUAL: Final = ("relays", "replies", "kafka")

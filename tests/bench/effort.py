@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.bench.shapes import shapes
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -20,6 +22,8 @@ class Effort:
     archived: int = 300_000
     long_rounds: int = 3
     """Of cases whose rounds take long, or whose figure varies little."""
+    shapes: tuple[str, ...] = shapes.USUAL
+    """What messages look like (`shapes`), where a case sends some."""
 
     def plan(self, **more: Any) -> dict[str, Any]:
         """A plan for the load generator."""

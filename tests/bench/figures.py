@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, Final
 
+from tests.bench.shapes import shapes
+
 UNDISTURBED = 0.2
 """Cores that processes outside the bench may take before a comparison of rates is meaningless."""
 
@@ -75,6 +77,11 @@ class Figure:
         if self.details.get("p50_us"):
             parts.append(f"p50 {self.details['p50_us']:,.0f} us p99 {self.details['p99_us']:,.0f} us")
         return "  ".join(parts)
+
+
+def shaped(name: str, shape: str) -> str:
+    """The name of a figure that was measured with messages of a shape."""
+    return name if shape == shapes.SYNTHETIC else f"{name}:{shape}"
 
 
 Sample = dict[str, float]

@@ -1,10 +1,11 @@
-"""One case of the bench in this process: `python -m tests.bench.single CASE OUTPUT [--quick | --once]`."""
+"""One case of the bench in this process: `python -m tests.bench.single CASE OUTPUT [--quick | --once] [--shape=…]`."""
 
 from __future__ import annotations
 
 import json
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ from tests.bench.running import NotMeasured
 def main(name: str, output: str, *options: str) -> int:
     """Prints each figure when it is there; writes all of them, and why the others are not.
 
-    `--once`: one round, and nothing is printed.
+    `--once`: one round, and nothing is printed. `--shape`: what messages look like, in place of the usual shapes.
     """
     figures: list[dict[str, Any]] = []
     failed: str | None = None
     try:
         effort = QUICK if "--quick" in options else Effort(rounds=1, long_rounds=1) if "--once" in options else Effort()
+        prefix = "--shape="
+        if chosen := tuple(option.removeprefix(prefix) for option in options if option.startswith(prefix)):
+            effort = replace(effort, shapes=chosen)
         for figure in CASES[name](effort):
             if "--once" not in options:
                 print(figure.line(), flush=True)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from tests.support.amqp.peer import Listener
 from tests.support.gateway.document import Document
 from tests.support.gateway.far import Far

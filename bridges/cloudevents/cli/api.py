@@ -94,7 +94,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def _on_same_host(page: str, following: str) -> str:
-    """The next page, whose path and query the answer says; the host stays the one that the user named."""
+    """The next page, whose path and query the answer gives; the host stays the one that the user named."""
     there = urlsplit(urljoin(page, following))
     return urlunsplit(urlsplit(page)._replace(path=there.path, query=there.query))
 

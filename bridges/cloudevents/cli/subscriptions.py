@@ -20,7 +20,7 @@ _FORM: Final = 2
 
 
 def _api(command: F) -> F:
-    """The options that say which manager, and who asks."""
+    """The options for the manager and the user."""
     for option in (
         click.option("--ca", type=click.Path(path_type=Path), help="Authorities of the API's certificate, PEM."),
         click.option("--user", help=f"The user; the password is in {PASSWORD}.  [default: no login]"),
@@ -34,9 +34,9 @@ def _api(command: F) -> F:
 
 @click.group()
 def subscriptions() -> None:
-    """Look at the subscriptions of a running gateway, keep them elsewhere, or try one on the events of a topic.
+    """List, show, export and import the subscriptions of a running gateway, or try one on the events of a topic.
 
-    What is listed is what the user sees: one's own, or those of everybody for the users of `manage`.
+    Users see their own subscriptions; users of `manage` see those of all users.
     """
 
 
@@ -73,12 +73,12 @@ def show(url: str, user: str | None, ca: Path | None, id: str) -> None:
 
 @subscriptions.command(epilog=_EXIT_CODES)
 @_api
-@click.option("--secrets", is_flag=True, help="With the secrets, encrypted under the keys of the gateway.")
+@click.option("--secrets", is_flag=True, help="Include the secrets, encrypted under the keys of the gateway.")
 def export(url: str, user: str | None, ca: Path | None, secrets: bool) -> None:
     """Write subscriptions and their positions to stdout, for `import`.
 
-    Secrets are not among them, or encrypted with `--secrets`: only a gateway with the same keys can read them. Delete
-    the subscriptions here before or after the import: what is delivered between is sent again.
+    Secrets are left out, or encrypted with `--secrets`: only a gateway with the same keys can read them. Delete the
+    subscriptions here before or after the import; events that are delivered in between are sent again.
     """
     client, query = ManagerClient(url, user, ca), "?secrets=1" if secrets else ""
     try:
@@ -96,9 +96,9 @@ def export(url: str, user: str | None, ca: Path | None, secrets: bool) -> None:
 def import_command(
     url: str, user: str | None, ca: Path | None, file: IO[bytes], replace: bool, dry: bool
 ) -> None:
-    """Create the subscriptions of an export, as this user's, at their positions.
+    """Create the subscriptions of an export for this user, at their positions.
 
-    Each that is refused is reported, and the rest is done.
+    A subscription that is refused is reported, and the others are created.
     """
     client, refused = ManagerClient(url, user, ca), 0
     for each in _exported(file):

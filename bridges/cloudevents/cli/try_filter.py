@@ -1,4 +1,4 @@
-"""`scopegate subscriptions try`: which of the newest events a subscription would be sent, before anybody makes it."""
+"""`scopegate subscriptions try`: which of the newest events a subscription would get, before it is created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO, Final
 import click
 
 from bridges.cloudevents.events.event import CloudEvent, event_of
-from bridges.cloudevents.subscription.model import InvalidSubscription
+from bridges.cloudevents.model.values import InvalidSubscription
 from bridges.cloudevents.subscription.parse import parse
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.rules import CompiledPolicy
@@ -26,7 +26,7 @@ stderr).
 
 
 class _TryFailed(click.ClickException):
-    """A mistake in what was given: exit code 2, for 1 says that nothing matches."""
+    """A mistake in the input: exit code 2, because 1 says that nothing matches."""
 
     exit_code = 2
 
@@ -45,7 +45,7 @@ class _TryFailed(click.ClickException):
 def attempt(
     file: IO[bytes], policy: Path, manager: str | None, user: str, count: int, show: int, bootstrap: str | None
 ) -> None:
-    """Check the subscription in FILE, and say which of the newest events of its streams it would be sent."""
+    """Check the subscription in FILE, and show which of the newest events of its streams it would get."""
     import sys
     import time
 
@@ -73,7 +73,7 @@ def _try_filter(
     most: tuple[int, int],
     bootstrap: str | None,
 ) -> int:
-    """Say what matches of one stream; returns how many events do."""
+    """Print the matching events of one stream; returns their number."""
     read = events = matching = 0
     for event in _newest(policy, rules, address, most[0], bootstrap):
         read += 1
@@ -108,7 +108,7 @@ def _newest(
 
 def _load(file: Path) -> CompiledPolicy:
     from gateway.config.policy import load
-    from policies.load.diagnostics import PolicyErrors
+    from policies.text.diagnostics import PolicyErrors
 
     try:
         return load(file)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.subscription.model import Order
+from bridges.cloudevents.model.values import Order
 
 _UNLIMITED: Final = 1 << 30
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.delivery.circuit_breaker import CircuitBreaker, RetryBackoff
 from bridges.cloudevents.delivery.rate_limiter import AttemptRateLimiter
-from bridges.cloudevents.subscription.model import DeliverySettings
+from bridges.cloudevents.model.values import DeliverySettings
 
 
 class AttemptTicket(NamedTuple):

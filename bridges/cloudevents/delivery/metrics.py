@@ -6,9 +6,10 @@ from enum import StrEnum
 from typing import Final
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
-from bridges.cloudevents.sinks.interface import SendAttempt
-from bridges.cloudevents.subscription.model import SinkProtocol
+from bridges.cloudevents.delivery.sink import SendAttempt
+from bridges.cloudevents.model.values import SinkProtocol
 from gateway.observability.histogram import Histogram
+from policies.egress import EgressDenial
 
 _ATTEMPT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _DELIVERY: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600, 86400)
@@ -26,19 +27,6 @@ class ConsentResult(StrEnum):
     """Not asked: this user or host was asked too often."""
     CONFIRMED = "confirmed"
     """Consented later."""
-
-
-class EgressDenial(StrEnum):
-    """Why the gateway did not connect to a sink."""
-
-    RULE = "rule"
-    """No entry of `sinks` allows it."""
-    NAME = "name"
-    """Its name does not resolve."""
-    ADDRESS = "address"
-    """Its name resolves to no address that the entry allows."""
-    SECRET = "secret"  # noqa: S105  a reason
-    """A secret would be sent without TLS."""
 
 
 class ProtocolMetrics:

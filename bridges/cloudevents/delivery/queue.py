@@ -20,9 +20,9 @@ from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import DeadLetter, EventEntry, EventLocation, ordering_key
 from bridges.cloudevents.delivery.gate import AttemptTicket, SinkGate
 from bridges.cloudevents.delivery.queue_settings import QueueListener, QueueSettings
+from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.interface import SendAttempt
 
 MAX_OFFSETS: Final = 4096
 """Number of evicted events, of which only the offset is known, at which reading stops."""

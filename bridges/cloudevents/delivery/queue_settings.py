@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from bridges.cloudevents.delivery.entry import DeadLetter
 from bridges.cloudevents.delivery.state import Reason
-from bridges.cloudevents.subscription.model import DeliverySettings
+from bridges.cloudevents.model.values import DeliverySettings
 
 
 class QueueSettings(NamedTuple):

@@ -32,5 +32,7 @@ class SubscriptionStatus:
     """The timestamp of the oldest event in memory."""
     positions: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """By address and partition: all events before this offset are done with."""
+    delivered: int = 0
+    """Events that count against `maxevents`; 0 without such a limit."""
     logs: Mapping[str, str] = field(default_factory=dict)
     """By address: what tells the log of these positions from that of a recreated topic."""

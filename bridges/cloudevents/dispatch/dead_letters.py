@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from bridges.cloudevents.delivery.entry import DeadLetter
-from bridges.cloudevents.subscription.model import SinkUri
+from bridges.cloudevents.model.values import SinkUri
 from bridges.kafka.bridge import ClusterBridge
 from bridges.kafka.produce.dead_letters import DeadLetterReason, DeadLetters
 from gateway.observability.logs import get_logger

@@ -17,10 +17,12 @@ from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.queue_settings import QueueSettings
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
-from bridges.cloudevents.dispatch.checkpoint_record import APPLIED, bucket_of
+from bridges.cloudevents.dispatch.by_bucket import ByBucket
+from bridges.cloudevents.dispatch.checkpoint_record import APPLIED
 from bridges.cloudevents.dispatch.dead_letters import DeadLetterWriter, log_refusal
 from bridges.cloudevents.dispatch.group_offsets import GroupOffsets
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription, OpenSink, SubscriptionVersion
+from bridges.cloudevents.dispatch.memory_limit import MemoryLimit
 from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from bridges.cloudevents.dispatch.registration import RegisteredSubscription, starting_checkpoint
 from bridges.cloudevents.dispatch.remote_records import RemoteRecords
@@ -37,7 +39,7 @@ from bridges.kafka.tap import TopicLog
 from gateway.observability.logs import get_logger
 from gateway.state.leases.manager import Leases
 from gateway.state.termini.store import Termini
-from gateway.tasks import Supervisor
+from gateway.tasks import Supervisor, TimeSlice
 from policies.rules import KafkaRoute
 
 __all__ = ["DeliverableSubscription", "DispatcherServices", "DispatcherSettings", "OpenSink", "SubscriptionDispatcher"]
@@ -96,17 +98,14 @@ class SubscriptionDispatcher:
         self.metrics: Final = metrics
         self.supervisor: Final = services.supervisor
         self.tails: Final = SharedTails(event_of, self.scheduler.add, services.supervisor.attempt)
-        self._registered: Final[dict[str, RegisteredSubscription]] = {}
-        self._workers: Final[dict[str, DeliveryWorker]] = {}
-        self.observer: Final = DeliveryObserver(self._registered, self._workers, self.filters)
+        self._registered: Final = ByBucket[RegisteredSubscription]()
+        self._workers: Final = ByBucket[DeliveryWorker]()
+        self.observer: Final = DeliveryObserver(self._registered, self._workers, self.filters, self.tails)
         self._changed: Final[dict[DeliveryWorker, None]] = {}
-        self._buffering: Final[dict[DeliveryWorker, None]] = {}
-        """Those whose queues had events in memory after their last step."""
+        self._memory: Final = MemoryLimit(self._workers)
         self._advanced: Final[dict[DeliveryWorker, None]] = {}
         self._locks: Final[dict[str, asyncio.Lock]] = {}
         self._gates: Final = SinkGates()
-        self._last_buffered_bytes = 0
-        self._memory_is_low = False
         self._applied_revision = 0
         self._remote: Final = RemoteRecords(services.termini, f"{settings.scope}/{settings.manager}")
         self._dead_letters: Final = DeadLetterWriter(services.clusters)
@@ -257,7 +256,7 @@ class SubscriptionDispatcher:
         await (worker.close() if grace is None else worker.close(grace))
         if self._workers.get(id) is worker:
             self._update_checkpoint(worker)
-            self._buffering.pop(worker, None)
+            self._memory.forget(worker)
             del self._workers[id]
         return worker.counts
 
@@ -277,36 +276,44 @@ class SubscriptionDispatcher:
 
     async def on_gained(self, buckets: Collection[int]) -> None:
         """See `SliceListener`."""
-        for id in self._ids_in(buckets, self._registered):
+        turn = TimeSlice()
+        for id in self._registered.ids_in(buckets):
             async with self._lock(id):
                 if id not in self._workers:
                     await self._start_worker(id)
+            await turn.pause()
 
     async def on_revoked(self, buckets: Collection[int]) -> None:
         """See `SliceListener`."""
-        await self._close_all(self._ids_in(buckets, self._workers), None)
+        await self._close_all(self._workers.ids_in(buckets), None)
 
     def on_lost(self, buckets: Collection[int]) -> None:
         """See `SliceListener`."""
-        for id in self._ids_in(buckets, self._workers):
-            worker = self._workers.pop(id)
+        lost = [self._workers.pop(id) for id in self._workers.ids_in(buckets)]
+        for worker in lost:
+            worker.halt()
             self._changed.pop(worker, None)
             self._advanced.pop(worker, None)
-            self._buffering.pop(worker, None)
+            self._memory.forget(worker)
+        self.supervisor.start(self._abort(lost), "deliveries-abort")
+
+    async def _abort(self, workers: Collection[DeliveryWorker]) -> None:
+        turn = TimeSlice()
+        for worker in workers:
             worker.abort()
             self.supervisor.start(worker.close(0.0), "delivery-abort")
-
-    @staticmethod
-    def _ids_in(buckets: Collection[int], ids: Collection[str]) -> list[str]:
-        wanted = set(buckets)
-        return [id for id in ids if bucket_of(id) in wanted]
+            await turn.pause()
 
     async def _close_all(self, ids: Collection[str], grace: float | None) -> None:
         async def end(id: str) -> None:
             async with self._lock(id):
                 await self._stop_worker(id, grace)
 
-        await asyncio.gather(*map(end, ids))
+        ending, turn = [], TimeSlice()
+        for id in ids:
+            ending.append(self.supervisor.start(end(id), "delivery-end"))
+            await turn.pause()
+        await asyncio.gather(*ending)
 
     # -- from the workers
 
@@ -338,10 +345,7 @@ class SubscriptionDispatcher:
     def on_position_advanced(self, worker: DeliveryWorker) -> None:
         """See `WorkerContext`."""
         self._advanced[worker] = None
-        if worker.queue.buffered_bytes:
-            self._buffering[worker] = None
-        else:
-            self._buffering.pop(worker, None)
+        self._memory.note(worker)
 
     def restart(self, worker: DeliveryWorker) -> None:
         """See `WorkerContext`."""
@@ -361,8 +365,8 @@ class SubscriptionDispatcher:
         while True:
             await asyncio.sleep(_WRITE_INTERVAL)
             writes = (writes + 1) % _WRITES_PER_OWNER_CHECK
-            self._share_memory_limit()
-            await self._flush({bucket_of(id) for id in self._workers} if not writes else ())
+            self._memory.enforce(self._settings.max_buffered_bytes)
+            await self._flush(self._workers.buckets if not writes else ())
 
     async def _flush(self, check_owner: Collection[int] = ()) -> None:
         self.tails.report_advance(_MAX_ADVANCED)
@@ -383,18 +387,4 @@ class SubscriptionDispatcher:
 
     def _buffered_bytes(self) -> int:
         """Bytes in memory at the last count."""
-        return self._last_buffered_bytes
-
-    def _share_memory_limit(self) -> None:
-        """Above the limit of memory, divide the limit among the queues that hold events."""
-        buffering = list(self._buffering)
-        self._last_buffered_bytes = sum(worker.queue.buffered_bytes for worker in buffering)
-        if self._last_buffered_bytes > self._settings.max_buffered_bytes:
-            self._memory_is_low = True
-            for worker in self._workers.values():
-                worker.queue.limit_bytes(self._settings.max_buffered_bytes // (2 * len(buffering)))
-        elif self._memory_is_low and self._last_buffered_bytes < self._settings.max_buffered_bytes // 4:
-            self._memory_is_low = False
-            for worker in self._workers.values():
-                worker.queue.limit_bytes(self._settings.max_buffered_bytes)
-                worker.wake()
+        return self._memory.last_count

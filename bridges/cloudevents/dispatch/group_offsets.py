@@ -13,11 +13,12 @@ from typing import Final
 from bridges.cloudevents.dispatch.checkpoint_record import BUCKETS, bucket_of
 from bridges.cloudevents.dispatch.worker import DeliveryWorker
 from bridges.kafka.tap import TopicLog
+from gateway.tasks import TimeSlice
 
 _INTERVAL: Final = 2.0
 """Seconds between two commits."""
-_AT_ONCE: Final = 50
-"""Number of subscriptions that are looked at in one turn of the loop."""
+_SHARE: Final = 100
+"""The pause between two commits is at least so many times as long as collecting the offsets took."""
 Offsets = dict[tuple[str, str], dict[int, int]]
 """By group and address, and by partition."""
 
@@ -42,9 +43,12 @@ class GroupOffsets:
 
     async def run(self, slices: Callable[[], int]) -> None:
         """Commit what has changed, until cancelled."""
+        loop, pause = asyncio.get_running_loop(), _INTERVAL
         while True:
-            await asyncio.sleep(_INTERVAL)
+            await asyncio.sleep(pause)
+            begun = loop.time()
             found = await self._lowest(slices())
+            pause = max(_INTERVAL, _SHARE * (loop.time() - begun))
             for (group, address), offsets in found.items():
                 log = self._log_of(address)
                 if log is not None and self._committed.get((group, address)) != offsets:
@@ -54,12 +58,12 @@ class GroupOffsets:
     async def _lowest(self, slices: int) -> Offsets:
         """The lowest unfinished offsets."""
         found: Offsets = {}
-        for number, (id, worker) in enumerate(list(self._workers.items()), 1):
+        turn = TimeSlice()
+        for id, worker in list(self._workers.items()):
             group = group_of(self._name, slices, id)
             for address, at in worker.positions().items():
                 offsets = found.setdefault((group, address), {})
                 for partition, position in at.positions.items():
                     offsets[partition] = min(position.committed, offsets.get(partition, position.committed))
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+            await turn.pause()
         return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from bridges.cloudevents.delivery.queue_settings import QueueSettings
+from bridges.cloudevents.delivery.sink import Sink, SinkListener
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.filter import EventFilter
-from bridges.cloudevents.sinks.interface import Sink, SinkListener
-from bridges.cloudevents.subscription.model import DeliverySettings, SinkProtocol, SinkUri, SubscriptionConfig
+from bridges.cloudevents.model.values import DeliverySettings, SinkProtocol, SinkUri, SubscriptionConfig
 
 
 class DeliverableSubscription(Protocol):

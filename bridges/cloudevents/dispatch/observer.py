@@ -12,8 +12,9 @@ from bridges.cloudevents.dispatch.interface import DeliverableSubscription
 from bridges.cloudevents.dispatch.journal_rows import JournalRows, row_key
 from bridges.cloudevents.dispatch.registration import RegisteredSubscription
 from bridges.cloudevents.dispatch.worker import DeliveryWorker
+from bridges.cloudevents.model.values import SinkProtocol
 from bridges.cloudevents.reading.filter_evaluator import SharedFilterEvaluator
-from bridges.cloudevents.subscription.model import SinkProtocol
+from bridges.cloudevents.reading.shared_tail import SharedTails
 
 _MAX_ENDED: Final = 1000
 """Number of ended deliveries that are kept apart until the next scrape."""
@@ -27,10 +28,12 @@ class DeliveryObserver:
         registered: Mapping[str, RegisteredSubscription],
         workers: Mapping[str, DeliveryWorker],
         evaluator: SharedFilterEvaluator,
+        tails: SharedTails,
     ) -> None:
         self._registered: Final = registered
         self._workers: Final = workers
         self._evaluator: Final = evaluator
+        self._tails: Final = tails
         self._tracked: Final[dict[int, tuple[SinkProtocol, DeliveryCounts]]] = {}
         self.rows: JournalRows | None = None
         """The journal's rows about this manager; None without a journal."""
@@ -67,6 +70,11 @@ class DeliveryObserver:
     def filters(self) -> dict[str, int]:
         """The number of different filters of the streams, by how events are compared with them."""
         return self._evaluator.filters()
+
+    def readers(self) -> dict[str, int]:
+        """The number of pairs of a subscription and a stream that read alone (`own`), or at its end (`shared`)."""
+        shared = sum(map(len, self._tails))
+        return {"own": len(self._evaluator) - shared, "shared": shared}
 
     def events(self) -> Iterator[tuple[SinkProtocol, str, int]]:
         """The number of events by protocol and outcome since the process started."""

@@ -32,7 +32,14 @@ def starting_checkpoint(registered: RegisteredSubscription, stored: str | None) 
         address: StreamPosition(log.identity, {number: Position(at) for number, at in log.offsets.items()})
         for address, log in registered.start_offsets.streams.items()
     }
-    checkpoint = DeliveryCheckpoint(registered.start_offsets.incarnation, initial, registered.edition)
+    delivered, stopped = registered.start_offsets.progress
+    checkpoint = DeliveryCheckpoint(
+        registered.start_offsets.incarnation,
+        initial,
+        registered.edition,
+        stopped if registered.edition == 1 else None,  # an update ends a suspension
+        delivered=delivered,
+    )
     if stored is None:
         return checkpoint
     with suppress(ValueError):

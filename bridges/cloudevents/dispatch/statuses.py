@@ -36,6 +36,7 @@ async def local_status(worker: DeliveryWorker, log_of: LogOf) -> SubscriptionSta
         await _lag(streams, log_of),
         worker.queue.oldest_timestamp,
         committed(streams),
+        worker.checkpoint().delivered,
         identities(streams),
     )
 
@@ -58,6 +59,7 @@ async def remote_status(
         applied_revision=None if applied is None else min(applied, registered.revision),
         lag=await _lag(streams, log_of) if streams else None,
         positions=committed(streams),
+        delivered=0 if checkpoint is None else checkpoint.delivered,
         logs=identities(streams),
     )
 

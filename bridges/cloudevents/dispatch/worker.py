@@ -15,6 +15,7 @@ from bridges.cloudevents.delivery.entry import DeadLetter, EventLocation
 from bridges.cloudevents.delivery.gate import SinkGate
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.queue import DeliveryQueue
+from bridges.cloudevents.delivery.sink import SendAttempt, Sink
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.dispatch.interface import SubscriptionVersion
 from bridges.cloudevents.dispatch.scheduler import StepScheduler
@@ -22,7 +23,6 @@ from bridges.cloudevents.dispatch.streams import SubscriptionStreams
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.filter_evaluator import SharedFilterEvaluator
 from bridges.cloudevents.reading.shared_tail import SharedTails
-from bridges.cloudevents.sinks.interface import SendAttempt, Sink
 from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.records.record import KafkaRecord
 from bridges.kafka.tap import TopicLog
@@ -114,7 +114,7 @@ class DeliveryWorker:
             subscription.id, checkpoint.streams, self.queue, counts, context, self, subscription.filter
         )
         self._sink: Sink | None = None
-        self._scheduled = self._opened = self._closed = False
+        self._scheduled = self._opened = self._closed = self._halted = False
         self._timer: asyncio.TimerHandle | None = None
         self._tests: Final[dict[int, asyncio.Future[Answer | None]]] = {}
         self._last_state = DeliveryState.ACTIVE
@@ -157,6 +157,10 @@ class DeliveryWorker:
     def positions(self) -> Mapping[str, StreamPosition]:
         """The progress in each stream."""
         return self._streams.positions()
+
+    def halt(self) -> None:
+        """Send nothing from now on; `abort` follows."""
+        self._halted = True
 
     def abort(self) -> None:
         """Stop reading and sending; pending attempts get no answer."""
@@ -220,7 +224,7 @@ class DeliveryWorker:
 
     def _send(self, now: float) -> None:
         sink = self._sink
-        if sink is None or not self._context.valid:
+        if sink is None or self._halted or not self._context.valid:
             return
         for attempt in self.queue.next_attempts(now, sink.free_slots):
             sink.send(attempt)
@@ -312,7 +316,7 @@ class DeliveryWorker:
             if not test.done():
                 test.set_result(answer)
             return
-        if not self._closed:
+        if not (self._closed or self._halted):
             now = self._loop.time()
             self._metrics.on_answer(attempt, answer, now, _now_ms())
             self.queue.on_answer(attempt, answer, now)

@@ -22,7 +22,7 @@ from bridges.cloudevents.events.condition import (
     none_of,
 )
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
-from bridges.cloudevents.subscription.model import Json
+from bridges.cloudevents.model.values import Json
 from gateway.errors import AmqpError
 from gateway.filters.cesql import limited_cesql, parse_cesql
 from gateway.filters.cesql.limit import WORK
@@ -213,7 +213,7 @@ class _DialectParser:
             return EVERY
         return all_of(tuple(AttributeCondition(_term(dialect, name, str(text))) for name, text in value.items()))
 
-    # -- the others
+    # -- types, source and expressions
 
     def types(self, value: Json) -> Condition:
         items = self._array(value, "")

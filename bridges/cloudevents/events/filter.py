@@ -69,7 +69,7 @@ class EventFilter:
 
     @property
     def summary(self) -> str:
-        """How the filter is looked up, and what may surprise its author; for the subscription's status."""
+        """How the filter is looked up, and a hint at precedence that may surprise its author; for the status."""
         found = "unindexed" if self.unindexed else "indexed"
         return f"{found}; {_MIXED}" if _mixed(self.condition) else found
 
@@ -115,7 +115,7 @@ def _needs(condition: Condition) -> Necessary:
     return _UNKNOWN if TRUE in predicates else Necessary(Or(tuple(predicates)), sufficient)
 
 
-# -- the whole truth
+# -- the complete condition
 
 
 def _check(condition: Condition) -> Check:

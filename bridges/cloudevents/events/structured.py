@@ -8,7 +8,7 @@ import json
 import re
 from typing import Final, NamedTuple
 
-from bridges.cloudevents.subscription.model import Json
+from bridges.cloudevents.model.values import Json
 
 JSON_EVENT: Final = "application/cloudevents+json"
 _NAME: Final = re.compile(r"[a-z0-9]+")
@@ -25,7 +25,7 @@ class ParsedEvent(NamedTuple):
 
 
 def parse_json(body: bytes) -> ParsedEvent | None:
-    """Parse the event in `body`; None if it is no JSON object, or a member is not valid in an event. Never raises."""
+    """Parse the event in `body`; None if it is not a JSON object, or a member is invalid in an event. Never raises."""
     try:
         found = json.loads(body, parse_constant=refuse_constant)
         return _parsed(found) if isinstance(found, dict) else None
@@ -70,7 +70,7 @@ def _parsed(members: dict[str, Json]) -> ParsedEvent | None:
 
 
 def _text(value: Json) -> str | None:
-    """The string of an attribute (CE 1.0, Type System); None for a number with a fraction, or no single value."""
+    """The string of an attribute (CE 1.0, Type System); None for a number with a fraction, an array or an object."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -86,7 +86,7 @@ def _data(members: dict[str, Json], content_type: str | None) -> bytes | None:
     encoded, data = members.get(_BASE64), members.get(_DATA)
     if encoded is not None:
         if not isinstance(encoded, str) or data is not None:
-            raise binascii.Error("data_base64 is no text, or is there beside data")
+            raise binascii.Error("data_base64 is not text, or is present beside data")
         return base64.b64decode(encoded, validate=True)
     if _DATA not in members or (data is None and not is_json(content_type)):
         return None

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container
-from typing import Final
+from collections.abc import Awaitable, Callable, Container
+from typing import Final, TypeVar
 
 from bridges.cloudevents.manager.documents import SubscriptionView, redacted_for_manager, without_query
-from bridges.cloudevents.manager.errors import ApiError, ErrorCode, not_found, revision_changed
+from bridges.cloudevents.manager.errors import (
+    RETRY_AFTER,
+    ApiError,
+    ErrorCode,
+    not_found,
+    revision_changed,
+    store_unavailable,
+)
 from bridges.cloudevents.manager.interfaces import Caller
 from bridges.cloudevents.manager.registry import RegistryEntry, SubscriptionRegistry
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.observability.logs import get_logger
+from gateway.state.subscriptions.store import Changed, SubscriptionsUnavailable
 from policies.model.scopes.subscriptions import Operation
 from policies.subscriptions import ManagerRules
 
 LOG: Final = get_logger(__name__)
+_MAX_ATTEMPTS: Final = 5
+"""Maximum number of attempts of a change without an expected revision, when other changes are faster."""
+T = TypeVar("T")
 
 
 class SubscriptionAccess(ABC):
@@ -53,6 +64,28 @@ class SubscriptionAccess(ABC):
         check_revision(entry, expected)
         return entry
 
+    async def _ensure_loaded(self) -> None:
+        try:
+            await self.registry.load()
+        except SubscriptionsUnavailable:
+            raise store_unavailable(RETRY_AFTER) from None
+
+    async def _retry_on_conflict(
+        self, id: str, attempt: Callable[[], Awaitable[T]], expected: Container[int] | None
+    ) -> T:
+        """Apply a change; repeat it if another one was faster and no revision is expected."""
+        try:
+            for _ in range(_MAX_ATTEMPTS):
+                try:
+                    return await attempt()
+                except Changed:
+                    await self.registry.refresh_one(id)
+                    if expected is not None:
+                        break
+        except SubscriptionsUnavailable:
+            raise store_unavailable(RETRY_AFTER) from None
+        raise revision_changed()
+
     def _view(self, caller: Caller, entry: RegistryEntry) -> SubscriptionView:
         document = entry.subscription.document
         if entry.stored.owner != caller.user:
@@ -66,6 +99,28 @@ class SubscriptionAccess(ABC):
     def _log(self, event: str, caller: Caller, subscription: Subscription) -> None:
         sink = without_query(subscription.sink.text)
         LOG.info(event, manager=self.rules.full_name, id=subscription.id, user=caller.user, sink=sink)
+
+
+class AllBut(Container[int]):
+    """All revisions but these, and a subscription that does not exist (`If-None-Match`)."""
+
+    def __init__(self, revisions: Container[int], among: Container[int] | None) -> None:
+        """`among`: those that `If-Match` allows; None for any, or none at all."""
+        self._revisions: Final = revisions
+        self._among: Final = among
+
+    def __contains__(self, revision: object) -> bool:
+        return revision not in self._revisions and (self._among is None or revision in self._among)
+
+    @property
+    def allow_missing(self) -> bool:
+        """Whether there may be no subscription."""
+        return self._among is None
+
+
+def may_create(expected: Container[int] | None) -> bool:
+    """Whether an update may create the subscription, as far as the caller's preconditions go."""
+    return expected is None or (isinstance(expected, AllBut) and expected.allow_missing)
 
 
 def check_revision(entry: RegistryEntry, expected: Container[int] | None) -> None:

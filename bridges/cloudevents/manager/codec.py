@@ -7,12 +7,11 @@ from collections.abc import Collection
 from typing import Final
 
 from bridges.cloudevents.delivery.state import Reason
-from bridges.cloudevents.subscription.model import RefreshToken, SinkProtocol
+from bridges.cloudevents.model.values import RefreshToken, SinkProtocol
 from bridges.cloudevents.subscription.parse import StoredSecrets, parse
 from bridges.cloudevents.subscription.policy_check import policy_violations
 from bridges.cloudevents.subscription.stored_form import (
     SubscriptionKeys,
-    encryption_key_of,
     export_secrets,
     from_stored,
     import_secrets,
@@ -77,9 +76,14 @@ class SubscriptionCodec:
         """Decrypt secrets of an export; None if that is impossible under this policy."""
         return import_secrets(text, self._rules, id, owner, self._keys)
 
-    def outdated(self, document: bytes) -> bool:
-        """Whether secrets in a result of `dump` are encrypted with another key than the active one."""
-        return self._keys is not None and encryption_key_of(document) not in (None, self._keys.active)
+    def outdated(self, subscription: Subscription) -> bool:
+        """Whether the stored secrets are encrypted with another key than the active one."""
+        return self._keys is not None and subscription.encryption_key not in (None, self._keys.active)
+
+    @property
+    def keys(self) -> Collection[str]:
+        """The ids of the keys that the policy has."""
+        return () if self._keys is None else self._keys.ids
 
     def hold_reason(self, subscription: Subscription) -> Reason | None:
         """The reason why this policy does not allow the subscription; None if it does."""

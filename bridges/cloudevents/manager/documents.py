@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from bridges.cloudevents.delivery.status import SubscriptionStatus
-from bridges.cloudevents.subscription.model import DeliverySettings, Json, SinkProtocol
+from bridges.cloudevents.model.values import DeliverySettings, Json, SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.model.scopes.subscriptions import OPERATIONS
 from policies.subscriptions import ManagerRules

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from bridges.cloudevents.subscription.model import Json, Mistake
+from bridges.cloudevents.model.values import Json, Mistake
 
 _LIMITS: Final = {
     "subscriptions": "this manager has {} subscriptions, and may not have more (limits.subscriptions)",
     "user": "you have {} subscriptions, and may not have more (limits.user)",
 }
+
+
+RETRY_AFTER: Final = 5
+"""The `Retry-After` of callers when the store or Kafka is unavailable, in seconds."""
 
 
 class ErrorCode(StrEnum):

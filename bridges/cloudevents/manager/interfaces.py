@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from bridges.cloudevents.delivery.answers import Answer
+from bridges.cloudevents.delivery.sink import SinkGrant
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.start_offsets import StartOffsets
-from bridges.cloudevents.sinks.interface import SinkGrant
 from bridges.cloudevents.subscription.subscription import Subscription
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 from bridges.cloudevents.delivery.metrics import ConsentResult
 from bridges.cloudevents.delivery.state import DeliveryState
-from bridges.cloudevents.manager.access import SubscriptionAccess, check_revision
-from bridges.cloudevents.manager.consents import NO_CONSENT, consent_address
+from bridges.cloudevents.manager.access import SubscriptionAccess, check_revision, may_create
+from bridges.cloudevents.manager.admission import SubscriptionAdmission
+from bridges.cloudevents.manager.consents import NO_CONSENT
 from bridges.cloudevents.manager.dependencies import ManagerDependencies, QueryFilter
 from bridges.cloudevents.manager.documents import (
     SubscriptionPage,
@@ -21,6 +20,7 @@ from bridges.cloudevents.manager.documents import (
 )
 from bridges.cloudevents.manager.envelope import Envelope, decode_envelope, encode_envelope
 from bridges.cloudevents.manager.errors import (
+    RETRY_AFTER,
     ApiError,
     ErrorCode,
     already_exists,
@@ -35,13 +35,9 @@ from bridges.cloudevents.manager.probe import DeliveryProbe, ProbeResult
 from bridges.cloudevents.manager.proposals import ProposalValidator
 from bridges.cloudevents.manager.reencryption import reencrypt_secrets
 from bridges.cloudevents.manager.registry import RegistryEntry, SubscriptionRegistry
-from bridges.cloudevents.reading.start_offsets import StartOffsets
-from bridges.cloudevents.reading.transfer import NOT_DECRYPTED, positions_document, read_import, restored_offsets
-from bridges.cloudevents.subscription.model import FromLatest, InvalidSubscription, Json, RefreshToken
+from bridges.cloudevents.model.values import InvalidSubscription, Json, RefreshToken
+from bridges.cloudevents.reading.transfer import NOT_DECRYPTED, ImportedSubscription, export_document, read_import
 from bridges.cloudevents.subscription.parse import StoredSecrets
-from bridges.cloudevents.subscription.subscription import Subscription
-from bridges.kafka.tap import LogStart
-from gateway.errors import AmqpError
 from gateway.observability.logs import get_logger
 from gateway.state.subscriptions.store import (
     AlreadyExists,
@@ -51,14 +47,12 @@ from gateway.state.subscriptions.store import (
     SubscriptionLimits,
     SubscriptionsUnavailable,
 )
+from gateway.tasks import TimeSlice
 from policies.subscriptions import ManagerRules
 
 LOG: Final = get_logger(__name__)
-_MAX_ATTEMPTS: Final = 5
-"""Maximum number of attempts of a change without an expected revision, when other changes are faster."""
-_RETRY_AFTER: Final = 5
-"""The `Retry-After` of callers when the store or Kafka is unavailable, in seconds."""
-T = TypeVar("T")
+IMPORT_FACTOR: Final = 4
+"""How much larger than an object an import may be, which has positions."""
 
 
 class SubscriptionManager(SubscriptionAccess):
@@ -69,10 +63,13 @@ class SubscriptionManager(SubscriptionAccess):
         super().__init__(rules, SubscriptionRegistry(rules.full_name, store, codec, delivery))
         self._dependencies = dependencies
         self._reencrypted = False
-        self._proposals = ProposalValidator(
-            rules, dependencies.codec, dependencies.check_sink, self.registry, dependencies.metrics
-        )
+        self._use(dependencies)
         self._probe: Final = DeliveryProbe(rules.path, dependencies.delivery)
+
+    def _use(self, dependencies: ManagerDependencies) -> None:
+        codec, check_sink, metrics = dependencies.codec, dependencies.check_sink, dependencies.metrics
+        self._proposals = ProposalValidator(self.rules, codec, check_sink, self.registry, metrics)
+        self._admission = SubscriptionAdmission(self.rules, dependencies, self._proposals)
 
     async def configure(self, rules: ManagerRules, dependencies: ManagerDependencies, *, same_rules: bool) -> None:
         """Continue under another policy (reload); `dependencies` have the same store and delivery.
@@ -80,9 +77,7 @@ class SubscriptionManager(SubscriptionAccess):
         `same_rules`: nothing has changed for this manager, except perhaps rights.
         """
         self.rules, self._dependencies, self._reencrypted = rules, dependencies, False
-        self._proposals = ProposalValidator(
-            rules, dependencies.codec, dependencies.check_sink, self.registry, dependencies.metrics
-        )
+        self._use(dependencies)
         await self.registry.configure(dependencies.codec, same_rules=same_rules)
 
     async def run(self) -> None:
@@ -110,7 +105,7 @@ class SubscriptionManager(SubscriptionAccess):
             secrets = self._dependencies.codec.import_secrets(found.secrets, found.id, caller.user)
             if secrets is None:
                 raise invalid([NOT_DECRYPTED])
-        return await self._create(caller, found.body, None, dry_run, found.positions, secrets)
+        return await self._create(caller, found.body, None, dry_run, found, secrets)
 
     async def export(self, caller: Caller, id: str, *, secrets: bool) -> dict[str, Json]:
         """What `restore` of another gateway takes; encrypted secrets for the owner only; ours."""
@@ -118,9 +113,8 @@ class SubscriptionManager(SubscriptionAccess):
         entry = self._require_owner(caller, id, None) if secrets else self._require_visible(caller, id)
         status = await self._dependencies.delivery.status(id)
         if status is None or not status.positions:
-            raise positions_unknown(_RETRY_AFTER)
-        found: dict[str, Json] = {"subscription": dict(self._view(caller, entry).document)}
-        found["positions"] = positions_document(status)
+            raise positions_unknown(RETRY_AFTER)
+        found = export_document(self._view(caller, entry).document, status)
         if secrets and (encrypted := self._dependencies.codec.export_secrets(entry.subscription)) is not None:
             found["secrets"] = encrypted
         return found
@@ -137,8 +131,10 @@ class SubscriptionManager(SubscriptionAccess):
         await self._ensure_loaded()
         items: list[Mapping[str, Json]] = []
         last = ""
-        for entry in self.registry:
-            if entry.stored.id > wanted.after and self._may_see(caller, entry) and self._matches(entry, wanted):
+        turn = TimeSlice()
+        for entry in self.registry.after(wanted.after):
+            await turn.pause()
+            if self._may_see(caller, entry) and self._matches(entry, wanted):
                 if wanted.limit is not None and len(items) >= wanted.limit:
                     return SubscriptionPage(items, last)
                 items.append(self._view(caller, entry).document)
@@ -151,7 +147,7 @@ class SubscriptionManager(SubscriptionAccess):
         """CE 3.2.4.4: replaces the object; `expected`: the revisions that may be replaced."""
         self._require_operation("update")
         await self._ensure_loaded()
-        if self.rules.upsert and expected is None and self._find(caller, id) is None:
+        if self.rules.upsert and may_create(expected) and self._find(caller, id) is None:
             self._require_operation("create")
             return (await self._create(caller, body, id, dry_run))._replace(created=not dry_run)
 
@@ -160,7 +156,7 @@ class SubscriptionManager(SubscriptionAccess):
             subscription = self._proposals.realize(body, entry.stored.owner, self._now(), id=id, entry=entry)
             if dry_run:
                 return SubscriptionView(id, entry.stored.revision, subscription.document)
-            document, awaited = await self._admit(subscription, entry)
+            document, awaited = await self._admission.admit(subscription, entry)
             stored = await self._dependencies.store.replace(self.rules.full_name, id, document, entry.stored.revision)
             await self._apply(stored, "changed", caller)
             applied = await self._dependencies.delivery.wait_applied(id, stored.revision)
@@ -168,7 +164,7 @@ class SubscriptionManager(SubscriptionAccess):
                 id, stored.revision, subscription.document, consent_pending=awaited, applied=applied
             )
 
-        return await self._retry_on_conflict(attempt, expected)
+        return await self._retry_on_conflict(id, attempt, expected)
 
     async def delete(self, caller: Caller, id: str, *, expected: Container[int] | None = None) -> SubscriptionView:
         """CE 3.2.8: returns the last version of the object."""
@@ -184,7 +180,7 @@ class SubscriptionManager(SubscriptionAccess):
             applied = await self._dependencies.delivery.wait_applied(id, revision)
             return self._view(caller, entry)._replace(applied=applied)
 
-        return await self._retry_on_conflict(attempt, expected)
+        return await self._retry_on_conflict(id, attempt, expected)
 
     def discover(self) -> dict[str, Json]:
         """CE 3.2.4: the capabilities of this manager."""
@@ -226,7 +222,7 @@ class SubscriptionManager(SubscriptionAccess):
         except Changed:
             raise revision_changed() from None
         except SubscriptionsUnavailable:
-            raise store_unavailable(_RETRY_AFTER) from None
+            raise store_unavailable(RETRY_AFTER) from None
         await self.registry.apply(stored)
         return stored
 
@@ -267,7 +263,9 @@ class SubscriptionManager(SubscriptionAccess):
             self._reencrypted = await reencrypt_secrets(
                 self.rules.full_name, self.registry, self._dependencies.store, self._dependencies.codec
             )
-        for entry in list(self.registry):
+        turn = TimeSlice()
+        for entry in self.registry:
+            await turn.pause()
             with suppress(Changed, SubscriptionsUnavailable):  # the next round looks again
                 ended = await self._ended_at(entry)
                 if ended is not None and ended + self.rules.keep_ended < self._now():
@@ -282,7 +280,7 @@ class SubscriptionManager(SubscriptionAccess):
         body: bytes,
         id: str | None,
         dry_run: bool,
-        positions: Mapping[str, LogStart] = MappingProxyType({}),
+        imported: ImportedSubscription | None = None,
         secrets: StoredSecrets | None = None,
     ) -> SubscriptionView:
         subscription = self._proposals.realize(body, caller.user, self._now(), id=id, secrets=secrets)
@@ -290,7 +288,7 @@ class SubscriptionManager(SubscriptionAccess):
             raise already_exists()
         if dry_run:
             return SubscriptionView(subscription.id, 0, subscription.document)
-        document, awaited = await self._admit(subscription, None, positions)
+        document, awaited = await self._admission.admit(subscription, None, imported)
         limits = SubscriptionLimits(self.rules.limits.subscriptions, self.rules.limits.user)
         try:
             stored = await self._dependencies.store.create(
@@ -301,80 +299,16 @@ class SubscriptionManager(SubscriptionAccess):
         except LimitReached as error:
             raise limit_reached(error.which, error.most) from None
         except SubscriptionsUnavailable:
-            raise store_unavailable(_RETRY_AFTER) from None
+            raise store_unavailable(RETRY_AFTER) from None
         await self._apply(stored, "created", caller)
-        return SubscriptionView(
-            stored.id, stored.revision, subscription.document, created=True, consent_pending=awaited
-        )
+        object = subscription.document
+        return SubscriptionView(stored.id, stored.revision, object, created=True, consent_pending=awaited)
 
-    async def _retry_on_conflict(self, attempt: Callable[[], Awaitable[T]], expected: Container[int] | None) -> T:
-        """Apply a change; repeat it if another one was faster and no revision is expected."""
-        for _ in range(_MAX_ATTEMPTS):
-            try:
-                return await attempt()
-            except Changed:
-                await self._refresh()
-                if expected is not None:
-                    raise revision_changed() from None
-            except SubscriptionsUnavailable:
-                raise store_unavailable(_RETRY_AFTER) from None
-        raise revision_changed()
-
-    async def _find_start_offsets(self, subscription: Subscription, entry: StartOffsets | None) -> StartOffsets:
-        try:
-            return await self._dependencies.find_start_offsets(subscription, entry)
-        except InvalidSubscription as error:
-            raise invalid(error.mistakes) from None
-        except AmqpError as error:
-            LOG.warning("event streams cannot be read", manager=self.rules.full_name, error=str(error))
-            raise ApiError(
-                ErrorCode.UNAVAILABLE, "the event streams cannot be read now; try again", retry_after=_RETRY_AFTER
-            ) from None
-
-    async def _admit(
-        self,
-        subscription: Subscription,
-        entry: RegistryEntry | None,
-        positions: Mapping[str, LogStart] = MappingProxyType({}),
-    ) -> tuple[bytes, bool]:
-        """The document to store, and whether consent is pending; raises ApiError if the sink is not allowed."""
-        url, address = self._dependencies.public_url, None
-        if url is not None:
-            address = consent_address(url + self.rules.path, subscription.id, self._now())
-        grant = await self._proposals.check_sink(subscription, entry, None if address is None else address.url)
-        starts = await self._find_start_offsets(subscription, None if entry is None else entry.start_offsets)
-        if positions:
-            starts = await self._restored(subscription, starts, positions)
-        pending = address.pending if grant.pending and address is not None else None
-        edition = 1 if entry is None else entry.edition + 1
-        envelope = Envelope(starts, self._dependencies.codec.dump(subscription), grant.rate, pending, edition)
-        return encode_envelope(envelope), pending is not None
-
-    async def _restored(
-        self, subscription: Subscription, starts: StartOffsets, positions: Mapping[str, LogStart]
-    ) -> StartOffsets:
-        """The start offsets of an import."""
-        latest = replace(subscription, config=subscription.config._replace(start=FromLatest()))
-        ends = await self._find_start_offsets(latest, None)
-        try:
-            return restored_offsets(starts, ends, positions)
-        except InvalidSubscription as error:
-            raise invalid(error.mistakes) from None
 
     async def _apply(self, stored: StoredSubscription, what: str, caller: Caller) -> None:
         await self.registry.apply(stored)
         if (entry := self.registry.get(stored.id)) is not None:
             self._log(f"subscription {what}", caller, entry.subscription)
-
-    async def _ensure_loaded(self) -> None:
-        if not self.registry.loaded:
-            await self._refresh()
-
-    async def _refresh(self) -> None:
-        try:
-            await self.registry.refresh()
-        except SubscriptionsUnavailable:
-            raise store_unavailable(_RETRY_AFTER) from None
 
     def _matches(self, entry: RegistryEntry, wanted: QueryFilter) -> bool:
         if self._is_swept(entry) or wanted.protocol not in (None, entry.subscription.protocol):

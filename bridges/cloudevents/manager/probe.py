@@ -11,7 +11,7 @@ from bridges.cloudevents.delivery.answers import DeliveryOutcome
 from bridges.cloudevents.events.event import CloudEvent, rfc3339
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode
 from bridges.cloudevents.manager.interfaces import SubscriptionDelivery
-from bridges.cloudevents.subscription.model import Json
+from bridges.cloudevents.model.values import Json
 
 PROBE_TYPE: Final = "io.scopegate.test"
 _MIN_INTERVAL: Final = 5.0

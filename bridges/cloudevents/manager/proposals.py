@@ -6,12 +6,12 @@ import json
 from typing import Final
 
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
+from bridges.cloudevents.delivery.sink import SinkGrant
 from bridges.cloudevents.manager.codec import SubscriptionCodec
 from bridges.cloudevents.manager.errors import ApiError, ErrorCode, invalid
 from bridges.cloudevents.manager.interfaces import CheckSink
 from bridges.cloudevents.manager.registry import RegistryEntry, SubscriptionRegistry
-from bridges.cloudevents.sinks.interface import SinkGrant
-from bridges.cloudevents.subscription.model import InvalidSubscription, Mistake
+from bridges.cloudevents.model.values import InvalidSubscription, Mistake
 from bridges.cloudevents.subscription.parse import StoredSecrets
 from bridges.cloudevents.subscription.policy_check import denials_in
 from bridges.cloudevents.subscription.subscription import Subscription

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridges.cloudevents.manager.codec import SubscriptionCodec
-from bridges.cloudevents.manager.envelope import decode_envelope, encode_envelope
+from bridges.cloudevents.manager.envelope import encode_envelope
 from bridges.cloudevents.manager.registry import SubscriptionRegistry
 from gateway.observability.logs import get_logger
 from gateway.state.subscriptions.store import Changed, SubscriptionStore, SubscriptionsUnavailable
@@ -21,7 +21,7 @@ async def reencrypt_secrets(
     done, sealed = True, 0
     for entry in list(registry):
         stored = entry.stored
-        if entry.subscription.secrets_unreadable or not codec.outdated(decode_envelope(stored.document).object):
+        if entry.subscription.secrets_unreadable or not codec.outdated(entry.subscription):
             continue
         again = entry.envelope(codec.dump(entry.subscription))
         try:

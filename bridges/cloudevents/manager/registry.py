@@ -7,7 +7,10 @@ changes of other processes are applied when the store reports them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -16,18 +19,19 @@ from bridges.cloudevents.manager.codec import SubscriptionCodec
 from bridges.cloudevents.manager.consents import PendingConsent
 from bridges.cloudevents.manager.envelope import Envelope, decode_envelope
 from bridges.cloudevents.manager.interfaces import SubscriptionDelivery
+from bridges.cloudevents.model.values import InvalidSubscription
 from bridges.cloudevents.reading.start_offsets import StartOffsets
-from bridges.cloudevents.subscription.model import InvalidSubscription
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.observability.logs import get_logger
-from gateway.state.subscriptions.store import StoredSubscription, SubscriptionStore, SubscriptionsUnavailable
-from gateway.tasks import set_within
+from gateway.state.subscriptions.pending_changes import PendingChanges
+from gateway.state.subscriptions.store import Change, StoredSubscription, SubscriptionStore, SubscriptionsUnavailable
+from gateway.tasks import TimeSlice, set_within
 
 LOG: Final = get_logger(__name__)
 _REFRESH_INTERVAL: Final = 60.0
-"""Seconds between two reads of the whole store, with or without notifications."""
-_ENTRIES_PER_TURN: Final = 50
-"""Number of subscriptions that a reload handles before other work of the loop."""
+"""Seconds after which the store is asked for its revision, with or without notifications."""
+_ROUND_INTERVAL: Final = 1.0
+"""The least seconds between two rounds."""
 _RETRY_DELAY: Final = 1.0
 """Seconds before an unavailable store is read again."""
 
@@ -71,11 +75,23 @@ class SubscriptionRegistry:
         self._latest_revision = 0
         """The newest revision that the store has shown."""
         self._changed: Final = asyncio.Event()
+        self._pending: Final = PendingChanges()
+        self._applied = 0
+        """All changes up to this revision are applied."""
+        self._order: Final[list[str]] = []
+        """The ids in their order."""
         self.loaded = False
         """Whether the store was read once."""
 
     def __iter__(self) -> Iterator[RegistryEntry]:
-        return iter(sorted(self._entries.values(), key=lambda each: each.stored.id))
+        return self.after("")
+
+    def after(self, id: str) -> Iterator[RegistryEntry]:
+        """The subscriptions with greater ids, in their order, as long as they exist."""
+        for each in self._order[bisect_right(self._order, id) :]:
+            entry = self._entries.get(each)
+            if entry is not None:
+                yield entry
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -84,27 +100,81 @@ class SubscriptionRegistry:
         """The subscription with this id."""
         return self._entries.get(id)
 
+    def encryption_keys(self) -> Counter[str]:
+        """The number of subscriptions with secrets, by the id of the key; those of the policy are shown at 0, too."""
+        found = Counter(dict.fromkeys(self._codec.keys, 0))
+        keys = (entry.subscription.encryption_key for entry in self._entries.values())
+        found.update(key for key in keys if key is not None)
+        return found
+
     async def load(self) -> None:
         """Read the store unless it was read before; raises SubscriptionsUnavailable."""
         if not self.loaded:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Apply all changes of the store; raises SubscriptionsUnavailable."""
+        """Read the whole store, and apply all changes; raises SubscriptionsUnavailable."""
         async with self._refreshing:
+            self._pending.take(0)
             self._deleted_revisions.clear()
             latest = self._latest_revision
-            revision, stored = await self._store.load(self._name)
+            try:
+                revision, stored = await self._store.load(self._name)
+            except SubscriptionsUnavailable:
+                self._pending.add(None)
+                raise
             if revision < latest:
                 await self._start_over(revision, stored)
             newer = {id for id, each in self._entries.items() if each.stored.revision > revision}
             for id in self._entries.keys() - stored.keys() - newer:
                 await self.remove(id)
-            self._latest_revision = max(self._latest_revision, revision)
+            turn = TimeSlice()
             for each in stored.values():
                 await self.apply(each)
-            self._delivery.set_applied(revision)
+                await turn.pause()
+            self._set_applied(revision)
             self.loaded = True
+
+    async def catch_up(self) -> None:
+        """Apply the announced changes, and read no other subscriptions; raises SubscriptionsUnavailable."""
+        async with self._refreshing:
+            changed = self._pending.take(self._applied) if self.loaded else None
+            if changed:
+                await self._apply_changes(changed)
+        if changed is None:
+            await self.refresh()
+
+    async def refresh_one(self, id: str) -> None:
+        """Apply what the store has of one subscription; raises SubscriptionsUnavailable."""
+        async with self._refreshing:
+            known = self._entries.get(id)
+            found = await self._store.load_some(self._name, (id,))
+            if id in found:
+                await self.apply(found[id])
+            elif self._entries.get(id) is known:
+                await self.remove(id)
+
+    async def _apply_changes(self, changed: Mapping[str, int]) -> None:
+        self._deleted_revisions.clear()
+        try:
+            found = await self._store.load_some(self._name, changed)
+        except SubscriptionsUnavailable:
+            self._pending.add(None)
+            raise
+        turn = TimeSlice()
+        for id, revision in changed.items():
+            known = self._entries.get(id)
+            if id in found:
+                await self.apply(found[id])
+            elif known is not None and known.stored.revision < revision:
+                await self.remove(id)
+            await turn.pause()
+        self._set_applied(max(changed.values()))
+
+    def _set_applied(self, revision: int) -> None:
+        self._applied = revision
+        self._latest_revision = max(self._latest_revision, revision)
+        self._delivery.set_applied(revision)
 
     async def _start_over(self, revision: int, stored: Mapping[str, StoredSubscription]) -> None:
         """Accept a store that is empty or an older copy, and whose revisions start again."""
@@ -149,6 +219,7 @@ class SubscriptionRegistry:
         async with self._lock(id):
             known = self._entries.pop(id, None)
             if known is not None:
+                del self._order[bisect_left(self._order, id)]
                 self._deleted_revisions[id] = known.stored.revision
                 await self._delivery.remove(id)
 
@@ -158,14 +229,14 @@ class SubscriptionRegistry:
         `same_rules`: only rights may have changed for this manager, so that most entries stay as they are.
         """
         self._codec = codec
-        for number, (id, known) in enumerate(list(self._entries.items()), 1):
+        turn = TimeSlice()
+        for id, known in list(self._entries.items()):
             async with self._lock(id):
                 if self._entries.get(id) is known and not (
                     same_rules and self._hold_reason(known) is known.hold_reason
                 ):
                     await self._reload(known)
-            if number % _ENTRIES_PER_TURN == 0:
-                await asyncio.sleep(0)
+            await turn.pause()
 
     async def _reload(self, known: RegistryEntry) -> None:
         entry = self._read(known.stored)
@@ -174,24 +245,44 @@ class SubscriptionRegistry:
 
     async def run(self, each_round: Callable[[], Awaitable[None]]) -> None:
         """Follow the store until cancelled; `each_round` is awaited at least once a minute."""
-        end = self._store.follow(self._name, self._changed.set)
+        end, loop = self._store.follow(self._name, self._note), asyncio.get_running_loop()
+        round_at = loop.time()
         try:
             while True:
-                await self._try_refresh()
-                await each_round()
-                await set_within(self._changed, _REFRESH_INTERVAL if self.loaded else _RETRY_DELAY)
+                done = await self._try_catch_up()
+                if loop.time() >= round_at:
+                    await each_round()
+                    round_at = loop.time() + _ROUND_INTERVAL
+                if not await set_within(self._changed, _REFRESH_INTERVAL if done else _RETRY_DELAY):
+                    await self._compare_revisions()
         finally:
             end()
 
-    async def _try_refresh(self) -> None:
+    def _note(self, changes: Sequence[Change] | None) -> None:
+        self._pending.add(changes)
+        self._changed.set()
+
+    async def _try_catch_up(self) -> bool:
+        """Returns whether the store could be read."""
         self._changed.clear()
         try:
-            await self.refresh()
+            await self.catch_up()
         except SubscriptionsUnavailable:
             LOG.warning("subscriptions cannot be read now", manager=self._name)
+            return False
+        return True
+
+    async def _compare_revisions(self) -> None:
+        """Read the whole store if it has changes that it has not announced."""
+        with suppress(SubscriptionsUnavailable):
+            if await self._store.revision(self._name) == self._applied:
+                return
+        self._pending.add(None)
 
     async def _put(self, entry: RegistryEntry) -> None:
         hold = self._hold_reason(entry)
+        if entry.stored.id not in self._entries:
+            insort(self._order, entry.stored.id)
         self._entries[entry.stored.id] = entry._replace(hold_reason=hold)
         subscription = with_granted_rate(entry.subscription, entry.granted)
         await self._delivery.put(subscription, entry.stored.revision, entry.start_offsets, hold, entry.edition)

@@ -77,6 +77,10 @@ class SharedFilterEvaluator:
         self._last = 0
         self._batches: Final[OrderedDict[tuple[str, FetchedBatch], BatchMatches | EventReader]] = OrderedDict()
 
+    def __len__(self) -> int:
+        """The number of pairs of a subscription and a stream."""
+        return sum(map(len, self._indexes.values()))
+
     def add(self, address: str, reader: EventReader, filter: EventFilter) -> None:
         """Add `reader` to the stream at `address`."""
         self._serials[reader] = self._last = next(self._count)

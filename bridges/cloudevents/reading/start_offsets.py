@@ -6,7 +6,8 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from bridges.cloudevents.subscription.model import (
+from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.model.values import (
     FromEarliest,
     FromLatest,
     FromOffsets,
@@ -21,12 +22,22 @@ from bridges.kafka.tap import LogStart
 from policies.rules import KafkaRoute
 
 
+class DeliveryProgress(NamedTuple):
+    """What a subscription had done at the gateway that it comes from."""
+
+    delivered: int = 0
+    """Events that count against `maxevents`."""
+    stopped: Reason | None = None
+    """Why nothing was sent."""
+
+
 class StartOffsets(NamedTuple):
     """The start offsets of a subscription; `incarnation` distinguishes it from an earlier one with the same id."""
 
     incarnation: str
     streams: Mapping[str, LogStart]
     """By address."""
+    progress: DeliveryProgress = DeliveryProgress()
 
 
 def dump_start_offsets(starts: StartOffsets) -> Json:
@@ -35,14 +46,20 @@ def dump_start_offsets(starts: StartOffsets) -> Json:
         address: {"log": log.identity, "offsets": {str(number): at for number, at in log.offsets.items()}}
         for address, log in starts.streams.items()
     }
-    return {"incarnation": starts.incarnation, "streams": streams}
+    found: dict[str, Json] = {"incarnation": starts.incarnation, "streams": streams}
+    delivered, stopped = starts.progress
+    more: dict[str, Json] = {"delivered": delivered, "stopped": None if stopped is None else stopped.value}
+    return {**found, **{name: value for name, value in more.items() if value}}
 
 
 def load_start_offsets(stored: Json) -> StartOffsets:
     """Decode the result of `dump_starts`; raises ValueError, KeyError or TypeError for anything else."""
     if not isinstance(stored, dict) or not isinstance(stored["streams"], dict):
         raise TypeError("starts have to be an object")
-    return StartOffsets(str(stored["incarnation"]), {name: _log(each) for name, each in stored["streams"].items()})
+    stopped, delivered = stored.get("stopped"), int(str(stored.get("delivered", 0)))
+    progress = DeliveryProgress(delivered, None if stopped is None else Reason(str(stopped)))
+    streams = {name: _log(each) for name, each in stored["streams"].items()}
+    return StartOffsets(str(stored["incarnation"]), streams, progress)
 
 
 def _log(stored: Json) -> LogStart:
@@ -67,7 +84,9 @@ async def find_start_offsets(
             streams[address] = known.streams[address]
         else:
             streams[address] = await _start_of(clusters[route.cluster], route, start)
-    return StartOffsets(known.incarnation if known is not None else secrets.token_hex(8), streams)
+    if known is None:
+        return StartOffsets(secrets.token_hex(8), streams)
+    return known._replace(streams=streams)
 
 
 async def _start_of(cluster: ClusterBridge, route: KafkaRoute, start: Start) -> LogStart:

@@ -13,6 +13,8 @@ from bridges.cloudevents.delivery.positions import Position
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.events.filter import EventFilter
+from bridges.cloudevents.reading.records import offset_of, record_at, size_of
+from bridges.cloudevents.reading.refetch_reader import RefetchReader
 from bridges.cloudevents.reading.shared_tail import SharedTail
 from bridges.kafka.admin.client import Topic
 from bridges.kafka.consume.batches import FetchedBatch
@@ -22,10 +24,6 @@ from gateway.errors import AmqpError
 
 _RECORDS_AT_ONCE: Final = 200
 """Number of records of a batch that are evaluated at once."""
-_OVERHEAD: Final = 512
-"""Approximate memory of an event beyond its record's value, in bytes."""
-
-
 _QUIET_READS: Final = 2
 """Number of reads without a matching event after which a reader that had one is parked."""
 
@@ -168,12 +166,12 @@ class EventStreamReader:
         records = batch.records
         if cursor.unfinished:
             return self._offer_unfinished(cursor, records, batch.end, now)
-        first = bisect_left(records, cursor.next, key=_offset)
+        first = bisect_left(records, cursor.next, key=offset_of)
         stop = min(len(records), first + _RECORDS_AT_ONCE)
         for event in self._listener.matching(self._address, batch, first, stop):
             if not self._queue.accepts_more:
                 cursor.next = event.offset
-                return bisect_left(records, event.offset, first, stop, key=_offset) - first
+                return bisect_left(records, event.offset, first, stop, key=offset_of) - first
             self._queue.offer(event, size_of(event), now)
             self._quiet_reads_left = _QUIET_READS
         cursor.next = records[stop].offset() if stop < len(records) else batch.end
@@ -183,7 +181,7 @@ class EventStreamReader:
         """Offer the unfinished events before any newer ones, which may have to wait for them."""
         count = 0
         while cursor.unfinished and cursor.unfinished[0] < end:
-            record = _record_at(records, cursor.unfinished[0])
+            record = record_at(records, cursor.unfinished[0])
             if record is not None:
                 self._offer(record, now)
             cursor.unfinished.popleft()
@@ -240,96 +238,3 @@ class EventStreamReader:
     def on_topic_gone(self) -> None:
         """See `TapListener`."""
         self._listener.on_topic_replaced(self._address)
-
-
-class RefetchReader:
-    """Reads single events of a stream again."""
-
-    def __init__(
-        self, address: str, log: TopicLog, topic: Topic, queue: DeliveryQueue, listener: EventStreamListener
-    ) -> None:
-        self._address: Final = address
-        self._queue: Final = queue
-        self._listener: Final = listener
-        self._requested: Final[dict[int, list[int]]] = {}
-        """Offsets by partition, ascending."""
-        self._tap: Final = log.tap(topic, self)
-
-    def request(self, locations: Sequence[EventLocation]) -> None:
-        """Read the events at these locations."""
-        for location in locations:
-            self._requested.setdefault(location.partition, []).append(location.offset)
-        for number in {location.partition for location in locations}:
-            self._requested[number].sort()
-
-    def read(self) -> None:
-        """Hand over the events that are in memory."""
-        for number in list(self._requested):
-            while (offsets := self._requested.get(number)) is not None:
-                batch = self._tap.take(number, offsets[0])
-                if batch is None:
-                    break
-                self._return_events(number, batch.records, batch.end)
-
-    def _return_events(self, number: int, records: Sequence[KafkaRecord], end: int) -> None:
-        offsets = self._requested[number]
-        count = bisect_left(offsets, end)
-        for offset in offsets[:count]:
-            record = _record_at(records, offset)
-            event = None if record is None else self._listener.event_of(record, self._address)
-            size = 0 if event is None else size_of(event)
-            self._queue.refetched(EventLocation(self._address, number, offset), event, size)
-        del offsets[:count]
-        self._release_partition(number)
-
-    def _release_partition(self, number: int) -> None:
-        if not self._requested[number]:
-            del self._requested[number]
-            self._tap.leave(number)
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._tap.close()
-
-    # -- from the tap
-
-    def on_records(self, partition: int) -> None:
-        """See `TapListener`."""
-        self._listener.wake()
-
-    def on_truncated(self, partition: int, low: int) -> None:
-        """See `TapListener`: events before `low` cannot be sent any more."""
-        offsets = self._requested.get(partition, [])
-        count = bisect_left(offsets, low)
-        locations = [EventLocation(self._address, partition, offset) for offset in offsets[:count]]
-        lost = sum(self._queue.refetched(location, None, 0) for location in locations)
-        del offsets[:count]
-        self._listener.on_lost(lost + self._queue.discard_before(self._address, partition, low))
-        if partition in self._requested:
-            self._release_partition(partition)
-        self._listener.wake()
-
-    def on_failed(self, error: AmqpError) -> None:
-        """See `TapListener`: nothing to do, since the reader gets the same call."""
-
-    def on_partitions_added(self, partitions: int) -> None:
-        """See `TapListener`: nothing to do, since no event of a new partition is read again."""
-
-    def on_topic_gone(self) -> None:
-        """See `TapListener`: nothing to do, since the reader gets the same call."""
-
-
-def size_of(event: CloudEvent) -> int:
-    """Approximate memory of an event, in bytes."""
-    return _OVERHEAD + (0 if event.record is None else len(event.record))
-
-
-def _offset(record: KafkaRecord) -> int:
-    return record.offset()
-
-
-def _record_at(records: Sequence[KafkaRecord], offset: int) -> KafkaRecord | None:
-    at = bisect_left(records, offset, key=_offset)
-    return records[at] if at < len(records) and records[at].offset() == offset else None
-
-

@@ -6,16 +6,19 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
-from bridges.cloudevents.reading.start_offsets import StartOffsets
-from bridges.cloudevents.subscription.model import InvalidSubscription, Json, Mistake
-from bridges.cloudevents.subscription.strict_json import MAX_DEPTH, pointer, read_object
+from bridges.cloudevents.model.strict_json import MAX_DEPTH, pointer, read_object
+from bridges.cloudevents.model.values import InvalidSubscription, Json, Mistake
+from bridges.cloudevents.reading.start_offsets import DeliveryProgress, StartOffsets
 from bridges.kafka.tap import LogStart
 
 NOT_DECRYPTED: Final = Mistake(
     "/secrets", "needs a key of the exporting gateway, and the same scope, manager, id and user; or give them anew"
 )
-_MEMBERS: Final = frozenset(("subscription", "positions", "secrets"))
+_MEMBERS: Final = frozenset(("subscription", "positions", "progress", "secrets"))
+_STOPPED: Final = (Reason.GONE, Reason.REFUSALS, Reason.UNREACHABLE, Reason.OPERATOR, Reason.MAX_EVENTS)
+"""Reasons that hold at another gateway, too; that one finds out about the others itself."""
 
 
 class ImportedSubscription(NamedTuple):
@@ -24,6 +27,7 @@ class ImportedSubscription(NamedTuple):
     object: Mapping[str, Json]
     positions: Mapping[str, LogStart]
     """By address; those that are missing begin where `config.start` says."""
+    progress: DeliveryProgress
     secrets: str | None
     """Encrypted; see `stored_form.export_secrets`."""
 
@@ -38,7 +42,14 @@ class ImportedSubscription(NamedTuple):
         return json.dumps(self.object).encode()
 
 
-def positions_document(status: SubscriptionStatus) -> dict[str, Json]:
+def export_document(subscription: Mapping[str, Json], status: SubscriptionStatus) -> dict[str, Json]:
+    """An export without secrets: the object, its positions, and its progress if there is any to tell."""
+    found: dict[str, Json] = {"subscription": dict(subscription), "positions": _positions_document(status)}
+    progress = _progress_document(status)
+    return {**found, "progress": progress} if progress else found
+
+
+def _positions_document(status: SubscriptionStatus) -> dict[str, Json]:
     """Where another gateway has to go on: everything before these offsets is done."""
     return {
         address: {"log": status.logs[address], "offsets": {str(each): f"{at:020d}" for each, at in sorted(ats.items())}}
@@ -46,11 +57,17 @@ def positions_document(status: SubscriptionStatus) -> dict[str, Json]:
     }
 
 
+def _progress_document(status: SubscriptionStatus) -> dict[str, Json]:
+    """What another gateway has to know beside the positions; empty if there is nothing."""
+    found: dict[str, Json] = {"delivered": status.delivered} if status.delivered else {}
+    return {**found, "stopped": status.reason.value} if status.reason in _STOPPED else found
+
+
 def read_import(body: bytes) -> ImportedSubscription:
     """Read the body of an import; raises InvalidSubscription."""
     found = read_object(body, MAX_DEPTH + 1)
-    wrong = [Mistake(pointer(name), "unknown; an import has subscription, positions and secrets") for name in found
-             if name not in _MEMBERS]  # fmt: skip
+    text = "unknown; an import has subscription, positions, progress and secrets"
+    wrong = [Mistake(pointer(name), text) for name in found if name not in _MEMBERS]
     positions, secrets = found.get("positions", {}), found.get("secrets")
     value = found.get("subscription")
     if not isinstance(value, dict):
@@ -62,9 +79,23 @@ def read_import(body: bytes) -> ImportedSubscription:
     except (ValueError, KeyError, TypeError, AttributeError):
         starts = {}
         wrong.append(Mistake("/positions", "what an export has here: log and offsets by address"))
-    if wrong or not isinstance(value, dict):
+    progress = _progress(found.get("progress", {}))
+    if progress is None:
+        wrong.append(Mistake("/progress", "what an export has here: delivered and stopped"))
+    if wrong or progress is None or not isinstance(value, dict):
         raise InvalidSubscription(tuple(wrong))
-    return ImportedSubscription(value, starts, secrets if isinstance(secrets, str) else None)
+    return ImportedSubscription(value, starts, progress, secrets if isinstance(secrets, str) else None)
+
+
+def _progress(value: Json) -> DeliveryProgress | None:
+    """None if it is not the progress of an export."""
+    if not isinstance(value, dict) or value.keys() - {"delivered", "stopped"}:
+        return None
+    delivered, stopped = value.get("delivered", 0), value.get("stopped")
+    if not isinstance(delivered, int) or isinstance(delivered, bool) or not 0 <= delivered < 2**63:
+        return None
+    reason = next((each for each in _STOPPED if each.value == stopped), None)
+    return None if stopped is not None and reason is None else DeliveryProgress(delivered, reason)
 
 
 def _positions(value: Json) -> Iterator[tuple[str, LogStart]]:
@@ -77,12 +108,13 @@ def _positions(value: Json) -> Iterator[tuple[str, LogStart]]:
 
 
 def restored_offsets(
-    starts: StartOffsets, ends: StartOffsets, positions: Mapping[str, LogStart]
+    starts: StartOffsets, ends: StartOffsets, imported: ImportedSubscription
 ) -> StartOffsets:
     """The start offsets of an import: those of its positions, else `starts`; raises InvalidSubscription.
 
     `ends` are those of the streams. Positions in another log mean nothing here, and none lies beyond its end.
     """
+    positions = imported.positions
     wrong = list(_misplaced(ends, positions))
     if wrong:
         raise InvalidSubscription(tuple(wrong))
@@ -90,7 +122,7 @@ def restored_offsets(
         address: log._replace(offsets={**log.offsets, **positions[address].offsets}) if address in positions else log
         for address, log in starts.streams.items()
     }
-    return starts._replace(streams=streams)
+    return starts._replace(streams=streams, progress=imported.progress)
 
 
 def _misplaced(starts: StartOffsets, positions: Mapping[str, LogStart]) -> Iterator[Mistake]:

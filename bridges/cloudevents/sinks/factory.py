@@ -9,17 +9,17 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
-from bridges.cloudevents.delivery.metrics import ConsentResult, EgressDenial
+from bridges.cloudevents.delivery.metrics import ConsentResult
+from bridges.cloudevents.delivery.sink import SendAttempt, Sink, SinkGrant, SinkListener
+from bridges.cloudevents.model.values import InvalidSubscription, Mistake, SinkProtocol
+from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.common.dialer import EgressRefused
 from bridges.cloudevents.sinks.consent_rate_limiter import ConsentRateLimiter
-from bridges.cloudevents.sinks.dependencies import SinkDependencies
-from bridges.cloudevents.sinks.dialer import EgressRefused
 from bridges.cloudevents.sinks.http.consent import Consent
 from bridges.cloudevents.sinks.http.factory import HttpSinkFactory
-from bridges.cloudevents.sinks.interface import SendAttempt, Sink, SinkGrant, SinkListener
-from bridges.cloudevents.subscription.model import InvalidSubscription, Mistake, SinkProtocol
 from bridges.cloudevents.subscription.policy_check import DENIED, clear_text_secrets, sink_rule_of
 from bridges.cloudevents.subscription.subscription import Subscription
-from policies.egress import SinkRule
+from policies.egress import EgressDenial, SinkRule
 from policies.subscriptions import ManagerRules
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from policies.hosts import IpAddress
 from policies.model.kafka import EMBEDDED
 from policies.model.policy import Policy
-from policies.model.units import Bind, parse_bind
-from policies.networks import unmapped
+from policies.values.hosts import IpAddress
+from policies.values.networks import unmapped
+from policies.values.units import Bind, parse_bind
 
 _ANY: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104 - compared with, not bound to
 _SIOCGIFADDR: Final = 0x8915

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.sink import SendAttempt, SinkListener
 from bridges.cloudevents.events.bindings.kafka import kafka_binary, kafka_structured, record_key
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dependencies import SinkDependencies
-from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
-from bridges.cloudevents.subscription.model import KafkaSettings, PlainCredential
+from bridges.cloudevents.model.values import KafkaSettings, PlainCredential
+from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
 from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.kafka.produce.event_producer import EventProducer, EventReport, Written
 from bridges.kafka.records.envelope import Header

@@ -13,13 +13,13 @@ from nats.errors import Error, FlushTimeoutError, MaxPayloadError, NoServersErro
 from nats.js.errors import APIError, NoStreamResponseError
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.sink import SendAttempt, SinkListener
 from bridges.cloudevents.events.bindings.nats import nats_binary, nats_structured
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
-from bridges.cloudevents.sinks.dependencies import SinkDependencies
-from bridges.cloudevents.sinks.dialer import Dialer, EgressRefused, failure_reason, uri_host
-from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
-from bridges.cloudevents.subscription.model import AccessToken, NatsSettings, PlainCredential
+from bridges.cloudevents.model.values import AccessToken, NatsSettings, PlainCredential
+from bridges.cloudevents.sinks.common.concurrent_sink import ConcurrentSink
+from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.common.dialer import Dialer, EgressRefused, failure_reason, uri_host
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.tasks import Supervisor
 from policies.egress import SinkRule

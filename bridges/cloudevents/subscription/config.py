@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridges.cloudevents.subscription.members import (
+from bridges.cloudevents.model.members import (
     InvalidMember,
     Members,
     integer,
@@ -13,7 +13,8 @@ from bridges.cloudevents.subscription.members import (
     object_value,
     time_value,
 )
-from bridges.cloudevents.subscription.model import (
+from bridges.cloudevents.model.strict_json import pointer
+from bridges.cloudevents.model.values import (
     FromEarliest,
     FromLatest,
     FromOffsets,
@@ -22,7 +23,6 @@ from bridges.cloudevents.subscription.model import (
     Start,
     SubscriptionConfig,
 )
-from bridges.cloudevents.subscription.strict_json import pointer
 
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _OFFSET: Final = re.compile(r"[0-9]{1,20}", re.ASCII)

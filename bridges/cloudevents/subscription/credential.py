@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from bridges.cloudevents.subscription.members import Check, InvalidMember, Members, one_of, text, time_value
-from bridges.cloudevents.subscription.model import (
+from bridges.cloudevents.model.members import Check, InvalidMember, Members, one_of, text, time_value
+from bridges.cloudevents.model.values import (
     AccessToken,
     Json,
     PlainCredential,

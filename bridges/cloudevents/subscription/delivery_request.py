@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeVar
 
-from bridges.cloudevents.subscription.members import InvalidMember, Members, duration, integer, one_of
-from bridges.cloudevents.subscription.model import (
+from bridges.cloudevents.model.members import InvalidMember, Members, duration, integer, one_of
+from bridges.cloudevents.model.values import (
     Batching,
     DeliverySettings,
     Json,
@@ -16,7 +16,7 @@ from bridges.cloudevents.subscription.model import (
     SinkProtocol,
 )
 from policies.model.scopes.subscriptions import DeliverySection
-from policies.model.units import parse_rate, parse_size
+from policies.values.units import parse_rate, parse_size
 
 _DAY: Final = 86_400_000
 _MOST_BYTES: Final = 2**30

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bridges.cloudevents.model.values import AmqpSettings, HttpSettings, Json, MqttSettings, ProtocolSettings
 from bridges.cloudevents.subscription.credential import MEMBER, SECRET_MEMBERS
-from bridges.cloudevents.subscription.model import AmqpSettings, HttpSettings, Json, MqttSettings, ProtocolSettings
 from bridges.cloudevents.subscription.settings.http import SECRET_HEADERS
 
 

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from bridges.cloudevents.events import dialects
 from bridges.cloudevents.events.dialects import InvalidFilter
 from bridges.cloudevents.events.filter import EventFilter, every
-from bridges.cloudevents.subscription.members import InvalidMember, Members, object_value
-from bridges.cloudevents.subscription.model import Json, Mistake
+from bridges.cloudevents.model.members import InvalidMember, Members, object_value
+from bridges.cloudevents.model.values import Json, Mistake
 from gateway.filters.parse.limits import FilterLimits
 from policies.model.filters import Filters
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from bridges.cloudevents.subscription.model import InvalidSubscription, Json, Mistake, SinkProtocol
+from bridges.cloudevents.model.strict_json import read_object
+from bridges.cloudevents.model.values import InvalidSubscription, Json, Mistake, SinkProtocol
 from bridges.cloudevents.subscription.parse import Proposal, StoredSecrets, parse, read_subscription
 from bridges.cloudevents.subscription.policy_check import DENIED, sink_rule_of
-from bridges.cloudevents.subscription.strict_json import read_object
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.egress import SinkRule
 from policies.explain.explanation import describe, printable

@@ -6,13 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from bridges.cloudevents.subscription import credential as credentials
-from bridges.cloudevents.subscription.config import config
-from bridges.cloudevents.subscription.delivery_request import delivery_request, effective
-from bridges.cloudevents.subscription.document import realized
-from bridges.cloudevents.subscription.event_filter import event_filter
-from bridges.cloudevents.subscription.members import InvalidMember, Members
-from bridges.cloudevents.subscription.model import (
+from bridges.cloudevents.model.members import InvalidMember, Members
+from bridges.cloudevents.model.strict_json import read_object
+from bridges.cloudevents.model.values import (
     InvalidSubscription,
     Json,
     Mistake,
@@ -21,13 +17,17 @@ from bridges.cloudevents.subscription.model import (
     SinkProtocol,
     SinkUri,
 )
+from bridges.cloudevents.subscription import credential as credentials
+from bridges.cloudevents.subscription.config import config
+from bridges.cloudevents.subscription.delivery_request import delivery_request, effective
+from bridges.cloudevents.subscription.document import realized
+from bridges.cloudevents.subscription.event_filter import event_filter
 from bridges.cloudevents.subscription.policy_check import policy_violations, proposal_violations
 from bridges.cloudevents.subscription.settings.amqp import amqp_settings
 from bridges.cloudevents.subscription.settings.http import http_settings
 from bridges.cloudevents.subscription.settings.kafka import kafka_settings
 from bridges.cloudevents.subscription.settings.mqtt import mqtt_settings
 from bridges.cloudevents.subscription.settings.nats import nats_settings
-from bridges.cloudevents.subscription.strict_json import read_object
 from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.cloudevents.subscription.uri import sink_uri
 from policies.subscriptions import ManagerRules
@@ -74,10 +74,10 @@ def parse(
     secrets: StoredSecrets | None = None,
     protocols: Collection[SinkProtocol] = ALL_PROTOCOLS,
 ) -> Subscription:
-    """Parse the body of Create or Update; raises `Invalid` with every mistake.
+    """Parse the body of Create or Update; raises `InvalidSubscription` with every mistake.
 
-    `id`: that of the URL of an update, which the object may repeat; `new_id` is given to an object that names none.
-    `stored` is what an update replaces: for the same origin of the sink the secrets that the body leaves out are kept.
+    `id`: that in the URL of an update, which the object may repeat; `new_id` is used for an object without an id.
+    `stored` is what an update replaces: if the origin of the sink is the same, omitted secrets keep their values.
     `secrets` are those of an import, for a subscription that is not stored here.
     `offered` are the protocols that this gateway has libraries for.
     """
@@ -157,7 +157,7 @@ def _id(members: Members, id: str | None, new_id: str) -> str:
 
 
 def legal_id(value: Json) -> str:
-    """Check that a URL can contain the id; raises `Wrong`."""
+    """Check that a URL can contain the id; raises `InvalidMember`."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_ID:
         raise InvalidMember(f"text of 1 to {MAX_ID} characters")
     if value in (".", "..") or not value.isprintable() or set(value) & set("/\\"):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from bridges.cloudevents.delivery.metrics import EgressDenial
-from bridges.cloudevents.subscription.delivery_request import exceeded
-from bridges.cloudevents.subscription.model import (
+from bridges.cloudevents.model.values import (
     AccessToken,
     AmqpSettings,
     FromTime,
@@ -16,11 +14,12 @@ from bridges.cloudevents.subscription.model import (
     RefreshToken,
     SinkProtocol,
 )
+from bridges.cloudevents.subscription.delivery_request import exceeded
 from bridges.cloudevents.subscription.subscription import Subscription
-from policies.egress import SinkRule, address_allowed, allows
-from policies.hosts import address_of
+from policies.egress import EgressDenial, SinkRule, address_allowed, allows
 from policies.rules import KafkaRoute
 from policies.subscriptions import ManagerRules
+from policies.values.hosts import address_of
 
 DENIED: Final = "not allowed by the policy of this gateway"
 """The same text for every cause of a denied sink, so that it does not reveal what a name resolves to."""
@@ -48,7 +47,7 @@ def sink_rule_of(subscription: Subscription, rules: ManagerRules) -> SinkRule | 
 def policy_violations(subscription: Subscription, rules: ManagerRules, *, sink: bool = True) -> tuple[Mistake, ...]:
     """The reasons why this policy does not allow the subscription; empty if it does.
 
-    `sink` is false if the sink could not be parsed, which is mistake enough.
+    `sink` is false if the sink could not be parsed, which is reported already.
     """
     found = [*_sources(subscription, rules)]
     rule = sink_rule_of(subscription, rules) if sink else None

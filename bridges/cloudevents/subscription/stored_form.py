@@ -9,17 +9,17 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from bridges.cloudevents.model.strict_json import MAX_DEPTH, read_object
+from bridges.cloudevents.model.values import InvalidSubscription, Json, Mistake, RefreshToken
 from bridges.cloudevents.subscription import credential as credentials
-from bridges.cloudevents.subscription.model import InvalidSubscription, Json, Mistake, RefreshToken
 from bridges.cloudevents.subscription.parse import Proposal, StoredSecrets, read_subscription
-from bridges.cloudevents.subscription.strict_json import MAX_DEPTH, read_object
 from bridges.cloudevents.subscription.subscription import Subscription
-from gateway.response.keys import SUBSCRIPTION, BadToken, KeyRing
+from gateway.response.cookies.keys import SUBSCRIPTION, BadToken, KeyRing
 from policies.model.filters import Filters
 from policies.subscriptions import ManagerRules
 
@@ -53,6 +53,11 @@ class SubscriptionKeys:
     def active(self) -> str:
         """The id of the key that encrypts."""
         return self._ring.active
+
+    @property
+    def ids(self) -> Collection[str]:
+        """The ids of all keys."""
+        return self._ring.ids
 
     def encrypt(self, content: bytes, bound: bytes) -> bytes:
         """See `SecretEncrypter`."""
@@ -100,9 +105,9 @@ def from_stored(document: bytes, rules: ManagerRules, decrypter: SecretDecrypter
     secrets_unreadable = isinstance(sealed, str)
     if isinstance(sealed, str) and decrypter is not None:
         known, secrets_unreadable = _opened(value, rules, sealed, decrypter)
-    return _read(
-        _without_secrets(value) if secrets_unreadable else value, rules, owner, known, value, secrets_unreadable
-    )
+    readable = _without_secrets(value) if secrets_unreadable else value
+    found = _read(readable, rules, owner, known, value, secrets_unreadable)
+    return replace(found, encryption_key=_key_of(sealed)) if isinstance(sealed, str) else found
 
 
 def export_secrets(subscription: Subscription, rules: ManagerRules, encrypter: SecretEncrypter) -> str | None:
@@ -134,9 +139,16 @@ def encryption_key_of(document: bytes) -> str | None:
     """The id of the key that a stored subscription needs; None if it has no secrets, or an unknown format."""
     try:
         sealed = read_object(document, MAX_DEPTH + 1).get("secrets")
-        data = base64.b64decode(sealed, validate=True) if isinstance(sealed, str) else b""
+    except InvalidSubscription:
+        return None
+    return _key_of(sealed) if isinstance(sealed, str) else None
+
+
+def _key_of(sealed: str) -> str | None:
+    try:
+        data = base64.b64decode(sealed, validate=True)
         return data[2 : 2 + data[1]].decode() if len(data) > 2 else None
-    except (InvalidSubscription, binascii.Error, UnicodeDecodeError):
+    except (binascii.Error, UnicodeDecodeError):
         return None
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from bridges.cloudevents.events.filter import EventFilter
-from bridges.cloudevents.subscription.delivery_request import DeliveryRequest
-from bridges.cloudevents.subscription.model import (
+from bridges.cloudevents.model.values import (
     AmqpSettings,
     DeliverySettings,
     HttpSettings,
@@ -22,6 +21,7 @@ from bridges.cloudevents.subscription.model import (
     SinkUri,
     SubscriptionConfig,
 )
+from bridges.cloudevents.subscription.delivery_request import DeliveryRequest
 from policies.egress import SinkDestination
 from policies.model.scopes.sinks import SinkKind
 
@@ -40,7 +40,7 @@ class Subscription:
     """A subscription of a manager; operations return `document`, the realized object without secrets.
 
     `delivery` has the object's requests within the policy's limits. `filter` combines `filter`, `filters`, `types`
-    and `source`. `locked`: its secrets cannot be decrypted, and `credential` and secret headers are missing.
+    and `source`. `secrets_unreadable`: its secrets cannot be decrypted; its credential and secret headers are missing.
     """
 
     id: str
@@ -58,6 +58,8 @@ class Subscription:
     """The delivery settings that the object requests."""
     document: Mapping[str, Json]
     secrets_unreadable: bool = False
+    encryption_key: str | None = field(default=None, compare=False)
+    """The id of the key with which its stored secrets are encrypted; None if it has none."""
 
     @property
     def guarantee(self) -> Literal["at-least-once", "at-most-once"]:

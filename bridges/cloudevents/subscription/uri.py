@@ -6,10 +6,10 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from bridges.cloudevents.subscription.members import InvalidMember
-from bridges.cloudevents.subscription.model import Json, SinkProtocol, SinkUri
-from policies.hosts import HostError, parse_host
+from bridges.cloudevents.model.members import InvalidMember
+from bridges.cloudevents.model.values import Json, SinkProtocol, SinkUri
 from policies.model.scopes.sinks import SCHEMES
+from policies.values.hosts import HostError, parse_host
 
 MAX_SINK: Final = 2048
 _MAX_SERVERS: Final = 16

@@ -22,8 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ResourceType,
 )
 
-from bridges.kafka import errors
-from bridges.kafka.librdkafka import ClientSettings
+from bridges.kafka.common import errors
+from bridges.kafka.common.librdkafka import ClientSettings
 
 _MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's default `max.message.bytes`."""

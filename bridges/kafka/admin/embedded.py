@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from bridges.kafka.librdkafka import function as _function
+from bridges.kafka.common.librdkafka import function as _function
 
 _PRODUCER: Final = 0
 _TOPIC_EXISTS: Final = 36

@@ -15,7 +15,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from bridges.kafka.librdkafka import ClientSettings
+from bridges.kafka.common.librdkafka import ClientSettings
 
 _MAX_CLIENTS: Final = 4
 """Clients that stay connected; each of them has several threads."""

@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bridges.kafka import errors
 from bridges.kafka.admin.client import Admin, Bounds, Topic
-from bridges.kafka.librdkafka import ClientSettings
+from bridges.kafka.common import errors
+from bridges.kafka.common.librdkafka import ClientSettings
 from gateway.errors import INTERNAL_ERROR, NOT_FOUND, AmqpError
 
 _TIMEOUT: Final = 10.0

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from bridges.kafka import errors
-from bridges.kafka.librdkafka import ClientSettings
+from bridges.kafka.common import errors
+from bridges.kafka.common.librdkafka import ClientSettings
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
 _TIMEOUT: Final = 30.0

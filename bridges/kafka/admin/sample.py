@@ -11,8 +11,8 @@ from typing import Final, cast
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from bridges.kafka import errors
-from bridges.kafka.librdkafka import ClientSettings
+from bridges.kafka.common import errors
+from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.records.mapping import RecordReader
 from bridges.kafka.records.record import KafkaRecord
 from gateway.errors import NOT_FOUND, AmqpError

@@ -317,15 +317,17 @@ static int check_type(PyTypeObject *type) {
     return -1;
 }
 
-static bool begins_with_header(PyObject *data) { return PyBytes_AS_STRING(data)[2] != DELIVERY_ANNOTATIONS; }
+static bool is_limited(PyObject *data) {
+    return may_have_ttl((const uint8_t *)PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
+}
 
-/* Store the events of a run in `found`, and the messages that begin with a header section in `headed`. */
-static int build_events(Run *run, PyTypeObject *type, maker *maker, PyObject *other, PyObject *found, PyObject *headed) {
+/* Store the events of a run in `found`, and the messages that may have a ttl in `limited`. */
+static int build_events(Run *run, PyTypeObject *type, maker *maker, PyObject *other, PyObject *found, PyObject *limited) {
     PyObject *partition = PyLong_FromLong(run->partition), *data, *event;
     Py_ssize_t index, made = 0;
     for (index = 0; partition != NULL && index < run->count; index++, made++) {
         data = build_message(maker, run, run->entries + index, other);
-        if (data != NULL && begins_with_header(data) && PyList_Append(headed, data) < 0)
+        if (data != NULL && is_limited(data) && PyList_Append(limited, data) < 0)
             Py_CLEAR(data);
         event = data == NULL ? NULL : new_event(type, data, partition, run->entries + index);
         if (event == NULL)
@@ -336,23 +338,23 @@ static int build_events(Run *run, PyTypeObject *type, maker *maker, PyObject *ot
     return partition != NULL && made == run->count ? 0 : -1;
 }
 
-/* events(type, maker, function for all other records) -> events, messages that begin with a header section */
+/* events(type, maker, function for all other records) -> events, messages that may have a ttl */
 static PyObject *run_events(Run *self, PyObject *args) {
     PyTypeObject *type;
-    PyObject *given, *other, *found, *headed;
+    PyObject *given, *other, *found, *limited;
     maker maker = {0};
     int failed;
     if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &given, &other) || parse_maker(given, &maker) < 0 ||
         check_type(type) < 0)
         return NULL;
     found = PyList_New(self->count);
-    headed = PyList_New(0);
-    failed = found == NULL || headed == NULL || build_events(self, type, &maker, other, found, headed) < 0;
+    limited = PyList_New(0);
+    failed = found == NULL || limited == NULL || build_events(self, type, &maker, other, found, limited) < 0;
     Py_XDECREF(maker.encoded);
     if (!failed)
-        return Py_BuildValue("(NN)", found, headed);
+        return Py_BuildValue("(NN)", found, limited);
     Py_XDECREF(found);
-    Py_XDECREF(headed);
+    Py_XDECREF(limited);
     return NULL;
 }
 
@@ -732,6 +734,9 @@ static PyObject *bind(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, "Give the addresses of librdkafka's functions, once."},
+    {"bind_sha256", bind_sha256, METH_VARARGS, "Give the addresses of libcrypto's functions, or zeros."},
+    {"seal", (PyCFunction)(void (*)(void))seal, METH_FASTCALL, "What `amqp.bare` of a record has, or None."},
+    {"sha256", sha256_py, METH_O, "SHA-256 by these functions, or None without them."},
     {"take", poll_batch, METH_VARARGS, "Take the records that are at hand, and wait for the first one."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,16 +1,13 @@
 """Records of a Kafka client, many at a time (`_fetch.c`); `bridges.kafka.consume.poll` is what takes them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, final, overload
+from typing import Any, TypeVar, final, overload
 
 _Event = TypeVar("_Event")
 _Bytes6 = tuple[bytes, bytes, bytes, bytes, bytes, bytes]
 _Names = Callable[[tuple[str, ...]], tuple[bytes, ...] | None]
 
-class _Hash(Protocol):
-    def digest(self) -> bytes: ...
-
-Maker = tuple[tuple[_Bytes6, _Bytes6, _Bytes6], tuple[bytes, bytes, bytes], _Names, Callable[[bytes], _Hash]]
+Maker = tuple[tuple[_Bytes6, _Bytes6, _Bytes6], tuple[bytes, bytes, bytes], _Names, Callable[[bytes], bytes]]
 """How messages are made: a `bridges.kafka.records.fast_encode.MessageTemplate` for each timestamp type; the names of
 the headers `amqp.bare` and of a cookie, and the prefix of those of a request; the encoder of header names; SHA-256."""
 
@@ -55,6 +52,12 @@ class Run(Sequence[Record]):
 
         Headers are lists of which only validity and offsets are filled. The last item is 0 if a name is not ASCII.
         """
+
+def bind_sha256(init: int, update: int, final: int, /) -> None: ...
+def seal(
+    kind: int, key: bytes | None, value: bytes | None, exact: bytes, headers: list[tuple[str, bytes | None]], /
+) -> bytes | None: ...
+def sha256(data: bytes, /) -> bytes | None: ...
 
 Failure = tuple[int, str, bool, str | None, int, int]
 """Code, reason, whether it is fatal, topic, partition, offset."""

@@ -1,7 +1,7 @@
 /* Encodes records as the messages that links send, for the kinds that nearly all records have (KM-3 to KM-5, KM-13).
  *
  * - plain: neither key nor headers. Only the offset, time and value of the messages differ. - exact: written by the
- * gateway, with `amqp.bare` as the last header, which restores the message (envelope.py). - shown: written by other
+ * gateway, with `amqp.bare` as the last header, which restores the message in any of its legal forms (envelope.py). - shown: written by other
  * applications. Headers become application properties, a key becomes annotations (decode.py).
  *
  * For anything unusual the result is `false`, and the Python code encodes the message; for what is encoded here it
@@ -9,7 +9,9 @@
  * result is `true` with no message and an exception set.
  */
 #pragma once
+#include "../../../gateway/amqp/message/_list.h"
 #include "../../../gateway/amqp/message/_section_offsets.h"
+#include "_digest.h"
 #include "_run.h"
 
 typedef struct {
@@ -297,11 +299,15 @@ static bool message_with_headers(maker *maker, const Run *run, const entry *each
 
 /* -- exact */
 
-#define HASHED 13 /* the kind, and the sizes of key, value and the rest of `amqp.bare` */
+#define HASHED 13    /* the kind, and the sizes of key, value and the rest of `amqp.bare` */
+#define REPEATED 255 /* sections of a body; Python restores messages with more */
+
+enum { DATA_VALUE = 1, SECTIONS_VALUE = 2 }; /* kinds of `amqp.bare` (envelope.py) */
 
 typedef struct {
-    const char *digest, *sections;
+    const char *digest, *prefix, *sections;
     size_t exact, whole; /* bytes of the rest of `amqp.bare`, and of the hashed content */
+    size_t prefixed;     /* bytes of the prefix */
     Py_ssize_t size;     /* of the sections */
     Py_ssize_t starts[SECTIONS];
 } envelope;
@@ -314,26 +320,30 @@ static bool last_is_bare(const maker *maker, const Run *run, const entry *each, 
     return each->headers > 0 && is_same(maker->bare, header->name, header->sizes.name);
 }
 
-/* Open `amqp.bare` of a message with one data section in its shortest form; false for any other. */
+/* Open `amqp.bare`; false if it is not one, or has sections that do not belong there. */
 static bool open_envelope(const header *header, envelope *envelope) {
-    if (header->sizes.value < 1 + DIGEST + 1 || header->value[0] != 1 || header->value[1 + DIGEST] != 0)
+    if (header->sizes.value < 1 + DIGEST + 1 || (header->value[0] != DATA_VALUE && header->value[0] != SECTIONS_VALUE))
         return false;
     envelope->digest = header->value;
     envelope->exact = (size_t)header->sizes.value - 1 - DIGEST;
-    envelope->sections = header->value + 1 + DIGEST + 1;
-    envelope->size = (Py_ssize_t)envelope->exact - 1;
+    envelope->prefix = header->value + 1 + DIGEST + 1;
+    envelope->prefixed = (uint8_t)header->value[1 + DIGEST];
+    if (envelope->prefixed > envelope->exact - 1)
+        return false;
+    envelope->sections = envelope->prefix + envelope->prefixed;
+    envelope->size = (Py_ssize_t)(envelope->exact - 1 - envelope->prefixed);
     return find_sections((const uint8_t *)envelope->sections, envelope->size, envelope->starts, 0) && envelope->starts[1] == envelope->starts[2] &&
-           envelope->starts[5] == envelope->starts[6];
+           envelope->starts[BODY] == envelope->starts[BODY + 1];
 }
 
-/* Compute the size of the hashed content; false if a header name is not ASCII or has a special meaning. */
+/* Compute the size of the hashed content; false if a header name is not text or has a special meaning. */
 static bool measure_envelope(const maker *maker, const Run *run, const entry *each, envelope *envelope) {
     header header = {.at = headers_of(run, each)};
     int32_t left;
     envelope->whole = HASHED + (size_t)positive_size(each->key_size) + envelope->exact + (size_t)each->value_size;
     for (left = each->headers - 1; left > 0; left--) {
         next_header(&header);
-        if (!is_ascii(header.name, header.sizes.name) || is_same(maker->cookie, header.name, header.sizes.name) ||
+        if (!is_text(header.name, header.sizes.name) || is_same(maker->cookie, header.name, header.sizes.name) ||
             begins_with(maker->request_prefix, header.name, header.sizes.name))
             return false;
         envelope->whole += (size_t)header.sizes.name + 4 + (size_t)positive_size(header.sizes.value);
@@ -341,46 +351,74 @@ static bool measure_envelope(const maker *maker, const Run *run, const entry *ea
     return true;
 }
 
-static PyObject *hash_record(const Run *run, const entry *each, const envelope *envelope) {
+/* Write what is hashed of a record to `at`, which has room for `envelope->whole` bytes. */
+static void put_hashed(char *at, const Run *run, const entry *each, const envelope *envelope) {
     header header = {.at = headers_of(run, each)};
-    PyObject *input = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)envelope->whole);
     int32_t left;
-    char *at;
-    if (input == NULL)
-        return NULL;
-    at = PyBytes_AS_STRING(input);
     *at++ = envelope->digest[0];
     at = put_number(put_number(at, (uint64_t)(int64_t)each->key_size, 4), (uint64_t)each->value_size, 4);
     at = put_data(put_number(at, envelope->exact, 4), key_of(run, each), (size_t)positive_size(each->key_size));
-    at = put_data(at, envelope->sections - 1, envelope->exact);
+    at = put_data(at, envelope->digest + 1 + DIGEST, envelope->exact);
     for (left = each->headers - 1; left > 0; left--) {
         next_header(&header);
         at = put_number(put_data(at, header.name, (size_t)header.sizes.name), (uint64_t)(int64_t)header.sizes.value, 4);
         at = put_data(at, header.value, (size_t)positive_size(header.sizes.value));
     }
     put_data(at, value_of(run, each), (size_t)each->value_size);
-    return input;
 }
 
-/* 1: the digest matches the record; 0: it does not; -1: an exception. */
-static int is_intact(const maker *maker, const Run *run, const entry *each, const envelope *envelope) {
-    PyObject *input = hash_record(run, each, envelope);
-    PyObject *hash = input == NULL ? NULL : PyObject_CallOneArg(maker->digest, input);
-    PyObject *digest = hash == NULL ? NULL : PyObject_CallMethod(hash, "digest", NULL);
+/* Whether the digest that a Python function makes matches; -1: an exception. */
+static int is_intact_by(PyObject *function, PyObject *input, const char *wanted) {
+    PyObject *digest = PyObject_CallOneArg(function, input);
     int found = -1;
-    Py_XDECREF(input);
-    Py_XDECREF(hash);
     if (digest != NULL && PyBytes_Check(digest) && PyBytes_GET_SIZE(digest) >= DIGEST)
-        found = memcmp(PyBytes_AS_STRING(digest), envelope->digest + 1, DIGEST) == 0;
+        found = memcmp(PyBytes_AS_STRING(digest), wanted, DIGEST) == 0;
     else if (digest != NULL)
         PyErr_SetString(PyExc_TypeError, "a digest is bytes");
     Py_XDECREF(digest);
     return found;
 }
 
+/* 1: the digest matches the record; 0: it does not; -1: an exception. */
+static int is_intact(const maker *maker, const Run *run, const entry *each, const envelope *envelope) {
+    char small[SMALL_INPUT];
+    uint8_t digest[SHA256_SIZE];
+    PyObject *input = NULL;
+    char *at = small;
+    int found;
+    if (!knows_sha256() || envelope->whole > sizeof small) {
+        if ((input = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)envelope->whole)) == NULL)
+            return -1;
+        at = PyBytes_AS_STRING(input);
+    }
+    put_hashed(at, run, each, envelope);
+    if (knows_sha256()) {
+        sha256(at, envelope->whole, digest);
+        found = memcmp(digest, envelope->digest + 1, DIGEST) == 0;
+    } else
+        found = is_intact_by(maker->digest, input, envelope->digest + 1);
+    Py_XDECREF(input);
+    return found;
+}
+
+/* Write the body; false if it is not one. */
+static bool put_body(char *at, const Run *run, const entry *each, const envelope *envelope, size_t size) {
+    Py_ssize_t starts[SECTIONS];
+    if (envelope->digest[0] == DATA_VALUE && envelope->prefixed == 0) {
+        put_data_section(at, run, each);
+        return true;
+    }
+    put_data(put_data(at, envelope->prefix, envelope->prefixed), value_of(run, each), (size_t)each->value_size);
+    return find_sections((const uint8_t *)at, (Py_ssize_t)size, starts, REPEATED) && starts[BODY] == 0 &&
+           starts[BODY + 1] == (Py_ssize_t)size;
+}
+
+/* The message of a record; NULL without an exception: value and prefix are no body. */
 static PyObject *build_restored(const Run *run, const entry *each, const template *template, const envelope *envelope) {
-    size_t whole = annotations_size(template) + (size_t)envelope->size + data_size(each);
-    Py_ssize_t bare = envelope->starts[1], body = envelope->starts[5];
+    bool plain = envelope->digest[0] == DATA_VALUE && envelope->prefixed == 0;
+    size_t inner = plain ? data_size(each) : envelope->prefixed + (size_t)each->value_size;
+    size_t whole = annotations_size(template) + (size_t)envelope->size + inner;
+    Py_ssize_t bare = envelope->starts[1], body = envelope->starts[BODY];
     PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole);
     char *at;
     if (data == NULL)
@@ -388,7 +426,11 @@ static PyObject *build_restored(const Run *run, const entry *each, const templat
     at = put_data(PyBytes_AS_STRING(data), envelope->sections, (size_t)bare);
     at = put_annotations(at, template, each);
     at = put_data(at, envelope->sections + bare, (size_t)(body - bare));
-    put_data(put_data_section(at, run, each), envelope->sections + body, (size_t)(envelope->size - body));
+    if (!put_body(at, run, each, envelope, inner)) {
+        Py_DECREF(data);
+        return NULL;
+    }
+    put_data(at + inner, envelope->sections + body, (size_t)(envelope->size - body));
     return data;
 }
 
@@ -400,7 +442,7 @@ static bool restored_message(maker *maker, const Run *run, const entry *each, co
     intact = is_intact(maker, run, each, &envelope);
     if (intact > 0)
         *data = build_restored(run, each, maker->forms + each->time_kind, &envelope);
-    return intact != 0;
+    return intact < 0 || (intact > 0 && (*data != NULL || PyErr_Occurred() != NULL));
 }
 
 /* -- any */

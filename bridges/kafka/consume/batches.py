@@ -19,7 +19,6 @@ from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.fast_encode import EventEncoder
 from bridges.kafka.records.record import KafkaRecord
 from bridges.kafka.records.ttl import ttl
-from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS
 
 _OVERHEAD: Final = 512
 """Bytes of a record beside its value, roughly: the client's object and the annotations of the encoded event."""
@@ -75,8 +74,8 @@ class FetchedBatch:
     def events(self) -> list[EncodedEvent]:
         """All records, encoded."""
         if self._events is None:
-            self._events, with_header = self.buffer.encoder.events(self.records, self.buffer.partition)
-            self.has_ttl = self.has_ttl or any(map(_has_ttl, with_header))
+            self._events, limited = self.buffer.encoder.events(self.records, self.buffer.partition)
+            self.has_ttl = self.has_ttl or any(ttl(data) is not None for data in limited)
         return self._events
 
     def count(self, start: int, end: int) -> int:
@@ -89,7 +88,7 @@ class FetchedBatch:
     def event(self, record: KafkaRecord) -> EncodedEvent:
         """See `Batch`."""
         event = self.buffer.encoder.event(record, self.buffer.partition)
-        self.has_ttl = self.has_ttl or _has_ttl(event.data)
+        self.has_ttl = self.has_ttl or ttl(event.data) is not None
         return event
 
 
@@ -100,10 +99,6 @@ def _bytes(records: Sequence[KafkaRecord]) -> int:
 
 def _offset(record: KafkaRecord) -> int:
     return record.offset()
-
-
-def _has_ttl(data: bytes) -> bool:
-    return data[2] != DELIVERY_ANNOTATIONS and ttl(data) is not None  # it begins with a header
 
 
 class BatchCache:

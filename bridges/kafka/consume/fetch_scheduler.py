@@ -101,6 +101,11 @@ class FetchScheduler:
             if buffer is not None:
                 buffer.truncate(low)
 
+    def find(self, topic: str, partition: int, offset: int) -> FetchedBatch | None:
+        """The batch in memory that has `offset`, for somebody who does not wait for it."""
+        buffer = self._buffers.get((topic, partition))
+        return None if buffer is None else buffer.find(offset)
+
     def buffered(self, topic: str) -> list[int]:
         """The partitions of a topic with batches in memory."""
         return [each.partition for each in self._buffers.values() if each.topic == topic and each.batch_count]

@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, version
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
+from bridges.kafka.common.librdkafka import ClientSettings, bind, calls_back
 from bridges.kafka.consume import _fetch
-from bridges.kafka.librdkafka import SUPPORTED_LAYOUTS, ClientSettings, address, calls_back
 from bridges.kafka.records.record import KafkaRecord
+from gateway.held.logs import BATCH
 
-_BYTES: Final = 1 << 20
-"""Bytes after which a batch ends, with the record that exceeds them."""
 _FUNCTIONS: Final = (
     "rd_kafka_queue_get_consumer",
     "rd_kafka_queue_destroy",
@@ -65,26 +64,15 @@ Poller = Callable[[Consumer, int, float], PollResult]
 """Arguments: consumer, most records, seconds to wait for the first one. Raises KafkaException."""
 
 
-def _bound() -> bool:
-    """Whether the C code supports this version of the client, and has found librdkafka's functions in it."""
-    if version() not in SUPPORTED_LAYOUTS:
-        return False
-    try:
-        _fetch.bind(tuple(map(address, _FUNCTIONS)), Consumer)
-    except AttributeError:  # this build of the client does not export them
-        return False
-    return True
-
-
-BOUND: Final = _bound()
+BOUND: Final = bind(_fetch.bind, _FUNCTIONS, Consumer)
 """Whether the C code can be used."""
 
 
-def poller_for(settings: ClientSettings, limit: int = _BYTES) -> Poller:
-    """The function that polls a client with these settings; a batch ends after `limit` bytes."""
+def poller_for(settings: ClientSettings, limit: int = BATCH) -> Poller:
+    """The function that polls a client with these settings; a batch ends with the record that exceeds `limit` bytes."""
     if not BOUND or calls_back(settings):
         return poll_fallback
-    return poll_native if limit == _BYTES else partial(poll_native, limit=limit)
+    return poll_native if limit == BATCH else partial(poll_native, limit=limit)
 
 
 def poll_fallback(consumer: Consumer, most: int, seconds: float) -> PollResult:
@@ -108,7 +96,7 @@ def poll_fallback(consumer: Consumer, most: int, seconds: float) -> PollResult:
     return PollResult({**records}, failures)
 
 
-def poll_native(consumer: Consumer, most: int, seconds: float, limit: int = _BYTES) -> PollResult:
+def poll_native(consumer: Consumer, most: int, seconds: float, limit: int = BATCH) -> PollResult:
     """By one call of C code, which calls no callbacks."""
     runs, failed = _fetch.take(consumer, most, limit, int(seconds * 1000))
     failures = [Failure(*found) for each in failed if (found := _failure(*each)) is not None]

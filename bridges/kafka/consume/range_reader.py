@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bridges.kafka import errors
+from bridges.kafka.common import errors
+from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.consume.poll import Failure, Key, PollResult, poller_for
 from bridges.kafka.consume.reader import bounded
-from bridges.kafka.librdkafka import ClientSettings
 from bridges.kafka.records.record import KafkaRecord
 from gateway.errors import INTERNAL_ERROR, NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 

@@ -22,13 +22,13 @@ from typing import Final, NamedTuple
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bridges.kafka import errors
+from bridges.kafka.common import errors
+from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.consume import poll
 from bridges.kafka.consume.poll import Failure, Key
-from bridges.kafka.librdkafka import ClientSettings
 from bridges.kafka.records.record import KafkaRecord
 from gateway.errors import RESOURCE_DELETED, AmqpError
-from gateway.held.logs import QUEUE
+from gateway.held.logs import BATCH, QUEUE, SINGLE
 
 _BATCH: Final = 500
 _MAX_IN_FLIGHT: Final = 2
@@ -47,6 +47,8 @@ _SETTINGS: Final[ClientSettings] = {
     "fetch.wait.max.ms": 500,
     "allow.auto.create.topics": False,
 }
+_SINGLE: Final[ClientSettings] = {"fetch.message.max.bytes": SINGLE.queue, "queued.min.messages": 1}
+"""For reading single records; Kafka sends a larger record nevertheless."""
 _MESSAGE: Final = 1_000_000
 """librdkafka's default `message.max.bytes`; `fetch.max.bytes` must not be smaller."""
 _POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
@@ -97,10 +99,16 @@ class PartitionReader:
         owner: ReaderOwner,
         isolation: str = "read_committed",
         queue: int = QUEUE,
+        *,
+        single: bool = False,
     ) -> None:
-        """`queue`: bytes that may wait in the client; the next answer may have the same size in addition."""
-        self._settings: Final = {**settings, **_SETTINGS, **bounded(settings, queue), "isolation.level": isolation}
-        self._poll: Final = poll.poller_for(settings)
+        """`queue`: bytes that may wait in the client; the next answer may have the same size in addition.
+
+        `single`: for single records, so that little of what follows them is fetched.
+        """
+        own = {**settings, **_SETTINGS, **(_SINGLE if single else {})}
+        self._settings: Final = {**own, **bounded(settings, queue), "isolation.level": isolation}
+        self._poll: Final = poll.poller_for(settings, SINGLE.batch if single else BATCH)
         self._loop: Final = loop
         self._owner: Final = owner
         self._wake: Final = threading.Condition()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridges.kafka import partitions
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.attach_state import still_attached
-from bridges.kafka.cluster import Cluster
+from bridges.kafka.clusters.cluster import Cluster
+from bridges.kafka.common import partitions
+from bridges.kafka.common.attach_state import still_attached
 from bridges.kafka.groups.membership import Membership
 from bridges.kafka.groups.ownership import PartitionOwnership
 from bridges.kafka.groups.topic_growth import TopicGrowthWatcher
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, RESOURCE_DELETED, AmqpError, Fault
-from gateway.nodes.link import Link
+from gateway.links.link import NodeLink
 from gateway.state.leases.lease import Lease, LeaseRequest
 from gateway.state.leases.manager import Leases
 from policies.model.scopes.assignment import Assignment
@@ -30,7 +30,7 @@ class PartitionAssignor:
         self._rules: Final = rules
         self._leases: Final = leases
 
-    async def bound(self, link: Link, topic: Topic | None) -> int | None:
+    async def bound(self, link: NodeLink, topic: Topic | None) -> int | None:
         """The partition of a link without a group; None: all of them. `topic` is None while Kafka is unreachable."""
         named = self._named(link, topic.partitions if topic else _UNKNOWN)
         if named is None and self._rules.binding == "agnostic":
@@ -42,7 +42,7 @@ class PartitionAssignor:
             raise error
         return named
 
-    def _named(self, link: Link, count: int) -> int | None:
+    def _named(self, link: NodeLink, count: int) -> int | None:
         """ES-4-10: exactly the partition that the link asks for, or an error."""
         named = partitions.bound(link.properties, count)
         if named is not None and not self._rules.grants(named):
@@ -51,7 +51,7 @@ class PartitionAssignor:
             raise AmqpError(NOT_ALLOWED, f"links of this node have to name their partition: {partitions.PARTITION}")
         return named
 
-    def _assigned(self, link: Link, topic: Topic | None, ownership: PartitionOwnership | None) -> int:
+    def _assigned(self, link: NodeLink, topic: Topic | None, ownership: PartitionOwnership | None) -> int:
         """ES-4-11: round robin, so that links without a group spread over the partitions."""
         if topic is None:
             raise AmqpError(INTERNAL_ERROR, "Kafka does not return the partitions of the topic", fault=Fault.BACKEND)
@@ -80,7 +80,9 @@ class PartitionAssignor:
             None, None, self._candidates(topic.partitions), rules.pending_limit if rules.surplus == "pend" else 0
         )
 
-    async def lease(self, link: Link, topic: Topic, key: str, member: Membership, growth: TopicGrowthWatcher) -> Lease:
+    async def lease(
+        self, link: NodeLink, topic: Topic, key: str, member: Membership, growth: TopicGrowthWatcher
+    ) -> Lease:
         """A lease for a link of a group; this may take a while (`surplus: pend`, or an owner that has to end first)."""
         candidates = self._candidates(topic.partitions)
         named = self._named_in_group(link, topic, member, candidates)
@@ -92,7 +94,9 @@ class PartitionAssignor:
                 candidates = await self._among_local(link, ownership, key, candidates)
         rules = self._rules
         pend = rules.pending_limit if rules.surplus == "pend" else 0
-        request = LeaseRequest(named, member.epoch, candidates, pend, rules.pending_timeout, rules.epoch_retention)
+        times = rules.pending_timeout, rules.epoch_retention
+        equal = rules.equal_epoch == "displace"
+        request = LeaseRequest(named, member.epoch, candidates, pend, *times, equal)
         try:
             return await self._leases.claim(key, request, gone=lambda: growth.gone or not still_attached(link))
         except AmqpError as error:
@@ -101,7 +105,7 @@ class PartitionAssignor:
             raise
 
     def _named_in_group(
-        self, link: Link, topic: Topic, member: Membership, candidates: tuple[int, ...]
+        self, link: NodeLink, topic: Topic, member: Membership, candidates: tuple[int, ...]
     ) -> int | None:
         named = self._named(link, topic.partitions)
         if named is None and member.epoch is not None and len(candidates) == 1:
@@ -109,7 +113,7 @@ class PartitionAssignor:
         return named
 
     async def _among_local(
-        self, link: Link, ownership: PartitionOwnership, key: str, candidates: tuple[int, ...]
+        self, link: NodeLink, ownership: PartitionOwnership, key: str, candidates: tuple[int, ...]
     ) -> tuple[int, ...]:
         """The partitions served by this process; raises a redirect if all of them are owned and another one is free."""
         local = ownership.local(link, candidates)

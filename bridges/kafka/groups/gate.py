@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from bridges.kafka.consume.event_edits import Rewrite
+from bridges.kafka.links.event_edits import Rewrite
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import AmqpError
-from gateway.nodes.link import LinkCounter, LinkEngine, OutgoingLink, SendContext, Unsettled
+from gateway.links.link import LinkCounter, LinkEngine, OutgoingLink, SendContext, Unsettled
 
 
 class SendRight(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from bridges.kafka import partitions
+from bridges.kafka.common import partitions
 from gateway.amqp.codec.types import Long, Symbol, Timestamp, Value
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.state.leases.lease import Lease

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridges.kafka.cluster import Cluster
-from bridges.kafka.consume.link import LogReceiver
+from bridges.kafka.clusters.cluster import Cluster
 from bridges.kafka.groups.gate import LeaseGatedLink
+from bridges.kafka.groups.group_handler import ForwardingHandler
 from bridges.kafka.groups.topic_growth import TopicGrowthWatcher
+from bridges.kafka.links.receiver import LogReceiver
 from bridges.kafka.records.event import EncodedEvent
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
-from gateway.nodes.link import PolicyVerdict
 from gateway.state.leases.lease import Lease, RevocationReason
 from gateway.state.leases.manager import Leases
 
@@ -21,7 +21,7 @@ GRACE: Final = 5.0
 """Seconds that a link waits for outcomes before its partition goes to another link."""
 
 
-class GroupHandler:
+class GroupHandler(ForwardingHandler[LogReceiver]):
     """Handler of the link: the receiver ends with the lease, and the lease with the link."""
 
     def __init__(
@@ -33,28 +33,13 @@ class GroupHandler:
         leases: Leases,
         growth: TopicGrowthWatcher,
     ) -> None:
+        super().__init__(receiver)
         self._gate: Final = gate
         self._lease: Final = lease
-        self._receiver: Final = receiver
         self._cluster: Final = cluster
         self._leases: Final = leases
         self._growth: Final = growth
         self._awaited = 0
-        # Instance attributes, so that an outcome needs no additional call.
-        self.on_credit: Final = receiver.on_credit
-        self.on_outcome = receiver.on_outcome
-        self.on_accepted = receiver.on_accepted
-
-    def takes_batches(self) -> bool:
-        """See `handlers.BatchOutgoing`."""
-        return self._receiver.takes_batches()
-
-    def policy_changed(self, verdict: PolicyVerdict) -> None:
-        """Nothing to do: the gateway checks the link itself."""
-
-    def positions(self) -> dict[int, int]:
-        """As `Outgoing.positions`."""
-        return self._receiver.positions()
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over: the partition is free."""

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from gateway.errors import AmqpError
-from gateway.nodes.link import Link
+from gateway.links.link import NodeLink
 from gateway.nodes.redirect import redirect_error
 from gateway.state.leases.manager import Leases
 
@@ -67,7 +67,7 @@ class PartitionOwnership:
         except AmqpError:
             return cls([], leases.member, topic)
 
-    def redirect(self, link: Link, partition: int) -> AmqpError | None:
+    def redirect(self, link: NodeLink, partition: int) -> AmqpError | None:
         """The redirect to the process that serves this partition; None: this process does."""
         process = process_for(self._processes, self._topic, partition)
         if process is None or process.member == self._own_member or link.scope not in process.places:
@@ -75,6 +75,6 @@ class PartitionOwnership:
         host, port = process.places[link.scope]
         return redirect_error(hostname=host, host=host, port=port, address=link.address or "")
 
-    def local(self, link: Link, partitions: Iterable[int]) -> tuple[int, ...]:
+    def local(self, link: NodeLink, partitions: Iterable[int]) -> tuple[int, ...]:
         """The partitions that this process serves."""
         return tuple(each for each in partitions if self.redirect(link, each) is None)

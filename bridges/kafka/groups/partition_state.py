@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-from bridges.kafka.states import Table
+from bridges.kafka.common.states import Table
 
 
 class PartitionState(Enum):

@@ -13,21 +13,22 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.cluster import Cluster
-from bridges.kafka.consume.delivery_policy import DeliveryPolicy
+from bridges.kafka.clusters.cluster import Cluster
+from bridges.kafka.common.counters import ClusterCounters
+from bridges.kafka.common.states import next_state
 from bridges.kafka.consume.selection import Selections
-from bridges.kafka.counters import ClusterCounters
-from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease, group_terminus
 from bridges.kafka.groups.gate import LeaseGatedLink
+from bridges.kafka.groups.group_handler import ForwardingHandler
 from bridges.kafka.groups.owner import GRACE
 from bridges.kafka.groups.partition_state import TRANSITIONS, PartitionEvent, PartitionState
 from bridges.kafka.groups.shared_receiver import MemberTerminus, SharedReceiver
 from bridges.kafka.groups.topic_growth import TopicGrowthWatcher
+from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease, group_terminus
+from bridges.kafka.links.delivery_policy import DeliveryPolicy
 from bridges.kafka.records.event import EncodedEvent
-from bridges.kafka.states import next_state
 from gateway.amqp.link.outcomes import Outcome
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
-from gateway.nodes.link import OutgoingLink, PolicyVerdict
+from gateway.links.link import OutgoingLink
 from gateway.state.leases.lease import Lease, RevocationReason, Share
 from gateway.state.leases.manager import Leases
 
@@ -72,7 +73,7 @@ class MemberPartition:
         return self.state is not before
 
 
-class SharedMember:
+class SharedMember(ForwardingHandler[SharedReceiver]):
     """Handler of a link that shares partitions: feeds its receiver, and gains and releases partitions."""
 
     def __init__(
@@ -85,33 +86,18 @@ class SharedMember:
         policy: DeliveryPolicy,
         counters: ClusterCounters,
     ) -> None:
+        self._terminus: Final = MemberTerminus(entry.checkpointer)
+        super().__init__(SharedReceiver(gate, entry.cluster, entry.topic, counters, policy, self._terminus))
         self._gate: Final = gate
         self._share: Final = share
         self._leases: Final = leases
         self._growth: Final = growth
         self._entry: Final = entry
         self._cluster: Final = entry.cluster
-        self._terminus: Final = MemberTerminus(entry.checkpointer)
         self._progress: Final = self._terminus.progress
-        self._receiver: Final = SharedReceiver(gate, entry.cluster, entry.topic, counters, policy, self._terminus)
         self._parts: Final[dict[int, MemberPartition]] = {}
         self._settling: Final[dict[int, MemberPartition]] = {}
         self._detached = False
-        # Instance attributes, so that an outcome needs no additional call while no partition is settling.
-        self.on_credit: Final = self._receiver.on_credit
-        self.on_outcome = self._receiver.on_outcome
-        self.on_accepted = self._receiver.on_accepted
-
-    def takes_batches(self) -> bool:
-        """See `handlers.BatchOutgoing`."""
-        return self._receiver.takes_batches()
-
-    def policy_changed(self, verdict: PolicyVerdict) -> None:
-        """Nothing to do: the gateway checks the link itself."""
-
-    def positions(self) -> dict[int, int]:
-        """As `Outgoing.positions`."""
-        return self._receiver.positions()
 
     async def acquire(self, leases: Iterable[Lease]) -> None:
         """Acquire the first partitions before the attach is answered: events that are added later are delivered.

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.cluster import Cluster
-from bridges.kafka.consume.delivery_policy import DeliveryPolicy
-from bridges.kafka.consume.link import LogReceiver
-from bridges.kafka.consume.log_link import LogLink
-from bridges.kafka.consume.progress import Progress
+from bridges.kafka.clusters.cluster import Cluster
+from bridges.kafka.common.counters import ClusterCounters
 from bridges.kafka.consume.protocols import Selection
 from bridges.kafka.consume.selection import Selections
-from bridges.kafka.counters import ClusterCounters
-from bridges.kafka.groups.checkpointer import TerminusCheckpointer, TerminusLease
+from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease
+from bridges.kafka.links.delivery_policy import DeliveryPolicy
+from bridges.kafka.links.log_link import LogLink
+from bridges.kafka.links.progress import Progress
+from bridges.kafka.links.receiver import LogReceiver
 from bridges.kafka.records.event import EncodedEvent
 from gateway.errors import AmqpError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.cluster import Cluster
+from bridges.kafka.clusters.cluster import Cluster
 from gateway.state.leases.manager import Leases
 from policies.model.scopes.assignment import Assignment
 

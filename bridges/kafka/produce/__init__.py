@@ -1,4 +1,4 @@
-"""From send links to topics: producers, delivery reports, dead letters; rows of the gateway itself; replays.
+"""Writing to topics: producers, delivery reports, dead letters; rows of the gateway itself; replays.
 
-Uses `records` and the cluster of the bridge.
+Uses `records` and `clusters` of the bridge.
 """

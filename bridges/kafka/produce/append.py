@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridges.kafka.cluster import Cluster
+from bridges.kafka.clusters.cluster import Cluster
 from bridges.kafka.produce.producer import ROOM, ClusterProducer
 from gateway.errors import AmqpError, Fault
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, version
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from bridges.kafka.librdkafka import SUPPORTED_LAYOUTS, ClientSettings, address, calls_back
+from bridges.kafka.common.librdkafka import ClientSettings, bind, calls_back
 from bridges.kafka.produce import _produce
 from gateway.amqp.link.handlers import Transfer
 
@@ -89,18 +89,7 @@ class ProduceClient(Protocol):
         """The delivery reports since the last call."""
 
 
-def _bound() -> bool:
-    """Whether the C code supports this version of the client, and has found librdkafka's functions in it."""
-    if version() not in SUPPORTED_LAYOUTS:
-        return False
-    try:
-        _produce.bind(tuple(map(address, _FUNCTIONS)), Producer)
-    except AttributeError:  # this build of the client does not export them
-        return False
-    return True
-
-
-BOUND: Final = _bound()
+BOUND: Final = bind(_produce.bind, _FUNCTIONS, Producer)
 """Whether the C code can be used."""
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from bridges.kafka.counters import ClusterCounters
+from bridges.kafka.common.counters import ClusterCounters
 from bridges.kafka.produce.producer import ROOM, ClusterProducer, ReportCallback
 from bridges.kafka.records.envelope import DEAD_LETTER, Header
 from bridges.kafka.records.event import EncodedEvent

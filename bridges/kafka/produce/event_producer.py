@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridges.kafka.librdkafka import ClientSettings
+from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.produce.client import Header, ProduceClient, make_client
 
 _BUSY: Final = 0.002

@@ -21,8 +21,8 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.cluster import Cluster
-from bridges.kafka.librdkafka import ClientSettings
+from bridges.kafka.clusters.cluster import Cluster
+from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.produce.client import Header, ProduceClient, ProduceOwner, ReportContext, Reports, make_client
 from gateway.amqp.link.handlers import Transfer
 from gateway.errors import AmqpError
@@ -31,7 +31,7 @@ _BUSY: Final = 0.001
 """Seconds between two polls while records are in flight."""
 _IDLE: Final = 0.1
 _METADATA_TIMEOUT: Final = 5.0
-_SETTINGS: Final[ClientSettings] = {
+SETTINGS: Final[ClientSettings] = {
     "acks": "all",
     "enable.idempotence": True,
     # As Java clients, so that a key has the same partition whoever produces it (ES-4.6.7-5).
@@ -45,6 +45,7 @@ _SETTINGS: Final[ClientSettings] = {
     # No outcome comes later than this: a record that is not written by then gets `modified`.
     "message.timeout.ms": 30_000,
 }
+"""The settings of all producers."""
 _BATCH: Final = 1_000_000
 """Bytes of a batch, librdkafka's default: less than the default `max.message.bytes` of topics."""
 _FRAME: Final = 512
@@ -75,7 +76,7 @@ class ClusterProducer:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster: Final = cluster
         self._loop: Final = cluster.loop
-        self._settings: Final = {**_SETTINGS, **cluster.settings()}
+        self._settings: Final = {**SETTINGS, **cluster.settings()}
         self._retired: list[tuple[int, ProduceClient]] = []
         self._due: Final[deque[tuple[int, Reports]]] = deque()
         """Batch size of the producer, and reports that are not passed to their owners yet."""

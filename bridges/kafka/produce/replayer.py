@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from bridges.kafka import errors
-from bridges.kafka.librdkafka import ClientSettings, calls_back
+from bridges.kafka.common import errors
+from bridges.kafka.common.librdkafka import ClientSettings, calls_back
 from bridges.kafka.produce.client import BOUND
 from bridges.kafka.produce.column_sender import ColumnSender, FallbackSender, NativeSender, RecordsFailed
 from bridges.kafka.produce.record_columns import OutgoingColumns

@@ -18,9 +18,10 @@ it never continues UTF-8 text without NUL.
 from __future__ import annotations
 
 import struct
-from hashlib import sha256
 from typing import Final, NamedTuple
 
+from bridges.kafka.consume._fetch import seal
+from bridges.kafka.records.digest import sha256
 from gateway.amqp.codec.decoder import skip
 from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
@@ -80,7 +81,7 @@ def wrap(
 ) -> bytes:
     """The content of the header `amqp.bare` of a record; `headers`: its other headers."""
     exact = bytes((len(prefix),)) + prefix + sections
-    return bytes((kind,)) + _digest(kind, exact, key, value, headers) + exact
+    return _sealed(kind, exact, key, value, headers)
 
 
 def unwrap(envelope: bytes, key: bytes | None, value: bytes | None, headers: list[Header]) -> RestoredMessage | None:
@@ -88,7 +89,7 @@ def unwrap(envelope: bytes, key: bytes | None, value: bytes | None, headers: lis
     if len(envelope) < _PREFIX or envelope[0] not in (DATA_VALUE, SECTIONS_VALUE):
         return None
     kind, exact = envelope[0], envelope[1 + _DIGEST :]
-    if envelope[1 : 1 + _DIGEST] != _digest(kind, exact, key, value, headers):
+    if envelope != _sealed(kind, exact, key, value, headers):
         return None
     start = 1 + exact[0]
     try:
@@ -115,6 +116,12 @@ def is_body(data: bytes) -> bool:
     return layout.body == 0 and layout.footer == layout.end
 
 
+def _sealed(kind: int, exact: bytes, key: bytes | None, value: bytes | None, headers: list[Header]) -> bytes:
+    """Kind, digest and the rest; in C if libcrypto is bound."""
+    made = seal(kind, key, value, exact, headers)
+    return bytes((kind,)) + _digest(kind, exact, key, value, headers) + exact if made is None else made
+
+
 def _digest(kind: int, exact: bytes, key: bytes | None, value: bytes | None, headers: list[Header]) -> bytes:
     key_size = -1 if key is None else len(key)
     value_size = -1 if value is None else len(value)
@@ -123,7 +130,7 @@ def _digest(kind: int, exact: bytes, key: bytes | None, value: bytes | None, hea
         parts += (name.encode(), _NULL_SIZE) if content is None else (name.encode(), _size(len(content)), content)
     if value:
         parts.append(value)
-    return sha256(b"".join(parts)).digest()[:_DIGEST]
+    return sha256(b"".join(parts))[:_DIGEST]
 
 
 def _body(kind: int, prefix: bytes, value: bytes | None) -> bytes | None:

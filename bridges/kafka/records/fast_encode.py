@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bridges.kafka.consume._fetch import Record, Run
+from bridges.kafka.records.digest import sha256
 from bridges.kafka.records.encode import GROUP_KEY, KAFKA_KEY
 from bridges.kafka.records.envelope import BARE, only_data
 from bridges.kafka.records.event import EncodedEvent
@@ -22,7 +22,8 @@ from bridges.kafka.records.mapping import CREATE_TIME, LOG_APPEND_TIME, NO_TIMES
 from bridges.kafka.records.record import KafkaRecord
 from bridges.kafka.records.routing import COOKIE_HEADER, REQUEST_HEADERS
 from gateway.amqp.codec.codec import Symbol, encode
-from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS, walk
+from gateway.amqp.message._sections import may_have_ttl
+from gateway.amqp.message.sections import walk
 
 if TYPE_CHECKING:
     from bridges.kafka.consume._fetch import Maker
@@ -68,11 +69,11 @@ class EventEncoder:
         return self._reader.routed
 
     def events(self, messages: Iterable[KafkaRecord], partition: int) -> tuple[list[EncodedEvent], list[bytes]]:
-        """All records as events, and the messages among them that begin with a header section."""
+        """All records as events, and the messages among them that may have a ttl."""
         if isinstance(messages, Run):
             return messages.events(EncodedEvent, self._maker(partition), partial(self._encode, partition))
         events = [self._event(each, partition) for each in messages]
-        return events, [event.data for event in events if event.data[2] != DELIVERY_ANNOTATIONS]
+        return events, [event.data for event in events if may_have_ttl(event.data)]
 
     def event(self, message: KafkaRecord, partition: int) -> EncodedEvent:
         """One record as an event."""

@@ -16,6 +16,7 @@ from bridges.kafka.records.envelope import Header
 from gateway.amqp.codec import types as t
 from gateway.amqp.codec.decoder import LIMITS, READERS, decode, malformed
 from gateway.amqp.codec.types import Value
+from gateway.amqp.message._sections import list_texts, map_texts
 from gateway.amqp.message.section_index import opened
 from gateway.amqp.message.sections import SectionOffsets, application_properties, message_annotations
 
@@ -83,8 +84,16 @@ def readable_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
 
 
 def _application_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
-    """Texts are copied as they are encoded; names that are cached are not decoded again."""
     position, end, count = opened(data, layout.app)
+    found = map_texts(data, position, end, _known_name)
+    headers, position = _map_headers(data, position, end) if found is ... else (found, end)
+    if position != end or 2 * len(dict(headers)) != count:  # rare, or not a map: a duplicate key is an error
+        application_properties(data, layout)
+    return _in_order(data, layout, headers)
+
+
+def _map_headers(data: bytes, position: int, end: int) -> tuple[list[Header], int]:
+    """The general form: keys and values of any type. Texts are copied as they are encoded."""
     headers: list[Header] = []
     while position < end:
         if data[position] == _STRING:
@@ -106,9 +115,7 @@ def _application_headers(data: bytes, layout: SectionOffsets) -> list[Header]:
             text = convert(value)
         if name is not None:
             headers.append((name, text))
-    if position != end or 2 * len(dict(headers)) != count:  # rare, or not a map: a duplicate key is an error
-        application_properties(data, layout)
-    return _in_order(data, layout, headers)
+    return headers, position
 
 
 def _in_order(data: bytes, layout: SectionOffsets, headers: list[Header]) -> list[Header]:
@@ -122,6 +129,15 @@ def _in_order(data: bytes, layout: SectionOffsets, headers: list[Header]) -> lis
 
 def _property_headers(data: bytes, layout: SectionOffsets, taken: list[Header]) -> list[Header]:
     position, end, count = opened(data, layout.properties)
+    found = list_texts(data, position, end, _PROPERTIES[:count]) if count <= len(_PROPERTIES) else ...
+    headers = _list_headers(data, position, end, count) if found is ... else found
+    if taken and CONTENT_TYPE in dict(taken):
+        return [header for header in headers if header[0] != CONTENT_TYPE]
+    return headers
+
+
+def _list_headers(data: bytes, position: int, end: int, count: int) -> list[Header]:
+    """The general form: fields of any type, and the errors."""
     headers: list[Header] = []
     for name in _PROPERTIES[:count]:
         form = data[position]
@@ -141,8 +157,6 @@ def _property_headers(data: bytes, layout: SectionOffsets, taken: list[Header]) 
                 headers.append((name, convert(value)))
     if position != end or count > len(_PROPERTIES):
         raise malformed("fields do not fill the properties section")
-    if taken and CONTENT_TYPE in dict(taken):
-        return [header for header in headers if header[0] != CONTENT_TYPE]
     return headers
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from bridges.kafka.records.event import EncodedEvent, header_fields
 from gateway.amqp.codec.types import Uint, ValueList
 from gateway.amqp.message import sections
+from gateway.amqp.message._sections import may_have_ttl
 from gateway.errors import AmqpError
 
 _TTL: Final = 2
@@ -19,6 +20,8 @@ _LEAST: Final = 1
 
 def ttl(data: bytes) -> int | None:
     """The ttl in the header, in milliseconds; None: it has none, or one of a wrong type (3.2.1)."""
+    if not may_have_ttl(data):  # as most messages
+        return None
     fields = header_fields(data, sections.walk(data)) or ()
     value = fields[_TTL] if len(fields) > _TTL else None
     return value if type(value) is Uint else None

@@ -1,4 +1,5 @@
 """Topics and event-stream nodes as Parquet files with a manifest, and as a Delta table.
 
-Uses bridges.kafka.records, bridges.spark.columns for the layout and bridges.spark.datasource to read over AMQP.
+`store` is the archive of a folder, `read` a selection of it, `verification` and `topic_audit` check it; `archiving` has
+the job that writes. Uses bridges.kafka.records, and bridges.spark.columns for the layout.
 """

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow.parquet as pq
 
-from bridges.spark.archive.decode import DDL
+from bridges.spark.archive.contents.file_layout import ENTRIES, READ_DDL
 from bridges.spark.archive.manifest.commits import Commit, File, folder_of
 from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.store import Archive, file_url
@@ -60,7 +60,7 @@ class DeltaLog:
             history = self._archive.readable()
             if history.number:  # Delta's classes load slowly: not before they are needed
                 for commit in history.commits(self._latest()):
-                    self._add(commit)
+                    self._add(commit, history)
         except PipelineError:
             raise
         except Exception as error:  # of Java
@@ -69,13 +69,19 @@ class DeltaLog:
     def _latest(self) -> int:
         return max(int(self._log.startTransaction().txnVersion(APPLICATION)), 0)
 
-    def _add(self, commit: Commit) -> None:
+    def _add(self, commit: Commit, history: History) -> None:
         transaction = self._log.startTransaction()
         if transaction.readVersion() < 0:
-            transaction.updateMetadataForNewTable(self._action({"metaData": self._metadata()}))
+            transaction.updateMetadataForNewTable(self._action({"metaData": self._metadata(str(uuid.uuid4()))}))
+        elif ENTRIES not in list(transaction.metadata().schema().fieldNames()):  # of an older version
+            transaction.updateMetadata(self._action({"metaData": self._metadata(transaction.metadata().id())}), False)
         now = int(time.time() * 1000)
         actions = [{"txn": {"appId": APPLICATION, "version": commit.number, "lastUpdated": now}}]
-        actions += [{"add": added(self._archive.path, file, now)} for file in commit.files]
+        before, after = history.files_before(commit), set(commit.files)
+        gone = [file for file in before if file not in after]
+        fresh = [file for file in commit.files if file not in set(before) and self._is_needed(commit, file, history)]
+        actions += [{"remove": removed(file, now, changes=commit.changes_rows)} for file in gone]
+        actions += [{"add": added(self._archive.path, file, now, changes=commit.changes_rows)} for file in fresh]
         found = self._jvm.java.util.ArrayList()
         for action in actions:
             found.add(self._action(action))
@@ -83,31 +89,47 @@ class DeltaLog:
         operation = getattr(by_hand, "MODULE$")
         transaction.commit(self._jvm.PythonUtils.toSeq(found), operation)
 
+    def _is_needed(self, commit: Commit, file: File, history: History) -> bool:
+        """False for a file that a later commit has replaced and deleted before the table followed."""
+        return history.is_live(commit.number, file) or (self._archive.path / file.path).exists()
+
     def _action(self, action: Mapping[str, object]) -> JavaObject:
         return self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(action))
 
-    def _metadata(self) -> dict[str, object]:
+    def _metadata(self, table: str) -> dict[str, object]:
         from pyspark.sql.types import StructType
 
         return {
-            "id": str(uuid.uuid4()),
+            "id": table,
             "description": "written by scopegate pipeline archive; its manifest decides what is in",
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": StructType.fromDDL(DDL).json(),
+            "schemaString": StructType.fromDDL(READ_DDL).json(),
             "partitionColumns": ["address", "date"],
             "configuration": {},
             "createdTime": int(time.time() * 1000),
         }
 
 
-def added(archive: Path, file: File, now: int) -> dict[str, object]:
+def removed(file: File, now: int, *, changes: bool) -> dict[str, object]:
+    """The entry of a file that a commit replaces; `changes`: its rows are not in other files."""
+    return {
+        "path": quote(file.path, safe=_SAFE),
+        "partitionValues": {"address": file.address, "date": file.date},
+        "size": file.bytes,
+        "deletionTimestamp": now,
+        "dataChange": changes,
+        "extendedFileMetadata": True,
+    }
+
+
+def added(archive: Path, file: File, now: int, *, changes: bool = True) -> dict[str, object]:
     """The entry of a file in Delta's log, with its number of rows and the span of its offsets."""
     return {
         "path": quote(file.path, safe=_SAFE),
-        "partitionValues": {"address": file.address, "date": file.path.split("/")[1].removeprefix("date=")},
+        "partitionValues": {"address": file.address, "date": file.date},
         "size": file.bytes,
         "modificationTime": now,
-        "dataChange": True,
+        "dataChange": changes,
         "stats": json.dumps(_statistics(archive / file.path)),
     }
 
@@ -137,6 +159,11 @@ def is_table(archive: Archive) -> bool:
     return (archive.path / LOG).is_dir()
 
 
+def followed(archive: Archive, number: int) -> bool:
+    """Whether the archive's Delta table, if there is one, has the commits up to this number."""
+    return not is_table(archive) or _read_log(archive.path / LOG)[1] >= number
+
+
 def table_problems(archive: Archive, history: History) -> list[str]:
     """How the Delta table differs from the manifest; it may lack the last commit."""
     if not is_table(archive):
@@ -145,11 +172,14 @@ def table_problems(archive: Archive, history: History) -> list[str]:
     if latest < history.number - 1:
         return [f"the Delta table has commits up to {latest} only: the next job of the archive adds the others"]
     later = list(archive.history().commits(min(latest, history.number)))  # what the table may have or lack
-    skipped = {file.path for commit in later for file in commit.files}
-    folders = {folder for commit in later for folder in commit.replaced}
-    expected = {file.path for _, file in history.live_files() if file.folder not in folders}
-    files = {path for path in files - skipped if folder_of(path) not in folders}
-    found = [f"the Delta table lacks {path}" for path in sorted(expected - skipped - files)]
+    before = {file.path for commit in later[:1] for file in history.files_before(commit)}
+    skipped = {file.path for commit in later for file in commit.files} - before
+    changed = {folder for commit in later for folder in commit.replaced}
+    unclear = {folder for commit in later[1:] for folder in commit.replaced}
+    expected = {file.path for _, file in history.live_files() if file.folder not in changed} | before
+    expected = {path for path in expected - skipped if folder_of(path) not in unclear}
+    files = {path for path in files - skipped if folder_of(path) not in unclear}
+    found = [f"the Delta table lacks {path}" for path in sorted(expected - files)]
     return found + [f"the Delta table has {path}, which is in no commit" for path in sorted(files - expected)]
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridges.spark.archive.dates import DateRange, date_of, dates_of, overlaps
-from bridges.spark.archive.decode import DDL
+from bridges.spark.archive.contents.dates import DateRange, date_of, dates_of, overlaps
+from bridges.spark.archive.contents.decode import DDL
+from bridges.spark.archive.contents.file_layout import READ_DDL, restored_frame
+from bridges.spark.archive.contents.messages import messages_of
 from bridges.spark.archive.manifest.commits import address_of
 from bridges.spark.archive.store import Archive, Commit, File, file_url
 from bridges.spark.errors import PipelineError
@@ -49,11 +53,17 @@ class ArchiveSelection:
         return overlaps(self.since, self.until, file.earliest, file.latest)
 
 
-def read_archive(spark: SparkSession, archive: Archive, selection: ArchiveSelection = ArchiveSelection()) -> DataFrame:
-    """All committed rows that are selected; raises `PipelineError`."""
+def read_archive(
+    spark: SparkSession, archive: Archive, selection: ArchiveSelection = ArchiveSelection(), *, messages: bool = False
+) -> DataFrame:
+    """All committed rows that are selected; raises `PipelineError`.
+
+    `head` and `bare_message` are null in rows with a `record`, unless `messages` are asked for, which Python makes.
+    """
     dates = selection.dates()
     live = archive.readable().live_files(lambda folder: _is_selected(folder, selection, dates))
-    return _read_files(spark, archive, [file for _, file in live if selection.may_hold(file)], selection)
+    found = _read_files(spark, archive, [file for _, file in live if selection.may_hold(file)], selection)
+    return messages_of(found) if messages else found
 
 
 def read_commits(
@@ -73,14 +83,22 @@ def _read_files(spark: SparkSession, archive: Archive, files: Sequence[File], se
         path = archive.path / file.path
         if not path.exists():
             raise PipelineError(f"{path} is missing, the manifest has it: scopegate pipeline verify")
-    reader = spark.read.schema(DDL).option("basePath", file_url(archive.path)).option("mergeSchema", "false")
+    of_base: dict[Path, list[Path]] = {}  # Spark takes address and date from the path behind one base
+    for file in files:
+        path = archive.path / file.path
+        of_base.setdefault(path.parents[2], []).append(path)
+    frame = reduce(lambda one, other: one.union(other), (_parquet(spark, *each) for each in of_base.items()))
+    folders = selection.dates().column()
+    return selected(frame if folders is None else frame.where(folders), selection)
+
+
+def _parquet(spark: SparkSession, base: Path, paths: Sequence[Path]) -> DataFrame:
+    reader = spark.read.schema(READ_DDL).option("basePath", file_url(base)).option("mergeSchema", "false")
     for setting in ("ignoreMissingFiles", "ignoreCorruptFiles"):  # if a session has them on, events are missing
         reader = reader.option(setting, "false")
     # without checksums, damaged files may be read as other events
     reader = reader.option("parquet.page.verify-checksum.enabled", "true")
-    frame = reader.parquet(*(file_url(archive.path / file.path) for file in files))
-    folders = selection.dates().column()
-    return selected(frame if folders is None else frame.where(folders), selection)
+    return restored_frame(reader.parquet(*map(file_url, paths)))
 
 
 def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int, tuple[int, int]]) -> None:

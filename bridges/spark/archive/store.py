@@ -23,17 +23,19 @@ from typing import Final
 
 import pyarrow as pa
 
-from bridges.spark.archive.manifest.commits import Commit, File, to_json
+from bridges.spark.archive.contents.ranges import Range
+from bridges.spark.archive.manifest.commits import APPEND, Commit, File, to_json
 from bridges.spark.archive.manifest.disk import digest, manifest_path, sync_folder, write_whole
 from bridges.spark.archive.manifest.history import COMMITS_PER_CHECKPOINT, History
-from bridges.spark.archive.ranges import Range
 from bridges.spark.errors import PipelineError, sentence
-from policies.folders import url_problem
+from policies.values.folders import url_problem
 
 __all__ = ["MANIFEST", "STAGING", "Archive", "Commit", "File", "digest", "file_url", "write_whole"]
 
 MANIFEST: Final = "_manifest"
 STAGING: Final = "_staging"
+REWRITING: Final = "_rewriting"
+"""As `_staging`, of jobs that rewrite files while others are archived."""
 
 
 class Archive:
@@ -58,7 +60,7 @@ class Archive:
         history = self.history()
         if not history.number and not (self.path / MANIFEST).is_dir():
             raise PipelineError(f"{self.path} is not an archive: it has no {MANIFEST}")
-        if history.recent and (self.path / STAGING / history.recent[-1].staging).exists():
+        if history.recent and not self.is_placed(history.recent[-1]):
             return history.without_last()
         return history
 
@@ -93,24 +95,39 @@ class Archive:
             try:
                 yield
             finally:
-                self._written = None
                 with suppress(OSError, PipelineError):  # the next job does it
                     self.tidy()  # a step that failed, on a full disk say, gives back the room it took
+                self._written = None
+
+    @contextmanager
+    def changing(self) -> Iterator[History]:
+        """Lock the manifest for one commit, of this job or of another; yields the commits that there are now."""
+        with (self.path / MANIFEST / ".commit").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # held for as long as files take to be renamed
+            if (last := History.last(self.path / MANIFEST)) is not None:
+                self._place(last)
+            if self._written is None or not self._written.is_current():
+                self._written = self._written and self._written.followed()
+            yield self.history()
 
     def tidy(self) -> None:
         """Put the last commit in place, and remove what was written for none. Call it within `writing()`."""
-        if (last := History.last(self.path / MANIFEST)) is not None:
-            self._place(last)
-        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        with self.changing() as history:
+            shutil.rmtree(self.path / STAGING, ignore_errors=True)
+            if self._written is not None:
+                history.tidy()
 
     def _opened(self) -> History:
         """The commits, with a checkpoint of those that have none: of an older version, or of a job that was killed."""
         folder = self.path / MANIFEST
-        while (history := History.read(folder, COMMITS_PER_CHECKPOINT)).due():
-            if not _checkpointed(history):
-                return History.read(folder)
-        history.tidy()
-        return history
+        with self.changing():
+            while (history := History.read(folder, COMMITS_PER_CHECKPOINT)).due():
+                if not _checkpointed(history):
+                    return History.read(folder)
+            history.tidy()
+            with suppress(ValueError):  # the next checkpoint fails with it
+                history.convert()
+            return history
 
     def stage(self, number: int) -> Path:
         """A new folder in which the rows of a commit are written first."""
@@ -139,35 +156,82 @@ class Archive:
         commit = Commit(number, staging.name, tuple(ranges), tuple(file for _, file in files), unknown)
         return self.add(commit, [source for source, _ in files])
 
-    def add(self, commit: Commit, sources: Sequence[Path]) -> Commit:
-        """Write a commit whose files are at `sources`, then put them in place."""
-        staging = self.path / STAGING / commit.staging
+    def add(self, commit: Commit, sources: Sequence[Path | None]) -> Commit:
+        """Write a commit whose files are at `sources`, then put them in place; without a source, a file is there.
+
+        If another job has committed meanwhile, the commit and its new files get the next number.
+        """
+        with self.changing() as history:
+            return self.put(history, commit, sources)
+
+    def put(self, history: History, commit: Commit, sources: Sequence[Path | None]) -> Commit:
+        """As `add`, within `changing()`."""
+        commit = replace(_numbered(commit, history.number + 1, sources), time=time.time_ns() // 1_000_000)
+        staging = self.staging_of(commit)
         staging.mkdir(parents=True, exist_ok=True)
         for index, source in enumerate(sources):
-            source.rename(staging / f"{index:04}.parquet")
+            if source is not None:
+                source.rename(staging / f"{index:04}.parquet")
         sync_folder(staging)
-        commit = replace(commit, time=time.time_ns() // 1_000_000)
-        history, self._written = self._written, None  # if this fails, the manifest is read again
-        write_whole(manifest_path(self.path / MANIFEST, commit.number), to_json(commit))
+        self.write(history, commit)
         self._place(commit)
-        if history is not None:
-            history.add(commit)
-            self._written = history
-            if history.due():
-                _checkpointed(history)
+        if history.due():
+            _checkpointed(history)
         return commit
 
+    def write(self, history: History, commit: Commit) -> None:
+        """Write the manifest of a commit. Call it within `changing()`."""
+        written, self._written = self._written, None  # if this fails, the manifest is read again
+        write_whole(manifest_path(self.path / MANIFEST, commit.number), to_json(commit))
+        history.add(commit)
+        self._written = written
+
+    def staging_of(self, commit: Commit) -> Path:
+        """The folder of a commit's files until they are in place."""
+        return self.path / (STAGING if commit.kind == APPEND else REWRITING) / (commit.staging or "none")
+
+    def is_placed(self, commit: Commit) -> bool:
+        """Whether its files are in place."""
+        return not self.staging_of(commit).exists()
+
     def _place(self, commit: Commit) -> None:
-        staging = self.path / STAGING / commit.staging
-        if not staging.exists():
-            return
-        for index, file in enumerate(commit.files):
-            place, source = self.path / file.path, staging / f"{index:04}.parquet"
-            if source.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                source.rename(place)
-                sync_folder(place.parent)
-        shutil.rmtree(staging)
+        staging = self.staging_of(commit)
+        if staging.exists():
+            for index, file in enumerate(commit.files):
+                place, source = self.path / file.path, staging / f"{index:04}.parquet"
+                if source.exists():
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    source.rename(place)
+                    sync_folder(place.parent)
+            shutil.rmtree(staging)  # from now on, this commit is what readers see
+        for folder in commit.replaced if not commit.is_deferred else ():
+            self.remove_replaced(commit, folder)
+
+    def remove_replaced(self, commit: Commit, folder: str) -> None:
+        """Delete the files of earlier commits in a folder that a commit replaces; unknown files stay."""
+        left = {self.path / file.path for file in commit.files}
+        for path in (self.path / folder).glob("[0-9]*.parquet"):
+            number = path.name.split("-")[0]
+            if number.isdigit() and int(number) < commit.number and path not in left:
+                path.unlink(missing_ok=True)
+        with suppress(OSError):  # not empty, or gone
+            (self.path / folder).rmdir()
+
+
+def _numbered(commit: Commit, number: int, sources: Sequence[Path | None]) -> Commit:
+    """The commit with another number, which is also in the names of its new files."""
+    if commit.number == number:
+        return commit
+    files = [
+        file if source is None else replace(file, path=_renamed(file.path, number))
+        for file, source in zip(commit.files, sources, strict=True)
+    ]
+    return replace(commit, number=number, files=tuple(files))
+
+
+def _renamed(path: str, number: int) -> str:
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{number:08}-{name.partition('-')[2]}"
 
 
 def _checkpointed(history: History) -> bool:

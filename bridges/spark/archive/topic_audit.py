@@ -16,18 +16,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bridges.kafka.admin.offsets import Offsets
+from bridges.kafka.admin.offsets import Offsets, Span
 from bridges.kafka.admin.records import RecordReads, StoredRecord
-from bridges.spark.archive.audit import partition_name, read_offsets
+from bridges.spark.archive.contents.audit import partition_name, read_offsets
+from bridges.spark.archive.contents.file_layout import restored
+from bridges.spark.archive.contents.messages import record_times
+from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest.commits import File, JsonObject
-from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.removals import Removals
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
 
 _STRETCHES: Final = 16
 """How many places of a partition are sampled."""
-_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "body", "record")
+_AT_ONCE: Final = 1000
+"""Records of a gap that are in memory at the same time."""
+_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "body", "application_properties", "record")
 Spans = Sequence[tuple[int, int]]
 """Offsets, [start, end)."""
 
@@ -54,7 +59,7 @@ class _Partition:
     identity: str | None
     rows: int
     removed: bool
-    """Whether rows were removed on purpose: gaps are then no loss."""
+    """Whether rows were removed on purpose: an event in a gap is then no loss if it is one of them."""
     files: list[tuple[File, int, int]]
     """With the first and the last offset."""
     runs: list[NDArray[np.int64]]
@@ -65,7 +70,7 @@ def compare_topics(
     archive: Archive, settings: Mapping[str, str], topics: Mapping[str, str], sample: int
 ) -> Iterator[TopicVerdict]:
     """Compare with topics (topic: address), `sample` records of each partition. Raises `PipelineError`."""
-    found = _partitions(archive, set(topics.values()))
+    found, removals = _partitions(archive, set(topics.values()))
     offsets = Offsets(settings)
     for topic, address in topics.items():
         own = {partition: each for (name, partition), each in found.items() if name == address}
@@ -74,15 +79,16 @@ def compare_topics(
             raise PipelineError(f"the archive has no address {address} (it has: {known})")
         try:
             with RecordReads(settings) as records:
-                yield from _compared(archive, offsets, records, topic, address, own, sample)
+                yield from _compared(archive, offsets, records, topic, address, own, removals, sample)
         except AmqpError as error:
             raise PipelineError(error.description) from None
 
 
-def _partitions(archive: Archive, addresses: set[str]) -> dict[tuple[str, int], _Partition]:
-    history = archive.readable()
+def _partitions(archive: Archive, addresses: set[str]) -> tuple[dict[tuple[str, int], _Partition], Removals]:
+    history, removals = archive.readable(), Removals()
     found: dict[tuple[str, int], _Partition] = {}
     for commit in history.commits():
+        removals.add(commit)
         for each in commit.ranges:
             if each.address in addresses:
                 _extend(found, each)
@@ -92,7 +98,7 @@ def _partitions(archive: Archive, addresses: set[str]) -> dict[tuple[str, int], 
     for _, file in history.live_files():
         if file.address in addresses:
             _add_file(archive, found, file)
-    return found
+    return found, removals
 
 
 def _extend(found: dict[tuple[str, int], _Partition], of: Range) -> None:
@@ -123,11 +129,12 @@ def _add_file(archive: Archive, found: dict[tuple[str, int], _Partition], file: 
 
 def _compared(
     archive: Archive, offsets: Offsets, records: RecordReads, topic: str, address: str, own: dict[int, _Partition],
-    sample: int,
+    removals: Removals, sample: int,
 ) -> Iterator[TopicVerdict]:  # fmt: skip
     there = offsets.topic(topic)
     bounds = offsets.bounds(there)
-    missing = _missing(offsets, topic, own, {number: (each.low, each.high) for number, each in bounds.items()})
+    ends = {number: (each.low, each.high) for number, each in bounds.items()}
+    missing = _losses(records, topic, address, own, _missing(offsets, topic, own, ends), removals)
     for partition, held in sorted(own.items()):
         end = held.spans[-1][1] if held.spans else 0
         high = bounds[partition].high if partition in bounds else 0
@@ -147,19 +154,46 @@ def _compared(
 
 def _missing(
     offsets: Offsets, topic: str, own: Mapping[int, _Partition], bounds: Mapping[int, tuple[int, int]]
-) -> dict[int, list[str]]:
-    spans = [
+) -> list[Span]:
+    """The gaps in which the topic has an event: partition, first offset and the one after the last."""
+    return offsets.holding(topic, [
         (partition, max(start, bounds[partition][0]), end)
         for partition, held in own.items()
-        if partition in bounds and not held.removed
+        if partition in bounds
         for start, end in gaps(held.spans, held.runs)
         if end > bounds[partition][0]
-    ]
+    ])  # fmt: skip
+
+
+def _losses(
+    records: RecordReads, topic: str, address: str, own: Mapping[int, _Partition], held: Sequence[Span],
+    removals: Removals,
+) -> dict[int, list[str]]:  # fmt: skip
+    """What the archive lacks, by partition; `held` are the gaps in which the topic has an event."""
     found: dict[int, list[str]] = {}
-    for partition, start, end in offsets.holding(topic, spans):
-        text = f"the topic has events at offsets {start} to {end - 1}, which the archive lacks"
-        found.setdefault(partition, []).append(text)
+    for partition, start, end in held:
+        lost: tuple[int, int] | None = start, end - 1
+        if removed := own[partition].removed:
+            lost = _not_removed(records, topic, address, (partition, start, end), removals)
+        if lost is not None:
+            why = "which nobody removed from the archive" if removed else "which the archive lacks"
+            text = f"the topic has events at offsets {lost[0]} to {lost[1]}, {why}"
+            found.setdefault(partition, []).append(text)
     return found
+
+
+def _not_removed(
+    records: RecordReads, topic: str, address: str, gap: Span, removals: Removals
+) -> tuple[int, int] | None:
+    """The first and the last event of a gap that was not removed on purpose, if there are any."""
+    partition, start, end = gap
+    lost: tuple[int, int] | None = None
+    while found := records.read(topic, partition, start, end, _AT_ONCE):
+        for each in found:
+            if not removals.covers(address, each.key, each.timestamp_ms):
+                lost = lost[0] if lost else each.offset, each.offset
+        start = found[-1].offset + 1
+    return lost
 
 
 def gaps(spans: Spans, runs: Sequence[NDArray[np.int64]]) -> Spans:
@@ -205,12 +239,15 @@ def _sampled(
 def _rows(path: Path, partition: int, start: int, count: int) -> dict[int, JsonObject]:
     try:
         chosen = [("partition", "=", partition), ("offset", ">=", start), ("offset", "<", start + count)]
-        table = pq.read_table(path, columns=list(_COLUMNS), filters=chosen, partitioning=None)
+        found = pq.read_table(path, columns=list(_COLUMNS), filters=chosen, partitioning=None).combine_chunks()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
-    times = table.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
-    rows = table.drop_columns("timestamp").append_column("time", times).to_pylist()
-    return {row["offset"]: row for row in rows}
+    rows: dict[int, JsonObject] = {}
+    for batch in map(restored, found.to_batches()):
+        times = record_times(batch.column("timestamp"), batch.column("record")).to_pylist()
+        parts = batch.drop_columns(["timestamp"]).to_pylist()
+        rows |= {each["offset"]: {**each, "time": time} for each, time in zip(parts, times, strict=True)}
+    return rows
 
 
 def _differences(row: JsonObject, stored: StoredRecord) -> list[str]:

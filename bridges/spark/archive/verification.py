@@ -14,13 +14,13 @@ from typing import Final
 
 import numpy as np
 
-from bridges.spark.archive.audit import Counts, count_files, partition_name, row_differences
+from bridges.spark.archive.contents.audit import Counts, count_files, partition_name, row_differences
+from bridges.spark.archive.contents.ranges import Continuity, Range
 from bridges.spark.archive.delta import table_problems
 from bridges.spark.archive.manifest.checkpoint import Summary
 from bridges.spark.archive.manifest.commits import Commit, File
 from bridges.spark.archive.manifest.disk import digest
 from bridges.spark.archive.manifest.history import History
-from bridges.spark.archive.ranges import Continuity, Range
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.errors import PipelineError
 
@@ -65,6 +65,9 @@ class _Audit:
         self._missing: Final[Counter[tuple[str, int]]] = Counter()
         self._removed: Final[Counter[str]] = Counter()
         self._known: Final = _Paths()
+        replaced_last = (each for each, number in history.summary.replaced.items() if number == history.number)
+        self._leaving: Final = {*history.summary.deferred, *replaced_last}
+        """Folders whose replaced files may still be there: until their time has come, or the next job deletes them."""
         self._files = 0
         self._damaged = False
 
@@ -82,7 +85,8 @@ class _Audit:
             self._removed[commit.kind] += gone.rows
         live = [file for file in commit.files if self._history.is_live(commit.number, file)]
         self._files += len(live)
-        self._known.add(file.path for file in live)
+        self._known.add(file.path for file in commit.files if file in live or file.folder in self._leaving)
+        self._known.add(f"{file.folder}/{file.path.rpartition('/')[2]}" for file in live if commit.is_deferred)
         if wrong := self._file_problems(commit, live):
             self._damaged = True
             self._found += [f"commit {commit.number}: {text}" for text in wrong]

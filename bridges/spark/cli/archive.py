@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
@@ -17,16 +18,17 @@ from bridges.spark.cli.options import (
     EXIT_CODES,
     TimeParam,
     amqp_options,
+    duration,
     errors_reported,
     spark_engine,
     spark_options,
     topic_addresses,
-    unknown_mappings,
 )
+from bridges.spark.cli.progress import ArchiveReporter
 
 if TYPE_CHECKING:
-    from bridges.spark.archive.store import Commit
-    from bridges.spark.jobs import Format
+    from bridges.spark.archive.monitoring.metrics import ArchiveMetrics
+    from bridges.spark.jobs.archive import Format
     from policies.rules import CompiledPolicy
 
 
@@ -40,6 +42,15 @@ def jars(to: Path | None, delta: bool) -> None:
 
         found = jobs.fetch_jars(to)
     click.echo(f"{len(found)} jars in {found[0].parent}")
+
+
+def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    host, _, port = (value or "").rpartition(":")
+    if value is None:
+        return None
+    if not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(f"{value!r} is not a port, such as 9464 or 0.0.0.0:9464", ctx, param)
+    return host or "127.0.0.1", int(port)
 
 
 @click.command(epilog=EXIT_CODES)
@@ -77,11 +88,28 @@ def jars(to: Path | None, delta: bool) -> None:
     "--format", type=click.Choice(["parquet", "delta"]),
     help="delta: also a Delta table.  [default: as the archive is, parquet for a new one]",
 )  # fmt: skip
+@click.option("--topic-settings", is_flag=True, help="Also archive partitions, replicas and settings of the topics.")
+@click.option(
+    "--groups", multiple=True, metavar="PATTERN",
+    help="Also archive the topics' settings, and the positions of consumer groups of such names (*: all); may be "
+    "repeated.",
+)  # fmt: skip
+@click.option(
+    "--wait", default="1m", show_default=True, callback=duration, metavar="DURATION",
+    help="--once: how long an outage of Kafka or Spark is waited out. Without --once, outages are always waited out.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each commit.")
+@click.option(
+    "--metrics", metavar="[HOST:]PORT", callback=_listener,
+    help="Serve Prometheus metrics at this port, of 127.0.0.1 unless a host is given.",
+)  # fmt: skip
 @spark_options
 def archive(
     archive: Path, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None, topics: tuple[str, ...],
     amqp: tuple[str, ...], start: str, once: bool, every: float, offsets: int, file_size: int, fail: bool,
-    fail_unknown: bool, format: Format | None, master: str, conf: Mapping[str, str], jars: Path | None,
+    fail_unknown: bool, format: Format | None, topic_settings: bool, groups: tuple[str, ...],
+    wait: float, as_json: bool, metrics: tuple[str, int] | None,
+    master: str, conf: Mapping[str, str], jars: Path | None,
 ) -> None:  # fmt: skip
     """Copy topics to Parquet files in the folder ARCHIVE: every section and record unchanged, each offset once.
 
@@ -90,26 +118,31 @@ def archive(
     """
     if amqp and _from_policy("topics"):
         topics = ()
-    if bool(topics) == bool(amqp):
-        raise click.UsageError("name what to archive: --topic TOPIC, or --amqp url=… --amqp address=…")
+    if bool(topics) == bool(amqp) or (amqp and (groups or topic_settings)):
+        of_kafka = "; --groups and --topic-settings are of topics" if groups or topic_settings else ""
+        raise click.UsageError(f"name what to archive: --topic TOPIC, or --amqp url=… --amqp address=…{of_kafka}")
     named = topic_addresses(topics)
     with errors_reported():
         from bridges.spark import jobs
 
         archived = partial(jobs.archive_node, archive, amqp_options(amqp))
         if topics:
-            archived = partial(
-                jobs.archive_topics, archive, settings(bootstrap, policy, cluster), named, start=_start(start)
+            kafka, wanted = settings(bootstrap, policy, cluster), groups if groups or topic_settings else None
+            archived = partial(jobs.archive_topics, archive, kafka, named, start=_start(start), groups=wanted)
+        reporter = ArchiveReporter(as_json=as_json, metrics=_served(metrics))
+        try:
+            archived(
+                bounds=jobs.LogBounds(
+                    offsets, file_size * 1024 * 1024, fail_on_loss=fail, fail_on_unknown=fail_unknown
+                ),
+                every=None if once else every,
+                format=format,
+                engine=spark_engine(master, conf, jars),
+                observer=reporter,
+                patience=wait if once else None,
             )
-        archived(
-            bounds=jobs.LogBounds(
-                offsets, file_size * 1024 * 1024, fail_on_loss=fail, fail_on_unknown=fail_unknown
-            ),
-            every=None if once else every,
-            format=format,
-            engine=spark_engine(master, conf, jars),
-            on_progress=_print_commit,
-        )
+        finally:
+            reporter.close()
 
 
 def _from_policy(name: str) -> bool:
@@ -121,8 +154,12 @@ def _start(text: str) -> str | datetime:
     return text if text in ("earliest", "latest") else TimeParam().convert(text, None, click.get_current_context())
 
 
-def _print_commit(commit: Commit) -> None:
-    rows = sum(each.rows for each in commit.ranges)
-    click.echo(f"commit {commit.number}: {rows} events in {len(commit.files)} files")
-    if commit.unknown:
-        click.echo(f"commit {commit.number}: {unknown_mappings(commit.unknown)}", err=True)
+def _served(at: tuple[str, int] | None) -> ArchiveMetrics | None:
+    """Metrics that are served at this host and port. Raises `PipelineError`."""
+    if at is None:
+        return None
+    from bridges.spark.archive.monitoring.metrics import ArchiveMetrics
+
+    metrics = ArchiveMetrics(time.time)
+    metrics.serve(*at)
+    return metrics

@@ -34,7 +34,7 @@ def kafka_options(command: CommandFunction) -> CommandFunction:
 
 def _loaded(ctx: click.Context, param: click.Parameter, value: Path | None) -> CompiledPolicy | None:
     from gateway.config.policy import load
-    from policies.load.diagnostics import PolicyErrors
+    from policies.text.diagnostics import PolicyErrors
 
     if value is None:
         return None
@@ -70,6 +70,8 @@ def _archive(archive: PipelineArchive) -> dict[str, object]:
         "offsets": archive.offsets,
         "file_size": max(archive.file_size // 2**20, 1),
         "format": archive.format,
+        "wait": f"{archive.wait}ms",
+        "metrics": archive.metrics,
         "fail": archive.fail_on_data_loss,
         "fail_unknown": archive.fail_on_unknown_mapping,
     }

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from policies.folders import url_problem
+from policies.values.folders import url_problem
 
 
 class LocalPath(click.Path):

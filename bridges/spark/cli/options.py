@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,9 +15,11 @@ import click
 
 from bridges.spark.cli.local_path import LocalPath
 from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.session import LOG
+from policies.values.units import parse_duration
 
 if TYPE_CHECKING:
-    from bridges.spark.jobs import SparkEngine
+    from bridges.spark.session import SparkEngine
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., object])
 EXIT_CODES: Final = (
@@ -33,6 +36,10 @@ def session_options(command: CommandFunction) -> CommandFunction:
             help="A setting of Spark; may be repeated.",
         ),
         click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
+        click.option(
+            "--spark-log", metavar="FILE", expose_value=False, callback=_spark_log, is_eager=True,
+            help="Write the lines of Spark itself to this file; - is stderr.  [default: nowhere]",
+        ),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -44,6 +51,11 @@ def spark_options(command: CommandFunction) -> CommandFunction:
         "--jars", type=LocalPath(path_type=Path), help="Folder with the jars of Delta Lake."
     )
     return session_options(jars(command))
+
+
+def _spark_log(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        os.environ[LOG] = value
 
 
 def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Mapping[str, str]:
@@ -77,9 +89,17 @@ class TimeParam(click.ParamType[datetime]):
 
 def spark_engine(master: str, conf: Mapping[str, str], jars: Path | None) -> SparkEngine:
     """The Spark that the options of `spark_options` name; a message on stderr says that it starts."""
-    from bridges.spark.jobs import SparkEngine
+    from bridges.spark.session import SparkEngine
 
     return SparkEngine(master, conf, jars, lambda text: click.echo(text, err=True))
+
+
+def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """The seconds of an option such as `90s` or `1h`."""
+    try:
+        return parse_duration(value).seconds
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 def topic_addresses(topics: tuple[str, ...]) -> dict[str, str]:

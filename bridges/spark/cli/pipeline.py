@@ -22,12 +22,13 @@ class _Pipeline(click.Group):
 
 
 def _later() -> Mapping[str, click.Command]:
+    from bridges.spark.cli.maintenance import compact, erase, expire
     from bridges.spark.cli.quickstart import quickstart
     from bridges.spark.cli.report import report
     from bridges.spark.cli.simulate import simulate
     from bridges.spark.cli.views import views
 
-    return {each.name or "": each for each in (quickstart, report, simulate, views)}
+    return {each.name or "": each for each in (compact, erase, expire, quickstart, report, simulate, views)}
 
 
 @click.group(cls=_Pipeline, commands=[archive, jars, replay, verify])

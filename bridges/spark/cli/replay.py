@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridges.spark.cli.defaults import kafka_options, settings
+from bridges.spark.cli.local_path import LocalPath
 from bridges.spark.cli.options import (
     ARCHIVE,
     EXIT_CODES,
@@ -43,6 +44,17 @@ if TYPE_CHECKING:
 @click.option("--filter", "expression", help="An AMQP SQL filter, as on a link (docs/filters.md).")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of events per second, in all.  "
     "[default: no limit]")
+@click.option("--create-topic", "create", is_flag=True, help="Create the topic with the archived partitions, replicas "
+    "and settings, unless it is there.")
+@click.option(
+    "--groups", multiple=True, metavar="PATTERN",
+    help="At the end, let consumer groups of such names (*: all that are archived) continue at their events in the new "
+    "topic; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--offset-map", "offset_map", type=LocalPath(path_type=Path, dir_okay=False),
+    help="At the end, write the offsets of the events in the archive and in the topic to this file, as lines of JSON.",
+)  # fmt: skip
 @click.option("--name", help="Name under which the progress is stored.  [default: derived from the selection]")
 @click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 @spark_options
@@ -50,7 +62,8 @@ def replay(
     archive: Path, address: str, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None,
     topic: str | None, amqp: tuple[str, ...], since: datetime | None, until: datetime | None,
     offsets: tuple[str, ...], expression: str | None,
-    rate: float | None, name: str | None, dry_run: bool, master: str, conf: Mapping[str, str], jars: Path | None,
+    rate: float | None, create: bool, groups: tuple[str, ...], offset_map: Path | None, name: str | None, dry_run: bool,
+    master: str, conf: Mapping[str, str], jars: Path | None,
 ) -> None:  # fmt: skip
     """Send archived events to a topic or an AMQP address: the same bytes, in the original order of each partition.
 
@@ -60,6 +73,8 @@ def replay(
     """
     if (topic is None) == (not amqp):
         raise click.UsageError("name the target of the events: --topic TOPIC, or --amqp url=… --amqp address=…")
+    if amqp and (create or groups or offset_map):
+        raise click.UsageError("--create-topic, --groups and --offset-map are of Kafka: name a --topic")
     with errors_reported():
         from bridges.spark import jobs
 
@@ -67,7 +82,10 @@ def replay(
         replayed: Callable[..., int] = partial(jobs.replay_to_address, archive, selection, amqp_options(amqp))
         if topic is not None:
             kafka, engine = settings(bootstrap, policy, cluster), spark_engine(master, conf, jars)
-            replayed = partial(jobs.replay_to_topic, archive, selection, kafka, topic, engine=engine)
+            replayed = partial(
+                jobs.replay_to_topic, archive, selection, kafka, topic, engine=engine, create=create, groups=groups,
+                offset_map=offset_map,
+            )  # fmt: skip
         count = replayed(
             name=name, rate=rate, dry_run=dry_run, on_progress=lambda sent: click.echo(f"{sent} events written")
         )

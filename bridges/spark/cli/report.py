@@ -60,9 +60,9 @@ def _run(
     conf: Mapping[str, str],
 ) -> Path:  # fmt: skip
     from bridges.spark.archive.read import ArchiveSelection
-    from bridges.spark.jobs import SparkEngine
     from bridges.spark.report.job import ReportRequest
     from bridges.spark.report.job import report as job
+    from bridges.spark.session import SparkEngine
 
     engine = SparkEngine(master, conf)
     selection = ArchiveSelection(addresses, since, until, filter=expression)

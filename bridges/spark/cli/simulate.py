@@ -112,7 +112,7 @@ def simulate(
 
 def _load(path: Path) -> CompiledPolicy:
     from gateway.config.policy import load
-    from policies.load.diagnostics import PolicyErrors
+    from policies.text.diagnostics import PolicyErrors
 
     try:
         return load(path, with_secrets=False)

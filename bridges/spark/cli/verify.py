@@ -59,6 +59,9 @@ def _print(found: VerifyVerdict) -> None:
         what = f"offsets {each.start} to {each.end - 1}" if each.end > each.start else f"begins at offset {each.start}"
         click.echo(f"{each.address}, partition {each.partition}: {what}, {each.rows} events")
     click.echo(f"{found.rows} events in {found.files} files of {found.commits} commits")
+    if found.removed:
+        kinds = ", ".join(f"{rows} by {kind}" for kind, rows in found.removed)
+        click.echo(f"{sum(rows for _, rows in found.removed)} events were removed: {kinds}")
     if found.unknown:
         click.echo(unknown_mappings(found.unknown))
     for problem in found.problems:

@@ -1,7 +1,6 @@
 """Arrow arrays of messages that were decoded together (`batch_decoder`).
 
-Arrow itself slices texts and binaries from the buffer of the messages: the positions of all values, and of the bytes
-between them, make one array, and every second item of it is a value.
+The buffers of texts and binaries are made in C, from the positions of the values.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from bridges.spark.columns import schema
+from bridges.spark.columns._decode import interleave
 from bridges.spark.columns.batch_decoder import Bools, Column, DecodedBatch, Int64s, MessageBuffer
 from bridges.spark.columns.message_shape import MessageShape, ShapeEntry
 from bridges.spark.columns.value_arrays import TYPES, VALUE
@@ -47,7 +47,7 @@ def arrays(
 
 class _Arrays:
     def __init__(self, messages: MessageBuffer, found: DecodedBatch) -> None:
-        self._buffer: Final = pa.py_buffer(messages.buffer)
+        self._buffer: Final = messages.buffer
         self._octets: Final = messages.octets
         self._found: Final = found
         self._starts: Final = messages.starts[found.rows]
@@ -93,14 +93,10 @@ class _Arrays:
         value = self._found.value
         return self._nulls(VALUE) if value is None or shape.body == sections.DATA else self._values([value])
 
-    def _cut(self, starts: Int64s, ends: Int64s, places: pa.Array | None = None) -> pa.Array:
-        """The bytes between these positions of the buffer; `places` selects among them, null if masked."""
-        count = len(starts)
-        edges = np.empty(2 * count + 1, np.int32)
-        edges[0 : 2 * count : 2], edges[1 : 2 * count : 2] = starts, ends
-        edges[2 * count] = edges[2 * count - 1] if count else 0
-        pieces = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), self._buffer])
-        return pieces.take(places if places is not None else pa.array(np.arange(0, 2 * count, 2)))
+    def _cut(self, starts: Int64s, ends: Int64s) -> pa.Array:
+        """The bytes between these positions of the buffer."""
+        valid, offsets, content, _ = interleave(self._buffer, self._count, ((starts, ends, None),))
+        return _array(pa.binary(), self._count, valid, offsets, content)
 
     # -- sections
 
@@ -121,7 +117,7 @@ class _Arrays:
             return self._values([column], column.missing)
         if column.numbers is not None:
             return pa.array(column.numbers, mask=column.missing).cast(kind)
-        return self._texts([column], kind, column.kind.name == "symbol")
+        return self._texts([column], [column], kind)
 
     def _entries(self, entries: Sequence[ShapeEntry] | None, found: Sequence[Column] | None) -> pa.Array:
         width = 0 if found is None else len(found)
@@ -152,7 +148,7 @@ class _Arrays:
             elif name == "uuid":
                 children.append(self._uuids(found, group))
             else:
-                children.append(self._spread(found, group, kind))
+                children.append(self._texts(found, group, kind))
         mask = None if absent is None else pa.array(absent)
         return pa.StructArray.from_arrays(children, fields=list(VALUE), mask=mask)
 
@@ -177,54 +173,31 @@ class _Arrays:
                 absent[:, index] = False if each.missing is None else each.missing
         return pa.array(values.reshape(-1), kind, mask=absent.reshape(-1))
 
-    def _spread(self, found: Sequence[Column], group: Sequence[Column], kind: pa.DataType) -> pa.Array:
-        """Texts or binaries of some columns, at their places among all columns."""
-        if len(found) == 1 and found[0].missing is None:
-            return self._texts(group, kind, group[0].kind.name == "symbol")
-        places = np.zeros((self._count, len(found)), np.int64)
-        absent = np.ones((self._count, len(found)), bool)
-        number = 0
-        for index, each in enumerate(found):
-            if any(each is one for one in group):
-                places[:, index] = np.arange(number, self._count * len(group), len(group))
-                absent[:, index] = False if each.missing is None else each.missing
-                number += 1
-        picked = pa.array(2 * places.reshape(-1), mask=absent.reshape(-1))
-        return self._checked(self._pieces(group, picked), kind, group)
-
-    def _texts(self, group: Sequence[Column], kind: pa.DataType, symbol: bool) -> pa.Array:
-        (column,) = group
-        picked = np.arange(0, 2 * self._count, 2)
-        return self._checked(self._pieces(group, pa.array(picked, mask=column.missing)), kind, group if symbol else ())
-
-    def _pieces(self, group: Sequence[Column], picked: pa.Array) -> pa.Array:
-        starts = np.stack([each.places[0] for each in group], axis=1).reshape(-1)
-        ends = np.stack([each.places[1] for each in group], axis=1).reshape(-1)
-        return self._cut(starts, ends, picked)
-
-    def _checked(self, pieces: pa.Array, kind: pa.DataType, group: Sequence[Column]) -> pa.Array:
-        """Cast to `kind`, which checks that text is UTF-8, and check that symbols are ASCII."""
-        found = pieces.cast(kind)
-        content = pieces.buffers()[2]
-        if kind == pa.string() and content is not None and np.frombuffer(content, np.uint8).max(initial=0) > 0x7F:
-            for each in group:
-                if each.kind.name == "symbol" and not self._ascii(each):
-                    raise NotText
-        return found
+    def _texts(self, found: Sequence[Column], group: Sequence[Column], kind: pa.DataType) -> pa.Array:
+        """Texts or binaries of some columns, at their places among all columns; checks that text is UTF-8."""
+        total = self._count * len(found)
+        pieces = tuple((*each.places, each.missing) if any(each is one for one in group) else None for each in found)
+        valid, offsets, content, ascii_only = interleave(self._buffer, self._count, pieces)
+        if ascii_only or kind != pa.string():
+            return _array(kind, total, valid, offsets, content)
+        if any(each.kind.name == "symbol" and not self._ascii(each) for each in group):
+            raise NotText
+        return _array(pa.binary(), total, valid, offsets, content).cast(kind)
 
     def _ascii(self, column: Column) -> bool:
-        content = self._cut(*column.places).buffers()[2]
-        return content is None or int(np.frombuffer(content, np.uint8).max(initial=0)) <= 0x7F
+        *_, ascii_only = interleave(self._buffer, self._count, ((*column.places, column.missing),))
+        return ascii_only
 
     def _uuids(self, found: Sequence[Column], group: Sequence[Column]) -> pa.Array:
         texts = np.zeros((self._count, len(found), 36), np.uint8)
         absent = np.ones((self._count, len(found)), bool)
         for index, each in enumerate(found):
             if any(each is one for one in group):
-                raw = self._octets[each.places[0][:, None] + np.arange(16)]
-                texts[:, index] = _HEXADECIMAL[raw].reshape(self._count, 32)[:, _DIGITS]
+                rows = np.arange(self._count) if each.missing is None else np.flatnonzero(~each.missing)
+                raw = self._octets[each.places[0][rows, None] + np.arange(16)]
+                texts[rows, index] = _HEXADECIMAL[raw].reshape(len(rows), 32)[:, _DIGITS]
                 texts[:, index, _HYPHENS] = ord("-")
-                absent[:, index] = False if each.missing is None else each.missing
+                absent[rows, index] = False
         edges = np.arange(0, texts.size + 1, 36, dtype=np.int32)
         whole = pa.Array.from_buffers(pa.string(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(texts)])
         return whole.take(pa.array(np.arange(len(edges) - 1), mask=absent.reshape(-1)))
@@ -243,3 +216,8 @@ STRUCTS: Final = {
 def _repeated(texts: tuple[str, ...], count: int) -> pa.Array:
     """The same texts for each message; batches of a stream have the same names and often the same size."""
     return pa.array(texts, pa.string()).take(pa.array(np.tile(np.arange(len(texts)), count)))
+
+
+def _array(kind: pa.DataType, count: int, valid: bytes | None, offsets: bytes, content: bytes) -> pa.Array:
+    buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(content)]
+    return pa.Array.from_buffers(kind, count, buffers)

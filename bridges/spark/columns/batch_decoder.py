@@ -1,34 +1,41 @@
-"""Decodes many messages of one shape at once, with one numpy step per field for all of them.
+"""Decodes many messages of one shape at once, in C (`_decode.c`).
 
-The messages are in one buffer, one after the other, and a cursor has a position in each of them. A message that differs
-from the shape, or whose sizes are inconsistent, is no longer `ok`; the caller decodes it by itself. In messages that
-are `ok` at the end, every byte was checked, except the characters of texts.
+The messages are in one buffer, one after the other. The shape becomes a program of steps, which C takes through each
+message. A message that differs from the shape, or whose sizes are inconsistent, is left out; the caller decodes it by
+itself. In the others every byte was checked, except the characters of texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridges.spark.columns import _decode
 from bridges.spark.columns.message_shape import BINARY, NULL, MessageShape, ShapeEntry, ShapeKind
 from gateway.amqp.message import sections
 
+if TYPE_CHECKING:
+    from bridges.spark.columns._decode import Found
+
 Bools: TypeAlias = NDArray[np.bool_]
 Int64s: TypeAlias = NDArray[np.int64]
-Octets: TypeAlias = NDArray[np.uint8]
 Numbers: TypeAlias = Int64s | NDArray[np.float64] | Bools
-RowSelection: TypeAlias = Bools | slice
-Constructor: TypeAlias = tuple[int, int, Bools | None]
-"""The code of a constructor, the width of its value, and the messages that have it; `None`: all."""
-_NULL: Final = 0x40
+Step: TypeAlias = tuple[object, ...]
 _SECTION: Final = b"\x00\x53"
-_TRUE, _BOOLEAN = 0x41, 0x56
-_ARRAYS: Final[dict[str, type[np.generic]]] = {"boolean": np.bool_, "double": np.float64}
-PADDING: Final = 4096
-"""Bytes after the last message, because the cursor of a message that is not `ok` may be beyond its end."""
+_LIST, _MAP = 0xC0, 0xC1
+_FORMS: Final = {
+    "text": _decode.BINARY,
+    "binary": _decode.BINARY,
+    "uuid": _decode.BINARY,
+    "boolean": _decode.BOOLEAN,
+    "double": _decode.DOUBLE,
+    None: _decode.NOTHING,
+}
+_NUMBERS: Final[dict[int, type[np.generic]]] = {_decode.DOUBLE: np.float64}
 
 
 class Column(NamedTuple):
@@ -70,10 +77,10 @@ class DecodedBatch(NamedTuple):
     properties: tuple[Column, ...] | None
     application_properties: tuple[Column, ...] | None
     body: Int64s
-    """Where the body starts, and where it ends."""
-    body_end: Int64s
+    """Where the body starts."""
     value: Column | None
     """The content of a data section, or an amqp-value."""
+    body_end: Int64s
     footer: tuple[Column, ...] | None
 
 
@@ -81,219 +88,123 @@ class MessageBuffer:
     """Encoded messages in one buffer."""
 
     def __init__(self, messages: Sequence[bytes]) -> None:
-        self.buffer: Final = b"".join([*messages, bytes(PADDING)])
+        self.buffer: Final = b"".join(messages)
         self.octets: Final = np.frombuffer(self.buffer, dtype=np.uint8)
-        self.words: Final = np.ndarray((len(self.buffer) - 7,), ">u8", self.buffer, strides=(1,))
-        """The eight bytes from each position on."""
-        self.ends: Final = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
-        self.starts: Final = self.ends - np.fromiter(map(len, messages), np.int64, len(messages))
+        sizes = np.fromiter(map(len, messages), np.int64, len(messages))
+        self.ends: Final = np.cumsum(sizes)
+        self.starts: Final = self.ends - sizes
 
     def read(self, shape: MessageShape, rows: Int64s) -> DecodedBatch:
         """Decode the messages with numbers `rows` that have this shape."""
-        return _BatchDecoder(self, shape, rows).found()
+        mask, found = _decode.decode(self.buffer, self.starts, self.ends, rows, _program(shape))
+        fits = np.frombuffer(mask, bool)
+        return _Columns(shape, found, rows, None if fits.all() else np.flatnonzero(fits)).batch()
 
 
-class _BatchDecoder:
-    def __init__(self, messages: MessageBuffer, shape: MessageShape, rows: Int64s) -> None:
-        self._octets, self._words = messages.octets, messages.words
-        self._shape, self._rows = shape, rows
-        self._ends = messages.ends[rows]
-        self._at = messages.starts[rows]
-        self._limit = self._ends + 1
-        self._ok = np.ones(len(rows), bool)
+class _Columns:
+    """The results of a program by the parts of its shape; `fit`: the rows that have the shape, if not all have it."""
 
-    def found(self) -> DecodedBatch:
-        shape = self._shape
-        header = self._fields(sections.HEADER, shape.header)
-        da = self._map(sections.DELIVERY_ANNOTATIONS, shape.delivery_annotations)
-        ma = self._map(sections.MESSAGE_ANNOTATIONS, shape.message_annotations)
-        bare = self._at
-        properties = self._fields(sections.PROPERTIES, shape.properties)
-        app = self._map(sections.APPLICATION_PROPERTIES, shape.application_properties)
-        body, value = self._at, self._body()
-        body_end = self._at
-        footer = self._map(sections.FOOTER, shape.footer)
-        self._ok &= self._at == self._ends
-        fit = np.flatnonzero(self._ok)
-        whole = len(fit) == len(self._rows)
+    def __init__(self, shape: MessageShape, found: Sequence[Found], rows: Int64s, fit: Int64s | None) -> None:
+        self._shape, self._found, self._rows, self._fit = shape, iter(found), rows, fit
 
-        def columns(group: list[Column] | None) -> tuple[Column, ...] | None:
-            return None if group is None else tuple(each if whole else each.at(fit) for each in group)
-
-        def places(found: Int64s) -> Int64s:
-            return found if whole else found[fit]
-
+    def batch(self) -> DecodedBatch:
+        shape, fit = self._shape, self._fit
         return DecodedBatch(
-            places(self._rows), columns(header), columns(da), columns(ma), places(bare), columns(properties),
-            columns(app), places(body), places(body_end), (columns(value) or (None,))[0], columns(footer),
-        )  # fmt: skip
+            self._rows if fit is None else self._rows[fit],
+            self._fields(shape.header),
+            self._entries(shape.delivery_annotations),
+            self._entries(shape.message_annotations),
+            self._place(),
+            self._fields(shape.properties),
+            self._entries(shape.application_properties),
+            self._place(),
+            None if (content := _content(shape)) is None else self._column(content),
+            self._place(),
+            self._entries(shape.footer),
+        )
 
-    # -- sections
+    def _fields(self, kinds: Sequence[ShapeKind] | None) -> tuple[Column, ...] | None:
+        return None if kinds is None else tuple(map(self._column, kinds))
 
-    def _fields(self, code: int, kinds: Sequence[ShapeKind] | None) -> list[Column] | None:
-        if kinds is None:
-            return None
-        end = self._opened(code, 0xC0, len(kinds))
-        found = [self._value(kind) for kind in kinds]
-        self._ok &= self._at == end
-        return found
+    def _entries(self, entries: Sequence[ShapeEntry] | None) -> tuple[Column, ...] | None:
+        return None if entries is None else tuple(self._column(entry.kind) for entry in entries)
 
-    def _map(self, code: int, entries: Sequence[ShapeEntry] | None) -> list[Column] | None:
-        if entries is None:
-            return None
-        end = self._opened(code, 0xC1, 2 * len(entries))
-        found = []
+    def _place(self) -> Int64s:
+        places, _, _ = next(self._found)
+        assert places is not None, "a MARK has places"
+        found = np.frombuffer(places, np.int64)
+        return found if self._fit is None else found[self._fit]
+
+    def _column(self, kind: ShapeKind) -> Column:
+        first, ends, missing = next(self._found)
+        absent = None if missing is None else np.frombuffer(missing, bool)
+        if ends is not None and first is not None:
+            column = Column(kind, None, np.frombuffer(first, np.int64), np.frombuffer(ends, np.int64), absent)
+        else:
+            column = Column(kind, None if first is None else _numbers(kind, first), missing=absent)
+        return column if self._fit is None else column.at(self._fit)
+
+
+def _numbers(kind: ShapeKind, raw: bytes) -> Numbers:
+    form = _form(kind)
+    if form == _decode.BOOLEAN:
+        return np.frombuffer(raw, np.int64).astype(bool)
+    return np.frombuffer(raw, _NUMBERS.get(form, np.int64))
+
+
+# -- programs
+
+
+@lru_cache(maxsize=64)
+def _program(shape: MessageShape) -> tuple[Step, ...]:
+    return tuple(_steps(shape))
+
+
+def _steps(shape: MessageShape) -> Iterator[Step]:
+    """The steps through a message; `_Columns` reads the results of each MARK and VALUE in this order."""
+    yield from _fields(sections.HEADER, shape.header)
+    yield from _entries(sections.DELIVERY_ANNOTATIONS, shape.delivery_annotations)
+    yield from _entries(sections.MESSAGE_ANNOTATIONS, shape.message_annotations)
+    yield (_decode.MARK,)
+    yield from _fields(sections.PROPERTIES, shape.properties)
+    yield from _entries(sections.APPLICATION_PROPERTIES, shape.application_properties)
+    yield (_decode.MARK,)
+    if (content := _content(shape)) is not None:
+        yield _decode.EXPECT, _SECTION + bytes((shape.body,))
+        yield _value(content, nullable=shape.body == sections.AMQP_VALUE)
+    yield (_decode.MARK,)
+    yield from _entries(sections.FOOTER, shape.footer)
+
+
+def _content(shape: MessageShape) -> ShapeKind | None:
+    """The type of what is in the body, if there is one."""
+    return None if shape.body == 0 else shape.value or BINARY
+
+
+def _fields(code: int, kinds: Sequence[ShapeKind] | None) -> Iterator[Step]:
+    if kinds is not None:
+        yield from _opened(code, _LIST, len(kinds))
+        yield from map(_value, kinds)
+        yield (_decode.CLOSE,)
+
+
+def _entries(code: int, entries: Sequence[ShapeEntry] | None) -> Iterator[Step]:
+    if entries is not None:
+        yield from _opened(code, _MAP, 2 * len(entries))
         for entry in entries:
-            self._expect(entry.key)
-            found.append(self._value(entry.kind))
-        self._ok &= self._at == end
-        return found
+            yield _decode.EXPECT, entry.key
+            yield _value(entry.kind)
+        yield (_decode.CLOSE,)
 
-    def _body(self) -> list[Column] | None:
-        shape = self._shape
-        if shape.body == 0:
-            return None
-        self._expect(_SECTION + bytes((shape.body,)))
-        if shape.value is not None:
-            return [self._value(shape.value)]
-        content = self._value(BINARY)
-        if content.missing is not None:
-            self._ok &= ~content.missing
-        return [content]
 
-    def _opened(self, code: int, form: int, count: int) -> Int64s:
-        """Enter a list or map of `count` items; returns the position of its end."""
-        self._expect(_SECTION + bytes((code,)))
-        at = self._at
-        head = self._words[at]
-        small = head >> 56 == form
-        if small.all():
-            self._ok &= head >> 40 & 0xFF == count
-            self._at = at + 3
-            return at + 2 + (head >> 48 & 0xFF).astype(np.int64)
-        self._ok &= small | (head >> 56 == form + 0x10)
-        counted = np.where(small, head >> 40 & 0xFF, self._words[at + 1] & 0xFFFFFFFF)
-        self._ok &= counted == count
-        self._at = self._bounded(at + np.where(small, 3, 9))
-        size = np.where(small, head >> 48 & 0xFF, head >> 24 & 0xFFFFFFFF).astype(np.int64)
-        return at + np.where(small, 2, 5) + size
+def _opened(code: int, form: int, count: int) -> Iterator[Step]:
+    yield _decode.EXPECT, _SECTION + bytes((code,))
+    yield _decode.OPEN, form, count
 
-    def _bounded(self, places: Int64s) -> Int64s:
-        """Limit cursors to one byte after the end of their message."""
-        return np.minimum(places, self._limit)
 
-    def _expect(self, raw: bytes) -> None:
-        """Check that every message continues with these bytes, and skip them."""
-        at, size = self._at, len(raw)
-        for first in range(0, size, 8):
-            part = raw[first : first + 8]
-            word = self._words[at + first if first else at]
-            if len(part) < 8:
-                word = word >> (64 - 8 * len(part))
-            self._ok &= word == int.from_bytes(part, "big")
-        self._at = self._bounded(at + size)
+def _value(kind: ShapeKind, nullable: bool = True) -> Step:
+    return _decode.VALUE, _form(kind), kind.widths, nullable and kind is not NULL
 
-    # -- values
 
-    def _value(self, kind: ShapeKind) -> Column:
-        codes = self._octets[self._at]
-        constructors = list(self._split(codes, kind))
-        if kind.member in ("text", "binary", "uuid"):
-            return self._bytes(kind, constructors)
-        return self._numbers(kind, constructors)
-
-    def _split(self, codes: Octets, kind: ShapeKind) -> Iterator[Constructor]:
-        """The constructors that occur."""
-        for code, width in kind.widths:
-            same = codes == code
-            if same.all():
-                yield code, width, None
-                return
-            if same.any():
-                yield code, width, same
-        if kind is not NULL:
-            missing = codes == _NULL
-            if missing.any():
-                yield _NULL, 0, missing
-
-    def _bytes(self, kind: ShapeKind, constructors: list[Constructor]) -> Column:
-        at = self._at
-        if len(constructors) == 1 and constructors[0][2] is None:
-            _, width, _ = constructors[0]
-            starts = at + (1 + max(-width, 0))
-            ends = starts + self._size(at, width)
-            self._leave(ends)
-            return Column(kind, None, starts, self._at)
-        heads, sizes = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
-        known, missing = np.zeros(len(at), bool), None
-        for code, width, mask in constructors:
-            known |= mask
-            missing = mask if code == _NULL else missing
-            heads[mask] = 1 + max(-width, 0)
-            sizes[mask] = self._size(at[mask], width)
-        self._ok &= known
-        starts = self._bounded(at + heads)
-        self._leave(starts + sizes)
-        return Column(kind, None, starts, self._at, missing)
-
-    def _size(self, at: Int64s, width: int) -> Int64s | int:
-        if width >= 0:
-            return width
-        if width == -1:
-            return self._octets[at + 1].astype(np.int64)
-        return (self._words[at + 1] >> 32).astype(np.int64)
-
-    def _leave(self, ends: Int64s) -> None:
-        self._ok &= ends <= self._ends
-        self._at = self._bounded(ends)
-
-    def _numbers(self, kind: ShapeKind, constructors: list[Constructor]) -> Column:
-        at = self._at
-        if len(constructors) == 1 and constructors[0][2] is None:
-            code, width, _ = constructors[0]
-            self._at = self._bounded(at + (1 + width))
-            return Column(kind, self._number(kind, code, width, at, slice(None)))
-        numbers: Numbers = np.zeros(len(at), _ARRAYS.get(kind.member or "", np.int64))
-        steps, missing = np.zeros(len(at), np.int64), None
-        for code, width, mask in constructors:
-            assert mask is not None, "it is None only for the one constructor of all messages"
-            steps[mask] = 1 + width
-            if code == _NULL:
-                missing = mask
-            else:
-                numbers[mask] = self._number(kind, code, width, at[mask], mask)
-        self._ok &= steps > 0
-        self._at = self._bounded(at + steps)
-        return Column(kind, numbers, missing=missing)
-
-    def _number(self, kind: ShapeKind, code: int, width: int, at: Int64s, rows: RowSelection) -> Numbers:
-        """The numbers of these messages; a message with a number that does not fit the column is no longer `ok`."""
-        if kind.member == "boolean":
-            return self._booleans(code, at, rows)
-        if not width:
-            return np.zeros(len(at), np.int64)
-        raw = self._words[at + 1].astype(np.uint64)
-        if kind.member == "double":
-            return self._doubles(raw, width, rows)
-        shift = np.uint64(64 - 8 * width)
-        if kind.signed:
-            return raw.view(np.int64) >> np.int64(shift)
-        found = (raw >> shift).view(np.int64)
-        if width == 8:
-            self._ok[rows] &= found >= 0
-        return found
-
-    def _booleans(self, code: int, at: Int64s, rows: RowSelection) -> Bools:
-        if code != _BOOLEAN:
-            return np.full(len(at), code == _TRUE)
-        octets = self._octets[at + 1]
-        self._ok[rows] &= octets <= 1
-        found: Bools = octets == 1
-        return found
-
-    def _doubles(self, raw: NDArray[np.uint64], width: int, rows: RowSelection) -> NDArray[np.float64]:
-        if width == 8:
-            return raw.view(np.float64)
-        found = (raw >> np.uint64(32)).astype(np.uint32).view(np.float32)
-        self._ok[rows] &= ~np.isnan(found)  # a conversion would change its bits
-        return found.astype(np.float64)
+def _form(kind: ShapeKind) -> int:
+    return _FORMS.get(kind.member, _decode.SIGNED if kind.signed else _decode.UNSIGNED)

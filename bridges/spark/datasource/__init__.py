@@ -1,4 +1,4 @@
 """`format("scopegate")`: reads event-stream nodes over AMQP into Spark, and writes rows to AMQP addresses.
 
-Uses bridges.spark.amqp and bridges.spark.columns, and the archive's atomic writes.
+Uses gateway.client and bridges.spark.columns, and the archive's atomic writes.
 """

@@ -11,12 +11,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, TypedDict
 
-from bridges.spark.amqp.client import Credentials
 from bridges.spark.columns import schema
 from bridges.spark.errors import PipelineError
+from gateway.client.blocking import Credentials
 from gateway.errors import AmqpError
 from gateway.filters.parse.sql import parse_sql
-from policies.model.units import Endpoint, parse_endpoint
+from policies.values.units import Endpoint, parse_endpoint
 
 _PEER: Final = ("url", "address", "user", "passwordFile", "passwordEnv", "ca", "cert", "key", "allowPlainWithoutTls")
 NAMES: Final = (

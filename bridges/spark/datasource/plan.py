@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
-from bridges.spark.amqp.client import WINDOW, BlockingClient
-from bridges.spark.amqp.links import BlockingReceiver
 from bridges.spark.datasource.options import ReadOptions
 from bridges.spark.errors import PipelineError
 from gateway.amqp.codec.codec import Described, Symbol, Timestamp
 from gateway.amqp.codec.types import Value
 from gateway.amqp.message import sections
+from gateway.client.blocking import WINDOW, BlockingClient
+from gateway.client.links import BlockingReceiver
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import SQL
 from gateway.filters.position.event_stream import EARLIEST, FILTER_NAME, OFFSET, TIMESTAMP, offset_symbol

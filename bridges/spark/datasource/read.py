@@ -11,9 +11,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridges.spark.amqp.client import BlockingClient
-from bridges.spark.amqp.links import BlockingReceiver
-from bridges.spark.amqp.reconnecting_client import ReconnectingClient
 from bridges.spark.columns.batch_decoder import Int64s
 from bridges.spark.columns.rows import MessageColumns, message_columns, placed
 from bridges.spark.datasource.options import ReadOptions
@@ -30,6 +27,9 @@ from bridges.spark.datasource.plan import (
 from bridges.spark.errors import PipelineError
 from gateway.amqp.codec.codec import decode_all
 from gateway.amqp.message import sections
+from gateway.client.blocking import BlockingClient
+from gateway.client.links import BlockingReceiver
+from gateway.client.reconnecting import ReconnectingClient
 from gateway.errors import AmqpError
 from gateway.filters.position.event_stream import OFFSET, TIMESTAMP
 

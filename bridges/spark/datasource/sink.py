@@ -24,15 +24,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from bridges.spark.amqp.links import BlockingSender, answer_to
-from bridges.spark.amqp.reconnecting_client import ReconnectingClient
+from bridges.spark.archive.contents.token import Token
 from bridges.spark.archive.store import write_whole
-from bridges.spark.archive.token import Token
 from bridges.spark.datasource.options import WriteOptions
 from bridges.spark.datasource.row_encoder import Encoder, Row, encoder
 from bridges.spark.errors import PipelineError, sentence
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.amqp.message import sections
+from gateway.client.links import BlockingSender, answer_to
+from gateway.client.reconnecting import ReconnectingClient
 from gateway.errors import AmqpError
 
 _CHUNK: Final = 500

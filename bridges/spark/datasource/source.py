@@ -36,6 +36,7 @@ from bridges.spark.datasource.plan import (
     plan_tasks,
     same_log,
 )
+from bridges.spark.datasource.progress import LOG
 from bridges.spark.datasource.sink import BatchSink, StreamSink
 from bridges.spark.errors import PipelineError
 
@@ -43,8 +44,8 @@ _FRESH: Final = 0.25
 """Seconds for which a node's bounds are reused: Spark asks an idle query for them many times a second."""
 StreamOffset: TypeAlias = dict[str, Any]
 """A JSON object: the next offset by partition, the identity of the log, and the offsets of the start."""
-_LOG, _FIRST, _NEW = "log", "first", "new"
-"""Keys of a stream's offset besides the next offset of each partition."""
+_FIRST, _NEW = "first", "new"
+"""Keys of a stream's offset besides the next offset of each partition and the log."""
 
 
 class ScopeGateDataSource(DataSource):
@@ -131,25 +132,25 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         node = self._target or self._now()
-        same = same_log(self._options, start.get(_LOG), node.log)
+        same = same_log(self._options, start.get(LOG), node.log)
         offsets = _offsets_in(start) if same else {}
         before = {partition: offsets.get(partition, at.low) for partition, at in node.bounds.items()}
         available_ranges(self._options, before, before, node.bounds)  # reports a log that was cut off before reading it
         ends = {partition: _end(at, before[partition]) for partition, at in node.bounds.items()}
         if isinstance(limit, ReadMaxRows):
             ends = limit_offsets(before, ends, limit.max_rows)
-        log = node.log or start.get(_LOG)
-        if same and log == start.get(_LOG) and {**offsets, **ends} == offsets:
+        log = node.log or start.get(LOG)
+        if same and log == start.get(LOG) and {**offsets, **ends} == offsets:
             return start
         found = _written({**offsets, **ends}, log)
-        return {**found, _FIRST: _written(_offsets_in(start), start.get(_LOG))} if start.get(_NEW) else found
+        return {**found, _FIRST: _written(_offsets_in(start), start.get(LOG))} if start.get(_NEW) else found
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
-        options, node, log = self._options, plan.fetch_info(self._options), end.get(_LOG)
+        options, node, log = self._options, plan.fetch_info(self._options), end.get(LOG)
         if not same_log(options, log, node.log):
             return []
         begin = end.get(_FIRST, start)
-        starts = _offsets_in(begin) if begin.get(_LOG) in (None, log) else {}
+        starts = _offsets_in(begin) if begin.get(LOG) in (None, log) else {}
         return plan_tasks(options, available_ranges(options, starts, _offsets_in(end), node.bounds), log)
 
     def commit(self, end: StreamOffset) -> None:
@@ -158,7 +159,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
 
 def _written(offsets: Mapping[int, int], log: str | None = None) -> StreamOffset:
     found: StreamOffset = {str(partition): offset for partition, offset in sorted(offsets.items())}
-    return found if log is None else {**found, _LOG: log}
+    return found if log is None else {**found, LOG: log}
 
 
 def _end(at: OffsetBounds, offset_before: int) -> int:

@@ -1,4 +1,4 @@
 """Replay: sends archived events again, in their order.
 
-Uses bridges.spark.archive, bridges.spark.amqp and bridges.kafka.produce.
+Uses bridges.spark.archive, gateway.client and bridges.kafka.produce.
 """

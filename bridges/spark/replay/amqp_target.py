@@ -12,12 +12,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from bridges.spark.amqp.client import BlockingClient
-from bridges.spark.amqp.links import answer_to
 from bridges.spark.archive.store import write_whole
 from bridges.spark.datasource.options import ReadOptions
 from bridges.spark.errors import PipelineError, sentence
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
+from gateway.client.blocking import BlockingClient
+from gateway.client.links import answer_to
 from gateway.errors import AmqpError
 from gateway.routing.event_annotations import forwarded
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 
 from bridges.kafka.produce.replayer import ProgressReader, ReplayTarget, StopRequest
+from bridges.spark.archive.contents.messages import MESSAGE_COLUMNS, SOURCES, with_messages
 from bridges.spark.archive.read import ArchiveSelection, check_offsets
 from bridges.spark.archive.store import Archive, Commit
 from bridges.spark.errors import PipelineError, sentence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _LOOK: Final = 1.0
 """Seconds between two looks at the progress."""
-_MESSAGE: Final = ("partition", "offset", "head", "bare_message")
+_MESSAGE: Final = (*SOURCES, *MESSAGE_COLUMNS)
 
 
 class ReplayAddress(Protocol):
@@ -75,7 +76,7 @@ def send_messages(
         for first in range(0, len(batch), pace.batch):
             if not pace.wait(sent):
                 return sent
-            rows = batch.slice(first, pace.batch)
+            rows = with_messages(batch.slice(first, pace.batch))
             target.write(rows)
             sent += len(rows)
             on_progress(sent)

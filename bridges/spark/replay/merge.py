@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bridges.spark.archive.contents.file_layout import read_columns, restored
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.plan import OffsetSpan, SourceFile, layers
 
@@ -48,7 +49,8 @@ class ArchiveFile:
             groups = range(self._file.num_row_groups)
             self._groups: Final = [number for number in groups if self._look(number, places)]
         present = self._file.schema_arrow.names
-        self._columns: Final = [name for name in columns if name in present]
+        self._shown: Final = columns
+        self._columns: Final = [name for name in read_columns(columns) if name in present]
         self._ordered: Final = places.ordered
         self.ascending: Final = places.ascending
         """Whether the offsets of each partition ascend."""
@@ -95,7 +97,7 @@ class ArchiveFile:
                 done, skip = done + len(batch), 0
                 kept = batch.filter(pc.is_in(batch.column("partition"), self._wanted))
                 if len(kept):
-                    yield kept
+                    yield restored(kept, self._shown)
                 larger = min(_MOST_ROWS, budget * len(batch) // max(batch.nbytes, 1))
                 if larger > 4 * size:
                     break

@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bridges.spark.archive.dates import DateRange
-from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.contents.dates import DateRange
+from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.store import Commit
 
 

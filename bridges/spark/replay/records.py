@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bridges.kafka.produce.record_columns import BinaryColumn, Header, OutgoingColumns
 from bridges.kafka.records.mapping import RecordWriter
+from bridges.spark.archive.contents.messages import record_times
 from gateway.amqp.message.sections import walk
 
 COLUMNS: Final = ("partition", "offset", "timestamp", "key", "body", "head", "bare_message", "record")
@@ -44,10 +45,7 @@ def _times(batch: pa.RecordBatch, record: pa.StructArray) -> pa.Int64Array:
 
     librdkafka takes 0 for now, so an event of that very millisecond is written as one of the next.
     """
-    column = batch.column("timestamp")
-    known = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    if record.type.get_field_index("timestamp_ms") >= 0:
-        known = pc.coalesce(record.field("timestamp_ms"), known)
+    known = record_times(batch.column("timestamp"), record)
     return pc.fill_null(pc.if_else(pc.equal(known, 0), 1, known), 0)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from bridges.spark.archive.ranges import LOST
-from bridges.spark.report.format import Row
+from bridges.spark.archive.contents.ranges import LOST
+from bridges.spark.report.page.format import Row
 
 if TYPE_CHECKING:
     from bridges.spark.archive.manifest.commits import Commit

@@ -18,24 +18,24 @@ from urllib.parse import quote
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError, sentence
-from bridges.spark.report import format as words
-from bridges.spark.report import tables as report_tables
 from bridges.spark.report.chapters.builder import ReportTerms, Tables
 from bridges.spark.report.chapters.chapters import chapters
 from bridges.spark.report.health import archive_health
-from bridges.spark.report.html import Page, render
 from bridges.spark.report.key_figures import key_figures
+from bridges.spark.report.page import format as words
+from bridges.spark.report.page import tables as report_tables
+from bridges.spark.report.page.html import Page, render
 from bridges.spark.report.period import Period, period
 from bridges.spark.session import check_java, open_session
 from bridges.spark.simulate import job
 from bridges.spark.simulate.job import JOURNAL
 from gateway import __version__
-from policies.folders import url_problem
+from policies.values.folders import url_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bridges.spark.jobs import SparkEngine
+    from bridges.spark.session import SparkEngine
 
 PAGE: Final = "report.html"
 TABLES: Final = "tables"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from bridges.spark.report import format as words
 from bridges.spark.report.chapters.builder import ReportTerms, Tables
 from bridges.spark.report.chapters.refused import REFUSED
-from bridges.spark.report.html import Tile
+from bridges.spark.report.page import format as words
+from bridges.spark.report.page.html import Tile
 
 
 def key_figures(tables: Tables, terms: ReportTerms) -> Iterator[Tile]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
-from bridges.spark.archive.dates import dates_of
+from bridges.spark.archive.contents.dates import dates_of
 from bridges.spark.archive.read import ArchiveSelection, read_archive, selected
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.errors import PipelineError, sentence
@@ -27,8 +27,8 @@ from bridges.spark.simulate.policy_diff import (
 )
 from gateway.config.policy import make_filter_rules
 from gateway.journal.rows import VERSION
-from policies.folders import url_problem
 from policies.rules import CompiledPolicy
+from policies.values.folders import url_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession

@@ -24,8 +24,8 @@ class Dialect(Protocol):
     def text(self, text: str) -> str:
         """A string literal."""
 
-    def source(self, folder: str) -> str:
-        """All Parquet files of one address."""
+    def source(self, folder: str, *, mixed: bool) -> str:
+        """All Parquet files of one address; `mixed`: some have columns that others lack."""
 
     def entry(self, column: str, name: str) -> str:
         """The value of a map's entry, null if it is not there."""
@@ -67,8 +67,9 @@ class SparkSql:
     def text(self, text: str) -> str:
         return "'" + "".join(_spark_char(char) for char in text) + "'"
 
-    def source(self, folder: str) -> str:
-        return f"parquet.{self.name(folder)}"
+    def source(self, folder: str, *, mixed: bool) -> str:
+        files = f"parquet.{self.name(folder)}"
+        return f"{files} WITH ('mergeSchema' = 'true')" if mixed else files
 
     def entry(self, column: str, name: str) -> str:
         return f"try_element_at({column}, {self.text(name)})"
@@ -128,7 +129,7 @@ class DuckdbSql:
         parts = (self.text(char) if char.isprintable() else f"chr({ord(char)})" for char in text)
         return f"({' || '.join(parts)})"
 
-    def source(self, folder: str) -> str:
+    def source(self, folder: str, *, mixed: bool) -> str:
         options = "hive_partitioning = true, union_by_name = true, hive_types = {'date': VARCHAR}"
         return f"read_parquet({self.text(folder + '/*/*.parquet')}, {options})"
 

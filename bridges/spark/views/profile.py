@@ -15,12 +15,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bridges.spark.archive.contents.file_layout import ENTRIES, read_columns, restored
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
 from bridges.spark.views.json_type import NULL, JsonType, merged, type_of
 
 _ENTRY: Final = "application_properties.key_value"
 _COLUMNS: Final = (f"{_ENTRY}.key", f"{_ENTRY}.value.type")
+_BODY: Final = ("body_kind", "body", "body_value")
 _GLOB: Final = frozenset("*?[]{}")
 _SCHEMA_ID_BYTES: Final = 5
 
@@ -45,6 +47,8 @@ class AddressProfile:
     json: JsonType = NULL
     """The type of bodies that are JSON objects."""
     json_bodies: int = 0
+    layouts: set[bool] = field(default_factory=set)
+    """Whether files have the layout of `contents.file_layout` (true), or that of older versions."""
     schema_ids: bool = True
     """Whether all bodies begin as those with a schema registry do: a zero byte and four bytes of the schema's id."""
 
@@ -78,19 +82,23 @@ def profiles(
     if wild := _GLOB & set(str(archive.path.absolute())):
         raise PipelineError(f"{archive.path.absolute()} contains {min(wild)}, which engines read as a pattern")
     chosen = sorted(addresses or found)
-    return [_profile(address, found[address][-files:], sample) for address in chosen]
+    return [_profile(address, found[address][-files:], found[address][0], sample) for address in chosen]
 
 
-def _profile(address: str, paths: Sequence[Path], sample: int) -> AddressProfile:
+def _profile(address: str, paths: Sequence[Path], oldest: Path, sample: int) -> AddressProfile:
     found = AddressProfile(address, str(paths[0].parent.parent.absolute()))
+    with pq.ParquetFile(oldest) as file:
+        found.layouts.add(ENTRIES in file.schema_arrow.names)
     for path in reversed(paths):  # the newest bodies
         try:
             with pq.ParquetFile(path) as file:
+                found.layouts.add(ENTRIES in file.schema_arrow.names)
                 for batch in file.iter_batches(columns=["key", *_COLUMNS]):
                     _add(found, batch)
                 if found.bodies < sample:
-                    for batch in file.iter_batches(batch_size=256, columns=["body_kind", "body", "body_value.text"]):
-                        _add_bodies(found, batch, sample)
+                    names = [name for name in read_columns(_BODY) if name in file.schema_arrow.names]
+                    for batch in file.iter_batches(batch_size=256, columns=names):
+                        _add_bodies(found, restored(batch, _BODY), sample)
                         if found.bodies >= sample:
                             break
         except (OSError, pa.ArrowException) as error:

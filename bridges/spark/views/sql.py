@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from bridges.spark.archive.contents.file_layout import ENTRIES
 from bridges.spark.columns.schema import TYPES
 from bridges.spark.views.dialects import Dialect, Field
 from bridges.spark.views.json_type import TEXT, JsonType
@@ -23,7 +24,7 @@ def view(profile: AddressProfile, name: str, dialect: Dialect, schema: JsonType 
     columns = list(_columns(profile, dialect, schema))
     lines = ",\n".join(f"  {value} AS {dialect.name(column)}" for column, value in columns)
     address = json.dumps(profile.address)  # ASCII, on one line
-    source = dialect.source(profile.folder)
+    source = dialect.source(profile.folder, mixed=len(profile.layouts) > 1)
     return f"-- {address}\nCREATE OR REPLACE VIEW {dialect.name(name)} AS SELECT\n{lines}\nFROM {source};\n"
 
 
@@ -70,9 +71,10 @@ def _columns(profile: AddressProfile, sql: Dialect, schema: JsonType | None) -> 
         yield "props", sql.struct(properties)
     for field in ("subject", "to", "reply_to", "content_type"):
         yield field, f"properties.{sql.name(field)}"
-    yield "message_id", _as_text("properties.message_id", sql)
-    yield "correlation_id", _as_text("properties.correlation_id", sql)
-    text = f"CASE WHEN body_kind = 'data' THEN {sql.decoded('body')} ELSE body_value.text END"
+    for field in ("message_id", "correlation_id"):
+        yield field, _either(profile, sql, f"properties.{field}", lambda value: _as_text(value, sql))
+    value = _either(profile, sql, "body_value", lambda value: f"{value}.text")
+    text = f"CASE WHEN body_kind = 'data' THEN {sql.decoded('body')} ELSE {value} END"
     yield "body", text if profile.text_bodies and not profile.has_schema_ids else "body"
     if profile.has_schema_ids:
         yield "schema_id", sql.schema_id("body")
@@ -82,6 +84,16 @@ def _columns(profile: AddressProfile, sql: Dialect, schema: JsonType | None) -> 
         shown, mistake = sql.parsed(text, distinct_fields(kind))
         yield "json", shown
         yield "json_mistake", mistake
+
+
+def _either(profile: AddressProfile, sql: Dialect, column: str, shown: Callable[[str], str]) -> str:
+    """What is shown of a value, which files have in an entry of this name, or older ones in this column."""
+    places = [sql.entry(ENTRIES, column)] if True in profile.layouts else []
+    if False in profile.layouts:
+        struct, dot, field = column.partition(".")
+        # duckdb 2.0 fails on a field of a field that some files lack, unless it reads the whole struct
+        places.append(f"(CASE WHEN partition IS NOT NULL THEN {struct} END){dot}{field}" if places else column)
+    return shown(places[0]) if len(places) == 1 else f"coalesce({', '.join(map(shown, places))})"
 
 
 def _properties(profile: AddressProfile, sql: Dialect) -> list[Field]:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.amqp.codec.types import ValueList
-from gateway.amqp.engine.batch import OTHER_FORMAT, SCAN_STATE, scan
 from gateway.amqp.engine.performatives import (
     ATTACH,
     BEGIN,
@@ -26,6 +25,8 @@ from gateway.amqp.engine.performatives import (
     transfer_head,
 )
 from gateway.amqp.link.attach_info import AttachInfo, read_attach_info, refusal
+from gateway.amqp.link.port import RESUMED
+from gateway.amqp.proton.batch import OTHER_FORMAT, SCAN_STATE, scan
 from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 _HEAD: Final = struct.Struct(">IBBH")
@@ -38,8 +39,6 @@ _FORMATS: Final = 4096
 """Maximum number of incomplete deliveries of other formats that are remembered from one push to the next."""
 _LONGEST_NAME: Final = 4096
 """Characters of a link name: proton compares the names of all links of a session with that of each new one."""
-RESUMED: Final = -1
-"""Marks a resumed delivery; none can be known here, because we send no unsettled maps."""
 HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 
 

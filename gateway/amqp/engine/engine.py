@@ -1,7 +1,8 @@
 """One AMQP connection, sans-IO: bytes in, events to handlers, bytes out (AMQP 1.0 part 2).
 
-Only this package and `gateway.amqp.link` call proton's C engine. There is no socket and no clock here: `receive` takes
-bytes, `take` gives bytes, `tick` takes the time. The owner calls `lost()` when the socket is gone, then `free()`.
+Only this package, `gateway.amqp.link` and `gateway.amqp.proton` call proton's C engine. There is no socket and no
+clock here: `receive` takes bytes, `take` gives bytes, `tick` takes the time. The owner calls `lost()` when the socket
+is gone, then `free()`.
 """
 
 from __future__ import annotations
@@ -13,27 +14,25 @@ from typing import TYPE_CHECKING, Final
 from cproton_ffi import lib
 
 from gateway.amqp.codec.decoder import malformed
-from gateway.amqp.engine import batch, proton_data
-from gateway.amqp.engine.config import CallSoon, EngineConfig, PeerInfo
+from gateway.amqp.engine.dispatcher import Dispatcher
+from gateway.amqp.engine.echoes import Echoes
 from gateway.amqp.engine.input import Input
 from gateway.amqp.engine.listener import EngineListener
 from gateway.amqp.engine.output import CANNOT_GO_ON, Output
 from gateway.amqp.engine.restraint import Restraint
 from gateway.amqp.engine.sessions import Sessions
 from gateway.amqp.engine.setup import connected
-from gateway.amqp.engine.transport_errors import reworded
-from gateway.amqp.link.echoes import Echoes
+from gateway.amqp.engine.table import LinkTable
+from gateway.amqp.link.config import CallSoon, EngineConfig, PeerInfo
 from gateway.amqp.link.link import Link
-from gateway.amqp.link.state import BUFFER_SIZE, DetachKind, LinkState
-from gateway.amqp.link.table import LinkTable
+from gateway.amqp.link.state import DetachKind, LinkState
+from gateway.amqp.proton import batch, proton_data
+from gateway.amqp.proton.transport_errors import reworded
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.instance import instance
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine._batch import Batch
-    from gateway.amqp.engine.handles import ProtonDelivery, ProtonEvent, ProtonLink
-
-_FLOW, _ERROR = lib.PN_LINK_FLOW, lib.PN_TRANSPORT_ERROR
+    from gateway.amqp.proton.handles import ProtonEvent
 
 
 class Engine(Restraint):
@@ -63,11 +62,9 @@ class Engine(Restraint):
         self.senders: Final[dict[int, batch.Unsettled]] = {}
         """Unsettled deliveries of the open links on which we send, by the link's address."""
         self._connection, self._transport, self._collector = connected(config, server=server)
-        self._events = batch.address(self._collector)
         self._output = Output(self._transport, self.tally)
         self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
         self._echoes: Final = Echoes(self._sessions, self._output)
-        self._flowed: Link | None = None  # the link of the last flow
         self._input: Final = Input(self._transport, self._dispatch_safely, self._before_end, self._echo)
         self._inspector: Final = self._input.inspector
         self._table: Final[dict[int, Callable[[ProtonEvent], None]]] = {
@@ -80,7 +77,9 @@ class Engine(Restraint):
             lib.PN_LINK_REMOTE_DETACH: lambda event: self._link_close(event, DetachKind.DETACHED),
             lib.PN_TRANSPORT_TAIL_CLOSED: self._input_ended,
         }
-        self._handled_events: Final = batch.event_table((_FLOW, _ERROR, *self._table))
+        kinds = lib.PN_TRANSPORT_ERROR, *self._table
+        self._dispatcher = Dispatcher(self, self._collector, self._attached, self._inspector, self._control, kinds)
+        self.dispatch: Final = self._dispatcher.dispatch
 
     # -- bytes and time
 
@@ -106,7 +105,7 @@ class Engine(Restraint):
             self._fail(error)
 
     def _echo(self, channel: int | None) -> None:
-        self._echoes.note(self._flowed, channel)
+        self._echoes.note(self._dispatcher.last_flow, channel)
 
     def _fail(self, error: AmqpError) -> None:
         """End the connection with an error.
@@ -289,60 +288,9 @@ class Engine(Restraint):
 
     # -- events
 
-    def dispatch(self) -> None:
-        """Dispatch every waiting event to its link or to the connection."""
-        collector = self._collector
-        run: list[Batch] = []
-        while True:
-            other = batch.drain_events(
-                self._events, self.senders, self.receivers, BUFFER_SIZE - 1, run, self._handled_events
-            )
-            if run:
-                self._hand_out(run)
-            if not other:
-                return
-            event = lib.pn_collector_peek(collector)
-            try:
-                if delivery := lib.pn_event_delivery(event):
-                    self._odd_delivery(lib.pn_delivery_link(delivery), delivery)
-                else:
-                    self._control(event)
-            finally:
-                lib.pn_collector_pop(collector)
-
-    def _hand_out(self, run: list[Batch]) -> None:
-        """Pass on received messages and accepted deliveries; a link may have ended since they were collected."""
-        if not self.dirty:
-            self.touch()
-        try:
-            for link, found in run:
-                if link.incoming and self._inspector.watching:
-                    link.received_of_any_format(found)
-                elif link.incoming:
-                    link.received_all(found)
-                else:
-                    link.accepted_all(found)
-        finally:
-            run.clear()
-
-    def _odd_delivery(self, pointer: ProtonLink, delivery: ProtonDelivery) -> None:
-        """Handle a delivery that is neither a whole message nor accepted."""
-        link = self._links.get(pointer)
-        if link is None or (link.incoming and not link.open):
-            self._attached.unclaimed(pointer, delivery)
-        elif link.incoming:
-            link.on_partial(delivery)
-        elif (number := link.number(delivery)) in link.unsettled:
-            link.updated(delivery, number, lib.pn_delivery_remote_state(delivery))
-        else:
-            self._attached.unclaimed(pointer, delivery)
-
-    def _control(self, event: ProtonEvent) -> None:
-        if (kind := lib.pn_event_type(event)) == _FLOW:
-            self._flowed = link = self._links.get(lib.pn_event_link(event))
-            if link is not None:
-                link.flowed()
-        elif kind == _ERROR:
+    def _control(self, kind: int, event: ProtonEvent) -> None:
+        """Handle an event of the connection, a session or a link."""
+        if kind == lib.PN_TRANSPORT_ERROR:
             self._transport_error()
         elif self.closed or (self.discarding and kind != lib.PN_CONNECTION_REMOTE_CLOSE):
             return  # after our close only the peer's close matters

@@ -12,10 +12,10 @@ from typing import Final
 
 from cproton_ffi import ffi, lib
 
-from gateway.amqp.engine.batch import BEFORE_END, CUT_TEXT, ECHO_LINK, SPLIT_DISPOSITION
 from gateway.amqp.engine.control_frames import ControlFrameInspector
-from gateway.amqp.engine.handles import ProtonTransport
 from gateway.amqp.link.attach_info import refusal
+from gateway.amqp.proton.batch import BEFORE_END, CUT_TEXT, ECHO_LINK, SPLIT_DISPOSITION
+from gateway.amqp.proton.handles import ProtonTransport
 
 _frames: Final = lib.pn_transport_get_frames_input
 

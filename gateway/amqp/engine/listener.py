@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from gateway.amqp.engine.config import CallSoon
+from gateway.amqp.link.config import CallSoon
 from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
 

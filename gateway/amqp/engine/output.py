@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
 
-from gateway.amqp.engine import batch
 from gateway.amqp.engine.performatives import close_frame
-from gateway.amqp.engine.transport_errors import complaint
+from gateway.amqp.proton import batch
+from gateway.amqp.proton.transport_errors import complaint
 from gateway.amqp.sasl.frames import AMQP_HEADER
 from gateway.errors import FRAME_SIZE_TOO_SMALL, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine.handles import ProtonTransport
     from gateway.amqp.link.state import LinkState
+    from gateway.amqp.proton.handles import ProtonTransport
 
 _HEAD: Final = struct.Struct(">IBBH")
 _CLOSE: Final = b"\x00\x53\x18"

@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from gateway.amqp.engine import batch
+from gateway.amqp.proton import batch
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine.config import CallSoon
     from gateway.amqp.engine.output import Output
     from gateway.amqp.engine.sessions import Sessions
+    from gateway.amqp.engine.table import LinkTable
+    from gateway.amqp.link.config import CallSoon
     from gateway.amqp.link.link import Link
-    from gateway.amqp.link.table import LinkTable
 
 _OVERFULL = 8 * 1024 * 1024
 """Bytes queued in all sessions above which links stop sending until the peer reads some."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
 
-from gateway.amqp.engine.batch import address
 from gateway.amqp.engine.performatives import MOST_HANDLES
+from gateway.amqp.proton.batch import address
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine.handles import ProtonConnection, ProtonSession, ProtonTransport
     from gateway.amqp.link.state import LinkState
+    from gateway.amqp.proton.handles import ProtonConnection, ProtonSession, ProtonTransport
 
 class _Handles:
     """The links of one session whose half of ours has a handle, by address."""

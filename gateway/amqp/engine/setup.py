@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from cproton_ffi import lib
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine.config import EngineConfig
-    from gateway.amqp.engine.handles import ProtonCollector, ProtonConnection, ProtonTransport
+    from gateway.amqp.link.config import EngineConfig
+    from gateway.amqp.proton.handles import ProtonCollector, ProtonConnection, ProtonTransport
 
 
 def connected(config: EngineConfig, *, server: bool) -> tuple[ProtonConnection, ProtonTransport, ProtonCollector]:

@@ -6,11 +6,29 @@ from typing import Final
 
 from cproton_ffi import lib
 
-from gateway.amqp.engine import proton_data
-from gateway.amqp.engine.handles import ProtonDelivery
-from gateway.amqp.link.outcomes import FAILED, RELEASED, SETTLED, Modified, Outcome, Rejected
-from gateway.errors import told
+from gateway.amqp.codec.codec import Described, Symbol, Ulong
+from gateway.amqp.codec.decoder import decode, malformed
+from gateway.amqp.link.attach_info import read_outcome
+from gateway.amqp.link.outcomes import (
+    ACCEPTED,
+    FAILED,
+    RELEASED,
+    SETTLED,
+    Declared,
+    Modified,
+    Outcome,
+    Provisional,
+    Rejected,
+)
+from gateway.amqp.proton import proton_data
+from gateway.amqp.proton.handles import ProtonDelivery
+from gateway.errors import AmqpError, told
 
+_ERROR: Final = 0x1D
+_DECLARED: Final = 0x33
+TRANSACTIONAL: Final = 0x34
+"""The state of a delivery in a transaction (part 4, 4.5.5)."""
+_ACCEPTED: Final = lib.PN_ACCEPTED
 _RELEASED: Final = lib.PN_RELEASED
 _REJECTED: Final = lib.PN_REJECTED
 _MODIFIED: Final = lib.PN_MODIFIED
@@ -31,6 +49,51 @@ def write(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
         if annotations := outcome.annotations_for(scope):
             proton_data.write_bytes(lib.pn_disposition_annotations(local), annotations)
         lib.pn_delivery_update(delivery, _MODIFIED)
+    elif isinstance(outcome, Declared):
+        proton_data.write(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), [outcome.txn_id])
+        lib.pn_delivery_update(delivery, _DECLARED)
+    elif isinstance(outcome, Provisional):
+        state = [outcome.txn_id, described(outcome.outcome, scope)]
+        proton_data.write(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), state)
+        lib.pn_delivery_update(delivery, TRANSACTIONAL)
+
+
+def write_any(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
+    """`write`, also for accepted."""
+    if outcome is ACCEPTED:
+        lib.pn_delivery_update(delivery, _ACCEPTED)
+    else:
+        write(delivery, outcome, scope)
+
+
+def described(outcome: Outcome, scope: str) -> Described:
+    """An outcome as a value on the wire, for a peer in `scope` (3.4)."""
+    if isinstance(outcome, Rejected):
+        error = told(outcome.error, scope)
+        return Described(Ulong(_REJECTED), [] if error is None else [_error(error)])
+    if isinstance(outcome, Modified):
+        annotations = outcome.annotations_for(scope)
+        fields = [outcome.failed, outcome.undeliverable, decode(annotations)[0] if annotations else None]
+        return Described(Ulong(_MODIFIED), fields)
+    return Described(Ulong(_RELEASED if outcome is RELEASED else _ACCEPTED), [])
+
+
+def _error(error: AmqpError) -> Described:
+    info = {Symbol(key): value for key, value in error.info.items()}
+    return Described(Ulong(_ERROR), [Symbol(error.condition), error.description, info or None])
+
+
+def read_transactional(delivery: ProtonDelivery) -> tuple[bytes, Outcome] | None:
+    """The transaction and outcome of a peer's transfer or disposition; None: it has another state (4.5.5).
+
+    Raises AmqpError (DECODE_ERROR) for a transactional-state without a transaction.
+    """
+    if lib.pn_delivery_remote_state(delivery) != TRANSACTIONAL:
+        return None
+    fields = proton_data.read(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
+    if not isinstance(fields, list) or not fields or not isinstance(fields[0], bytes):
+        raise malformed("a transactional-state has a binary txn-id")
+    return fields[0], read_outcome(fields[1] if len(fields) > 1 else None)
 
 
 def read(delivery: ProtonDelivery, state: int, scope: str | None = None, said: str | None = None) -> Outcome:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from gateway.amqp.link.outcomes import Outcome
-from gateway.errors import AmqpError
+from gateway.amqp.link.transactions import Enlisting, PostedMessage, Retirement
+from gateway.errors import NOT_IMPLEMENTED, AmqpError
 
 Delivery: TypeAlias = Any
 """A link's key of a received message: a number for a peer's link, the event for a bridge. Nodes only pass it back."""
@@ -34,7 +35,7 @@ class LinkHandler(Protocol):
     def policy_changed(self, verdict: Callable[..., AmqpError | None]) -> None:
         """After a reload: decide again what was decided under the old policy; nothing by default.
 
-        A handler that has other links calls `verdict` (`gateway.nodes.link.PolicyVerdict`) for each of them.
+        A handler that has other links calls `verdict` (`gateway.links.link.PolicyVerdict`) for each of them.
         """
         return
 
@@ -49,6 +50,10 @@ class Incoming(LinkHandler, Protocol):
 
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         """A message has come."""
+
+    def on_post(self, post: PostedMessage, data: bytes) -> None:
+        """A message has come in a transaction (part 4, 4.4.1); raises AmqpError if it cannot be a part of it."""
+        raise AmqpError(NOT_IMPLEMENTED, "the node at this address takes no messages in transactions")
 
     @property
     def attended(self) -> bool:
@@ -86,6 +91,13 @@ class Outgoing(LinkHandler, Protocol):
 
     def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
         """The peer has settled the message that was sent with `context`."""
+
+    def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None:
+        """The peer gave a message an outcome in a transaction (part 4, 4.4.2); raises AmqpError if that cannot be.
+
+        `on_outcome` follows when the transaction is discharged.
+        """
+        raise AmqpError(NOT_IMPLEMENTED, "messages of the node at this address have no outcomes in transactions")
 
     def positions(self) -> Mapping[int, int]:
         """The next offset to read of an event log, per partition; empty if it reads none."""

@@ -13,7 +13,6 @@ from typing import Self, cast
 from cproton_ffi import lib
 
 from gateway.amqp.codec.types import Value
-from gateway.amqp.engine import batch, proton_data
 from gateway.amqp.link.handlers import AttachListener, Incoming, Outgoing, OutgoingMessage, SendContext
 from gateway.amqp.link.outcomes import FAILED, Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf
@@ -21,6 +20,7 @@ from gateway.amqp.link.sender_link import SenderHalf
 from gateway.amqp.link.strict_handler import StrictHandler
 from gateway.amqp.message.hop import ROUTING
 from gateway.amqp.message.response_support import SUPPORTED
+from gateway.amqp.proton import batch, proton_data
 from gateway.errors import MESSAGE_SIZE_EXCEEDED, AmqpError
 
 

@@ -67,6 +67,27 @@ class Modified(Outcome):
         return self.annotations if self.scope is None or self.scope == scope else None
 
 
+class Declared(Outcome):
+    """Part 4, 4.5.4: the coordinator has begun a transaction."""
+
+    __slots__ = ("txn_id",)
+    name = "accepted"
+
+    def __init__(self, txn_id: bytes) -> None:
+        self.txn_id: Final = txn_id
+
+
+class Provisional(Outcome):
+    """Part 4, 4.5.5: an outcome that holds if its transaction is committed."""
+
+    __slots__ = ("name", "outcome", "txn_id")
+
+    def __init__(self, txn_id: bytes, outcome: Outcome) -> None:
+        self.txn_id: Final = txn_id
+        self.outcome: Final = outcome
+        self.name = outcome.name
+
+
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
 SETTLED: Final = Outcome()

@@ -7,15 +7,16 @@ from typing import Final, Self
 
 from cproton_ffi import ffi, lib
 
-from gateway.amqp.engine import batch
-from gateway.amqp.engine.control_frames import RESUMED
-from gateway.amqp.engine.handles import ProtonDelivery
 from gateway.amqp.link import dispositions
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected
+from gateway.amqp.link.port import RESUMED
 from gateway.amqp.link.state import BUFFER_SIZE, LinkState
+from gateway.amqp.link.transactions import unknown
 from gateway.amqp.message.bounds import ANNOTATIONS
 from gateway.amqp.message.hop import may_be_annotated, only, too_many
 from gateway.amqp.message.response_support import annotated
+from gateway.amqp.proton import batch
+from gateway.amqp.proton.handles import ProtonDelivery
 from gateway.errors import (
     MESSAGE_SIZE_EXCEEDED,
     NOT_IMPLEMENTED,
@@ -24,8 +25,6 @@ from gateway.errors import (
     AmqpError,
 )
 
-_END: Final = -1
-"""The result of `pn_link_recv` for a complete message with nothing left to read (PN_EOS)."""
 _MOST: Final = 2**31 - 1
 """The maximum credit that proton can count."""
 _PARTIAL: Final = 128 * 1024
@@ -111,10 +110,26 @@ class ReceiverHalf(LinkState):
                 self._received(delivery, data, settled)
 
     def received_of_any_format(self, messages: list[Message]) -> None:
-        """`received_all` if the peer has used another message-format than 0."""
+        """`received_all` if the peer has used another message-format than 0, or has sent in a transaction."""
         for message in messages:
-            if self.open and not self._foreign(message[0], message[2]):
+            if self.open and not self._foreign(message[0], message[2]) and not self._posted(*message):
                 self.received_all([message])
+
+    def _posted(self, delivery: int, data: bytes, settled: bool) -> bool:
+        """Whether a message was sent in a transaction (part 4, 4.4.1); then its transaction has it."""
+        if (state := dispositions.read_transactional(batch.delivery_at(delivery))) is None:
+            return False
+        self._granted -= 1
+        if self._granted < 0:
+            self._no_credit()
+        elif 0 < self.max_message_size < len(data):
+            self._too_large(len(data))
+        elif (found := self.engine.peer.transactions) is None or not found.knows(state[0]):
+            self._reject(delivery, settled, unknown(state[0]))
+        else:
+            self.transfers += 1
+            found.post(self, state[0], delivery, data, settled and not self._never_settled)
+        return True
 
     def _ignore(self, delivery: int, settled: bool) -> None:
         """Ignore a resumed delivery, which is unknown here (2.7.5): grant its credit again."""
@@ -131,7 +146,8 @@ class ReceiverHalf(LinkState):
     def _foreign(self, delivery: int, settled: bool) -> bool:
         """Whether a delivery is not of format 0 (FX-1-4): it is refused, because no node can represent it."""
         message_format = self.engine.message_format(self.name, tag := self.tag(delivery))
-        if not message_format:
+        self.message_format = message_format
+        if not message_format or message_format in self.engine.config.message_formats:
             return False
         self._granted -= 1
         if self._granted < 0:
@@ -188,6 +204,10 @@ class ReceiverHalf(LinkState):
         """Whether the messages only need to be passed on."""
         return batch.all_plain(messages, self._at_once, ANNOTATIONS, not self.unannounced, not self._never_settled)
 
+    def keep_annotations(self) -> None:
+        """Leave all delivery annotations in the messages: the link ends here (3.2.2)."""
+        self.understands, self.held.all_annotations = None, True
+
     def understood(self, data: bytes) -> bytes:
         """The message with only those delivery annotations that this link understands (3.2.2)."""
         return data if self.understands is None else only(data, self.understands)
@@ -223,7 +243,7 @@ class ReceiverHalf(LinkState):
     def _complete(self, delivery: ProtonDelivery, data: bytes) -> None:
         lib.pn_link_advance(self.ptr)
         number, settled = batch.address(delivery), bool(lib.pn_delivery_settled(delivery))
-        if self._foreign(number, settled):
+        if self._foreign(number, settled) or self._posted(number, data, settled):
             return
         self._granted -= 1
         if self._granted < 0:
@@ -372,9 +392,5 @@ class ReceiverHalf(LinkState):
                 lib.pn_delivery_settle(delivery)
 
     def _too_large(self, size: int) -> None:
-        self.detach(
-            AmqpError(
-                MESSAGE_SIZE_EXCEEDED,
-                f"the message has at least {size} bytes; the max-message-size of this link is {self.max_message_size}",
-            )
-        )
+        text = f"the message has at least {size} bytes; the max-message-size of this link is {self.max_message_size}"
+        self.detach(AmqpError(MESSAGE_SIZE_EXCEEDED, text))

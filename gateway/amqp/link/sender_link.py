@@ -7,12 +7,13 @@ from typing import Final, Self
 
 from cproton_ffi import ffi, lib
 
-from gateway.amqp.engine import batch
-from gateway.amqp.engine.handles import ProtonDelivery
 from gateway.amqp.link import dispositions
 from gateway.amqp.link.handlers import OutgoingMessage, SendContext
-from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED
+from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED, Outcome
 from gateway.amqp.link.state import LinkState
+from gateway.amqp.link.transactions import unknown
+from gateway.amqp.proton import batch
+from gateway.amqp.proton.handles import ProtonDelivery
 
 _RECEIVED: Final = lib.PN_RECEIVED
 _GONE: Final = object()
@@ -112,6 +113,9 @@ class SenderHalf(LinkState):
 
     def updated(self, delivery: ProtonDelivery, number: int, state: int) -> None:
         """Handle a state other than accepted: settle, and pass on the outcome."""
+        if state == dispositions.TRANSACTIONAL:
+            self._retire(delivery, number)
+            return
         if (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
             return
         context = self.unsettled.take(number)
@@ -125,6 +129,29 @@ class SenderHalf(LinkState):
         if self.open:
             self.handler.on_outcome(context, outcome)
 
+    def _retire(self: Self, delivery: ProtonDelivery, number: int) -> None:
+        """Handle an outcome in a transaction (part 4, 4.4.2)."""
+        state = dispositions.read_transactional(delivery)
+        found = self.engine.peer.transactions
+        if state is None or found is None or not found.knows(state[0]):
+            self.detach(unknown(b"" if state is None else state[0]))
+        elif not lib.pn_delivery_settled(delivery):
+            found.retire(self.handler, self.scope, state[0], UnsettledRetirement(self, number, delivery, state[1]))
+        else:
+            context = self.unsettled.take(number)
+            lib.pn_delivery_settle(delivery)
+            self.engine.touch()
+            found.retire(self.handler, self.scope, state[0], SettledRetirement(self, context, state[1]))
+
+    def settle_sent(self, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
+        """Settle a message of ours whose transaction is committed, unless that has happened before."""
+        if self.open and number in self.unsettled:
+            context = self.unsettled.take(number)
+            dispositions.write_any(delivery, outcome, self.scope)
+            lib.pn_delivery_settle(delivery)
+            self.engine.touch()
+            self.handler.on_outcome(context, outcome)
+
     def drained(self) -> None:
         """Answer a drain: no more messages are available (2.6.7)."""
         if self.open:
@@ -136,3 +163,54 @@ class SenderHalf(LinkState):
     def take_unsettled(self) -> list[SendContext]:
         """The contexts of messages without an outcome, oldest first; for `on_detach`."""
         return self.unsettled.take_all()
+
+
+class SettledRetirement:
+    """A message that its receiver has settled in a transaction (`transactions.Retirement`)."""
+
+    __slots__ = ("_link", "context", "outcome")
+
+    def __init__(self, link: SenderHalf, context: SendContext, outcome: Outcome) -> None:
+        self._link: Final = link
+        self.context: Final = context
+        self.outcome: Final = outcome
+
+    @property
+    def open(self) -> bool:
+        """Whether the link is there that the message was sent on."""
+        return self._link.open
+
+    def commit(self) -> None:
+        self._link.handler.on_outcome(self.context, self.outcome)
+
+    def roll_back(self) -> None:
+        """The message was delivered, and its receiver knows nothing of it any more."""
+        self._link.handler.on_outcome(self.context, FAILED)
+
+
+class UnsettledRetirement:
+    """A message that gets its outcome, and is settled, with a transaction (`transactions.Retirement`)."""
+
+    __slots__ = ("_delivery", "_link", "_number", "outcome")
+
+    def __init__(self, link: SenderHalf, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
+        self._link: Final = link
+        self._number: Final = number
+        self._delivery: Final = delivery
+        self.outcome: Final = outcome
+
+    @property
+    def open(self) -> bool:
+        """Whether the message is still unsettled."""
+        return self._link.open and self._number in self._link.unsettled
+
+    @property
+    def context(self) -> SendContext:
+        """The node's object for the message."""
+        return self._link.unsettled.get(self._number)
+
+    def commit(self) -> None:
+        self._link.settle_sent(self._number, self._delivery, self.outcome)
+
+    def roll_back(self) -> None:
+        """The message has no outcome, as before."""

@@ -9,20 +9,21 @@ from typing import Any, Final, Self, TypeAlias
 from cproton_ffi import lib
 
 from gateway.amqp.codec.types import Value, ValueMap
-from gateway.amqp.engine import proton_data
-from gateway.amqp.engine.batch import Received, Unsettled, address
-from gateway.amqp.engine.handles import ProtonLink, ProtonSession
-from gateway.amqp.engine.port import EnginePort
 from gateway.amqp.link.handlers import AttachListener, takes_batches
 from gateway.amqp.link.outcomes import SETTLED, Outcome
+from gateway.amqp.link.port import EnginePort
 from gateway.amqp.message.hop import ROUTING
+from gateway.amqp.proton import proton_data
+from gateway.amqp.proton.batch import Received, Unsettled, address
+from gateway.amqp.proton.handles import ProtonLink, ProtonSession
 from gateway.errors import INTERNAL_ERROR, AmqpError, Fault, told
+from gateway.principal import Requester, User
 
 BUFFER_SIZE: Final = 1 << 20
 """Size of the read buffer: messages of fewer bytes are read from proton in one piece."""
 
 NodeData: TypeAlias = Any
-"""Data of nodes, which a link only stores; `gateway.nodes.link.Link` has its types."""
+"""Data of nodes, which a link only stores; `gateway.links.link.Link` has its types."""
 
 
 class DetachKind(Enum):
@@ -44,15 +45,15 @@ class LinkState:
 
     fence: Final = 0
     offset_group: Final[str | None] = None
-    """See `gateway.nodes.link.Link`: only a link of the gateway's own has them."""
+    """See `gateway.links.link.Link`: only a link of the gateway's own has them."""
 
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_partial_body", "_several", "_withheld", "accepted",
-        "attach_listener", "context", "counted", "counter", "decision", "default_outcome", "draining", "durable",
-        "engine", "failure", "filter_rules", "fixed_properties", "gone", "handle", "handler", "held", "incoming",
-        "leaving", "left", "max_message_size", "most", "name", "open", "outcome_counts", "presettled", "properties",
-        "proton_address", "ptr", "refusals", "requester", "session", "source", "target", "transfers", "unannounced",
-        "understands", "unsettled", "window",
+        "attach_listener", "context", "counted", "counter", "decision", "default_outcome", "desired", "draining",
+        "durable", "engine", "failure", "filter_rules", "fixed_properties", "gone", "handle", "handler", "held",
+        "incoming", "leaving", "left", "max_message_size", "message_format", "most", "name", "open", "outcome_counts",
+        "presettled", "properties", "proton_address", "ptr", "refusals", "requester", "session", "source", "target",
+        "transfers", "unannounced", "understands", "unsettled", "window",
     )  # fmt: skip
 
     context: NodeData
@@ -88,7 +89,9 @@ class LinkState:
         """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
         self.decision = self.counter = self.filter_rules = self.context = self.leaving = None
-        self.requester: Final = engine.peer.requester  # the requester of its messages
+        self.requester: Requester = engine.peer.requester  # the requester of its messages
+        self.desired = frozenset[str]()  # the desired-capabilities of the attach
+        self.message_format = 0  # of the message that the handler gets now (`EngineConfig.message_formats`)
         self.draining = self._several = False  # `_several`: the handler takes several messages at once
         self.max_message_size = self.most = 0  # that we take, and that the peer takes; 0: any
         self._at_once = BUFFER_SIZE - 1
@@ -118,8 +121,13 @@ class LinkState:
 
     @property
     def user(self) -> str:
-        """The authenticated user of its connection."""
-        return self.engine.peer.user
+        """The authenticated user: of its connection, or of the link itself (`act_for`)."""
+        requester = self.requester
+        return requester.name if isinstance(requester, User) else self.engine.peer.user
+
+    def act_for(self, user: str) -> None:
+        """Act for another user than that of the connection; before the link has reached its node."""
+        self.requester = User(self.scope, user)
 
     @property
     def rejects(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from gateway.amqp.link.handlers import Delivery, Incoming
 from gateway.amqp.link.outcomes import Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf
+from gateway.amqp.link.transactions import PostedMessage
 from gateway.amqp.link.wrappers import HandlerWrapper
 from gateway.amqp.message.hop import may_be_annotated, only
 from gateway.amqp.message.unknown_annotations import unknown_annotation
@@ -47,16 +48,23 @@ class StrictHandler(HandlerWrapper):
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         """Check a message with all of its annotations, and pass it on or refuse it."""
         try:
-            found = unknown_annotation(data, self._understands)
-            error = None if found is None else _not_understood(found)
-        except AmqpError as too_long:
-            error = too_long
-        if error is None:
-            passed = only(data, self._understands) if may_be_annotated(data) else data
+            passed = self._checked(data)
+        except AmqpError as error:
+            error.info["delivery-tag"] = self._link.tag(delivery)
+            self._refuse(delivery, settled, error)
+        else:
             self._handler.on_transfer(delivery, passed, settled)
-            return
-        error.info["delivery-tag"] = self._link.tag(delivery)
-        self._refuse(delivery, settled, error)
+
+    def on_post(self, post: PostedMessage, data: bytes) -> None:
+        """Check a message in a transaction; its refusal is a part of that."""
+        self._handler.on_post(post, self._checked(data))
+
+    def _checked(self, data: bytes) -> bytes:
+        """The message for the handler; raises AmqpError for an annotation that is not understood."""
+        found = unknown_annotation(data, self._understands)
+        if found is not None:
+            raise _not_understood(found)
+        return only(data, self._understands) if may_be_annotated(data) else data
 
     def _refuse(self, delivery: Delivery, settled: bool, error: AmqpError) -> None:
         link = self._link

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing, LinkHandler, SendContext, takes_batches
+from gateway.amqp.link.handlers import (
+    BatchIncoming,
+    BatchOutgoing,
+    LinkHandler,
+    SendContext,
+    takes_batches,
+)
 from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.link.transactions import Enlisting, PostedMessage, Retirement
 from gateway.errors import AmqpError
 
 
@@ -35,6 +42,9 @@ class IncomingWrapper(HandlerWrapper):
         super().__init__(handler)
         self._handler: Final = handler
 
+    def on_post(self, post: PostedMessage, data: bytes) -> None:
+        self._handler.on_post(post, data)
+
     @property
     def attended(self) -> bool:
         return self._handler.attended
@@ -62,6 +72,9 @@ class OutgoingWrapper(HandlerWrapper):
 
     def on_accepted(self, contexts: list[SendContext]) -> None:
         self._handler.on_accepted(contexts)
+
+    def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None:
+        self._handler.on_retire(transaction, retirement)
 
     def positions(self) -> Mapping[int, int]:
         return self._handler.positions()

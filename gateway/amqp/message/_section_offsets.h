@@ -1,24 +1,22 @@
-/* Finds the sections of an encoded message that begins as usual: each section in order and once, except data and
- * sequence sections of a body (`_section.h`). */
+/* Finds the sections of an encoded message (`_section.h`): each in order and once, except data and sequence sections of a
+ * body. */
 #pragma once
 #include "_section.h"
 
 enum { BODY = 5 };
 
-/* Whether the body section at `at` repeats the preceding code, and may do so. */
-static bool is_repeated_body(const uint8_t *data, ptrdiff_t at, ptrdiff_t before) {
-    return data[at + 2] == data[before + 2] && (data[at + 2] == DATA_SECTION || data[at + 2] == SEQUENCE_SECTION);
-}
-
-/* The start of each section, or of the next one, by index; false if anything is unusual or more than `most` repeat. */
+/* The start of each section, or of the next one, by index; false if the message is malformed or more than `most` sections
+ * repeat another one. */
 static bool find_sections(const uint8_t *data, ptrdiff_t length, ptrdiff_t *starts, ptrdiff_t most) {
     ptrdiff_t at = 0, end;
-    int next = 0, place = 0;
+    int next = 0, place = 0, code = 0, before;
     while (at < length) {
-        end = section_end(data, at, length, &place);
+        before = code;
+        end = section_end(data, at, length, &code);
         if (end < 0)
             return false;
-        if (place < next && !(place == BODY && next == BODY + 1 && most-- > 0 && is_repeated_body(data, at, starts[BODY])))
+        place = order_of[code - FIRST_CODE];
+        if (place < next && !(code == before && (code == DATA_SECTION || code == SEQUENCE_SECTION) && most-- > 0))
             return false;
         while (next <= place)
             starts[next++] = at;

@@ -1,36 +1,48 @@
 /* Finds the sections of an encoded message and single fields of its properties, and adds and removes its delivery
- * annotations, each in one call, for the usual encodings.
+ * annotations, each in one call.
  *
  * Every message that crosses a boundary is inspected several times, and in Python each inspection costs more than all
- * else that the engine does for the message. This module knows only how messages usually begin: each section is
- * `00 53`, its code and a value of the right type with its size; the sections are in order; only data and sequences are
- * repeated. For anything else, valid or not, the result is `...`, and the Python code decides (section_index.py,
+ * else that the engine does for the message. This module knows every legal form of a message, of its descriptors, lists
+ * and fields. For a malformed one the result is `...`, and the Python code says what is wrong (section_index.py,
  * properties.py). Nothing outside the given bytes is read.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "_count_values.h"
+#include "_list.h"
 #include "_section_offsets.h"
 
 enum { ANNOTATIONS = 1, MESSAGE = 2, BARE = 3, APPLICATION = 4 }; /* indexes of sections in order */
-enum { LEADING = 6, REPLY_TO = 4, NULL_VALUE = 0x40, PROPERTIES = 0x73, LIST8 = 0xC0, SIZE8 = 0, ASK = 255 };
+enum { LEADING = 6, REPLY_TO = 4, PROPERTIES = 0x73 };
+enum { STEP_OF_SIZE = 0, STEP_UNKNOWN = 255 }; /* in decoder.STEPS */
 #define ABSENT PY_SSIZE_T_MAX
 
 static PyTypeObject *layout_type;
 static PyObject *null_field;
 static Py_ssize_t most_repeated; /* sections of a body */
-static uint8_t steps[256]; /* decoder.STEPS: the whole width of a constructor, SIZE8 or ASK */
+
+/* Whether `value_widths` and decoder.STEPS know the same constructors. */
+static bool are_steps(const uint8_t *steps) {
+    int code;
+    for (code = 0; code < 256; code++) {
+        uint8_t width = value_widths[code];
+        if (steps[code] != (width == SIZE_OF_1 ? STEP_OF_SIZE : width == SIZE_OF_4 || width == 0 ? STEP_UNKNOWN : width))
+            return false;
+    }
+    return true;
+}
 
 /* bind(Layout, STEPS, the most sections of a message) */
 static PyObject *bind(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     if (count != 3 || !PyLong_Check(args[2]) || !PyType_Check(args[0]) ||
         !PyType_IsSubtype((PyTypeObject *)args[0], &PyTuple_Type) || !PyBytes_Check(args[1]) ||
-        PyBytes_GET_SIZE(args[1]) != sizeof steps) {
-        PyErr_SetString(PyExc_TypeError, "expected a class of tuples, 256 bytes and a number");
+        PyBytes_GET_SIZE(args[1]) != sizeof value_widths || !are_steps((const uint8_t *)PyBytes_AS_STRING(args[1]))) {
+        PyErr_SetString(PyExc_TypeError, "expected a class of tuples, the widths of values and a number");
         return NULL;
     }
     most_repeated = PyLong_AsSsize_t(args[2]) - SECTIONS;
@@ -38,7 +50,6 @@ static PyObject *bind(PyObject *module, PyObject *const *args, Py_ssize_t count)
         return NULL;
     Py_INCREF(args[0]);
     Py_XSETREF(layout_type, (PyTypeObject *)args[0]);
-    memcpy(steps, PyBytes_AS_STRING(args[1]), sizeof steps);
     Py_RETURN_NONE;
 }
 
@@ -79,22 +90,11 @@ static PyObject *may_be_annotated_py(PyObject *module, PyObject *message) {
     return PyBool_FromLong(may_be_annotated((const uint8_t *)PyBytes_AS_STRING(message), PyBytes_GET_SIZE(message)));
 }
 
-typedef struct {
-    const uint8_t *data;
-    Py_ssize_t at, end;
-    int count;
-} list_view;
-
-/* Open the properties at `start` as a list of up to 255 bytes; false for any other form. */
+/* Open the properties at `start`; false if there are none. */
 static bool open_properties(PyObject *message, Py_ssize_t start, list_view *list) {
-    Py_ssize_t length = PyBytes_GET_SIZE(message);
+    Py_ssize_t length = PyBytes_GET_SIZE(message), value;
     list->data = (const uint8_t *)PyBytes_AS_STRING(message);
-    if (length < 6 || start > length - 6 || memcmp(list->data + start, "\0\x53\x73\xC0", 4) != 0)
-        return false;
-    list->at = start + 6;
-    list->end = start + 5 + list->data[start + 4];
-    list->count = list->data[start + 5];
-    return list->end <= length && list->count <= list->end - list->at;
+    return start <= length && section_code(list->data, start, length, &value) == PROPERTIES && open_list(list, value, length);
 }
 
 /* The same for arguments that are not checked yet. */
@@ -110,29 +110,11 @@ static bool open_properties_arg(PyObject *message, PyObject *place, list_view *l
     return open_properties(message, start, list);
 }
 
-/* Skip the next field; returns where its bytes begin; -1: it is unusual or does not fit. */
-static Py_ssize_t skip_field(list_view *list) {
-    Py_ssize_t start = list->at;
-    uint8_t width;
-    if (start >= list->end)
-        return -1;
-    width = steps[list->data[start]];
-    if (width == ASK)
-        return -1;
-    if (width == SIZE8) {
-        if (start + 1 >= list->end)
-            return -1;
-        list->at += 2 + list->data[start + 1];
-    } else
-        list->at += width;
-    return list->at > list->end ? -1 : start;
-}
-
 static PyObject *field_bytes(const list_view *list, Py_ssize_t start, Py_ssize_t end) {
     return PyBytes_FromStringAndSize((const char *)list->data + start, end - start);
 }
 
-/* Where a field starts, with its end in `list->at`; ABSENT if it is absent or null, -1 if it is unusual. */
+/* Where a field starts, with its end in `list->at`; ABSENT if it is absent or null, -1 if it is malformed. */
 static Py_ssize_t seek_field(list_view *list, long index) {
     Py_ssize_t start = -1;
     if (index >= list->count)
@@ -167,7 +149,7 @@ static PyObject *properties_field(PyObject *module, PyObject *const *args, Py_ss
     return field_bytes(&list, start, list.at);
 }
 
-/* One of the leading fields, null if there are fewer; NULL without an exception: unusual. */
+/* One of the leading fields, null if there are fewer; NULL without an exception: malformed. */
 static PyObject *leading_field(list_view *list, int index) {
     Py_ssize_t start;
     if (index < list->count) {
@@ -208,11 +190,21 @@ static PyObject *leading_fields(PyObject *module, PyObject *const *args, Py_ssiz
         Py_DECREF(first);
         return NULL;
     }
-    result = Py_BuildValue("(NNi)", first, item, list.count);
+    result = Py_BuildValue("(NNn)", first, item, list.count);
     return result;
 }
 
+/* may_have_ttl(data) -> False only if the message certainly has no ttl */
+static PyObject *may_have_ttl_py(PyObject *module, PyObject *message) {
+    if (!PyBytes_Check(message)) {
+        PyErr_SetString(PyExc_TypeError, "a message is bytes");
+        return NULL;
+    }
+    return PyBool_FromLong(may_have_ttl((const uint8_t *)PyBytes_AS_STRING(message), PyBytes_GET_SIZE(message)));
+}
+
 #include "_assemble.h"
+#include "_texts.h"
 #include "_token_string.h"
 
 /* -- crossing a boundary: adds and removes delivery annotations whose content is known already */
@@ -245,8 +237,7 @@ static PyObject *look_up(PyObject *known, PyObject *key) {
     return found;
 }
 
-/* Parse the arguments of both functions: a dict, and a message that begins as usual. 0: it does not, -1: an
- * exception. */
+/* Parse the arguments of both functions: a dict, and a message. 0: it is malformed, -1: an exception. */
 static int parse_boundary_args(PyObject *const *args, bool right, Py_ssize_t *starts) {
     if (!right || !PyDict_Check(args[1])) {
         PyErr_SetString(PyExc_TypeError, "expected a message and a dict, and a prefix to remove annotations");
@@ -315,6 +306,9 @@ static PyMethodDef methods[] = {
     {"section_offsets", section_offsets, METH_O, "The offsets of the sections of a message."},
     {"count_values", count_values, METH_VARARGS, "The number of values between two offsets, up to one more than the limit."},
     {"may_be_annotated", may_be_annotated_py, METH_O, "Whether a message may have delivery annotations."},
+    {"map_texts", (PyCFunction)(void (*)(void))map_texts, METH_FASTCALL, "Names and texts of the entries of a map."},
+    {"list_texts", (PyCFunction)(void (*)(void))list_texts, METH_FASTCALL, "Names and texts of the items of a list."},
+    {"may_have_ttl", may_have_ttl_py, METH_O, "Whether the header of a message may have a ttl."},
     {"properties_field", (PyCFunction)(void (*)(void))properties_field, METH_FASTCALL, "One field of the properties, encoded."},
     {"leading_fields", (PyCFunction)(void (*)(void))leading_fields, METH_FASTCALL, "The first six fields of the properties, encoded."},
     {"assemble", (PyCFunction)(void (*)(void))assemble, METH_FASTCALL, "With other annotations and leading fields."},
@@ -324,7 +318,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_sections", "The usual forms of messages", -1, methods,
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_sections", "Sections, fields and annotations of messages", -1, methods,
                                         NULL,                  NULL,        NULL,                           NULL};
 
 PyMODINIT_FUNC PyInit__sections(void) {

@@ -75,7 +75,7 @@ _new: Final = tuple.__new__
 
 
 def walk(data: bytes) -> SectionOffsets:
-    """The layout of the message `data`; C finds it if every section begins in the usual form."""
+    """The layout of the message `data`; C finds it unless it is malformed."""
     found = _sections.section_offsets(data)
     return _walk(data) if found is ... else found
 

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from gateway.amqp.engine.config import CallSoon, EngineConfig, PeerInfo
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.engine.pressure import Pressure
+from gateway.amqp.link.config import CallSoon, EngineConfig, PeerInfo
 from gateway.amqp.link.link import Link
 from gateway.amqp.sasl.password_checks import Ticket
 from gateway.amqp.transport.flush_scheduler import FlushScheduler, guarded
+from gateway.amqp.transport.full_arity import FullArityEngine
 from gateway.amqp.transport.handshake import Handshake
 from gateway.amqp.transport.heartbeats import HEARTBEAT, Heartbeats
 from gateway.amqp.transport.slices import SLICE, UNREAD, next_slice
@@ -211,7 +212,9 @@ class Connection(asyncio.Protocol):
             self._secured(security)
 
     def _start_engine(self, rest: bytes) -> None:
-        engine = self.engine = Engine(self._host.engine_config(self), self, server=self._server)
+        config = self._host.engine_config(self)
+        make = FullArityEngine if config.full_arity else Engine
+        engine = self.engine = make(config, self, server=self._server)
         engine.peer = self.peer
         self._open_account(engine)
         if not self._server:

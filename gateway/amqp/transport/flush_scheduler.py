@@ -17,7 +17,7 @@ from gateway.held.account import Account, Budget
 from gateway.held.container import DEFAULT
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine.config import PeerInfo
+    from gateway.amqp.link.config import PeerInfo
 
 
 P = ParamSpec("P")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,6 +18,7 @@ PeerCertificate: TypeAlias = Mapping[str, Any]
 _ENCODING_DER: Final = 2  # OpenSSL's constant, which `_ssl` does not export
 _NAME_TYPES: Final = ("URI", "email", "DNS")
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_SOON: Final = timedelta(days=30)
 _KEPT: Final = 65_536
 """Maximum number of client certificates whose authority is remembered."""
 
@@ -118,7 +119,10 @@ def client_context(
 
 
 def out_of_date(path: Path, now: datetime) -> Iterator[str]:
-    """The certificates of a PEM file that are not valid at `now`, and why; none if the file cannot be read."""
+    """The certificates of a PEM file that are not valid at `now` or 30 days later, and why.
+
+    None if the file cannot be read.
+    """
     from cryptography import x509  # imported here, because it takes 20 ms
 
     try:
@@ -129,6 +133,10 @@ def out_of_date(path: Path, now: datetime) -> Iterator[str]:
         name, until = certificate.subject.rfc4514_string(), certificate.not_valid_after_utc
         if until < now:
             yield f"{path}: the certificate of {name!r} expired on {until:%Y-%m-%d}, and nobody accepts it any more"
+        elif until - now < _SOON:
+            days = (until - now).days
+            left = f"{days} day{'' if days == 1 else 's'}"
+            yield f"{path}: the certificate of {name!r} expires in {left}, on {until:%Y-%m-%d}"
         elif certificate.not_valid_before_utc > now:
             since = certificate.not_valid_before_utc
             yield f"{path}: nobody accepts the certificate of {name!r} before {since:%Y-%m-%d}"

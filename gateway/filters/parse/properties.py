@@ -12,6 +12,7 @@ from typing import Final
 from gateway.amqp.codec.types import Array, Described, Symbol, Ulong, Value
 from gateway.errors import INVALID_FIELD, AmqpError, quoted
 from gateway.filters.parse.limits import FilterLimits, exceeded
+from gateway.filters.parse.sections import FAMILIES, FIXED
 from gateway.filters.predicate import (
     TRUE,
     Affix,
@@ -24,7 +25,6 @@ from gateway.filters.predicate import (
     conjunction,
     numbered,
 )
-from gateway.filters.sections import FAMILIES, FIXED
 from gateway.filters.values import Family, family, frozen
 
 _TEXTS: Final = (str, Symbol)

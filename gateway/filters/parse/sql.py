@@ -14,9 +14,9 @@ from gateway.errors import quoted
 from gateway.filters.parse.builder import RULES, Builder, condition, over, value
 from gateway.filters.parse.grammar import Language, Part, fault
 from gateway.filters.parse.limits import LIMITS, FilterLimits
+from gateway.filters.parse.sections import FIXED, SHORT, section
 from gateway.filters.position.event_log import normalised
 from gateway.filters.predicate import Exists, FieldReference, Literal, MessageSection, Predicate, ValueExpression
-from gateway.filters.sections import FIXED, SHORT, section
 
 LOG_NAMES: Final = r"""
 LOG_SECTION.4: /(?:delivery[_-]annotations|d)(?=\s*\.)/i

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from gateway.amqp.link.outcomes import FAILED, RELEASED, Modified, Outcome, Rejected
-from gateway.nodes.link import Delivery, MessageOrigin, OutgoingLink
+from gateway.links.link import Delivery, MessageOrigin, OutgoingLink
 
 if TYPE_CHECKING:
     from gateway.errors import AmqpError

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from gateway.amqp.link.handlers import Incoming, Outgoing
 from gateway.amqp.link.outcomes import FAILED, Outcome
+from gateway.amqp.link.transactions import Enlisting, PostedMessage, Retirement
 from gateway.errors import AmqpError
 from gateway.filters.evaluate.access import Encoded
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.predicate import TRUE
-from gateway.nodes.direct.queue import Queue
-from gateway.nodes.direct.receiver_filter import ACCESS, Predicate, Test
-from gateway.nodes.link import (
+from gateway.links.link import (
     Delivery,
     IncomingLink,
     MessageOrigin,
@@ -23,9 +22,12 @@ from gateway.nodes.link import (
     Transform,
     TransformFactory,
 )
+from gateway.links.link_context import LinkContext
+from gateway.nodes.direct.queue import Queue
+from gateway.nodes.direct.receiver_filter import ACCESS, Predicate, Test
 from gateway.principal import Requester
-from gateway.routing.announcements import supports_annotations
-from gateway.routing.link_context import LinkContext
+from gateway.routing.announcements import ReceiverKind
+from gateway.transactions.buffered import DIRECT_NODES, BufferedMessage
 
 _TRANSFORMS: Final = 4096
 """Requesters whose transforms a receiver remembers."""
@@ -45,6 +47,7 @@ class EndpointNode(Protocol):
         self, receiver: ReceiverEndpoint, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool
     ) -> None: ...
     def credit_used(self, sender: SenderEndpoint) -> None: ...
+    def check_transactions(self) -> None: ...
     def give_back(self, link: MessageOrigin) -> None: ...
     def peer_left(self, link: MessageOrigin) -> None: ...
     def leave_sender(self, sender: SenderEndpoint) -> None: ...
@@ -78,6 +81,11 @@ class SenderEndpoint(Incoming):
         if self.left < 0:
             node.credit_used(self)
 
+    def on_post(self, post: PostedMessage, data: bytes) -> None:
+        """A message in a transaction: the node gets it when that is committed (KM-14)."""
+        self._node.check_transactions()
+        post.transaction.enlist(DIRECT_NODES).hold(BufferedMessage(self._node, self.link, post, data))
+
     @property
     def attended(self) -> bool:
         """Whether somebody receives what is sent here."""
@@ -104,7 +112,7 @@ class ReceiverEndpoint(Outgoing):
     )  # fmt: skip
 
     group: ReceiverGroup
-    kind: FilterGroupKey
+    kind: ReceiverKind
 
     def __init__(self, node: EndpointNode, link: OutgoingLink, predicate: Predicate = TRUE) -> None:
         """`predicate`: the messages that it takes."""
@@ -150,23 +158,15 @@ class ReceiverEndpoint(Outgoing):
         link, delivery = context
         link.settle(delivery, outcome)
 
+    def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None:
+        """An outcome in a transaction: the sender gets it when that is committed."""
+        self._node.check_transactions()
+        transaction.enlist(DIRECT_NODES)
+
     def on_detach(self, error: AmqpError | None) -> None:
         self._node.leave_receiver(self)
         for link, delivery in self.link.take_unsettled():
             link.settle(delivery, FAILED)  # its outcome will never come
-
-
-class FilterGroupKey(NamedTuple):
-    """What the attach of a sender needs to know of a receiver (RA-2.2-4)."""
-
-    context: LinkContext
-    supports: bool
-    """Its target announced support of response annotations."""
-
-
-def kind_of(link: OutgoingLink) -> FilterGroupKey:
-    """The kind of a receiver; there are few kinds."""
-    return FilterGroupKey(link.context, supports_annotations(link))
 
 
 class ReceiverGroup:

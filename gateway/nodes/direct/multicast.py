@@ -13,6 +13,8 @@ from typing import Final
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED
 from gateway.amqp.message.bounds import COPIES
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.links.link import Delivery, MessageOrigin, TransformFactory
+from gateway.links.reject import reject_delivery
 from gateway.nodes.direct.backlog import Soon
 from gateway.nodes.direct.copies import SLICE, Copies, Round
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup
@@ -21,8 +23,6 @@ from gateway.nodes.direct.pending_cookies import send
 from gateway.nodes.direct.queue import WaitingMessage
 from gateway.nodes.direct.receiver_filter import source_of
 from gateway.nodes.direct.state import Facts
-from gateway.nodes.link import Delivery, MessageOrigin, TransformFactory
-from gateway.nodes.reject import reject_delivery
 from gateway.routing.cookie_offload import CookieOffload
 
 _FEW: Final = 64

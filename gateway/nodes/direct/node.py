@@ -13,6 +13,9 @@ from weakref import WeakSet
 
 from gateway.amqp.link.outcomes import RELEASED
 from gateway.errors import RESOURCE_DELETED, AmqpError
+from gateway.links.link import Delivery, MessageOrigin, NodeLink, TransformFactory, is_incoming, is_outgoing
+from gateway.links.link_context import LinkContext, announced_capabilities
+from gateway.links.reject import reject_delivery
 from gateway.nodes.direct.backlog import Backlog, Soon
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup, SenderEndpoint
 from gateway.nodes.direct.pending_cookies import PendingCookieQueue, send
@@ -21,10 +24,7 @@ from gateway.nodes.direct.receiver_filter import CAPABILITIES, filters_of, sourc
 from gateway.nodes.direct.receivers import Receivers
 from gateway.nodes.direct.sender_credit import SenderCredit
 from gateway.nodes.direct.state import Facts, NodeEvent, NodeState, next_state
-from gateway.nodes.link import Delivery, Link, MessageOrigin, TransformFactory, is_incoming, is_outgoing
-from gateway.nodes.reject import reject_delivery
 from gateway.routing.cookie_offload import CookieOffload
-from gateway.routing.link_context import LinkContext, announced_capabilities
 
 
 class DirectNode:
@@ -94,7 +94,10 @@ class DirectNode:
         """Whether there is a receiver."""
         return bool(self.receivers.all)
 
-    def attach(self, link: Link) -> None:
+    def check_transactions(self) -> None:
+        """Raise AmqpError if its messages cannot be part of a transaction; they can."""
+
+    def attach(self, link: NodeLink) -> None:
         """Take a link of either direction; raises AmqpError for filters that are refused."""
         if is_incoming(link):
             self.join(sender := SenderEndpoint(self, link))
@@ -111,7 +114,7 @@ class DirectNode:
 
     def _accept(
         self,
-        link: Link,
+        link: NodeLink,
         end: SenderEndpoint | ReceiverEndpoint,
         capabilities: Iterable[str],
         filters: Mapping[Any, Any] | None,

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from gateway.amqp.link.outcomes import SETTLED
+from gateway.links.link import Delivery, MessageOrigin, OutgoingLink
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup
 from gateway.nodes.direct.queue import WaitingMessage, WaitingMessages
 from gateway.nodes.direct.receivers import Receivers
-from gateway.nodes.link import Delivery, MessageOrigin, OutgoingLink
 from gateway.routing.cookie_offload import CookieOffload
 
 

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from gateway.filters.evaluate.access import Encoded
-from gateway.nodes.link import Delivery, MessageOrigin
+from gateway.links.link import Delivery, MessageOrigin
 from gateway.routing.requester_limits import BESIDE, DETACHED
 
 

@@ -15,7 +15,7 @@ from gateway.filters.evaluate.access import Encoded, MessageAccess
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.parse.filter_set import CAPABILITIES, RULES, FilterSet, read
 from gateway.filters.predicate import TRUE, Predicate
-from gateway.nodes.link import OutgoingLink
+from gateway.links.link import OutgoingLink
 
 __all__ = ["ACCESS", "CAPABILITIES", "FilterSet", "Predicate", "Test", "filters_of", "message_test", "source_of"]
 

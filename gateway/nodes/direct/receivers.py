@@ -11,9 +11,10 @@ from typing import Final
 
 from gateway.filters.evaluate.access import Encoded
 from gateway.filters.index import PredicateIndex
-from gateway.nodes.direct.endpoints import FilterGroupKey, ReceiverEndpoint, ReceiverGroup, kind_of
+from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup
 from gateway.nodes.direct.queue import WaitingMessage
 from gateway.nodes.direct.receiver_filter import ACCESS, Predicate
+from gateway.routing.announcements import ReceiverKind, kind_of
 
 
 class Receivers:
@@ -24,7 +25,7 @@ class Receivers:
     def __init__(self) -> None:
         self.all: dict[ReceiverEndpoint, None] = {}
         self.groups: Final[dict[Predicate | None, ReceiverGroup]] = {}
-        self.kinds: Final[dict[FilterGroupKey, int]] = {}
+        self.kinds: Final[dict[ReceiverKind, int]] = {}
         """The number of receivers of each kind."""
         self.filtered = False
         """Whether some receiver has a filter."""

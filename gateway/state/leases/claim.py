@@ -29,7 +29,8 @@ class Claim:
     """The claim of a link on a partition. `partition` None: any free one of `among`.
 
     `epoch` None: the link gave none. `pend`: how many links may wait for a partition; 0: surplus links are refused.
-    `retain_ms`: how long the epoch is retained after this owner is lost.
+    `retain_ms`: how long the epoch is retained after this owner is lost. `displaces_equal`: also an owner with the same
+    epoch is displaced.
     """
 
     who: GroupLink
@@ -38,6 +39,7 @@ class Claim:
     among: tuple[int, ...]
     pend: int = 0
     retain_ms: int = 0
+    displaces_equal: bool = False
 
 
 @dataclass(slots=True)

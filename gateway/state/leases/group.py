@@ -81,7 +81,7 @@ class Group:
             self.grant(partition, claim, now)
             return None
         bar = held.epoch if held.successor is None else held.successor.epoch or 0
-        if claim.epoch is None or claim.epoch <= bar:
+        if claim.epoch is None or claim.epoch < bar or (claim.epoch == bar and not claim.displaces_equal):
             return ClaimDenied.LOCKED
         held.successor = claim  # replaces an earlier successor, whose process then refuses its link
         return None

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, RESOURCE_LOCKED, AmqpError, Fault
-from gateway.state.leases.claim import GroupLink, Ownership, whole
+from gateway.state.leases.claim import Claim, GroupLink, Ownership, whole
 from gateway.state.leases.group import ClaimDenied, Group
 
 
@@ -54,6 +54,13 @@ class LeaseRequest(NamedTuple):
     pend: int = 0
     pend_ms: int = 0
     retain_ms: int = 0
+    displaces_equal: bool = False
+
+    def claim(self, who: GroupLink) -> Claim:
+        """The claim of a link."""
+        return Claim(
+            who, self.partition, self.epoch, self.among, self.pend, self.retain_ms, self.displaces_equal
+        )
 
 
 class LeaseTime(Protocol):

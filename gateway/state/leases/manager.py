@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar
@@ -35,14 +34,13 @@ from gateway.state.leases.lease import (
     steady,
     unavailable,
 )
+from gateway.state.leases.session import ProcessSession
 from gateway.state.leases.store import EVERYTHING, CasResult, LeaseStore, StoreUnavailable, VersionedRecord, read_group
 from gateway.tasks import Supervisor, run_together, set_within
 
 LOG: Final = get_logger(__name__)
 T = TypeVar("T")
-_MARGIN: Final = 0.1
-"""The fraction of the time to live that allows for clock drift and for bytes not yet written to the socket."""
-_POLL, _PAUSE, _ATTEMPTS = 0.25, 0.2, 100
+_POLL, _ATTEMPTS = 0.25, 100
 
 
 class Leases:
@@ -54,18 +52,18 @@ class Leases:
         self._clock: Final = clock
         self._sessions: Final[dict[str, GroupSession]] = {}
         self._names: Final = itertools.count(1)
-        self._beating: Final = asyncio.Lock()
-        self._closing = False
-        self.member = ""
-        self.about = ""
-        """A description of this member for the others; sent with the next heartbeat."""
-        self.deadline = 0.0
+        self.session: Final = ProcessSession(store, clock, lambda: self._sessions, self._lost)
         store.listen(self._on_change)
+
+    @property
+    def member(self) -> str:
+        """The name of this process in the store; empty while it has no session."""
+        return self.session.member
 
     @property
     def in_time(self) -> bool:
         """Whether the session certainly has not expired."""
-        return self._clock() < self.deadline
+        return self.session.in_time
 
     def ready(self) -> tuple[bool, str]:
         """Readiness and its reason, for `/readyz`."""
@@ -85,7 +83,7 @@ class Leases:
         who = GroupLink(self.member, str(next(self._names)))
         session = self._session_of(key)
         changed = session.waiting[who.link] = asyncio.Event()
-        claim = Claim(who, request.partition, request.epoch, request.among, request.pend, request.retain_ms)
+        claim = request.claim(who)
         denied: object = None
         try:
             denied, _ = await self._change(key, lambda group, now: group.claim(claim, now))
@@ -235,7 +233,7 @@ class Leases:
             return True
         swapped = await self._store.swap(self.member, key, seen, text)
         if swapped is CasResult.EXPIRED:
-            self._lost()
+            self.session.expired()
             raise StoreUnavailable("the session has expired")
         return swapped is CasResult.DONE
 
@@ -324,28 +322,14 @@ class Leases:
 
     async def _begin(self) -> None:
         """Ensure that there is a session; raises AmqpError if there is none and none can begin."""
-        if not (self.in_time or self.member or self._closing):
-            await self._asked(self.heartbeat())
-        if not self.in_time or self._closing:
+        session = self.session
+        if not (session.in_time or session.member or session.closing):
+            await self._asked(session.heartbeat())
+        if not session.in_time or session.closing:
             raise unavailable()
-
-    async def heartbeat(self) -> None:
-        """Renew the session, or begin a new one if it has expired; may raise `StoreUnavailable`."""
-        async with self._beating:
-            lasts = float("inf") if self._store.ttl is None else self._store.ttl * (1 - _MARGIN)
-            member, asked = self.member, self._clock()
-            if member and await self._store.heartbeat(member, self.about, list(self._sessions)):
-                if member == self.member:  # otherwise the deadline passed meanwhile, and all leases have ended
-                    self.deadline = asked + lasts
-                return
-            self._lost()
-            member, asked = secrets.token_hex(8), self._clock()
-            await self._store.join(member, self.about)
-            self.member, self.deadline = member, asked + lasts
 
     def _lost(self) -> None:
         """The session has expired, or may have: end all leases and shares."""
-        self.member, self.deadline = "", 0.0
         leases = [lease for session in self._sessions.values() for lease in session.leases.values()]
         if leases:
             LOG.warning("group leases lost", held=len(leases))
@@ -360,41 +344,14 @@ class Leases:
 
     async def run(self) -> None:
         """Renew the session, watch the deadline, receive notifications and read all records at intervals."""
-        await run_together(self._beats(), self._watch(), self._store.run(), self._looks())
-
-    @property
-    def _third(self) -> float:
-        return 1.0 if self._store.ttl is None else self._store.ttl / 3
-
-    async def _beats(self) -> None:
-        while not self._closing:
-            pause = self._third
-            try:
-                await self.heartbeat()
-            except StoreUnavailable:
-                pause = _PAUSE
-            await asyncio.sleep(pause)
-
-    async def _watch(self) -> None:
-        """End all leases at the deadline, even if a renewal is still in progress."""
-        while True:
-            if self.member and not self.in_time:
-                self._lost()
-            left = self.deadline - self._clock() if self.member else _PAUSE
-            await asyncio.sleep(min(max(left, 0.01), 1.0))
+        session = self.session
+        await run_together(session.renew(), session.watch_deadline(), self._store.run(), self._looks())
 
     async def _looks(self) -> None:
         while True:
-            await asyncio.sleep(self._third)
+            await asyncio.sleep(self.session.interval)
             self._on_change(EVERYTHING)
 
     async def close(self) -> None:
         """End the session, so that other members need not wait until it expires."""
-        self._closing = True
-        member, self.member, self.deadline = self.member, "", 0.0
-        try:
-            if member:
-                await self._store.leave(member)
-        except StoreUnavailable:
-            LOG.info("group leases left to expire")
-        await self._store.close()
+        await self.session.close()

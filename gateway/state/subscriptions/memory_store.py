@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from gateway.state.subscriptions.store import (
     AlreadyExists,
+    Change,
     Changed,
+    Follower,
     LimitReached,
     StoredSubscription,
     SubscriptionLimits,
@@ -25,20 +27,20 @@ class _Manager:
         self.stored: Final[dict[str, StoredSubscription]] = {}
         self.owned: Final[dict[str, int]] = {}
         """The number of subscriptions of each owner."""
-        self.followers: Final[dict[object, Callable[[], None]]] = {}
+        self.followers: Final[dict[object, Follower]] = {}
 
     def put(self, id: str, owner: str, document: bytes) -> StoredSubscription:
         """Store a document under the next revision."""
         self.revision += 1
         stored = self.stored[id] = StoredSubscription(id, owner, self.revision, document)
-        self.tell()
+        self.tell(id)
         return stored
 
-    def tell(self) -> None:
+    def tell(self, id: str) -> None:
         """Schedule the followers on the event loop, so that none of them runs during a change."""
         loop = asyncio.get_running_loop()
         for changed in list(self.followers.values()):
-            loop.call_soon(changed)
+            loop.call_soon(changed, (Change(self.revision, id),))
 
 
 class MemorySubscriptionStore:
@@ -85,7 +87,7 @@ class MemorySubscriptionStore:
         own.owned[known.owner] -= 1
         if not own.owned[known.owner]:
             del own.owned[known.owner]
-        own.tell()
+        own.tell(id)
         return own.revision
 
     async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:
@@ -93,7 +95,16 @@ class MemorySubscriptionStore:
         own = self._of(manager)
         return own.revision, dict(own.stored)
 
-    def follow(self, manager: str, changed: Callable[[], None]) -> Callable[[], None]:
+    async def load_some(self, manager: str, ids: Collection[str]) -> Mapping[str, StoredSubscription]:
+        """See `SubscriptionStore`."""
+        stored = self._of(manager).stored
+        return {id: stored[id] for id in ids if id in stored}
+
+    async def revision(self, manager: str) -> int:
+        """See `SubscriptionStore`."""
+        return self._of(manager).revision
+
+    def follow(self, manager: str, changed: Follower) -> Callable[[], None]:
         """See `SubscriptionStore`."""
         followers, me = self._of(manager).followers, object()
         followers[me] = changed

@@ -7,7 +7,7 @@ atomic step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from redis.asyncio import Redis
@@ -17,7 +17,9 @@ from gateway.observability.logs import get_logger
 from gateway.state.counters.redis_store import PREFIX
 from gateway.state.subscriptions.store import (
     AlreadyExists,
+    Change,
     Changed,
+    Follower,
     LimitReached,
     StoredSubscription,
     SubscriptionLimits,
@@ -30,8 +32,8 @@ _KEEP: Final = 10_000
 """The length of a stream of changes, roughly."""
 _BLOCK_MS: Final = 1000
 _AGAIN: Final = 0.2
-_ANEW: Final = 60.0
-"""Seconds after which followers are called even if no change was received."""
+_AT_ONCE: Final = 500
+"""Subscriptions that are read in one turn of the loop, roughly."""
 
 # KEYS: documents (id -> revision, owner, document), owners (owner -> count), revision, changes
 _HEAD: Final = """
@@ -42,7 +44,7 @@ local function split(text)
 end
 local function changed(id)
   local revision = redis.call('INCR', KEYS[3])
-  redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[1], '*', 'id', id)
+  redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[1], '*', 'id', id, 'revision', revision)
   return revision
 end
 """
@@ -82,9 +84,6 @@ if redis.call('HINCRBY', KEYS[2], owner, -1) <= 0 then redis.call('HDEL', KEYS[2
 return changed(ARGV[2])
 """
 )
-_LOAD: Final = """
-return {redis.call('GET', KEYS[3]) or '0', redis.call('HGETALL', KEYS[1])}
-"""
 
 
 class RedisSubscriptionStore:
@@ -95,7 +94,7 @@ class RedisSubscriptionStore:
     def __init__(self, client: Redis, listener: Redis) -> None:
         self._client: Final = client
         self._listener: Final = listener
-        self._followers: Final[dict[str, dict[object, Callable[[], None]]]] = {}
+        self._followers: Final[dict[str, dict[object, Follower]]] = {}
         self._seen: Final[dict[bytes, bytes]] = {}
         """The id of the last entry that was read from each stream of changes."""
         self._wake: Final = asyncio.Event()
@@ -129,26 +128,32 @@ class RedisSubscriptionStore:
 
     async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:
         """See `SubscriptionStore`."""
-        revision, fields = await self._run(_LOAD, manager)
-        found = {}
-        for name, text in zip(fields[::2], fields[1::2], strict=True):
-            try:
-                known, owner, document = text.split(b"\n", 2)
-                found[name.decode()] = StoredSubscription(name.decode(), _owner(owner), int(known), document)
-            except ValueError as error:  # not written by this project
-                key = _keys(manager)[0]
-                raise SubscriptionsUnavailable(f"a subscription in {key} cannot be read; delete it in Redis") from error
-        return int(revision), found
+        revision = await self.revision(manager)
+        found: dict[str, StoredSubscription] = {}
+        cursor = None
+        while cursor != 0:
+            scan = self._client.hscan(_keys(manager)[0], cursor or 0, count=_AT_ONCE)
+            cursor, fields = await _answered(scan)
+            found.update(_read(manager, fields.items()))
+        return revision, found
+
+    async def load_some(self, manager: str, ids: Collection[str]) -> Mapping[str, StoredSubscription]:
+        """See `SubscriptionStore`."""
+        names = list(ids)
+        texts = await _answered(self._client.hmget(_keys(manager)[0], names)) if names else []
+        pairs = ((name.encode(), text) for name, text in zip(names, texts, strict=True) if text is not None)
+        return _read(manager, pairs)
+
+    async def revision(self, manager: str) -> int:
+        """See `SubscriptionStore`."""
+        return int(await _answered(self._client.get(_keys(manager)[2])) or 0)
 
     async def _run(self, script: str, manager: str, *arguments: str | bytes | int) -> ScriptAnswer:
-        try:
-            return await self._client.eval(script, 4, *_keys(manager), *arguments)
-        except (RedisError, OSError, TimeoutError) as error:
-            raise SubscriptionsUnavailable(type(error).__name__) from error
+        return await _answered(self._client.eval(script, 4, *_keys(manager), *arguments))
 
     # -- changes
 
-    def follow(self, manager: str, changed: Callable[[], None]) -> Callable[[], None]:
+    def follow(self, manager: str, changed: Follower) -> Callable[[], None]:
         """See `SubscriptionStore`."""
         followers, me = self._followers.setdefault(manager, {}), object()
         followers[me] = changed
@@ -162,9 +167,7 @@ class RedisSubscriptionStore:
         return end
 
     async def run(self) -> None:
-        """Read the streams of changes; after an interruption, and once a minute, every manager counts as changed."""
-        loop = asyncio.get_running_loop()
-        anew = loop.time() + _ANEW
+        """Read the streams of changes; after an interruption, every manager counts as changed."""
         while True:
             if not self._followers:
                 self._wake.clear()
@@ -176,12 +179,10 @@ class RedisSubscriptionStore:
                 self._seen.clear()
                 await asyncio.sleep(_AGAIN)
                 continue
-            if loop.time() >= anew:
-                anew, told = loop.time() + _ANEW, list(self._followers)
             self._tell(told)
 
-    async def _changes(self) -> Sequence[str]:
-        """The managers with changes since the last call; a manager that was not followed before counts as changed."""
+    async def _changes(self) -> Mapping[str, Sequence[Change] | None]:
+        """The changes of managers since the last call; None for one that was not followed before."""
         names = {_keys(manager)[3].encode(): manager for manager in self._followers}
         fresh = [key for key in names if key not in self._seen]
         for key in [key for key in self._seen if key not in names]:
@@ -190,17 +191,46 @@ class RedisSubscriptionStore:
             last: ScriptAnswer = await self._listener.xrevrange(key, count=1)
             self._seen[key] = last[0][0] if last else b"0-0"
         if fresh:
-            return [names[key] for key in fresh]
+            return {names[key]: None for key in fresh}
         seen: dict[ScriptAnswer, ScriptAnswer] = dict(self._seen)
         found: ScriptAnswer = await self._listener.xread(seen, block=_BLOCK_MS)
         for key, entries in found or ():
             self._seen[key] = entries[-1][0]
-        return [names[key] for key, _ in found or ()]
+        return {names[key]: _changes_in(entries) for key, entries in found or ()}
 
-    def _tell(self, managers: Sequence[str]) -> None:
-        for manager in managers:
+    def _tell(self, changes: Mapping[str, Sequence[Change] | None]) -> None:
+        for manager, told in changes.items():
             for changed in list(self._followers.get(manager, {}).values()):
-                changed()
+                changed(told)
+
+
+async def _answered(call: Awaitable[ScriptAnswer]) -> ScriptAnswer:
+    """The answer of Redis; raises SubscriptionsUnavailable if there is none."""
+    try:
+        return await call
+    except (RedisError, OSError, TimeoutError) as error:
+        raise SubscriptionsUnavailable(type(error).__name__) from error
+
+
+def _read(manager: str, fields: Iterable[tuple[bytes, bytes]]) -> dict[str, StoredSubscription]:
+    """Fields of the hash of documents."""
+    found = {}
+    for name, text in fields:
+        try:
+            known, owner, document = text.split(b"\n", 2)
+            found[name.decode()] = StoredSubscription(name.decode(), _owner(owner), int(known), document)
+        except ValueError as error:  # not written by this project
+            key = _keys(manager)[0]
+            raise SubscriptionsUnavailable(f"a subscription in {key} cannot be read; delete it in Redis") from error
+    return found
+
+
+def _changes_in(entries: ScriptAnswer) -> Sequence[Change] | None:
+    """The changes that entries of the stream announce; None if an earlier version wrote one, without the revision."""
+    try:
+        return [Change(int(fields[b"revision"]), fields[b"id"].decode()) for _, fields in entries]
+    except KeyError:
+        return None
 
 
 def _keys(manager: str) -> tuple[str, str, str, str]:

@@ -6,7 +6,7 @@ grows with every change of any subscription of a manager, so that a process know
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -41,6 +41,17 @@ class StoredSubscription(NamedTuple):
     document: bytes
 
 
+class Change(NamedTuple):
+    """A subscription was created, replaced or deleted, which is this revision of the manager."""
+
+    revision: int
+    id: str
+
+
+Follower = Callable[[Sequence[Change] | None], None]
+"""Is called with changes in their order, or with None if anything may have changed."""
+
+
 class SubscriptionLimits(NamedTuple):
     """The maximum number of subscriptions of a manager and of one owner."""
 
@@ -70,9 +81,18 @@ class SubscriptionStore(Protocol):
         """
 
     async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:
-        """The revision of a manager, and its subscriptions at that revision; raises SubscriptionsUnavailable."""
+        """The revision of a manager, and its subscriptions at that revision, or newer ones where they change meanwhile.
 
-    def follow(self, manager: str, changed: Callable[[], None]) -> Callable[[], None]:
+        Raises SubscriptionsUnavailable.
+        """
+
+    async def load_some(self, manager: str, ids: Collection[str]) -> Mapping[str, StoredSubscription]:
+        """Those of these subscriptions that exist; raises SubscriptionsUnavailable."""
+
+    async def revision(self, manager: str) -> int:
+        """The revision of a manager; raises SubscriptionsUnavailable."""
+
+    def follow(self, manager: str, changed: Follower) -> Callable[[], None]:
         """Call `changed` soon after each change by any process; returns a function that ends this."""
 
     async def run(self) -> None:

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from policies.model.base import OneOrMany, Strict, parsed
 from policies.model.scopes.addresses import Match
-from policies.patterns import parse_pattern
+from policies.values.base import OneOrMany, Strict, parsed
+from policies.values.patterns import parse_pattern
 
 Action = Literal["send", "receive", "info", "subscribe"]
 

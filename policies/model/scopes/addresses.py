@@ -6,11 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
 
-from policies.model.base import Also, Count, Flag, Name, OneOrMany, Strict, StrictSection, parsed
-from policies.model.scopes.assignment import Binding, GroupMode, GroupNames, Ownership, PartitionNumbers, Surplus
+from policies.model.scopes.assignment import (
+    Binding,
+    EqualEpoch,
+    GroupMode,
+    GroupNames,
+    Ownership,
+    PartitionNumbers,
+    Surplus,
+)
 from policies.model.scopes.reading import Annotate, Beginning, Isolation, Truncation
-from policies.model.units import Duration, Target, parse_duration
-from policies.patterns import Pattern, Template, parse_pattern, parse_template
+from policies.values.base import Also, Count, Flag, Name, OneOrMany, Strict, StrictSection, parsed
+from policies.values.patterns import Pattern, Template, parse_pattern, parse_template
+from policies.values.units import Duration, Target, parse_duration
 
 Replies = Literal["auto", "cookie", "rewrite", "none"]
 DirectMode = Literal["balanced", "multicast"]
@@ -135,6 +143,11 @@ class KafkaRule(Strict):
         "5m",
         "how long a group's epoch is remembered after its owner's connection was lost; a link that closes in an "
         "orderly way resets it",
+    )
+    equal_epoch: EqualEpoch = Field(
+        default="refuse",
+        description="a link of a group whose epoch equals that of the owner of its partition: refuse "
+        "(amqp:resource-locked), or displace the owner, as Azure Event Hubs does and as its clients expect",
     )
     ownership: Ownership = Field(
         default="shared",

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from policies.hosts import HostError, parse_host
-from policies.model.base import Count, Flag, OneOrMany, Path, StrictSection, parsed
 from policies.model.scopes.listen import ListenerTls
-from policies.model.units import Duration, PerTime, Place, Size, parse_bind, parse_duration, parse_rate, parse_size
+from policies.values.base import Count, Flag, OneOrMany, Path, StrictSection, parsed
+from policies.values.hosts import HostError, parse_host
+from policies.values.units import Duration, PerTime, Place, Size, parse_bind, parse_duration, parse_rate, parse_size
 
 ApiAuth = Literal["basic", "certificate", "anonymous"]
 

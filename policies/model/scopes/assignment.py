@@ -8,11 +8,12 @@ from typing import Annotated, Final, Literal
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 
-from policies.model.units import Millis
+from policies.values.units import Millis
 
 Binding = Literal["agnostic", "assign", "client"]
 Surplus = Literal["reject", "pend"]
 GroupMode = Literal["bound", "shared"]
+EqualEpoch = Literal["refuse", "displace"]
 Ownership = Literal["shared", "sharded"]
 Groups = Literal["dynamic", "none"] | tuple[str, ...]
 Allowed = Literal["all", "none"] | tuple[int, ...]
@@ -77,6 +78,7 @@ class Assignment:
     epoch_retention: Millis = Millis(300_000)  # noqa: RUF009 (an int)
     ownership: Ownership = "shared"
     group_mode: GroupMode = "bound"
+    equal_epoch: EqualEpoch = "refuse"
 
     def among(self, partitions: int) -> tuple[int, ...]:
         """The partitions that links may be bound to, in a log of `partitions` partitions."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from policies.model.base import Also, Count, Flag, Name, Strict
+from policies.values.base import Also, Count, Flag, Name, Strict
 
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 

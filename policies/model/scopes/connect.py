@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from policies.model.base import Count, Flag, Name, Path, Secret, Strict, StrictSection, parsed
-from policies.model.sasl import PLAIN_DESCRIPTION, Mechanism
-from policies.model.units import Duration, Endpoints, parse_duration
+from policies.model.scopes.sasl import PLAIN_DESCRIPTION, Mechanism
+from policies.values.base import Count, Flag, Name, Path, Secret, Strict, StrictSection, parsed
+from policies.values.units import Duration, Endpoints, parse_duration
 
 
 class ConnectorSasl(StrictSection):
@@ -79,6 +79,11 @@ class ConnectorSection(Strict):
 
     name: Name = Field(description="name of the connector in address rules")
     to: Endpoints = Field(description="URL or list of URLs, tried in turn")
+    required: Flag = Field(
+        default=False,
+        description="true: the gateway is not ready (/readyz answers 503) while it is not connected; "
+        "false: /readyz only reports it",
+    )
     sasl: ConnectorSasl = Field(default_factory=ConnectorSasl, description="see ConnectorSasl")
     tls: ConnectorTls = Field(default_factory=ConnectorTls, description="see ConnectorTls")
     allow_plain_without_tls: Flag = Field(default=False, description=PLAIN_DESCRIPTION)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from policies.model.base import Count, Flag, OneOrMany, Path, Strict, StrictSection, parsed
-from policies.model.sasl import PLAIN_DESCRIPTION, Mechanism
-from policies.model.units import Duration, Place, Size, parse_bind, parse_duration, parse_size
+from policies.model.scopes.event_hubs import EventHubsSection
+from policies.model.scopes.sasl import PLAIN_DESCRIPTION, Mechanism
+from policies.values.base import Count, Flag, OneOrMany, Path, Strict, StrictSection, parsed
+from policies.values.units import Duration, Place, Size, parse_bind, parse_duration, parse_size
 
 
 class ListenerTls(Strict):
@@ -104,12 +105,26 @@ class ListenerSection(StrictSection):
         "deviates from the specification), or never (all requests are rewritten); applies to connections that are "
         "opened afterwards",
     )
+    dialect: Literal["amqp", "eventhubs"] = Field(
+        default="amqp",
+        description="eventhubs: unmodified clients of Azure Event Hubs use this listener; they log in with tokens "
+        "(`event_hubs.keys`), so `sasl` has to offer ANONYMOUS, which gives them no rights by itself",
+    )
+    event_hubs: EventHubsSection | None = Field(default=None, description="dialect eventhubs: its keys and addresses")
     strict_annotations: Flag = Field(
         default=False,
         description="true: a message with an annotation key that the gateway does not understand, and that does not "
         "begin with x-opt-, ends its link with amqp:not-implemented, as AMQP 3.2.10 says; many clients send such keys",
     )
     limits: ListenerLimits = Field(default_factory=ListenerLimits, description="see Limits")
+
+    @model_validator(mode="after")
+    def _complete_dialect(self) -> ListenerSection:
+        if (self.dialect == "eventhubs") != (self.event_hubs is not None):
+            raise ValueError("dialect: eventhubs and event_hubs belong together: leave out both, or neither")
+        if self.dialect == "eventhubs" and "ANONYMOUS" not in self.sasl:
+            raise ValueError("clients of Event Hubs log in with tokens: sasl has to offer anonymous")
+        return self
 
     @property
     def offered(self) -> tuple[str, ...]:

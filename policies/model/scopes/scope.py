@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
-from policies.model.base import Flag, StrictSection
 from policies.model.scopes.access import AccessRule
 from policies.model.scopes.addresses import AddressRule
 from policies.model.scopes.api import ApiSection
@@ -12,7 +13,8 @@ from policies.model.scopes.bridge import BridgeEntry
 from policies.model.scopes.connect import ConnectorSection
 from policies.model.scopes.listen import ListenerSection
 from policies.model.scopes.subscriptions import SubscriptionManagerEntry
-from policies.model.units import PerTime
+from policies.values.base import Count, Flag, StrictSection, parsed
+from policies.values.units import Duration, PerTime, parse_duration
 
 
 class ScopeSection(StrictSection):
@@ -46,6 +48,18 @@ class ScopeSection(StrictSection):
         default=True,
         description="allow dynamic sources and targets; they need no access entry, and only the connection that "
         "created a node receives from it",
+    )
+    transactions: Flag = Field(
+        default=True,
+        description="let clients attach to a transaction coordinator and send and settle in transactions",
+    )
+    transaction_timeout: Annotated[Duration, Field(ge=1000, le=840_000)] = parsed(
+        parse_duration,
+        "60s",
+        "how long a transaction may take from its first message to its discharge; then it is rolled back",
+    )
+    max_transactions: Count = Field(
+        default=1000, description="maximum number of transactions that the clients of this scope have at a time"
     )
     response_routing: Flag = Field(
         default=True,

@@ -9,9 +9,9 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from policies.hosts import HostError, parse_host
-from policies.model.base import Flag, Name, OneOrMany, Path, Secret, Strict, StrictSection
-from policies.patterns import Pattern, PatternError, parse_pattern
+from policies.values.base import Flag, Name, OneOrMany, Path, Secret, Strict, StrictSection
+from policies.values.hosts import HostError, parse_host
+from policies.values.patterns import Pattern, PatternError, parse_pattern
 
 SinkKind = Literal["http", "amqp", "kafka", "mqtt3", "mqtt5", "nats"]
 SCHEMES: Final = {
@@ -40,7 +40,7 @@ class HostPattern(NamedTuple):
     port: int
 
     def matches(self, host: str, port: int) -> bool:
-        """Whether it is this host, as `policies.hosts.parse_host` spells it, and port."""
+        """Whether it is this host, as `policies.values.hosts.parse_host` spells it, and port."""
         if port != self.port:
             return False
         if "*" not in self.host or ":" in host or host.rpartition(".")[2].isdigit():

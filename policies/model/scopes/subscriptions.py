@@ -7,9 +7,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, PlainValidator, StrictInt, WithJsonSchema, model_validator
 
-from policies.model.base import Count, Flag, Name, OneOrMany, Strict, StrictSection, parsed
 from policies.model.scopes.sinks import OAuthEntry, SinkEntry
-from policies.model.units import Duration, PerTime, Size, is_host, parse_duration, parse_rate, parse_size
+from policies.values.base import Count, Flag, Name, OneOrMany, Strict, StrictSection, parsed
+from policies.values.units import Duration, PerTime, Size, is_host, parse_duration, parse_rate, parse_size
 
 Operation = Literal["create", "retrieve", "query", "update", "delete"]
 OPERATIONS: Final[tuple[Operation, ...]] = ("create", "retrieve", "query", "update", "delete")

@@ -17,10 +17,12 @@ from tests.bench.cases import filters as bench_filters
 from tests.bench.cases import scan as kafka_scan
 from tests.bench.cases.cookies import sign_verify
 from tests.bench.effort import Effort
-from tests.bench.figures import Figure, Sample, interleaved, medians
+from tests.bench.figures import Figure, Sample, interleaved, medians, shaped
 from tests.bench.kafka import cases
+from tests.bench.push import api, protocols
 from tests.bench.push import http as push
 from tests.bench.running import NotMeasured, StockRelay, cpu_seconds, load, resident_kib
+from tests.bench.shapes import shapes
 from tests.support.project.parts import ROOT
 
 _names = itertools.count(1)
@@ -39,15 +41,15 @@ def loadgen_self(effort: Effort) -> Iterator[Figure]:
 def relays(effort: Effort) -> Iterator[Figure]:
     """Direct node and scope relay against the stock relay; unsettled, credit 1000."""
     with closing(StockRelay()) as stock, closing(BenchGateway()) as gateway:
-        for path in ("direct", "relay"):
+        for path, shape in itertools.product(("direct", "relay"), effort.shapes):
             for size, target in ((100, 15.0), (10_000, None)):
                 ours, theirs = interleaved(
-                    partial(_stream, gateway, path, size, effort),
-                    partial(_stock, stock, size, effort),
+                    partial(_stream, gateway, path, size, effort, shape=shape),
+                    partial(_stock, stock, size, effort, shape=shape),
                     effort.rounds,
                 )
-                yield _relay_figure(f"{path}_{_size(size)}", ours, theirs, target)
-            yield _unloaded(gateway, path, effort)
+                yield _relay_figure(shaped(f"{path}_{_size(size)}", shape), ours, theirs, target)
+            yield _unloaded(gateway, path, effort, shape)
 
 
 def _relay_figure(name: str, ours: Sample, theirs: Sample, target: float | None) -> Figure:
@@ -55,11 +57,39 @@ def _relay_figure(name: str, ours: Sample, theirs: Sample, target: float | None)
     return Figure(name, ours["rate"], "msg/s", theirs["rate"], "stock proton relay", target, details=details)
 
 
-def _unloaded(gateway: BenchGateway, path: str, effort: Effort) -> Figure:
+def _unloaded(gateway: BenchGateway, path: str, effort: Effort, shape: str) -> Figure:
     """Latency with one message on the way: no queue in front of it."""
-    samples = [_stream(gateway, path, 100, effort, in_flight=1) for _ in range(effort.rounds)]
+    samples = [_stream(gateway, path, 100, effort, in_flight=1, shape=shape) for _ in range(effort.rounds)]
     middle = medians(samples)
-    return Figure(f"{path}_latency", middle["p50_us"], "us", details=middle)
+    return Figure(shaped(f"{path}_latency", shape), middle["p50_us"], "us", details=middle)
+
+
+CROSSINGS = {"none": ("cookie", 0.85), "cookie": ("cookie", 0.7), "rewrite": ("rewrite", 0.5)}
+"""By what a message asks for: nothing, or an answer. The address that it is sent to, and the least share of direct."""
+
+
+def crossing(effort: Effort) -> Iterator[Figure]:
+    """From one scope to another, one way, without reply-to and with it, against a direct node and the same messages."""
+    with closing(BenchGateway()) as gateway:
+        for shape, (name, (kind, target)) in itertools.product(effort.shapes, CROSSINGS.items()):
+            more: dict[str, Any] = {"shape": shape, "supported": kind == "cookie"}
+            if name != "none":
+                if shape == shapes.SYNTHETIC:
+                    continue  # it has no properties
+                more["reply_to"] = "direct/answers"
+            ours, theirs = interleaved(
+                partial(_stream, gateway, kind, 100, effort, **more),
+                partial(_stream, gateway, "direct", 100, effort, **more),
+                effort.rounds,
+            )
+            details = {**ours, "direct": theirs}
+            figure = shaped(f"crossing_{name}", shape)
+            yield Figure(figure, ours["rate"], "msg/s", theirs["rate"], "a direct node", target, details=details)
+            # The load generator may be the limit of both: what the gateway takes for a message compares them, too.
+            cost, direct = ours["cpu_us"], theirs["cpu_us"]
+            details = {"others_cores": max(ours["others_cores"], theirs["others_cores"])}
+            name = shaped(f"crossing_{name}_cpu", shape)
+            yield Figure(name, cost, "us", direct, "a direct node", 1 / target, at_most=True, details=details)
 
 
 def _size(size: int) -> str:
@@ -68,53 +98,59 @@ def _size(size: int) -> str:
 
 def _stream(gateway: BenchGateway, path: str, size: int, effort: Effort, **more: Any) -> Sample:
     name = f"s{next(_names)}"
-    receive_from = gateway.core if path == "relay" else gateway.edge
+    receive_from = gateway.edge if path == "direct" else gateway.core
     plan = effort.plan(send_to=gateway.edge, receive_from=receive_from, size=size, **more)
-    plan |= {"send_address": f"{path}/{name}", "receive_address": f"direct/{name}"}
+    where = "direct" if path in ("direct", "relay") else "services"
+    plan |= {"send_address": f"{path}/{name}", "receive_address": f"{where}/{name}"}
     return load(plan, gateway.pid)
 
 
-def _stock(stock: StockRelay, size: int, effort: Effort) -> Sample:
+def _stock(stock: StockRelay, size: int, effort: Effort, shape: str) -> Sample:
     where, address = ("127.0.0.1", stock.port), f"s{next(_names)}"
     ends = {"send_address": address, "receive_address": address, "send_to": where, "receive_from": where}
     # A thousand messages may wait in front of the slow side: give it time to come to its own pace.
     warmup = max(effort.warmup, 1.0 if effort.rounds > 1 else 0.2)
-    return load({**effort.plan(size=size, **ends), "warmup": warmup})
+    return load({**effort.plan(size=size, shape=shape, **ends), "warmup": warmup})
 
 
 def journal(effort: Effort) -> Iterator[Figure]:
     """What the journal costs a message on its way through a relay: without it, with it, with samples."""
-    for name, options in {"counts": "topic: j", "sample_100": "sample: 100", "sample_1": "sample: 1"}.items():
-        with closing(BenchGateway("embedded")) as off, closing(BenchGateway("embedded", options)) as on:
-            sides = [partial(_stream, gateway, "relay", 100, effort) for gateway in (on, off)]
-            ours, theirs = interleaved(*sides, effort.long_rounds)
-        details = {**ours, "off": theirs}
-        yield Figure(f"journal_{name}", ours["rate"], "msg/s", theirs["rate"], "without journal", details=details)
-        cpu = f"journal_{name}_cpu"
-        yield Figure(cpu, ours["cpu_us"], "us", theirs["cpu_us"], "without journal", details=details)
+    for kind, options in {"counts": "topic: j", "sample_100": "sample: 100", "sample_1": "sample: 1"}.items():
+        target = {"counts": 0.85, "sample_1": 0.5}.get(kind)
+        for shape in effort.shapes:
+            with closing(BenchGateway("embedded")) as off, closing(BenchGateway("embedded", options)) as on:
+                sides = [partial(_stream, gateway, "relay", 100, effort, shape=shape) for gateway in (on, off)]
+                ours, theirs = interleaved(*sides, effort.long_rounds)
+            details, what = {**ours, "off": theirs}, "without journal"
+            name = shaped(f"journal_{kind}", shape)
+            yield Figure(name, ours["rate"], "msg/s", theirs["rate"], what, target, details=details)
+            name = shaped(f"journal_{kind}_cpu", shape)
+            yield Figure(name, ours["cpu_us"], "us", theirs["cpu_us"], what, details=details)
 
 
 def replies(effort: Effort) -> Iterator[Figure]:
     """Requests and responses across scopes, cookie and rewriting against the same traffic untouched."""
     with closing(BenchGateway()) as gateway:
-        for kind, target in (("cookie", 0.7), ("rewrite", 0.5)):
+        for shape, (kind, target) in itertools.product(effort.shapes, (("cookie", 0.7), ("rewrite", 0.5))):
             ours, theirs = interleaved(
-                partial(_exchange, gateway, kind, effort),
-                partial(_exchange, gateway, "plain", effort),
+                partial(_exchange, gateway, kind, effort, shape),
+                partial(_exchange, gateway, "plain", effort, shape),
                 effort.rounds,
             )
             what = "requests and responses relayed untouched"
             details: dict[str, Any] = {**ours, "plain": theirs}
-            yield Figure(kind, ours["rate"], "rsp/s", theirs["rate"], what, target, details=details)
+            name = shaped(kind, shape)
+            yield Figure(name, ours["rate"], "rsp/s", theirs["rate"], what, target, details=details)
             # Both sides are this gateway: what it takes compares them where the load generator is the limit, too.
             details = {"others_cores": max(ours["others_cores"], theirs["others_cores"])}
             cost, plain = ours["cpu_us"], theirs["cpu_us"]
-            yield Figure(f"{kind}_cpu", cost, "us", plain, what, 1 / target, at_most=True, details=details)
+            name = shaped(f"{kind}_cpu", shape)
+            yield Figure(name, cost, "us", plain, what, 1 / target, at_most=True, details=details)
 
 
-def _exchange(gateway: BenchGateway, kind: str, effort: Effort) -> Sample:
+def _exchange(gateway: BenchGateway, kind: str, effort: Effort, shape: str) -> Sample:
     name = f"r{next(_names)}"
-    plan = effort.plan(kind="request", send_to=gateway.edge, receive_from=gateway.core)
+    plan = effort.plan(kind="request", send_to=gateway.edge, receive_from=gateway.core, shape=shape)
     plan |= {"send_address": f"{kind}/{name}", "receive_address": f"services/{name}"}
     plan["annotated"] = kind == "cookie"
     if kind == "plain":
@@ -238,6 +274,7 @@ CASES: dict[str, Case] = {
     "archive": archive,
     "columns": columns,
     "cookies": cookies,
+    "crossing": crossing,
     "crowds": direct.crowds,
     "filters": filters,
     "filters_many": event_filters.filters_many,
@@ -252,6 +289,8 @@ CASES: dict[str, Case] = {
     "latency": cases.latency,
     "memory": memory,
     "push": push.push,
+    "push_protocols": protocols.push_protocols,
+    "subscription_api": api.subscription_api,
     "scan": kafka_scan.scan,
     "source": source,
     "start": start,

@@ -6,8 +6,8 @@ import time
 
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message.sections import DATA, DELIVERY_ANNOTATIONS, PROPERTIES, section, walk
-from gateway.response.cookie import Cookie, CookieMaker, CookieReader
-from gateway.response.keys import KeyRing, SigningSecret
+from gateway.response.cookies.cookie import Cookie, CookieMaker, CookieReader
+from gateway.response.cookies.keys import KeyRing, SigningSecret
 
 _BATCH = 2000
 _NOW = 1_700_000_000_000

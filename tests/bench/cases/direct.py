@@ -95,7 +95,7 @@ class Replier(Sender):
         self.sent += count
 
 
-class Crowd(Base):
+class ManyLinks(Base):
     """A connection with many links on one address."""
 
     def __init__(self, trouble: Callable[[str], None], address: str, *, sends: bool) -> None:
@@ -167,8 +167,8 @@ class _Run:
     async def crowd(self, connections: int, *, sends: bool) -> Sample:
         """Processor time for each link of a crowd, and the longest that the gateway's loop was held."""
         address, watch, cpu = f"direct/crowd-{next(_names)}", Watch(), cpu_seconds(self.gateway.pid)
-        crowds = [Crowd(self.failed, address, sends=sends) for _ in range(connections)]
-        other = Crowd(self.failed, address, sends=not sends)
+        crowds = [ManyLinks(self.failed, address, sends=sends) for _ in range(connections)]
+        other = ManyLinks(self.failed, address, sends=not sends)
         with _probe(str(self.gateway.http)) as probe:
             await self._through(crowds, other, sends=sends)
             longest, _ = await asyncio.to_thread(probe.communicate)
@@ -180,7 +180,7 @@ class _Run:
             "others_cores": watch.others_cores(),
         }
 
-    async def _through(self, crowds: list[Crowd], other: Crowd, *, sends: bool) -> None:
+    async def _through(self, crowds: list[ManyLinks], other: ManyLinks, *, sends: bool) -> None:
         ended = self.gateway.metrics().get(ENDED, 0.0) + LINKS * (len(crowds) + 1)
         for crowd in (*crowds, other):
             await self.connect(crowd)

@@ -12,7 +12,7 @@ from bridges.cloudevents.events.dialects import draft, sql
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.events.filter import EventFilter
 from bridges.cloudevents.events.index import FilterIndex
-from bridges.cloudevents.subscription.model import Json
+from bridges.cloudevents.model.values import Json
 from gateway.errors import AmqpError
 from gateway.filters.cesql import compile_cesql, parse_cesql
 from tests.bench.effort import Effort

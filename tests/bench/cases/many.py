@@ -32,7 +32,7 @@ LIMIT = 1200.0
 CREDIT = 100
 
 
-class Crowd(Base):
+class ManyLinks(Base):
     """A connection with many receiving links, attached a hundred at a time."""
 
     def __init__(self, address: str, bindings: list[bytes]) -> None:
@@ -66,7 +66,7 @@ class Crowd(Base):
             lib.pn_link_flow(link, 1)
 
 
-async def _until(crowds: list[Crowd], have: Any, what: str, limit: float = LIMIT) -> None:
+async def _until(crowds: list[ManyLinks], have: Any, what: str, limit: float = LIMIT) -> None:
     deadline = time.monotonic() + limit
     while not all(have(crowd) for crowd in crowds):
         await asyncio.sleep(0.02)
@@ -102,7 +102,7 @@ async def measure(gateway: BenchGateway, broker: KafkaBroker, options: argparse.
     topic = broker.create_topic(partitions=options.partitions)
     numbers = [str(number % options.partitions) for number in range(options.links)]
     bindings = [b"" if options.agnostic else messages.bound_to(number) for number in numbers]
-    crowds = [Crowd(f"events/{topic}", bindings) for _ in range(options.connections)]
+    crowds = [ManyLinks(f"events/{topic}", bindings) for _ in range(options.connections)]
     account = Account(gateway.pid)
     report: dict[str, Any] = {"before": account.measure()}
     for crowd in crowds:

@@ -19,11 +19,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bridges.kafka.produce.replayer import fence
-from bridges.spark.archive.job import LogBounds, commit_next
-from bridges.spark.archive.kafka_origin import KafkaOrigin
+from bridges.spark.archive.archiving.job import LogBounds, commit_next
+from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
 from bridges.spark.archive.read import ArchiveSelection
 from bridges.spark.archive.store import Archive
-from bridges.spark.jobs import replay_target
+from bridges.spark.jobs.replay import replay_target
 from bridges.spark.replay.job import write_records
 from bridges.spark.session import open_session
 from tests.bench.effort import Effort

@@ -8,8 +8,9 @@ from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
 from tests.bench.effort import Effort
-from tests.bench.figures import Figure, Sample, interleaved
+from tests.bench.figures import Figure, Sample, interleaved, shaped
 from tests.bench.running import bare, load, module
+from tests.bench.shapes.shapes import SYNTHETIC
 from tests.support.servers.kafka import FastKafka, KafkaBroker
 
 EVERY = 1000
@@ -23,7 +24,8 @@ def scan(effort: Effort) -> Iterator[Figure]:
     records, every = effort.scanned, min(EVERY, effort.scanned // 5)
     try:
         with closing(BenchGateway(broker.bootstrap)) as gateway:
-            for name, size, form in _FIGURES:
+            mixes = [(shaped("kafka_scan_100", shape), 100, shape) for shape in effort.shapes if shape != SYNTHETIC]
+            for name, size, form in (*_FIGURES, *mixes):
                 topic = broker.create_topic()
                 module("kafka.fill", broker.bootstrap, topic, *map(str, (records, size, every)), form, seconds=400.0)
                 yield _figure(name, broker, gateway, topic, effort, every)
@@ -42,6 +44,9 @@ def _figure(
         sample = load(plan | {"receive_address": f"events/{topic}", "count": matches}, gateway.pid)
         return {**sample, "rate": sample["rate"] * every, "cpu_us": sample["cpu_us"] * matches / records}
 
-    value, alone = interleaved(ours, lambda: bare("consume", broker.bootstrap, topic, str(records)), effort.long_rounds)
+    def theirs() -> Sample:
+        return bare("consume", broker.bootstrap, topic, str(records))
+
+    value, alone = interleaved(ours, theirs, effort.long_rounds)
     details = {**value, "bare": alone}
     return Figure(name, value["rate"], "rec/s", alone["rate"], "bare consume(500)", 0.5, details=details)

@@ -1,7 +1,8 @@
 """The Kafka baselines: confluent-kafka alone, with the settings of the gateway.
 
-`python -m tests.bench.kafka.baseline produce|consume BOOTSTRAP TOPIC COUNT [SIZE]` prints records per second,
-`latency BOOTSTRAP TOPIC COUNT RATE` the p50 and p99 from producer to consumer in microseconds.
+`python -m tests.bench.kafka.baseline produce|consume BOOTSTRAP TOPIC COUNT [SIZE [SHAPE]]` prints records per second,
+`latency BOOTSTRAP TOPIC COUNT RATE` the p50 and p99 from producer to consumer in microseconds. With a SHAPE records are
+those that the gateway writes for these messages, and key, value and headers of each are read.
 """
 
 from __future__ import annotations
@@ -9,19 +10,39 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from bridges.kafka.produce import producer as gateway_producer
+from bridges.kafka.records.mapping import RecordWriter
+from gateway.amqp.message.sections import walk
 from tests.bench.load import messages
+from tests.bench.shapes import shapes
 
-GATEWAY_SETTINGS: dict[str, Any] = gateway_producer._SETTINGS
+GATEWAY_SETTINGS: dict[str, Any] = gateway_producer.SETTINGS
 
 
-def produce(bootstrap: str, topic: str, count: int, size: int = 100) -> float:
-    """Records acknowledged per second, each with its own delivery report, as the gateway needs them."""
+APPLICATION: Final = "application"
+"""Records of an application of Kafka's, with a key and two headers, in place of a shape."""
+Record = tuple[bytes | None, bytes | None, Any]
+
+
+def records(size: int, shape: str) -> list[Record]:
+    """What is written in turns: key, value and headers."""
     body = (messages.data_section(size) + messages.PLAIN_TAIL)[-size:]
+    if shape == shapes.SYNTHETIC:
+        return [(None, body, None)]
+    if shape == APPLICATION:
+        headers = [("region", b"eu-1"), ("type", b"created")]
+        return [(b"customer-%d" % number, body, headers) for number in range(100)]
+    writer = RecordWriter()
+    return [writer.record(message, walk(message)) for message in shapes.messages(shape, size)]
+
+
+def produce(bootstrap: str, topic: str, count: int, size: int = 100, shape: str = shapes.SYNTHETIC) -> float:
+    """Records acknowledged per second, each with its own delivery report, as the gateway needs them."""
+    written = records(size, shape)
     producer = Producer({**GATEWAY_SETTINGS, "bootstrap.servers": bootstrap})
     acknowledged = 0
 
@@ -32,9 +53,10 @@ def produce(bootstrap: str, topic: str, count: int, size: int = 100) -> float:
     producer.list_topics(topic, timeout=10)
     start = time.perf_counter()
     for number in range(count):
+        key, value, headers = written[number % len(written)]
         while True:
             try:
-                producer.produce(topic, body, on_delivery=report)
+                producer.produce(topic, value, key, headers=headers, on_delivery=report)
                 break
             except BufferError:
                 producer.poll(0.01)
@@ -47,15 +69,19 @@ def produce(bootstrap: str, topic: str, count: int, size: int = 100) -> float:
     return count / seconds
 
 
-def consume(bootstrap: str, topic: str, count: int) -> float:
-    """Records per second with `consume(500)`, from the first batch to the last."""
+def consume(bootstrap: str, topic: str, count: int, _: int = 0, shape: str = shapes.SYNTHETIC) -> float:
+    """Records per second with `consume(500)`, from the first batch to the last; those of a shape are read as well."""
     settings = {"group.id": "bench", "enable.auto.commit": False, "fetch.queue.backoff.ms": 1}
     consumer = Consumer({**settings, "bootstrap.servers": bootstrap})
     consumer.assign([TopicPartition(topic, 0, 0)])
     first = len(consumer.consume(500, 10.0))
     read, start, quiet = first, time.perf_counter(), time.perf_counter() + 30
     while read < count and time.perf_counter() < quiet:
-        read += len(consumer.consume(min(500, count - read), 1.0))
+        batch = consumer.consume(min(500, count - read), 1.0)
+        read += len(batch)
+        if shape != shapes.SYNTHETIC:
+            for each in batch:
+                each.key(), each.value(), each.headers()
     seconds = time.perf_counter() - start
     consumer.close()
     if read < count:
@@ -98,5 +124,6 @@ def _watch(bootstrap: str, topic: str, count: int, seen: list[int]) -> None:
 
 if __name__ == "__main__":
     job = {"produce": produce, "consume": consume, "latency": latency}[sys.argv[1]]
-    found: Any = job(sys.argv[2], sys.argv[3], *map(int, sys.argv[4:]))  # type: ignore[operator]
+    numbers = [int(text) if text.isdigit() else text for text in sys.argv[4:]]
+    found: Any = job(sys.argv[2], sys.argv[3], *numbers)  # type: ignore[operator]
     print(*found) if isinstance(found, tuple) else print(found)

@@ -8,8 +8,10 @@ from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
 from tests.bench.effort import Effort
-from tests.bench.figures import Figure, Sample, interleaved
+from tests.bench.figures import Figure, Sample, interleaved, shaped
+from tests.bench.kafka.baseline import APPLICATION
 from tests.bench.running import bare, load
+from tests.bench.shapes import shapes
 from tests.support.servers.kafka import FastKafka, KafkaBroker
 
 CONSUMERS = 50
@@ -31,38 +33,49 @@ def _running() -> Iterator[tuple[KafkaBroker, BenchGateway]]:
 def rates(effort: Effort) -> Iterator[Figure]:
     """In and out of a topic of a real broker."""
     with _running() as (broker, gateway):
-        for size in (100, 1000):
-            yield _produce(broker, gateway, effort, size)
-            yield from _consume(broker, gateway, effort, size)
+        for shape in effort.shapes:
+            for size in (100, 1000) if shape in shapes.USUAL else (100,):
+                yield _produce(broker, gateway, effort, size, shape)
+                yield from _consume(broker, gateway, effort, size, shape)
+        yield from _consume(broker, gateway, effort, 100, APPLICATION)
 
 
-def _named(name: str, size: int) -> str:
-    return name if size == 100 else f"{name}_{size // 1000}k"
+_PRODUCE, _CONSUME, _CONSUME_PLAIN = 0.5, 0.35, 0.4
+"""What the gateway is to reach of bare clients: with records of its own, and of applications of Kafka's."""
 
 
-def _produce(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, size: int) -> Figure:
+def _named(name: str, size: int, shape: str) -> str:
+    return shaped(name if size == 100 else f"{name}_{size // 1000}k", shape)
+
+
+def _produce(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, size: int, shape: str) -> Figure:
     def ours() -> Sample:
-        address = f"events/{broker.create_topic()}"
-        return load(effort.plan(kind="send", send_to=gateway.edge, send_address=address, size=size), gateway.pid)
-
-    value, alone = interleaved(ours, lambda: _fill(broker, broker.create_topic(), effort.records, size), effort.rounds)
-    details = {**value, "bare": alone}
-    what = "bare producer, same acks"
-    return Figure(_named("kafka_produce", size), value["rate"], "rec/s", alone["rate"], what, 0.3, details=details)
-
-
-def _consume(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, size: int) -> Iterator[Figure]:
-    topic = broker.create_topic()
-    _fill(broker, topic, effort.records, size)
+        plan = effort.plan(kind="send", send_to=gateway.edge, size=size, shape=shape)
+        return load({**plan, "send_address": f"events/{broker.create_topic()}"}, gateway.pid)
 
     def theirs() -> Sample:
-        return bare("consume", broker.bootstrap, topic, str(effort.records))
+        return _fill(broker, broker.create_topic(), effort.records, size, shape)
 
-    for name, settled in (("kafka_consume", False), ("kafka_consume_settled", True)):
+    value, alone = interleaved(ours, theirs, effort.rounds)
+    details, what, name = {**value, "bare": alone}, "bare producer, same acks", _named("kafka_produce", size, shape)
+    return Figure(name, value["rate"], "rec/s", alone["rate"], what, _PRODUCE, details=details)
+
+
+def _consume(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, size: int, shape: str) -> Iterator[Figure]:
+    topic = broker.create_topic()
+    _fill(broker, topic, effort.records, size, shape)
+
+    def theirs() -> Sample:
+        return bare("consume", broker.bootstrap, topic, str(effort.records), str(size), shape)
+
+    target = _CONSUME_PLAIN if shape in (shapes.SYNTHETIC, APPLICATION) else _CONSUME
+    both = (("kafka_consume", False), ("kafka_consume_settled", True))
+    for name, settled in both if shape in shapes.USUAL else both[:1]:
         plan = _reading(gateway, topic, effort.records, settled=settled)
         value, alone = interleaved(lambda plan=plan: load(plan, gateway.pid), theirs, effort.rounds)  # type: ignore[misc]
         details, what = {**value, "bare": alone}, "bare consume(500)"
-        yield Figure(_named(name, size), value["rate"], "rec/s", alone["rate"], what, 0.2, details=details)
+        name = _named(name, size, shape)
+        yield Figure(name, value["rate"], "rec/s", alone["rate"], what, target, details=details)
 
 
 def _reading(gateway: BenchGateway, topic: str, count: int, **more: Any) -> dict[str, Any]:
@@ -70,41 +83,50 @@ def _reading(gateway: BenchGateway, topic: str, count: int, **more: Any) -> dict
     return {**plan, "receive_address": f"events/{topic}", "count": count, **more}
 
 
-def _fill(broker: KafkaBroker, topic: str, count: int, size: int) -> Sample:
-    return bare("produce", broker.bootstrap, topic, str(count), str(size))
+def _fill(broker: KafkaBroker, topic: str, count: int, size: int, shape: str = shapes.SYNTHETIC) -> Sample:
+    return bare("produce", broker.bootstrap, topic, str(count), str(size), shape)
 
 
 def sharing(effort: Effort) -> Iterator[Figure]:
     """Deliveries to all consumers of one partition together, against as many to one consumer alone."""
     with _running() as (broker, gateway):
-        topic, deliveries = broker.create_topic(), 2 * effort.records
-        _fill(broker, topic, deliveries, 100)
+        for shape in effort.shapes:
+            yield _shared(broker, gateway, effort, shape)
 
-        def read(consumers: int) -> Sample:
-            return load(_reading(gateway, topic, deliveries, credit=1000, consumers=consumers), gateway.pid)
 
-        value, one = interleaved(lambda: read(CONSUMERS), lambda: read(1), effort.rounds)
-        details = {**value, "cpu_ratio": one["cpu_us"] / value["cpu_us"], "one": one}
-        yield Figure(
-            f"kafka_{CONSUMERS}_consumers", value["rate"], "msg/s", one["rate"], "one consumer", 1.5, details=details
-        )
+def _shared(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, shape: str) -> Figure:
+    topic, deliveries = broker.create_topic(), 2 * effort.records
+    _fill(broker, topic, deliveries, 100, shape)
+
+    def read(consumers: int) -> Sample:
+        return load(_reading(gateway, topic, deliveries, credit=1000, consumers=consumers), gateway.pid)
+
+    value, one = interleaved(lambda: read(CONSUMERS), lambda: read(1), effort.rounds)
+    details = {**value, "cpu_ratio": one["cpu_us"] / value["cpu_us"], "one": one}
+    name = shaped(f"kafka_{CONSUMERS}_consumers", shape)
+    return Figure(name, value["rate"], "msg/s", one["rate"], "one consumer", 1.5, details=details)
 
 
 def latency(effort: Effort) -> Iterator[Figure]:
     """From one client through a topic to another at 5,000 events a second."""
     with _running() as (broker, gateway):
-        count = int(RATE * (effort.seconds + effort.warmup))
+        for shape in effort.shapes:
+            yield _latency(broker, gateway, effort, shape)
 
-        def ours() -> Sample:
-            address = f"events/{broker.create_topic()}"
-            plan = effort.plan(kind="paced", send_to=gateway.edge, receive_from=gateway.edge, rate=RATE)
-            return load({**plan, "send_address": address, "receive_address": address}, gateway.pid)
 
-        def theirs() -> Sample:
-            return bare("latency", broker.bootstrap, broker.create_topic(), str(count), str(RATE))
+def _latency(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, shape: str) -> Figure:
+    count = int(RATE * (effort.seconds + effort.warmup))
 
-        for _ in range(effort.rounds - 1):  # a broker that has just started compiles its code while it answers
-            ours(), theirs()
-        value, alone = interleaved(ours, theirs, effort.rounds)
-        details, what = {**value, "bare": alone}, f"bare, p99 {alone['p99_us']:,.0f} us"
-        yield Figure("kafka_latency", value["p50_us"], "us", alone["p50_us"], what, details=details)
+    def ours() -> Sample:
+        address = f"events/{broker.create_topic()}"
+        plan = effort.plan(kind="paced", send_to=gateway.edge, receive_from=gateway.edge, rate=RATE, shape=shape)
+        return load({**plan, "send_address": address, "receive_address": address}, gateway.pid)
+
+    def theirs() -> Sample:
+        return bare("latency", broker.bootstrap, broker.create_topic(), str(count), str(RATE))
+
+    for _ in range(effort.rounds - 1):  # a broker that has just started compiles its code while it answers
+        ours(), theirs()
+    value, alone = interleaved(ours, theirs, effort.rounds)
+    details, what = {**value, "bare": alone}, f"bare, p99 {alone['p99_us']:,.0f} us"
+    return Figure(shaped("kafka_latency", shape), value["p50_us"], "us", alone["p50_us"], what, details=details)

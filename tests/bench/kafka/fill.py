@@ -1,12 +1,14 @@
 """Writes a topic for filters to scan: `python -m tests.bench.kafka.fill BOOTSTRAP TOPIC COUNT SIZE EVERY FORM`.
 
-FORM is `plain` or `sealed`.
+FORM is `plain`, `sealed` or a shape (`tests.bench.shapes`).
 """
 
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer
@@ -14,16 +16,18 @@ from confluent_kafka import Producer
 from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.message.sections import APPLICATION_PROPERTIES, DATA, section, walk
 from tests.bench.load import messages
+from tests.bench.shapes import shapes
 
 
 def fill(bootstrap: str, topic: str, count: int, size: int, every: int, form: str) -> None:
     """Records with six headers; the first, the last and one of `every` have the color red.
 
-    `sealed` ones are as the gateway writes them, with `amqp.bare` behind the six.
+    `sealed` ones are as the gateway writes them, with `amqp.bare` behind the six; those of a shape as well, and their
+    messages are otherwise those of its clients.
     """
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 500_000})
     body = (messages.data_section(size) + messages.PLAIN_TAIL)[-size:]
-    make = _sealed if form == "sealed" else _plain
+    make = {"sealed": _sealed, "plain": _plain}.get(form) or partial(_shaped, shapes.messages(form, size))
     reds, others = _variants(make, body, "red"), _variants(make, body, "blue", "green", "grey")
     for number in range(count):
         red = number % every == 0 or number == count - 1
@@ -65,6 +69,14 @@ def _plain(body: bytes, properties: dict[str, str]) -> Record:
 
 def _sealed(body: bytes, properties: dict[str, str]) -> Record:
     data = section(APPLICATION_PROPERTIES, properties) + section(DATA, body)
+    _, value, headers = RecordWriter().record(data, walk(data))
+    return value, headers
+
+
+def _shaped(shaped: list[bytes], _: bytes, properties: dict[str, str]) -> Record:
+    message = shaped[zlib.crc32(properties["source"].encode()) % len(shaped)]
+    layout = walk(message)
+    data = message[: layout.app] + section(APPLICATION_PROPERTIES, properties) + message[layout.body :]
     _, value, headers = RecordWriter().record(data, walk(data))
     return value, headers
 

@@ -82,7 +82,7 @@ class Lean:
             if at + size > end:
                 break
             if data.startswith(_TRANSFER, at + 8):
-                more = _alike(data, at, size)
+                more = _alike(data, at, size) if data[at + size : at + size + 4] == data[at : at + 4] else 1
                 at += more * size
                 count, last = count + more, at - size
                 continue

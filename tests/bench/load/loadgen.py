@@ -21,13 +21,20 @@ import uvloop
 
 from tests.bench.load import lean, messages
 from tests.bench.load.peer import Peer
-from tests.bench.load.roles import Base, BenchError, PacedSender, Receiver, Requester, Responder, Sender
+from tests.bench.load.roles import SUPPORTED, Base, BenchError, PacedSender, Receiver, Requester, Responder, Sender
 from tests.bench.load.selftest import Mirror
+from tests.bench.shapes import shapes
+
+REQUESTS = 2000
+"""Requests with an id of their own: more than may be on the way."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One measurement. `kind` is stream, send, receive, request, paced or self."""
+    """One measurement. `kind` is stream, send, receive, request, paced or self.
+
+    A stream with a `reply_to` is of requests, and nobody answers them.
+    """
 
     kind: str = "stream"
     send_to: tuple[str, int] = ("127.0.0.1", 5672)
@@ -39,6 +46,8 @@ class Plan:
     earliest: bool = False
     sql: str = ""
     annotated: bool = True
+    supported: bool = False
+    """Whether the receiver of a stream knows the annotations of response routing."""
     size: int = 100
     credit: int = 1000
     settled: bool = False
@@ -48,6 +57,7 @@ class Plan:
     count: int = 0
     consumers: int = 1
     rate: float = 0.0
+    shape: str = shapes.SYNTHETIC
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,15 @@ class Run:
             return await self._request()
         sender = self._sender()
         filters = messages.from_earliest(plan.sql) if plan.sql else messages.EARLIEST if plan.earliest else b""
-        receiver = Receiver(self.on_trouble, plan.receive_address, plan.credit, filters, settled=plan.settled)
+        receiver = Receiver(
+            self.on_trouble,
+            plan.receive_address,
+            plan.credit,
+            filters,
+            settled=plan.settled,
+            capabilities=SUPPORTED if plan.supported else (),
+            clock=sender.clock,
+        )
         if plan.kind == "self":
             await self._pair(sender, receiver)
         if plan.kind in ("stream", "receive", "paced"):
@@ -110,10 +128,18 @@ class Run:
             await self.connect(sender, plan.send_to)
         return (Outcomes(sender) if plan.kind == "send" else receiver), sender
 
+    def _shaped(self) -> list[bytes]:
+        plan = self.plan
+        if plan.shape == shapes.SYNTHETIC:
+            return []
+        if plan.reply_to and plan.kind == "stream":
+            return shapes.requests(plan.shape, plan.size, plan.reply_to, REQUESTS)
+        return shapes.messages(plan.shape, plan.size)
+
     def _sender(self) -> Sender:
         plan = self.plan
         if plan.kind == "paced":
-            return PacedSender(self.on_trouble, plan.send_address, plan.size, plan.rate)
+            return PacedSender(self.on_trouble, plan.send_address, plan.size, plan.rate, self._shaped())
         return Sender(
             self.on_trouble,
             plan.send_address,
@@ -121,6 +147,7 @@ class Run:
             settled=plan.settled,
             in_flight=plan.in_flight,
             limit=plan.count or 1 << 60,
+            shaped=self._shaped(),
         )
 
     async def _request(self) -> tuple[Any, Any]:
@@ -128,7 +155,15 @@ class Run:
         responder = Responder(self.on_trouble, plan.receive_address, plan.credit, annotated=plan.annotated)
         await self.connect(responder, plan.receive_from)
         window = min(plan.credit, plan.in_flight)
-        requester = Requester(self.on_trouble, plan.send_address, plan.size, window, plan.reply_address, plan.reply_to)
+        requester = Requester(
+            self.on_trouble,
+            plan.send_address,
+            plan.size,
+            window,
+            plan.reply_address,
+            plan.reply_to,
+            self._shaped(),
+        )
         await self.connect(requester, plan.send_to)
         return requester, responder
 

@@ -75,31 +75,38 @@ def bound_to(partition: str) -> bytes:
 
 
 class Request(NamedTuple):
-    """What a responder needs of a request: encoded values, and where the bare message's body starts."""
+    """What a responder needs of a request: encoded values, and what its response repeats."""
 
     message_id: bytes
     reply_to: bytes
     cookie: bytes
     link_target: bytes
-    body: int
+    header: bytes
+    annotations: bytes
+    """The message annotations section."""
+    after: bytes
+    """What follows the properties."""
 
 
 def read_request(data: bytes) -> Request:
     """Reads a request in one pass over its sections; absent values are empty."""
-    at, cookie, target = 0, b"", b""
+    at, cookie, target, header, annotations = 0, b"", b"", b"", b""
     while (section := data[at + 2]) < 0x73:
+        end = skip(data, at + 3)
         if section == 0x71:
             cookie, target = _annotations(data, at + 3)
-        at = skip(data, at + 3)
+        elif section == 0x70:
+            header = data[at:end]
+        else:
+            annotations = data[at:end]
+        at = end
     first, count = _enter(data, at + 3)
     message_id = data[first : skip(data, first)]
     end = skip(data, at + 3)
     for _ in range(min(count, 4)):
         first = skip(data, first)
     reply_to = data[first : skip(data, first)] if count > 4 else b""
-    if data[end + 2] == 0x74:
-        end = skip(data, end + 3)
-    return Request(message_id, reply_to, cookie, target, end)
+    return Request(message_id, reply_to, cookie, target, header, annotations, data[end:])
 
 
 def _annotations(data: bytes, at: int) -> tuple[bytes, bytes]:

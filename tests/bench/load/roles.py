@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter, perf_counter_ns
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from cproton_ffi import ffi, lib
 
 from tests.bench.load import messages
+from tests.bench.load.clock import SAMPLE_EVERY, Clock
 from tests.bench.load.peer import BUFFER, BUFFER_SIZE, Peer, remote_source_address
+from tests.bench.shapes import shapes
 
-SAMPLE_EVERY: Final = 64
 SUPPORTED: Final = ("response-address-supported",)
 # More tags than any credit the bench gives, so that no two unsettled deliveries share one.
 TAG_MASK: Final = 0x3FFF
@@ -62,12 +63,16 @@ class Sender(Base):
         settled: bool = False,
         in_flight: int = 1 << 30,
         limit: int = 1 << 60,
+        shaped: Sequence[bytes] = (),
     ) -> None:
+        """`shaped`: messages to send in turns, in place of the synthetic one."""
         super().__init__(on_trouble)
         self.address, self.settled, self.in_flight, self.limit = address, settled, in_flight, limit
+        self.shaped = shaped
         self.head = messages.data_section(size)
         self.sample_every = 1 if in_flight < SAMPLE_EVERY else SAMPLE_EVERY
         """Every message carries a clock reading when few are on the way, else one in 64."""
+        self.clock = Clock(self.sample_every) if shaped else None
         self.sent = self.outcomes = self.not_accepted = 0
         self.link: Any = None
 
@@ -93,8 +98,20 @@ class Sender(Base):
         if not self.settled:
             room = min(room, self.in_flight - self.sent + self.outcomes)
         if room > 0:
-            self._send(room)
+            self._send_shaped(room) if self.shaped else self._send(room)
             self.peer.flush_soon()
+
+    def _send_shaped(self, count: int) -> None:
+        link, settled, shaped, many = self.link, self.settled, self.shaped, len(self.shaped)
+        new, write, advance, sent = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance, cast(Clock, self.clock).sent
+        for number in range(self.sent, self.sent + count):
+            delivery, data = new(link, _tags[number & TAG_MASK]), shaped[number % many]
+            write(link, data, len(data))
+            sent(number)
+            advance(link)
+            if settled:
+                lib.pn_delivery_settle(delivery)
+        self.sent += count
 
     def _send(self, count: int) -> None:
         link, head, settled = self.link, self.head, self.settled
@@ -115,9 +132,12 @@ class Sender(Base):
 class PacedSender(Sender):
     """Sends `rate` messages a second, a few each millisecond, every one with a clock reading."""
 
-    def __init__(self, on_trouble: Callable[[str], None], address: str, size: int, rate: float) -> None:
-        super().__init__(on_trouble, address, size)
+    def __init__(
+        self, on_trouble: Callable[[str], None], address: str, size: int, rate: float, shaped: Sequence[bytes] = ()
+    ) -> None:
+        super().__init__(on_trouble, address, size, shaped=shaped)
         self.rate, self.began, self.sample_every = rate, 0.0, 1
+        self.clock = Clock(1) if shaped else None
 
     def attached(self, link: Any) -> None:
         self.ready = True
@@ -145,17 +165,24 @@ class Receiver(Base):
         settled: bool = False,
         hold: bool = False,
         binding: bytes = b"",
+        capabilities: tuple[str, ...] = (),
+        clock: Clock | None = None,
     ) -> None:
+        """`clock`: that of the only sender, if its messages have no clock reading at their end."""
         super().__init__(on_trouble)
         self.address, self.credit, self.filters, self.settled, self.hold = address, credit, filters, settled, hold
-        self.binding = binding
+        self.binding, self.capabilities, self.clock = binding, capabilities, clock
         self.received = self.spent = 0
         self.latencies: list[int] = []
         self.link: Any = None
 
     def attach(self) -> None:
         self.link = self.peer.receiver(
-            self.address, filters=self.filters, settled=self.settled, binding=self.binding
+            self.address,
+            capabilities=self.capabilities,
+            filters=self.filters,
+            settled=self.settled,
+            binding=self.binding,
         )
 
     def attached(self, link: Any) -> None:
@@ -173,7 +200,10 @@ class Receiver(Base):
             return
         link, buffer = self.link, BUFFER
         size = lib.pn_link_recv(link, buffer, BUFFER_SIZE)
-        if buffer[size - 1] == b"\x01":
+        if self.clock is not None:
+            if (taken := self.clock.received(self.received)) is not None:
+                self.latencies.append(taken)
+        elif buffer[size - 1] == b"\x01":
             self._sample(buffer, size)
         lib.pn_link_advance(link)
         if not self.settled:
@@ -204,13 +234,17 @@ class Requester(Base):
         in_flight: int,
         reply_address: str | None = None,
         reply_to: str | None = None,
+        shaped: Sequence[bytes] = (),
     ) -> None:
         super().__init__(on_trouble)
         self.address, self.reply_to, self.in_flight = address, reply_to, in_flight
+        self.clock = Clock() if shaped else None
+        self._shaped = shaped
+        self._split: list[tuple[bytes, bytes]] = []
         self.head = messages.data_section(size)
         self.sent = self.not_accepted = 0
         # Half of it may be used up before more is granted: then there still is credit for all that is under way.
-        self.replies = Receiver(on_trouble, reply_address, 2 * in_flight)
+        self.replies = Receiver(on_trouble, reply_address, 2 * in_flight, clock=self.clock)
         self.link: Any = None
         self._after_id = b""
 
@@ -230,8 +264,9 @@ class Requester(Base):
             self.ready = True
             return
         self.replies.attached(link)
-        reply_to = messages.string((self.reply_to or remote_source_address(link)).encode())
-        self._after_id = b"\x40\x40\x40" + reply_to
+        reply_to = self.reply_to or remote_source_address(link)
+        self._after_id = b"\x40\x40\x40" + messages.string(reply_to.encode())
+        self._split = [shapes.split_request(message, reply_to) for message in self._shaped]
         self.link = self.peer.sender(self.address)
 
     def delivery(self, delivery: Any) -> None:
@@ -255,6 +290,12 @@ class Requester(Base):
             self.peer.flush_soon()
 
     def _ask(self, number: int) -> None:
+        if self.clock is not None:
+            head, tail = self._split[number % len(self._split)]
+            self.clock.sent(number)
+            post(self.link, number, head + b"%016x" % number + tail)
+            self.sent += 1
+            return
         raw = b"\x80" + number.to_bytes(8, "big") + self._after_id
         stamp = messages.PLAIN_TAIL if number % SAMPLE_EVERY else messages.STAMP.pack(perf_counter_ns(), 1)
         data = b"\x00\x53\x73" + messages.compound(0xC0, 5, raw) + self.head + stamp
@@ -332,8 +373,9 @@ def reply(data: bytes) -> tuple[bytes, bytes]:
     head = b"\x00\x53\x73" + messages.compound(0xC0, 6, fields)
     if request.cookie:  # RA 2.3: every response carries the cookie as `address-cookie`
         entry = b"\xa3\x0eaddress-cookie" + request.cookie
-        head = b"\x00\x53\x71" + messages.compound(0xC1, 2, entry) + head
-    return request.link_target, head + data[request.body :]
+        cookie = b"\x00\x53\x71" + messages.compound(0xC1, 2, entry)
+        return request.link_target, request.header + cookie + request.annotations + head + request.after
+    return request.link_target, request.header + request.annotations + head + request.after
 
 
 def post(link: Any, number: int, data: bytes) -> None:

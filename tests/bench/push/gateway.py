@@ -20,12 +20,14 @@ from tests.support.gateway.process import ports
 from tests.support.project.parts import ROOT
 from tests.support.servers.certs import Authority, Pair
 from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Artemis
 
 POLICY: Final = """\
 gateway: {{id: bench-push, http: "127.0.0.1:{http}"}}
 kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
 scopes:
   edge:
+    connect: [{connect}]
     addresses: [{{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}]
     access: [{{who: "*", may: subscribe, on: "**"}}]
     api: [{{bind: "127.0.0.1:{api}", auth: anonymous, limits: {{user_requests: "100000/s"}}}}]
@@ -35,6 +37,10 @@ scopes:
         limits: {{user: 20000}}
         sinks: [{sinks}]
 """
+CONNECTOR: Final = (
+    '{{name: broker, to: "{url}", allow_plain_without_tls: true,'
+    " sasl: {{mechanism: plain, user: admin, password: {{env: BROKER_PASSWORD}}}}}}"
+)
 PATIENCE: Final = 300.0
 KEYS: Final = 1000
 ATTRIBUTES: Final = {
@@ -113,10 +119,10 @@ class PushGateway(Gateway):
         }
         return {**sample, **dict(zip(("p50_us", "p99_us"), latency, strict=False))}
 
-    def create(self, topic: str, settings: dict[str, Any], sink: str = "") -> str:
+    def create(self, topic: str, settings: dict[str, Any], sink: str = "", protocol: str = "HTTP") -> str:
         """A subscription from the beginning of a topic, and its id."""
         body = {
-            "protocol": "HTTP",
+            "protocol": protocol,
             "sink": sink or f"http://127.0.0.1:{self.sink}/in",
             "protocolsettings": settings,
             "config": {"address": f"events/{topic}", "start": "earliest"},
@@ -134,8 +140,18 @@ class PushGateway(Gateway):
 
 
 @contextmanager
-def gateway_of(broker: KafkaBroker, topics: Sequence[str], ca: Path | None = None) -> Iterator[PushGateway]:
-    """A gateway for subscriptions to these topics; its sink may have TLS with a certificate of `ca`."""
+def gateway_of(
+    broker: KafkaBroker,
+    topics: Sequence[str],
+    ca: Path | None = None,
+    *,
+    rules: Sequence[str] = (),
+    connect: Artemis | None = None,
+) -> Iterator[PushGateway]:
+    """A gateway for subscriptions to these topics; its sink may have TLS with a certificate of `ca`.
+
+    `rules` are more entries of `sinks`; `connect` is the broker of the connector `broker`.
+    """
     http, api, sink = ports(3)
     allowed = [f'{{protocol: http, to: "http://127.0.0.1:{sink}", networks: "127.0.0.0/8", handshake: off}}']
     if ca is not None:
@@ -146,9 +162,10 @@ def gateway_of(broker: KafkaBroker, topics: Sequence[str], ca: Path | None = Non
         api=api,
         bootstrap=broker.bootstrap,
         events=", ".join(f"events/{topic}" for topic in topics),
-        sinks=", ".join(allowed),
+        sinks=", ".join([*allowed, *rules]),
+        connect="" if connect is None else CONNECTOR.format(url=connect.url),
     )
-    with closing(PushGateway(written(text))) as gateway:
+    with closing(PushGateway(written(text), env={"BROKER_PASSWORD": Artemis.password})) as gateway:
         gateway.api, gateway.sink = f"http://127.0.0.1:{api}", sink
         yield gateway
 

@@ -13,7 +13,7 @@ from bridges.cloudevents.events.bindings.errors import NotEncodable
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.events.filter import EventFilter
 from bridges.cloudevents.events.index import FilterIndex
-from bridges.cloudevents.subscription.model import Json
+from bridges.cloudevents.model.values import Json
 from bridges.kafka.records.envelope import Header
 from gateway.errors import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.filters.cesql import Expression, compile_condition, parse_cesql

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.amqp.engine import _batch
 from gateway.amqp.message import _sections, hop, section_index, sections
 from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
+from gateway.amqp.proton import _batch
 from gateway.errors import AmqpError
 from tests.support.amqp.strategies import result_or_condition
 

@@ -127,10 +127,10 @@ def test_what_we_offer_the_targets_of_our_links_announce(fars: Fars, desired: bo
     far.peer.until("flow", handle=attach.handle)
     asked = {"response-address-cookie": b"theirs", "response-link-target-address": "far/answers"}
     far.peer.transfer(message(b"ask", reply_to="temp", da=asked), handle)
-    told = hop_annotations(service.take())
-    assert told["response-link-target-address"] == "$replies.edge"
+    reported = hop_annotations(service.take())
+    assert reported["response-link-target-address"] == "$replies.edge"
     responder = Outbox(far.edge, "$replies.edge")
-    responder.post(message(b"yes", da={"address-cookie": told["response-address-cookie"]}))
+    responder.post(message(b"yes", da={"address-cookie": reported["response-address-cookie"]}))
     home = far.attach()
     assert home.target.matches("far/answers")
     far.take(home)

@@ -168,8 +168,8 @@ def test_requests_are_annotated_where_container_and_target_say_so(
     client.post(sent := message(b"ask", message_id="m", reply_to="q/home"))
     got = service.take()
     assert (bare(got) == bare(sent)) is capable
-    told = hop_annotations(got)
-    assert told.keys() == (
+    reported = hop_annotations(got)
+    assert reported.keys() == (
         {"response-address-cookie", "response-link-target-address", "response-address-cookie-expiry"}
         if capable
         else set()

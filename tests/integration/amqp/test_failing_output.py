@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway import tasks
+from gateway.amqp.engine.dispatcher import Dispatcher
 from gateway.amqp.engine.engine import Engine
 from tests.support.amqp.links import connected, passes, receiving, sending
 from tests.support.amqp.messages import message
@@ -34,15 +35,17 @@ Arm = Callable[[], None]
 
 def failing(name: str, monkeypatch: pytest.MonkeyPatch, when: Callable[[Engine], bool] = lambda engine: True) -> Arm:
     """Prepare a step of an engine to fail once, for the container MARKED; the function returned begins that."""
-    original, armed = getattr(Engine, name), list[bool]()
+    owner = Dispatcher if name == "dispatch" else Engine
+    original, armed = getattr(owner, name), list[bool]()
 
-    def fails(self: Engine, *args: Any) -> Any:
-        if armed and self.remote_container == MARKED and when(self):
+    def fails(self: Any, *args: Any) -> Any:
+        engine: Engine = self._engine if owner is Dispatcher else self
+        if armed and engine.remote_container == MARKED and when(engine):
             armed.clear()
             raise RuntimeError("a bug that the test has made")
         return original(self, *args)
 
-    monkeypatch.setattr(Engine, name, fails)
+    monkeypatch.setattr(owner, name, fails)
     return lambda: armed.append(True)
 
 

@@ -44,7 +44,7 @@ def rejected(condition: str) -> Any:
 @pytest.mark.row("RA-1-1", "RA-3-7")
 @pytest.mark.parametrize("anonymous", [False, True])
 @pytest.mark.parametrize(
-    ("condition", "heard", "words"),
+    ("condition", "received", "words"),
     [
         ("amqp:not-found", "amqp:not-found", "does not exist"),
         ("amqp:unauthorized-access", "amqp:unauthorized-access", "does not permit this"),
@@ -52,7 +52,7 @@ def rejected(condition: str) -> Any:
         ("vendor:no", "vendor:no", "has refused this"),
     ],
 )
-def test_a_rejection_in_another_scope(place: Place, anonymous: bool, condition: str, heard: str, words: str) -> None:
+def test_a_rejection_in_another_scope(place: Place, anonymous: bool, condition: str, received: str, words: str) -> None:
     receiver = Inbox(place.core, f"services/{words}")
     sender = Outbox(place.edge, None if anonymous else f"plain/{words}")
     sender.credit()
@@ -60,7 +60,7 @@ def test_a_rejection_in_another_scope(place: Place, anonymous: bool, condition: 
     receiver.take(rejected(condition))
     outcome = sender.outcome(delivery)
     assert outcome.matches("rejected")
-    assert_own_words(outcome["error"], heard, words)
+    assert_own_words(outcome["error"], received, words)
 
 
 @pytest.mark.row("RA-3-7")

@@ -165,8 +165,8 @@ def test_a_container_may_annotate_where_our_target_says_so(
     far.peer.until("flow", link_credit=1, handle=handle)
     far.peer.transfer(message(da=ASKING, reply_to="q/there"), handle)
     if honoured:
-        told = hop_annotations(reader.until("transfer").payload)
-        assert set(told) == (set(ASKING) if capable else set())
+        reported = hop_annotations(reader.until("transfer").payload)
+        assert set(reported) == (set(ASKING) if capable else set())
     else:
         assert far.peer.until("detach").error["condition"] == "amqp:not-implemented"
         assert reader.until("detach").error["condition"] == "amqp:not-implemented"

@@ -101,9 +101,9 @@ def test_one_link_to_nodes_of_every_kind(place: Place, settled: bool) -> None:
     posted = {name: relay.post(each, settled=settled) for name, each in sent.items()}
     got = {name: inbox.take() for name, inbox in there.items()}
     assert got["queue"] == sent["queue"]
-    told = hop_annotations(got["log"])
-    assert told["event-streams-source-partition"] == "2"
-    assert "event-streams-target-partition" not in told
+    reported = hop_annotations(got["log"])
+    assert reported["event-streams-source-partition"] == "2"
+    assert "event-streams-target-partition" not in reported
     assert bare(got["log"]) == bare(sent["log"])
     assert bare(got["service"]) == bare(sent["service"])
     assert sections(got["echo"])["properties"]["correlation_id"] == "m-2"

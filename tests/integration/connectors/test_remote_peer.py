@@ -61,7 +61,7 @@ def place(start_module_gateway: Gateways, listener: Listener) -> Place:
     edge, gateway = start(start_module_gateway, f"amqp://127.0.0.1:{listener.port}", ready=False)
     far = listener.accept()
     opened = answered(far)
-    wait_until(lambda: gateway.get("/readyz")[0] == 200, "the connector to be open")
+    wait_until(gateway.is_ready, "the connector to be open")
     return Place(edge, far, opened)
 
 
@@ -333,7 +333,7 @@ def test_a_broker_that_vanishes(start_gateway: Gateways) -> None:
 def test_an_attach_waits_for_a_container_that_is_down_and_is_refused_in_the_end(start_gateway: Gateways) -> None:
     nobody = free_port()
     edge, gateway = start(start_gateway, f"amqp://127.0.0.1:{nobody}", ready=False)
-    wait_until(lambda: gateway.get("/readyz")[0] == 503, "an answer of /readyz")
+    wait_until(lambda: not gateway.is_ready(), "an answer of /readyz")
     assert "connector/core/far" in gateway.get("/readyz")[1]
     patient, gone = connected(edge), connected(edge)
     anonymous = Outbox(edge, None)
@@ -347,7 +347,7 @@ def test_an_attach_waits_for_a_container_that_is_down_and_is_refused_in_the_end(
     assert anonymous.outcome(routed).matches({"error": "amqp:link:detach-forced"})
     with Listener(nobody) as listener:
         answered(far := listener.accept())
-        wait_until(lambda: gateway.get("/readyz")[0] == 200, "the connector to be open")
+        wait_until(gateway.is_ready, "the connector to be open")
         far.disconnect()
 
 

@@ -61,14 +61,14 @@ def test_a_rewritten_request_is_answered_at_a_dynamic_node_of_the_container(
     delivery = client.post(sent)
     got = far.transfer(attach)
     assert {**split(got), "properties": b""} == {**split(sent), "properties": b""}
-    told = sections(got)["properties"]
-    assert told["reply_to"] == "dynamic-1"
+    reported = sections(got)["properties"]
+    assert reported["reply_to"] == "dynamic-1"
     assert {"reply_to", "message_id", "correlation_id"} == {
         name for name, raw in fields(split(got)["properties"]).items() if raw != fields(split(sent)["properties"])[name]
     }
     far.peer.disposition(0, "accepted")
     assert client.outcome(delivery).matches("accepted")
-    far.peer.transfer(message(b"yes", to="dynamic-1", correlation_id=told[echoed]), responses)
+    far.peer.transfer(message(b"yes", to="dynamic-1", correlation_id=reported[echoed]), responses)
     home = sections(inbox.take())
     assert home["data"] == b"yes"
     assert home["properties"] == {"to": reply_to, "correlation_id": original}
@@ -106,13 +106,13 @@ def test_what_names_no_request_is_rejected_and_the_response_address_stays(fars: 
     far.take(attach)
     client.peer.until("attach")
     client.post(message(reply_to=reply_to))
-    told = sections(far.transfer(attach))["properties"]
-    for correlation in (None, "m", told["message_id"][:-2]):
+    reported = sections(far.transfer(attach))["properties"]
+    for correlation in (None, "m", reported["message_id"][:-2]):
         far.peer.transfer(message(correlation_id=correlation), responses)
         outcome = far.peer.until("disposition", role=RECEIVER).state
         assert outcome.matches({"error": "amqp:not-found"})
     far.peer.transfer(message(b"settled, and forged", correlation_id="m"), responses, settled=True)
-    far.peer.transfer(message(b"genuine", correlation_id=told["message_id"]), responses)
+    far.peer.transfer(message(b"genuine", correlation_id=reported["message_id"]), responses)
     assert sections(inbox.take())["data"] == b"genuine"
     refused = 'scopegate_messages_refused_total{condition="amqp:not-found",scope="core"}'
     assert far.gateway.metrics()[refused] == 4
@@ -131,9 +131,9 @@ def test_an_annotated_request_names_the_dynamic_node_and_its_response_comes_home
     client.post(sent)
     got = far.transfer(attach)
     assert bare(got) == bare(sent)
-    told = hop_annotations(got)
-    assert told["response-link-target-address"] == "dynamic-1"
-    reply = message(b"yes", to=reply_to, correlation_id="m", da={"address-cookie": told["response-address-cookie"]})
+    reported = hop_annotations(got)
+    assert reported["response-link-target-address"] == "dynamic-1"
+    reply = message(b"yes", to=reply_to, correlation_id="m", da={"address-cookie": reported["response-address-cookie"]})
     far.peer.transfer(reply, responses)
     home = inbox.take()
     assert bare(home) == bare(reply)
@@ -195,9 +195,9 @@ def test_a_new_connection_brings_a_new_address(fars: Fars) -> None:
     far.take(attach)
     client.credit()
     client.post(message(reply_to=reply_to))
-    told = sections(far.transfer(attach))["properties"]
-    assert told["reply_to"] == "dynamic-2"
-    far.peer.transfer(message(b"yes", correlation_id=told["message_id"]), responses)
+    reported = sections(far.transfer(attach))["properties"]
+    assert reported["reply_to"] == "dynamic-2"
+    far.peer.transfer(message(b"yes", correlation_id=reported["message_id"]), responses)
     assert sections(inbox.take())["data"] == b"yes"
 
 
@@ -235,15 +235,15 @@ def test_a_queue_with_a_name_is_read_from_the_start_and_by_any_process(fars: Far
     far.take(attach)
     client.peer.until("attach")
     client.post(message(reply_to=reply_to, message_id="m"))
-    told = sections(far.transfer(attach))["properties"]
-    assert told["reply_to"] == "gate-queue"
+    reported = sections(far.transfer(attach))["properties"]
+    assert reported["reply_to"] == "gate-queue"
     far.gateway.kill()
     far.peer.disconnect()
     far.gateway.restart()
     far.accept()
     responses = far.agree(far.attach())
     inbox = Inbox(far.edge, reply_to)
-    far.peer.transfer(message(b"late", correlation_id=told["message_id"]), responses)
+    far.peer.transfer(message(b"late", correlation_id=reported["message_id"]), responses)
     assert sections(inbox.take())["data"] == b"late"
 
 

@@ -74,9 +74,9 @@ class Proton:
     def finish(self) -> list[Event]:
         """All requested events."""
         return [
-            Event(_text(got.message.body), str(told.get(SOURCE)), str(told.get(OFFSET)))
+            Event(_text(got.message.body), str(reported.get(SOURCE)), str(reported.get(OFFSET)))
             for got in self._client.finish()
-            for told in [got.message.instructions or {}]
+            for reported in [got.message.instructions or {}]
         ]
 
     def fails(self) -> str:
@@ -117,10 +117,10 @@ class Rhea:
     def finish(self) -> list[Event]:
         """All requested events."""
         found = [event for event in self._running.finish() if event["event"] == "message"]
-        told = [event["delivery_annotations"] for event in found]
+        reported = [event["delivery_annotations"] for event in found]
         return [
             Event(event["body"], str(about.get(SOURCE)), str(about.get(OFFSET)))
-            for event, about in zip(found, told, strict=True)
+            for event, about in zip(found, reported, strict=True)
         ]
 
     def fails(self) -> str:

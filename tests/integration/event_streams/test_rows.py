@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from bridges.kafka.cluster import ClusterConfig
-from bridges.kafka.groups.checkpointer import durable_terminus
+from bridges.kafka.clusters.cluster import ClusterConfig
+from bridges.kafka.links.checkpointer import durable_terminus
 from gateway.amqp.codec.types import Described, Symbol, Timestamp
-from gateway.amqp.engine.proton_data import ABSENT
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Rejected
 from gateway.amqp.message import sections
+from gateway.amqp.proton.proton_data import ABSENT
 from gateway.tasks import until
 from policies.model.scopes.reading import LogReadingRule
 from tests.support.amqp.messages import message
@@ -129,8 +129,8 @@ async def test_the_partitions_of_info_are_in_numeric_order_and_can_be_attached_t
     sender = await local.sender("wide")
     await sender.send(message(b"x", da={TARGET: Symbol("10")}))
     info = await local.receiver("wide/$info", credit=1)
-    (told,) = await info.receive()
-    entries = told.body["partitions"]
+    (reported,) = await info.receive()
+    entries = reported.body["partitions"]
     names = [entry["partition"] for entry in entries]
     assert names == [str(number) for number in range(12)], "by number, not as text"
     for entry in entries:
@@ -156,9 +156,9 @@ async def test_info_has_the_last_known_offsets_while_kafka_is_away(local: Stream
     await until(lambda: not local.bridge.cluster.up, PATIENCE)
     assert not local.bridge.cluster.up
     first.link.grant(1)
-    (told,) = await first.receive()
-    assert told.body["partitions"] == known.body["partitions"]
-    assert told.body["current"] is False
+    (reported,) = await first.receive()
+    assert reported.body["partitions"] == known.body["partitions"]
+    assert reported.body["current"] is False
 
 
 SQL = {Symbol("s"): Described(Symbol("amqp:sql-filter"), "d.event-streams-offset >= '@earliest'")}

@@ -73,9 +73,9 @@ def test_a_scope_offers_event_streams_where_a_relay_leads_to_one(place: Place) -
 @pytest.mark.parametrize("way", ["door", "edge"])
 def test_info_of_a_log_behind_relays_is_there(place: Place, way: str) -> None:
     port, address = (place.door, "all/of/it") if way == "door" else (place.edge, "far/orders")
-    told = sections(Inbox(port, f"{address}/$info", credit=1).take())["value"]
-    assert told["address"] == address
-    assert [entry["partition"] for entry in told["partitions"]] == ["0", "1"]
+    reported = sections(Inbox(port, f"{address}/$info", credit=1).take())["value"]
+    assert reported["address"] == address
+    assert [entry["partition"] for entry in reported["partitions"]] == ["0", "1"]
 
 
 @pytest.mark.row("ES-6-2", "ES-6-10")
@@ -115,5 +115,5 @@ def test_a_wish_for_a_partition_at_the_null_target_is_granted_where_a_relay_lead
     if way == "edge":
         reader = Inbox(place.edge, "far/orders")
         peer.transfer(message(b"event", to="far/orders"))
-        told = sections(reader.take())["delivery_annotations"]
-        assert told["event-streams-source-partition"] == "1"
+        reported = sections(reader.take())["delivery_annotations"]
+        assert reported["event-streams-source-partition"] == "1"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.codec.types import Symbol
 from policies.model.scopes.assignment import Assignment
 from tests.support.gateway.process import PATIENCE

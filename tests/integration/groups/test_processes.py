@@ -169,7 +169,7 @@ def test_without_redis_groups_end_and_the_rest_goes_on(pair: Pair, topic: str, o
     Producer(pair.a, f"events/{topic}").send(b"x", partition=0)
     plain.take(1)
     own_redis.start()
-    wait_until(lambda: pair.first.get("/readyz")[0] == pair.second.get("/readyz")[0] == 200, "ready again")
+    wait_until(lambda: pair.first.is_ready() and pair.second.is_ready(), "ready again")
     wait_until(lambda: not alive(own_redis, former), "the former session to be over for everybody")
     Member(pair.b, f"events/{topic}", requested_properties("g1", 0)).attached()
 

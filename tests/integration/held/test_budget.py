@@ -67,12 +67,12 @@ class LimitedGateway:
         """Send until this sample says that enough came, however slow the machine is; how many bytes were taken."""
         at, before = 0, self.gateway.metrics().get(sample, 0)
 
-        def told() -> bool:
+        def reported() -> bool:
             nonlocal at
             at += pushed(peer, data[at : at + 2 * MIB], 1)
             return at >= len(data) or self.gateway.metrics().get(sample, 0) > before
 
-        wait_until(told, f"{sample}, or all to be taken", 2 * PATIENCE)
+        wait_until(reported, f"{sample}, or all to be taken", 2 * PATIENCE)
         return at + pushed(peer, data[at:], 1)  # and goes on: it must come to nothing
 
     def keep(self, peer: Peer) -> Peer:

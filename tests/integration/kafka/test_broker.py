@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from structlog.testing import capture_logs
 
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.codec.types import Symbol, Timestamp
 from gateway.amqp.link.outcomes import ACCEPTED, Rejected
 from gateway.amqp.message.sections import properties

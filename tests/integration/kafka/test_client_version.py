@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridges.kafka.bridge import client_slowness
-from bridges.kafka.librdkafka import slowness
+from bridges.kafka.common.librdkafka import slowness
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import free_port
 from tests.support.project.parts import ROOT

@@ -149,10 +149,10 @@ class Reader(NamedTuple):
     def asked(self) -> tuple[bytes, dict[str, Any]]:
         """The next request, and its delivery annotations without those of the event stream."""
         got = self.inbox.take()
-        told = hop_annotations(got)
-        own = {name for name in told if name.startswith(("event-streams-", "x-opt-kafka-"))}
+        reported = hop_annotations(got)
+        own = {name for name in reported if name.startswith(("event-streams-", "x-opt-kafka-"))}
         assert bool(own) is not self.shorn
-        return got, {name: value for name, value in told.items() if name not in own}
+        return got, {name: value for name, value in reported.items() if name not in own}
 
 
 @pytest.fixture(params=list(READERS))
@@ -186,12 +186,12 @@ def test_a_reader_that_understands_annotations_gets_those_of_a_request(
     reader, answers = read(True), Inbox(place.edge, reply_to)
     sent = message(b"ask", reply_to=reply_to, **REQUEST)
     asked(place, "cookie/requests", sent)
-    got, told = reader.asked()
+    got, reported = reader.asked()
     assert bare(got) == bare(sent)
-    cookie = told.pop("response-address-cookie")
+    cookie = reported.pop("response-address-cookie")
     assert type(cookie) is bytes
-    assert type(told.pop("response-address-cookie-expiry")) is Timestamp
-    assert told == {"response-link-target-address": reader.replies}
+    assert type(reported.pop("response-address-cookie-expiry")) is Timestamp
+    assert reported == {"response-link-target-address": reader.replies}
     home = answered(Outbox(reader.port, reader.replies), answer(cookie, b"yes"), answers)
     assert (sections(home)["data"], hop_annotations(home)) == (b"yes", {})
 
@@ -203,8 +203,8 @@ def test_for_a_reader_that_does_not_a_request_is_rewritten(
     reader, answers = read(False), Inbox(place.edge, reply_to)
     sent = message(b"ask", reply_to=reply_to, **REQUEST)
     asked(place, "cookie/requests", sent)
-    got, told = reader.asked()
-    assert told == {}
+    got, reported = reader.asked()
+    assert reported == {}
     fields, before = sections(got), sections(sent)
     there = fields["properties"]["reply_to"]
     assert there.startswith(f"{reader.replies}/")
@@ -249,9 +249,9 @@ def test_what_a_kafka_client_writes_gives_no_way_to_addresses_that_not_everybody
     got = reader.take()
     assert sections(got)["data"] == b"forged"
     assert "$replies" not in str(sections(got).get("properties"))
-    told = {name: value for name, value in hop_annotations(got).items() if name.startswith("response-")}
+    reported = {name: value for name, value in hop_annotations(got).items() if name.startswith("response-")}
     known = capable and forged.get("link-target-address") == b"private/inbox"
-    assert told == ({"response-link-target-address": "private/inbox"} if known else {})
+    assert reported == ({"response-link-target-address": "private/inbox"} if known else {})
 
 
 @pytest.mark.row("X-5", "RA-2.5-1", "RA-2.5-10")
@@ -301,9 +301,9 @@ def test_a_consumed_event_enters_another_scope_without_what_its_log_said(place: 
     sent = message(b"event", reply_to="log/answers", message_id="m", app={"n": 1})
     assert Outbox(place.core, "log/events").send_with_credit(sent).matches("accepted")
     got = service.take()
-    told = hop_annotations(got)
-    assert not any(name.startswith("event-streams-") for name in told)
-    assert (told.get("response-link-target-address") == "$replies.there") is capable
+    reported = hop_annotations(got)
+    assert not any(name.startswith("event-streams-") for name in reported)
+    assert (reported.get("response-link-target-address") == "$replies.there") is capable
     assert (bare(got) == bare(sent)) is capable
     assert sections(got)["properties"]["reply_to"].startswith("log/" if capable else "$replies.there/")
 

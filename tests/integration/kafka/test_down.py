@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bridges.kafka.admin.embedded import EmbeddedKafka
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from tests.support.amqp.messages import message

@@ -236,8 +236,8 @@ async def test_transfers_choose_partitions(streams: Clients) -> None:
     found = records(streams, ORDERS, 3, 11)
     assert sorted(record.partition() for record in found) == 10 * [0] + [1]
     assert {record.key() for record in found} == {b"foobar"}
-    (told,) = await (await streams.receiver(f"{ORDERS}/$info", credit=1)).receive()
-    assert [entry["next-offset"] for entry in told.body["partitions"]] == [f"{end:020d}" for end in (10, 1, 0)]
+    (reported,) = await (await streams.receiver(f"{ORDERS}/$info", credit=1)).receive()
+    assert [entry["next-offset"] for entry in reported.body["partitions"]] == [f"{end:020d}" for end in (10, 1, 0)]
 
 
 @pytest.mark.row("ES-4.2-2", "ES-4.6.6-2")
@@ -252,8 +252,8 @@ async def test_a_target_other_than_the_bound_partition_is_rejected(streams: Clie
     assert await sender.send(right) is ACCEPTED
     await sender.send(wrong, settled=True)
     assert (await sender.end()).condition == PRECONDITION_FAILED
-    (told,) = await (await streams.receiver(f"{ORDERS}/$info", credit=1)).receive()
-    assert [entry["next-offset"] for entry in told.body["partitions"]] == [offset_symbol(end) for end in (0, 0, 1)]
+    (reported,) = await (await streams.receiver(f"{ORDERS}/$info", credit=1)).receive()
+    assert [entry["next-offset"] for entry in reported.body["partitions"]] == [offset_symbol(end) for end in (0, 0, 1)]
 
 
 @pytest.mark.parametrize("address", ["nowhere", "..", "", "a b", "x" * 300, "a/b"])
@@ -344,7 +344,7 @@ async def test_drain_returns_the_credit_at_the_end(streams: Clients) -> None:
 async def test_unsettled_events_are_held_within_bounds(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridges.kafka.consume.link._MAX_HELD", 50_000)
+    monkeypatch.setattr("bridges.kafka.links.receiver._MAX_HELD", 50_000)
     await fill(streams, SOLO, 3000)
     receiver = await streams.receiver(SOLO, after="@earliest", credit=5000)
     first = await receiver.receive(300, None)

@@ -114,9 +114,10 @@ class Scene:
         """Wait until `/readyz` and the metrics show the actual state."""
 
         def agrees() -> bool:
-            status, text = self.gateway.get("/readyz")
+            _, text = self.gateway.get("/readyz")
             shown = json.loads(text)["parts"] if text else {}  # no answer yet: the machine is busy
-            said = (status == 200, *(shown[name]["ready"] for name in parts)) if shown else ()
+            everything = all(part["ready"] for part in shown.values())
+            said = (everything, *(shown[name]["ready"] for name in parts)) if shown else ()
             return said == (ready, *parts.values())
 
         def counted() -> bool:

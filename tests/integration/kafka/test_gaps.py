@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.codec.types import Described, Symbol
 from gateway.filters.position.event_stream import OFFSET, offset_symbol
 from policies.model.scopes.assignment import Assignment

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridges.kafka.admin.client import Topic
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.codec.types import Symbol
 from gateway.errors import RESOURCE_DELETED
 from policies.model.scopes.assignment import Assignment

@@ -150,8 +150,8 @@ def test_a_denial_is_the_same_over_the_anonymous_terminus(
         peer.until("flow")
         to = address.encode()
         peer.transfer(EVENT % (len(to) + 5, len(to), to), 1)
-        told = peer.until("disposition", first=0, settled=True).state["error"]
-        assert told["condition"] == direct["condition"] == (NOT_ALLOWED if requested else DENIED)
-        assert told["description"] == direct["description"]
+        reported = peer.until("disposition", first=0, settled=True).state["error"]
+        assert reported["condition"] == direct["condition"] == (NOT_ALLOWED if requested else DENIED)
+        assert reported["description"] == direct["description"]
         owner.transfer(b"\x00\x53\x75\xa0\x05later", 1)
         assert owner.until("transfer").payload.endswith(b"later")

@@ -14,8 +14,8 @@ from bridges.kafka.records.event import EncodedEvent
 from gateway.amqp.link.outcomes import ACCEPTED
 from gateway.amqp.message import sections
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
+from gateway.nodes.topic_requests import TopicRequests
 from gateway.routing.cookie_offload import CookieOffload
-from gateway.routing.topic_requests import TopicRequests
 from tests.support.amqp.messages import message
 from tests.support.gateway.crossing import hop_annotations
 from tests.support.kafka.streams import Streams, bodies, fill
@@ -47,7 +47,7 @@ class Crossings:
 
 @pytest.fixture
 def leave(monkeypatch: pytest.MonkeyPatch) -> Callable[[Crossings], TopicRequests]:
-    monkeypatch.setattr("gateway.routing.topic_requests.permit", lambda *_: None)
+    monkeypatch.setattr("gateway.nodes.topic_requests.permit", lambda *_: None)
 
     def make(transforms: Crossings) -> TopicRequests:
         scope: Any = SimpleNamespace(name="core", context=transforms.context)

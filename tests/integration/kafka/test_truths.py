@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from bridges.kafka.admin.client import Admin, Bounds
-from bridges.kafka.cluster import ClusterConfig
-from bridges.kafka.consume import link as receiver_module
+from bridges.kafka.clusters.cluster import ClusterConfig
+from bridges.kafka.links import receiver as receiver_module
 from gateway.amqp.codec.types import Long, Symbol, Timestamp, Ulong
 from gateway.errors import INTERNAL_ERROR, INVALID_FIELD, RESOURCE_DELETED, AmqpError
 from gateway.state.leases.store import StoreUnavailable

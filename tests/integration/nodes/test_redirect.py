@@ -84,16 +84,16 @@ def test_an_attach_is_told_where_to_go_and_gets_there(place: Place, role: bool) 
     error = refused(place.edge, "moved/orders", role)
     assert (error["condition"], error["info"]) == (REDIRECT, place.info("q/orders", "vhost"))
     assert type(error["info"][Symbol("port")]) is Uint
-    told = {str(key): value for key, value in error["info"].items()}
-    peer = Peer(int(told["port"]))
-    peer.start(hostname=told["hostname"])
+    reported = {str(key): value for key, value in error["info"].items()}
+    peer = Peer(int(reported["port"]))
+    peer.start(hostname=reported["hostname"])
     if role is SENDER:
         inbox = Inbox(place.there, "q/orders")
-        outbox = Outbox(peer, told["address"])
+        outbox = Outbox(peer, reported["address"])
         outbox.credit()
         outbox.post(message(b"there"))
     else:
-        inbox = Inbox(peer, told["address"])
+        inbox = Inbox(peer, reported["address"])
         outbox = Outbox(place.there, "q/orders")
         outbox.credit()
         outbox.post(message(b"there"))

@@ -47,13 +47,13 @@ def test_me_is_answered_on_the_pair_from_behind_a_connector(fars: Fars, scope: s
     sent = message(b"ask", reply_to="$me", message_id="m")
     delivery = pair.requests.post(sent)
     got = far.transfer(attach)
-    asked, told = sections(got)["properties"], hop_annotations(got)
+    asked, reported = sections(got)["properties"], hop_annotations(got)
     if capable:
         assert bare(got) == bare(sent)
-        assert told["response-link-target-address"] == "dynamic-1"
-        reply = message(b"yes", correlation_id="m", da={"address-cookie": told["response-address-cookie"]})
+        assert reported["response-link-target-address"] == "dynamic-1"
+        reply = message(b"yes", correlation_id="m", da={"address-cookie": reported["response-address-cookie"]})
     else:
-        assert (asked["reply_to"], told) == ("dynamic-1", {})
+        assert (asked["reply_to"], reported) == ("dynamic-1", {})
         reply = message(b"yes", to="dynamic-1", correlation_id=asked["message_id"])
     far.peer.disposition(0, "accepted")
     assert pair.requests.outcome(delivery).matches("accepted")

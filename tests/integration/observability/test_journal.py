@@ -212,9 +212,9 @@ def test_traffic_goes_on_without_kafka_and_losses_are_told(own_kafka: KafkaBroke
     wanted = {"kind": "link", "address": "chat/room", "action": "send"}
 
     def whole(rows: Rows) -> bool:
-        told = sum(row["causes"].get("buffer", 0) for row in those(rows, kind="lost"))
+        reported = sum(row["causes"].get("buffer", 0) for row in those(rows, kind="lost"))
         sampled = len({row["seq"] for row in those(rows, kind="message")})
-        return told > 0 and told + sampled == total(rows, "messages", **wanted) == 101
+        return reported > 0 and reported + sampled == total(rows, "messages", **wanted) == 101
 
     reader.wait(whole, "losses told, counts whole")
     reader.close()

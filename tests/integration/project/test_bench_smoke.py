@@ -13,14 +13,25 @@ import pytest
 
 from tests.support.project.parts import ROOT
 
+
+def shaped(*names: str) -> set[str]:
+    """Figures that there are for synthetic messages and for those of clients."""
+    return {name + shape for name in names for shape in ("", ":mix")}
+
+
+_RATES = [f"kafka_{job}{size}" for job in ("produce", "consume", "consume_settled") for size in ("", "_1k")]
+_RELAYS = "direct_100", "direct_10k", "direct_latency", "relay_100", "relay_10k", "relay_latency"
+_CROSSING = "crossing_none", "crossing_cookie", "crossing_rewrite"
 EXPECTED = {
     "loadgen": {"loadgen_self", "loadgen_self_10k"},
-    "relays": {"direct_100", "direct_10k", "direct_latency", "relay_100", "relay_10k", "relay_latency"},
-    "replies": {"cookie", "cookie_cpu", "rewrite", "rewrite_cpu"},
-    "kafka": {f"kafka_{job}{size}" for job in ("produce", "consume", "consume_settled") for size in ("", "_1k")},
-    "sharing": {"kafka_50_consumers"},
-    "latency": {"kafka_latency"},
-    "scan": {"kafka_scan_100", "kafka_scan_1k", "kafka_scan_sealed"},
+    "relays": shaped(*_RELAYS),
+    "crossing": {f"{name}{end}:mix" for name in _CROSSING for end in ("", "_cpu")}
+    | {"crossing_none", "crossing_none_cpu"},
+    "replies": shaped("cookie", "cookie_cpu", "rewrite", "rewrite_cpu"),
+    "kafka": shaped(*_RATES) | {"kafka_consume:application"},
+    "sharing": shaped("kafka_50_consumers"),
+    "latency": shaped("kafka_latency"),
+    "scan": shaped("kafka_scan_100") | {"kafka_scan_1k", "kafka_scan_sealed"},
     "reply queue": {"reply_queue_0", "reply_queue_100", "reply_queue_1000"},
     "crowds": {"crowd_senders", "crowd_senders_held", "crowd_receivers", "crowd_receivers_held"},
     "memory": {"memory_per_connection"},
@@ -34,8 +45,10 @@ EXPECTED = {
 KAFKA = EXPECTED["kafka"] | EXPECTED["sharing"] | EXPECTED["latency"] | EXPECTED["scan"] | EXPECTED["source"]
 SERVERS = "kafka", "sharing", "latency", "scan", "columns", "source", "archive"
 """They start a Kafka or a Spark of their own."""
-CASES = [pytest.param(case, marks=pytest.mark.soak if case in SERVERS else ()) for case in EXPECTED]
-COMPARED = KAFKA | EXPECTED["replies"] | {"direct_100", "direct_10k", "relay_100", "relay_10k"}
+LONG = *SERVERS, "crossing", "relays"
+CASES = [pytest.param(case, marks=pytest.mark.soak if case in LONG else ()) for case in EXPECTED]
+_LATENCIES = shaped("direct_latency", "relay_latency")
+COMPARED = KAFKA | EXPECTED["replies"] | EXPECTED["crossing"] | (EXPECTED["relays"] - _LATENCIES)
 
 
 @pytest.mark.parametrize("case", CASES)

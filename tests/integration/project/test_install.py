@@ -90,7 +90,7 @@ def test_it_serves_and_the_health_check_of_the_image_tells(installed: Path) -> N
     path.write_text(POLICY.format(amqp=amqp, http=http))
     _, final = dockerfile.stages()
     check = json.loads(dockerfile.values(final, "HEALTHCHECK")[0].partition("CMD ")[2])
-    check = [str(installed / check[0]), *(part.replace(":8672/", f":{http}/") for part in check[1:])]
+    check = [str(installed / check[0]), *(str(path) if part.endswith(".yaml") else part for part in check[1:])]
 
     def healthy() -> bool:
         return subprocess.run(check, env=clean_environment(), capture_output=True, check=False).returncode == 0

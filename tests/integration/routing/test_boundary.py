@@ -171,12 +171,12 @@ def test_a_dialogue_goes_on_over_three_turns(place: Place) -> None:
     asked = sections(service.take())["properties"]
     second = message(b"2", correlation_id=asked["message_id"], message_id="second", reply_to="services/onward")
     Outbox(place.core, asked["reply_to"]).post(second)
-    told = sections(answers.take())["properties"]
-    assert told["correlation_id"] == "first"
-    assert told["message_id"] != "second"
-    assert told["reply_to"].startswith("$replies.edge/")
-    third = message(b"3", correlation_id=told["message_id"], message_id="third", reply_to=reply_to)
-    Outbox(place.edge, told["reply_to"]).post(third)
+    reported = sections(answers.take())["properties"]
+    assert reported["correlation_id"] == "first"
+    assert reported["message_id"] != "second"
+    assert reported["reply_to"].startswith("$replies.edge/")
+    third = message(b"3", correlation_id=reported["message_id"], message_id="third", reply_to=reply_to)
+    Outbox(place.edge, reported["reply_to"]).post(third)
     last = sections(onward.take())["properties"]
     assert last["correlation_id"] == "second"
     assert last["to"] == "services/onward"
@@ -268,9 +268,9 @@ def test_responses_come_home_after_a_restart_and_through_another_process(start_g
     place.gateway.restart()
     for home in (place, other):
         answers = Inbox(home.edge, "q/home")
-        for (cookie, told), body in zip(tokens, (b"annotated", b"rewritten"), strict=True):
-            replies = Outbox(home.core, told["reply_to"] if cookie is None else "$replies.core")
-            correlated = message(b"rewritten", correlation_id=told["message_id"])
+        for (cookie, reported), body in zip(tokens, (b"annotated", b"rewritten"), strict=True):
+            replies = Outbox(home.core, reported["reply_to"] if cookie is None else "$replies.core")
+            correlated = message(b"rewritten", correlation_id=reported["message_id"])
             replies.post(correlated if cookie is None else answer(cookie, body))
             got = sections(answers.take())
             assert got["data"] == body
@@ -300,15 +300,15 @@ def test_a_request_that_crossed_a_gateway_before_goes_home_through_it(place: Pla
     }
     client.post(message(reply_to="only/there", message_id="m-1", da=previous))
     got = service.take()
-    told, asked = hop_annotations(got), sections(got)["properties"]
-    assert "x-opt-hop" not in told
+    reported, asked = hop_annotations(got), sections(got)["properties"]
+    assert "x-opt-hop" not in reported
     if capable:
-        assert told["response-address-cookie"] != previous["response-address-cookie"]
-        assert told["response-link-target-address"] == "$replies.core"
-        assert told["response-address-cookie-expiry"] == soon
+        assert reported["response-address-cookie"] != previous["response-address-cookie"]
+        assert reported["response-link-target-address"] == "$replies.core"
+        assert reported["response-address-cookie-expiry"] == soon
         Outbox(place.core, "$replies.core").post(answer(cookie_of(got), correlation_id="m-1"))
     else:
-        assert told == {}
+        assert reported == {}
         Outbox(place.core, asked["reply_to"]).post(message(b"answer", correlation_id=asked["message_id"]))
     home = before.take()
     assert sections(home)["data"] == b"answer"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.codec.codec import Long, Symbol
-from gateway.response.cookie import Cookie, seal, to_url
-from gateway.response.keys import COOKIE, REPLY_TO, KeyRing, SigningSecret
+from gateway.response.cookies.cookie import Cookie, seal, to_url
+from gateway.response.cookies.keys import COOKIE, REPLY_TO, KeyRing, SigningSecret
 from tests.support.amqp import frames
 from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import SENDER
@@ -81,13 +81,13 @@ BAD: dict[str, Callable[[bytes], Any]] = {
 @pytest.mark.parametrize("way", ["$replies.core", None])
 def test_bad_cookies_are_rejected_in_the_same_words(place: Place, received: ReceivedRequest, way: str | None) -> None:
     replies = Outbox(place.core, way)
-    told = set()
+    reported = set()
     for name, spoil in BAD.items():
         outcome = replies.send(answer(spoil(received.cookie), to="$replies.core"), delivery_tag=name.encode())
         assert outcome.matches({"error": UNAUTHORIZED}), name
         assert outcome["error"]["info"] == {Symbol("delivery-tag"): name.encode()}
-        told.add(outcome["error"]["description"])
-    assert len(told) == 1
+        reported.add(outcome["error"]["description"])
+    assert len(reported) == 1
     assert received.answers.empty()
 
 

@@ -64,11 +64,11 @@ def answered(client: int, inside: int, scope: str, capable: bool) -> None:
     for number in range(2):
         asking.post(message(b"ask", reply_to="q/1", message_id=f"m-{number}"))
         got = service.take()
-        told, asked = hop_annotations(got), sections(got)["properties"]
+        reported, asked = hop_annotations(got), sections(got)["properties"]
         if capable:
-            assert told["response-link-target-address"] == f"$replies.{scope}"
+            assert reported["response-link-target-address"] == f"$replies.{scope}"
             responder = f"$replies.{scope}"
-            reply = answer(told["response-address-cookie"], correlation_id=f"m-{number}")
+            reply = answer(reported["response-address-cookie"], correlation_id=f"m-{number}")
         else:
             responder, reply = asked["reply_to"], message(b"answer", correlation_id=asked["message_id"])
         outbox = Outbox(inside, responder)

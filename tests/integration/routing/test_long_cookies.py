@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.response.cookie import CookieReference, open_cookie
+from gateway.response.cookies.cookie import CookieReference, open_cookie
 from tests.integration.routing.test_cookies import RING
 from tests.integration.routing.test_uses import start
 from tests.support.amqp import frames
@@ -70,15 +70,15 @@ def test_an_annotated_request_carries_a_reference(place: Place) -> None:
 
 def test_a_rewritten_request_carries_one_in_its_address(place: Place) -> None:
     request, answers = send_long_request(place, False)
-    told = sections(request)["properties"]
-    assert len(told["reply_to"]) < LIMIT * 4 // 3 + 20
-    replies = Outbox(place.core, told["reply_to"])
-    delivery = replies.post(message(b"yes", correlation_id=told["message_id"]))
+    reported = sections(request)["properties"]
+    assert len(reported["reply_to"]) < LIMIT * 4 // 3 + 20
+    replies = Outbox(place.core, reported["reply_to"])
+    delivery = replies.post(message(b"yes", correlation_id=reported["message_id"]))
     home = sections(answers.take())
     assert replies.outcome(delivery).matches("accepted")
     assert home["properties"] == {"to": LONG, "correlation_id": "m"}
     anonymous = Outbox(place.core, None)
-    assert anonymous.send_and_accept(message(to=told["reply_to"]), answers).matches("accepted")
+    assert anonymous.send_and_accept(message(to=reported["reply_to"]), answers).matches("accepted")
 
 
 def test_short_cookies_travel_themselves(place: Place) -> None:
@@ -208,9 +208,9 @@ def test_a_chain_of_rewritten_requests_counts_uses_through_a_connector(
     answers = Inbox(chain.near, LONG)
     client = Outbox(chain.near, "svc/x")
     client.post(message(reply_to=LONG, message_id="m"))
-    told = sections(service.take())["properties"]
-    replies = Outbox(chain.far, told["reply_to"])
-    reply = message(b"yes", correlation_id=told["message_id"])
+    reported = sections(service.take())["properties"]
+    replies = Outbox(chain.far, reported["reply_to"])
+    reply = message(b"yes", correlation_id=reported["message_id"])
     delivery = replies.post(reply)
     assert sections(answers.take())["properties"] == {"to": LONG, "correlation_id": "m"}
     assert replies.outcome(delivery).matches("accepted")

@@ -175,8 +175,8 @@ def test_a_connector_is_one_responder(far: Far) -> None:
     client.until("attach")
     assert far.peer.until("flow", handle=responses).link_credit == 5
     Outbox.adopt(client).post(message(reply_to="q/1", message_id="m"))
-    told = sections(far.transfer(attach))["properties"]
-    reply = message(b"yes", correlation_id=told["message_id"])
+    reported = sections(far.transfer(attach))["properties"]
+    reply = message(b"yes", correlation_id=reported["message_id"])
     began = time.monotonic()
     with ThreadPoolExecutor() as aside:
         sending = aside.submit(send_all, far.peer, responses, [reply] * 10, granted=5)

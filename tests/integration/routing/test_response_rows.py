@@ -106,8 +106,8 @@ def test_a_response_whose_cookie_a_broker_has_stripped_is_rejected(fars: Callabl
     cookie = cookie_of(far.transfer(attach))
     broker = Outbox(far.core, "$replies.core").peer if own else far.peer
     broker.transfer(message(b"stripped", to="q/home", correlation_id="m-1"), responses or 0)
-    heard = broker.until("disposition", role=RECEIVER, settled=True)
-    assert heard.state.matches({"error": "amqp:unauthorized-access" if own else "amqp:not-found"})
+    received = broker.until("disposition", role=RECEIVER, settled=True)
+    assert received.state.matches({"error": "amqp:unauthorized-access" if own else "amqp:not-found"})
     kept = message(b"kept", to="q/home", correlation_id="m-1", da={"address-cookie": cookie})
     broker.transfer(kept, responses or 0)
     assert sections(home.take())["data"] == b"kept"  # the first response to arrive: the stripped one was not delivered

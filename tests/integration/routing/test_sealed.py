@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from gateway.response.cookie import from_url
+from gateway.response.cookies.cookie import from_url
 from tests.support.amqp.messages import message, sections
 from tests.support.gateway.crossing import KEY, Inbox, Outbox, Place, answer, cookie_of, hop_annotations, pair, start
 from tests.support.gateway.gateway import Gateways
@@ -60,8 +60,8 @@ def test_sealed_requests_show_nothing_and_come_home_in_either_form(start_gateway
 
     def assert_response_arrives(kind: int, request: tuple[bytes, Inbox, Outbox, bytes]) -> None:
         seen, answers, outbox, way = request
-        told = sections(seen)["properties"]["message_id"]
-        data = answer(way) if kind == 0 else message(b"answer", correlation_id=told)
+        reported = sections(seen)["properties"]["message_id"]
+        data = answer(way) if kind == 0 else message(b"answer", correlation_id=reported)
         delivery = outbox.post(data)
         got = answers.take()
         assert outbox.outcome(delivery).matches("accepted")

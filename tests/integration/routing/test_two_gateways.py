@@ -85,14 +85,14 @@ def test_a_cookie_within_a_cookie(row: Row, name: str, capable: bool) -> None:
     sent = message(b"ask", reply_to=str(answers.attach.source["address"]), message_id="m-1")
     client.post(sent)
     got = service.take()
-    told = hop_annotations(got)
+    reported = hop_annotations(got)
     if capable:
         assert bare(got) == bare(sent)
-        assert told["response-link-target-address"] == "$replies.third"
-        reply = answer(told["response-address-cookie"], correlation_id="m-1")
+        assert reported["response-link-target-address"] == "$replies.third"
+        reply = answer(reported["response-address-cookie"], correlation_id="m-1")
         Outbox(row.third, "$replies.third").post(reply)
     else:
-        assert told == {}
+        assert reported == {}
         asked = sections(got)["properties"]
         Outbox(row.third, asked["reply_to"]).post(message(b"answer", correlation_id=asked["message_id"]))
     home = answers.take()
@@ -117,8 +117,8 @@ class End:
 
     def go_on(self, body: bytes, own: str, message_id: str) -> None:
         """Answer it, and ask for a response at `own`."""
-        got, told = sections(self._got)["properties"], hop_annotations(self._got)
-        cookie, target = told.get("response-address-cookie"), told.get("response-link-target-address")
+        got, reported = sections(self._got)["properties"], hop_annotations(self._got)
+        cookie, target = reported.get("response-address-cookie"), reported.get("response-link-target-address")
         fields = {"reply_to": own, "message_id": message_id, "correlation_id": got["message_id"]}
         if cookie is None:
             reply = message(body, to=got["reply_to"], **fields)

@@ -97,7 +97,7 @@ def test_a_cut_between_gateway_and_broker(place: Networks, name: str) -> None:
     answers, address = inbox(place)
     request = request_across(place, name, address)
     place.wire.cut()
-    wait_until(lambda: place.b.get("/readyz")[0] != 200, "gateway B to notice")
+    wait_until(lambda: not place.b.is_ready(), "gateway B to notice")
     send(place.beyond, RESPONSES, [Message(body="meanwhile", correlation_id=request.id)]).finish()
     place.wire.mend()
     assert sections(answers.take())["value"] == "meanwhile"
@@ -159,9 +159,9 @@ def test_a_jms_client_at_broker_a_asks_a_jms_service_at_broker_b(place: Networks
     request = sections(pulled.data)["properties"]
     assert (pulled.address, across.address, beyond.address) == ("svc.echo", "services/echo", "requests.echo")
     assert bare(across.data) == bare(pulled.data)
-    told = hop_annotations(across.data)
-    assert told["response-link-target-address"] == "responses/gateway-a"
-    assert request["reply_to"].encode() not in told["response-address-cookie"]
+    reported = hop_annotations(across.data)
+    assert reported["response-link-target-address"] == "responses/gateway-a"
+    assert request["reply_to"].encode() not in reported["response-address-cookie"]
     rewritten = sections(beyond.data)["properties"]
     assert rewritten["reply_to"] == RESPONSES
     assert str(rewritten["message_id"]).startswith("ID:sg-")
@@ -170,7 +170,7 @@ def test_a_jms_client_at_broker_a_asks_a_jms_service_at_broker_b(place: Networks
 
     assert (answered.address, back.address, home.address) == (RESPONSES, "responses/gateway-a", request["reply_to"])
     assert sections(answered.data)["properties"]["correlation_id"] == rewritten["correlation_id"]
-    assert hop_annotations(back.data)["address-cookie"] == told["response-address-cookie"]
+    assert hop_annotations(back.data)["address-cookie"] == reported["response-address-cookie"]
     assert sections(home.data)["properties"]["correlation_id"] == "request-0"
     assert not hop_annotations(home.data)
 
@@ -186,7 +186,7 @@ def described(seen: CapturedMessage) -> str:
 def test_what_broker_a_gave_is_accepted_only_when_broker_b_accepted(place: Networks, name: str) -> None:
     """Broker B is down: the request stays at broker A, and is delivered when B is back."""
     place.wire.cut()
-    wait_until(lambda: place.b.get("/readyz")[0] != 200, "gateway B to notice")
+    wait_until(lambda: not place.b.is_ready(), "gateway B to notice")
     send(place.before, "svc.echo", [Message(body=f"waits {name}", reply_to="q")]).finish()
     place.wire.mend()
     got = receive(place.beyond, "requests.echo", 1).finish()[0].message

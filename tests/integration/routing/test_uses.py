@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.response.cookie import Cookie, Uses, open_cookie, seal
-from gateway.response.keys import REPLY_TO
+from gateway.response.cookies.cookie import Cookie, Uses, open_cookie, seal
+from gateway.response.cookies.keys import REPLY_TO
 from tests.integration.routing.test_cookies import RING
 from tests.support.amqp.links import outcomes
 from tests.support.amqp.messages import message, sections
@@ -91,10 +91,10 @@ def test_a_second_response_is_refused_in_the_words_for_any_bad_cookie(place: Bou
     assert outcome.matches(given.refused)
     forged = seal(RING, Cookie("nowhere", "$replies.core", "q/1", FAR), "cookie" if capable else REPLY_TO)
     if capable:
-        told = replies.send(answer(forged))["error"]["description"]
+        reported = replies.send(answer(forged))["error"]["description"]
     else:
-        told = Outbox(place.core, None).send(message(to="$replies.core/garbage"))["error"]["description"]
-    assert outcome["error"]["description"] == told
+        reported = Outbox(place.core, None).send(message(to="$replies.core/garbage"))["error"]["description"]
+    assert outcome["error"]["description"] == reported
     assert given.answers.empty()
     place.gateway.wait_metric(USED_UP, lambda value: value == before + 1)
     assert place.gateway.wait_log("message refused", reason="used up")

@@ -96,8 +96,8 @@ def test_it_waits_no_longer_than_the_policy_says(start_gateway: Gateways) -> Non
     forced(sender)
     assert time.monotonic() - started >= 0.7
     forced(receiver)
-    told = [line for line in sender.transcript if "disposition" in line]
-    assert all("state=modified(delivery_failed=True" in line for line in told), "which connection closes first is open"
+    lines = [line for line in sender.transcript if "disposition" in line]
+    assert all("state=modified(delivery_failed=True" in line for line in lines), "which connection closes first is open"
     assert gateway.process.wait() == 0
     assert gateway.wait_log("stopped")["unsettled"] == 1
 

@@ -13,17 +13,17 @@ import pytest
 from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
 from bridges.cloudevents.dispatch.group_offsets import GroupOffsets
 from bridges.cloudevents.manager.manager import SubscriptionManager
-from bridges.kafka.cluster import Cluster
-from bridges.kafka.groups.checkpointer import TerminusCheckpointer
+from bridges.kafka.clusters.cluster import Cluster
+from bridges.kafka.links.checkpointer import TerminusCheckpointer
 from gateway import tasks
 from gateway.amqp.codec.types import Symbol, Uint
 from gateway.amqp.transport import tls_server
 from gateway.connectors import connector
 from gateway.forwarding.worker import BridgeWorker
-from gateway.held.memory import Memory
 from gateway.journal.writer import JournalWriter
 from gateway.observability.http import server
 from gateway.server import process
+from gateway.server.memory import Memory
 from gateway.state.counters.memory_store import MemoryCounterStore
 from gateway.state.leases.manager import Leases
 from gateway.state.memory import MemoryState
@@ -43,7 +43,7 @@ KILLED: dict[str, tuple[Any, str]] = {
     "memory": (Memory, "run"),
     "http": (server._QuietServer, "startup"),
     "journal": (JournalWriter, "turn"),
-    "policy-watch": (process, "_stamp"),
+    "policy-watch": (process, "stamps"),
     "connector": (connector.Connector, "_session"),
     "bridge": (BridgeWorker, "_claim"),
     "tls-accept": (tls_server.TlsServer, "_accept"),

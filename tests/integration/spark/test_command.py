@@ -35,21 +35,21 @@ def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
     assert process.end(signal.SIGTERM, SLOW) == 1
     *_, last = process.text().strip().splitlines()
     assert last == "stopped before the end of the logs: the same command continues"
-    told = process.text().count("commit ")
-    assert 0 < told == commits(archive) < 15
-    assert (verify(archived).rows, verify(archived).problems) == (200 * told, ())
+    reported = process.text().count("commit ")
+    assert 0 < reported == commits(archive) < 15
+    assert (verify(archived).rows, verify(archived).problems) == (200 * reported, ())
 
     process = Process("archive", call)
     wait_until(lambda: "starting Spark" in process.text(), "Spark to start", SLOW)
     assert process.end(signal.SIGTERM, SLOW) == 0, process.tail()  # without --once there is no end to miss
-    assert commits(archive) == told
+    assert commits(archive) == reported
 
     process = Process("archive", [*call, "--offsets", "5000"])  # the command line wins
     wait_until(lambda: verify(archived).rows == 3000, "the whole topic", SLOW)
     produce(kafka_broker, topic, 30, 3, first=3000)
     wait_until(lambda: verify(archived).rows == 3030, "what came later", SLOW)
     assert process.end(signal.SIGTERM, SLOW) == 0, process.tail()
-    assert commits(archive) == told + 2
+    assert commits(archive) == reported + 2
     assert not (archive / STAGING).exists()
 
     said = pipeline("verify", archive)
@@ -69,7 +69,7 @@ def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path: Path) -> None
     assert said.stderr.splitlines() == [
         f"Error: {file}:3:10: pipeline.kafka: there is no Kafka cluster main (allowed: none yet)",
         f"{file}:4:13: pipeline.archive.file_sise: unknown key; did you mean file_size? (allowed: path, topics, start, "
-        "every, offsets, file_size, format, fail_on_data_loss, fail_on_unknown_mapping)",
+        "every, offsets, file_size, format, wait, metrics, fail_on_data_loss, fail_on_unknown_mapping)",
         f'{file}:4:37: pipeline.archive.start: must be earliest, latest or a time, like "2026-11-21T12:00:00Z"',
     ]
 

@@ -16,9 +16,9 @@ import pytest
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
-from bridges.spark.report import tables
-from bridges.spark.report.html import POLICY
 from bridges.spark.report.job import ReportRequest, make
+from bridges.spark.report.page import tables
+from bridges.spark.report.page.html import POLICY
 from bridges.spark.simulate.job import journal_rows
 from tests.support.gateway.chromium import Proxy, chromium, measured
 from tests.support.spark import archives
@@ -215,11 +215,11 @@ def test_a_phone_shows_all_of_it(phone: Any) -> None:
     assert phone["scroll"] <= PHONE
     assert phone["right"] <= PHONE + 0.5
     labels = " ".join(plot["label"] for plot in phone["plots"])
-    for told in (
+    for reported in (
         "Events over time", "Bytes over time", "Events by partition", "Events by key", "Messages by scope",
         "By address", "Outcomes by address", "By group or user", "Share of events", "Latency: ", "Lag over time",
     ):  # fmt: skip
-        assert told in labels
+        assert reported in labels
     for plot in phone["plots"]:
         assert plot["width"] > PHONE * 0.8, plot["label"]
         assert plot["height"] > 60, plot["label"]

@@ -111,9 +111,9 @@ def test_every_row_is_told_its_verdicts(spark: SparkSession, tmp_path: Path) -> 
     rows = job.journal_rows(spark, [written(tmp_path / "journal.jsonl", [*JOURNAL, *JOURNAL])])
     cases = job.journal_cases(rows)
     outcome = job.simulate(cases, *loaded(tmp_path), job.known_of(rows))
-    told = job.annotated_rows(cases, outcome)
-    assert "Python" not in told._jdf.queryExecution().toString()  # no row passes through Python
-    found = told.collect()
+    reported = job.annotated_rows(cases, outcome)
+    assert "Python" not in reported._jdf.queryExecution().toString()  # no row passes through Python
+    found = reported.collect()
     assert len(found) == 2 * sum(row["kind"] in ("link", "message") for row in JOURNAL)
     for row in found:
         if row["reply_to"] is None:
@@ -168,8 +168,8 @@ def test_the_command_for_a_change_review(spark: SparkSession, tmp_path: Path) ->
     with lent(spark):
         same = here("simulate", "--policy", now, "--candidate", now, "--journal", journal, "--json")
     assert same.returncode == 0, same.stderr
-    told = json.loads(same.stdout)
-    assert (told["different"]["kinds"], told["total"]["messages"], told["lost"]) == (0, 90, 3)
+    reported = json.loads(same.stdout)
+    assert (reported["different"]["kinds"], reported["total"]["messages"], reported["lost"]) == (0, 90, 3)
 
 
 def test_fail_on_chooses(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 
-from bridges.spark.archive.amqp_origin import AmqpOrigin
-from bridges.spark.archive.job import LogBounds, commit_next
-from bridges.spark.archive.kafka_origin import KafkaOrigin
-from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.archiving.amqp_origin import AmqpOrigin
+from bridges.spark.archive.archiving.job import LogBounds, commit_next
+from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
+from bridges.spark.archive.contents.messages import with_messages
+from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import Archive
 from bridges.spark.archive.verification import verify
@@ -56,7 +57,7 @@ def test_a_batch_is_what_the_archive_reads_from_kafka(spark: SparkSession, kafka
     origin = KafkaOrigin({"bootstrap.servers": kafka_broker.bootstrap}, {topic: "x"})
     ranges = [Range("x", partition, 0, 20) for partition in range(3)]
     over_amqp = loaded(spark, url, topic, maxTasks=2)
-    from_kafka = pa.Table.from_batches([batch.rows for batch in origin.source().batches(ranges)])
+    from_kafka = pa.Table.from_batches([with_messages(batch.rows) for batch in origin.source().batches(ranges)])
     assert table(over_amqp).equals(table(spark.createDataFrame(from_kafka)))
     assert event_tuples(over_amqp.collect()) == expected(kafka_broker, topic)
     some = loaded(spark, url, topic, startingOffsets='{"0": 5, "2": 19}', endingOffsets='{"0": 8, "1": 0}')
@@ -65,6 +66,15 @@ def test_a_batch_is_what_the_archive_reads_from_kafka(spark: SparkSession, kafka
     red = loaded(spark, url, topic, filter="a.color = 'red'").collect()
     wanted = [each for each in consumed(kafka_broker, topic) if ("color", b"red") in each.headers]
     assert sorted((row.partition, row.offset) for row in red) == [record[:2] for record in wanted]
+
+
+def test_workers_are_forked_with_what_tasks_need(spark: SparkSession) -> None:
+    def loaded(_: object) -> bool:
+        import sys
+
+        return {"bridges.spark.archive.write.task", "bridges.spark.datasource.source", "pandas"} <= sys.modules.keys()
+
+    assert spark.sparkContext.parallelize([0], 1).map(loaded).collect() == [True]
 
 
 def test_a_batch_begins_and_ends_at_times(spark: SparkSession, kafka_broker: KafkaBroker, url: str) -> None:

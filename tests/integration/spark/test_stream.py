@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
+from bridges.spark.datasource.progress import offsets_behind
 from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.errors import sentence
 from tests.support.gateway.process import PATIENCE, Process, hold, wait_until
@@ -45,6 +46,8 @@ class Query:
 
     def __init__(self, spark: SparkSession, url: str, topic: str, folder: Path) -> None:
         self._spark, self._url, self._topic, self._folder = spark, url, topic, folder
+        self.behind: list[dict[int, int]] = []
+        """What the micro-batches of the last run left, by partition."""
 
     def frame(self, **options: object) -> Any:
         self._spark.dataSource.register(ScopeGateDataSource)
@@ -63,6 +66,7 @@ class Query:
             query.awaitTermination()
         finally:
             query.stop()
+        self.behind = [offsets_behind(each.sources[0]) for each in query.recentProgress if each.numInputRows]
         return micro_batches(self._folder / "check" / "commits")
 
     def fails(self, **options: object) -> str:
@@ -90,6 +94,7 @@ def test_a_query_sees_what_a_consumer_sees_in_micro_batches_and_goes_on(
     query = Query(spark, url, topic, tmp_path)
     assert query.run(maxEventsPerTrigger=25) == 3
     assert query.seen() == expected(kafka_broker, topic)
+    assert [sum(each.values()) for each in query.behind] == [35, 10, 0]
     assert query.run() == 3  # nothing new: no micro-batch
 
     kafka_broker.grow(topic, 3)

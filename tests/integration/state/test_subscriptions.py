@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -12,6 +12,7 @@ from gateway.state import MemoryState, State
 from gateway.state.redis import RedisState
 from gateway.state.subscriptions.store import (
     AlreadyExists,
+    Change,
     Changed,
     LimitReached,
     SubscriptionLimits,
@@ -53,6 +54,7 @@ async def test_a_subscription_is_created_replaced_and_deleted(state: State, mana
     assert changed.revision > made.revision
     assert (changed.owner, changed.document) == (made.owner, b"three")
     assert await store.load(manager) == (changed.revision, {"äß": changed})
+    assert await store.load_some(manager, ["äß", "other"]) == {"äß": changed}
     deleted = await store.delete(manager, "äß", changed.revision)
     assert deleted > changed.revision
     assert await store.load(manager) == (deleted, {})
@@ -100,36 +102,45 @@ async def test_managers_know_nothing_of_each_other(state: State, manager: str) -
 
 
 async def test_followers_hear_of_each_change_until_they_end(state: State, manager: str) -> None:
-    store, heard = state.subscriptions, asyncio.Event()
-    end = store.follow(manager, heard.set)
+    store, received = state.subscriptions, asyncio.Event()
+    end = store.follow(manager, lambda changes: received.set())
     made = await store.create(manager, "a", "ann", b"", MANY)
-    await asyncio.wait_for(heard.wait(), 5)
-    while heard.is_set():  # a follower that is new counts as told once, at any time
-        heard.clear()
+    await asyncio.wait_for(received.wait(), 5)
+    while received.is_set():  # a follower that is new counts as told once, at any time
+        received.clear()
         await asyncio.sleep(0.05)
     changed = await store.replace(manager, "a", b"", made.revision)
-    await asyncio.wait_for(heard.wait(), 5)
+    await asyncio.wait_for(received.wait(), 5)
     end()
-    heard.clear()
+    received.clear()
     await store.delete(manager, "a", changed.revision)
     other = asyncio.Event()
-    end = store.follow(manager, other.set)
+    end = store.follow(manager, lambda changes: other.set())
     await store.create(manager, "b", "ann", b"", MANY)
     await asyncio.wait_for(other.wait(), 5)
-    assert not heard.is_set()
+    assert not received.is_set()
     end()
 
 
 async def test_a_process_hears_of_the_changes_of_another_one(redis_server: Redis, manager: str) -> None:
     here, there = RedisState(redis_server.url), RedisState(redis_server.url)
-    task, heard = asyncio.create_task(there.subscriptions.run()), asyncio.Event()
-    there.subscriptions.follow(manager, heard.set)
-    await asyncio.wait_for(heard.wait(), 5)
+    task, received = asyncio.create_task(there.subscriptions.run()), asyncio.Event()
+    reported: list[Change] = []
+
+    def follow(changes: Sequence[Change] | None) -> None:
+        reported.extend(changes or ())
+        received.set()
+
+    there.subscriptions.follow(manager, follow)
+    await asyncio.wait_for(received.wait(), 5)
     for number in range(3):
-        heard.clear()
+        received.clear()
         await here.subscriptions.create(manager, str(number), "ann", b"", MANY)
-        await asyncio.wait_for(heard.wait(), 5)
-    assert (await there.subscriptions.load(manager))[1].keys() == {"0", "1", "2"}
+        await asyncio.wait_for(received.wait(), 5)
+    revision, found = await there.subscriptions.load(manager)
+    assert (revision, found.keys()) == (3, {"0", "1", "2"})
+    assert revision == await there.subscriptions.revision(manager)
+    assert set(reported) <= {Change(1, "0"), Change(2, "1"), Change(3, "2")} >= {reported[-1]}
     task.cancel()
     await here.close()
     await there.close()

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
-from bridges.cloudevents.sinks.certificates import SinkCertificates
-from bridges.cloudevents.sinks.dependencies import SinkDependencies
+from bridges.cloudevents.delivery.sink import Sink
+from bridges.cloudevents.model.values import InvalidSubscription, RefreshToken
+from bridges.cloudevents.sinks.common.certificates import SinkCertificates
+from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.factory import SinkFactory
-from bridges.cloudevents.sinks.interface import Sink
-from bridges.cloudevents.subscription.model import InvalidSubscription, RefreshToken
 from bridges.cloudevents.subscription.parse import parse
-from policies.hosts import IpAddress
 from policies.subscriptions import manager_rules
+from policies.values.hosts import IpAddress
 from tests.support.amqp.proton_clients import Login, Received, receive
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event
 from tests.support.gateway.in_process import InProcessGateway, served

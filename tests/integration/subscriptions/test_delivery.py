@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.events.dialects import types
-from bridges.cloudevents.sinks.interface import SendAttempt
-from bridges.cloudevents.subscription.model import (
+from bridges.cloudevents.model.values import (
     FromEarliest,
     FromOffsets,
     InvalidSubscription,
@@ -268,6 +268,6 @@ async def test_a_dead_letter_tells_subscription_sink_attempts_and_status() -> No
         return {name: content or b"" for name, content in record.headers() or []}
 
     headers = await asyncio.to_thread(dead_letter)
-    told = {name: headers[f"amqp.dead-letter.{name}"] for name in ("subscription", "sink", "attempts", "status")}
-    assert told == {"subscription": b"s", "sink": b"http://sink/in", "attempts": b"1", "status": b"422"}
+    reported = {name: headers[f"amqp.dead-letter.{name}"] for name in ("subscription", "sink", "attempts", "status")}
+    assert reported == {"subscription": b"s", "sink": b"http://sink/in", "attempts": b"1", "status": b"422"}
     await topic.close()

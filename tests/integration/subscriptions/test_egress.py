@@ -22,10 +22,12 @@ async def test_a_denied_sink_is_not_reached_and_not_told_apart(
     hosts = [f"http://{name}:{ports[0]}" for name in names]
     denied = [{"protocol": "http", "to": host, "handshake": "off"} for host in hosts]
     allowed = f"http://127.0.0.1:{ports[1]}/in"
-    manager["sinks"] = [*denied, {**denied[0], "to": f"{allowed}/**", "networks": ["127.0.0.0/8"]}]
+    literal = [{**denied[0], "to": f"{host}/**"} for host in ("http://169.254.169.254", "http://[fd00:ec2::254]")]
+    manager["sinks"] = [*denied, *literal, {**denied[0], "to": f"{allowed}/**", "networks": ["127.0.0.0/8"]}]
     start_gateway(document.text)
     api = ApiClient(api_port(document))
-    elsewhere = ["http://127.0.0.1:1/", f"http://127.0.0.1:{ports[1]}/out", "https://example.com/", "http://[::1]/"]
+    metadata = "http://169.254.169.254/latest/meta-data", "http://[fd00:ec2::254]/latest/meta-data"
+    elsewhere = [*metadata, "http://127.0.0.1:1/", f"http://127.0.0.1:{ports[1]}/out", "https://example.com/", "http://[::1]/"]
     async with http_sink(port=ports[0]) as sink, http_sink(port=ports[1]) as other:
         bodies = set[bytes]()
         for url in (*hosts, *elsewhere):

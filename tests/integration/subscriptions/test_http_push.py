@@ -92,11 +92,11 @@ async def suspended(push: Push, made: Answered) -> dict[str, Any]:
     """The status, once the subscription is suspended."""
     path = f"{PATH}/{made.json['id']}/status"
 
-    def told() -> dict[str, Any] | None:
+    def reported() -> dict[str, Any] | None:
         found: dict[str, Any] = push.client.request("GET", path).json
         return found if found["state"] == "suspended" else None
 
-    return await asyncio.to_thread(wait_until, told, "a suspension") or {}
+    return await asyncio.to_thread(wait_until, reported, "a suspension") or {}
 
 
 @pytest.mark.row("CE-W-1", "CE-W-2", "CE-W-4", "CE-3.2.2.1-1", "CE-3.2.2.1-3")
@@ -174,8 +174,8 @@ async def test_410_suspends_and_resume_goes_on_where_it_was(push: Push) -> None:
     async with sink(push, lambda request: answers.pop() if answers else NO_CONTENT) as server:
         made = await push.create(f"{server.url}/in", types=["t.gone"])
         await push.write("orders", "1", "t.gone", key="k")
-        told = await suspended(push, made)
-        assert told["reason"].startswith("gone")
+        reported = await suspended(push, made)
+        assert reported["reason"].startswith("gone")
         await push.write("orders", "2", "t.gone", key="k")
         assert len(deliveries(server)) == 1
         assert (await push.client.ask("POST", f"{PATH}/{made.json['id']}/resume")).status == 200
@@ -188,8 +188,8 @@ async def test_a_challenge_is_not_answered_with_a_login_that_was_not_configured(
     async with sink(push, lambda request: challenge) as server:
         made = await push.create(f"{server.url}/in", types=["t.challenge"])
         await push.write("orders", "1", "t.challenge", key="k")
-        told = await suspended(push, made)
-        assert told["reason"].startswith("credential")
+        reported = await suspended(push, made)
+        assert reported["reason"].startswith("credential")
         assert all(request.header("authorization") is None for request in server.requests)
         assert len(deliveries(server)) == 3, "three in a row"
 

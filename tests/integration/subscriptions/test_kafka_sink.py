@@ -36,22 +36,22 @@ def topic(kafka_broker: KafkaBroker) -> str:
 async def sink(
     bootstrap: str, topic: str, window: int = 16, **settings: object
 ) -> AsyncIterator[tuple[KafkaSink, AnswerRecorder]]:
-    heard = AnswerRecorder()
+    received = AnswerRecorder()
     every = {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 5000, **settings}
-    made = KafkaSink(KafkaClients(), every, topic, encode, window, heard)
+    made = KafkaSink(KafkaClients(), every, topic, encode, window, received)
     try:
-        yield made, heard
+        yield made, received
     finally:
         await made.close(0)
 
 
 @pytest.mark.row("CE-3.2.2.4-2", "CE-3.2.2.4-3", part="the record")
 async def test_an_event_becomes_a_record_of_the_topic(kafka_broker: KafkaBroker, topic: str) -> None:
-    async with sink(kafka_broker.bootstrap, topic) as (made, heard):
+    async with sink(kafka_broker.bootstrap, topic) as (made, received):
         made.send(attempt())
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
         made.send(attempt(None, number=2))
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
     first, second = copies(kafka_broker, topic, 2)
     assert (first.key(), first.value()) == (b"t", b"data")
     named = [(f"ce_{name}", value.encode()) for name, value in event().attributes.items()]
@@ -62,38 +62,38 @@ async def test_an_event_becomes_a_record_of_the_topic(kafka_broker: KafkaBroker,
 @pytest.mark.row("CE-3.2.2.4-5", part="the record")
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 async def test_events_keep_their_order_with_any_acks(kafka_broker: KafkaBroker, topic: str, acks: str) -> None:
-    async with sink(kafka_broker.bootstrap, topic, acks=acks) as (made, heard):
+    async with sink(kafka_broker.bootstrap, topic, acks=acks) as (made, received):
         sent = 0
         for _ in range(100):
             while made.free_slots and sent < 100:
                 made.send(attempt(str(sent).encode(), sent))
                 sent += 1
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
     values = [record.value() for record in copies(kafka_broker, topic, 100)]
     assert values == [str(number).encode() for number in range(100)]
 
 
 async def test_one_record_that_is_too_large_takes_no_others_with_it(kafka_broker: KafkaBroker, topic: str) -> None:
-    async with sink(kafka_broker.bootstrap, topic, **{"linger.ms": 200}) as (made, heard):
+    async with sink(kafka_broker.bootstrap, topic, **{"linger.ms": 200}) as (made, received):
         for number, size in enumerate([100, 30_000, 100]):
             made.send(attempt(b"x" * size, number))
-        answers = [await heard.next() for _ in range(3)]
+        answers = [await received.next() for _ in range(3)]
     verdicts = sorted(answer.outcome.name for answer in answers)
     assert verdicts == ["DONE", "DONE", "REFUSED"]
     assert len(copies(kafka_broker, topic, 2)) == 2
 
 
 async def test_a_missing_topic_is_the_sinks_fault(kafka_broker: KafkaBroker) -> None:
-    async with sink(kafka_broker.bootstrap, "no-such-topic", **{"message.timeout.ms": 500}) as (made, heard):
+    async with sink(kafka_broker.bootstrap, "no-such-topic", **{"message.timeout.ms": 500}) as (made, received):
         made.send(attempt())
-        answer = await heard.next()
+        answer = await received.next()
     assert answer.outcome in (DeliveryOutcome.SINK_FAILED, DeliveryOutcome.FAILED)
 
 
 async def test_a_cluster_that_is_away_is_repeated() -> None:
-    async with sink(f"127.0.0.1:{free_port()}", "t", **{"message.timeout.ms": 300}) as (made, heard):
+    async with sink(f"127.0.0.1:{free_port()}", "t", **{"message.timeout.ms": 300}) as (made, received):
         made.send(attempt())
-        assert await heard.next() == Answer(
+        assert await received.next() == Answer(
             DeliveryOutcome.FAILED, "not written in time (_MSG_TIMED_OUT)", reached=False
         )
 

@@ -112,10 +112,10 @@ async def test_status_and_test_events(running: Running) -> None:
     assert 0 < int(again.headers["retry-after"]) <= 5
     events.write("orders", "one")
     await sink.wait_for(2)
-    told = (await api.ask("GET", f"{PATH}/a/status")).json
-    assert (told["state"], told["revision"], told["guarantee"]) == ("active", 1, "at-least-once")
-    assert told["filter"] == "indexed"
-    assert told["effective"]["order"] == "key"
+    reported = (await api.ask("GET", f"{PATH}/a/status")).json
+    assert (reported["state"], reported["revision"], reported["guarantee"]) == ("active", 1, "at-least-once")
+    assert reported["filter"] == "indexed"
+    assert reported["effective"]["order"] == "key"
 
 
 @pytest.mark.row("CE-1-2")

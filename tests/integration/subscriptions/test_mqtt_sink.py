@@ -14,10 +14,10 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt5_binary
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dialer import NOT_ALLOWED
+from bridges.cloudevents.model.values import PlainCredential
+from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import MqttSink
-from bridges.cloudevents.subscription.model import PlainCredential
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event, local_dialer, strict_supervisor
 from tests.support.cloudevents.mqtt_reader import MqttReader
 from tests.support.gateway.process import free_port
@@ -39,11 +39,11 @@ async def sink(
         "host": "127.0.0.1", "port": port, "version": FIVE, "topic": "out/orders", "qos": 1, "retain": False,
         "expiry": None, "tls": None, "login": None, "timeout": 5.0,
     }  # fmt: skip
-    heard, supervisor = AnswerRecorder(), strict_supervisor()
+    received, supervisor = AnswerRecorder(), strict_supervisor()
     target = MqttTarget(**{**values, **fields})  # type: ignore[arg-type]
-    made = MqttSink(local_dialer(allowed), target, encode, 16, heard, supervisor)
+    made = MqttSink(local_dialer(allowed), target, encode, 16, received, supervisor)
     try:
-        yield made, heard
+        yield made, received
     finally:
         await made.close(0)
         await supervisor.close()
@@ -69,18 +69,18 @@ def subscriber(broker: Mosquitto) -> Iterator[MqttReader]:
 async def test_an_event_arrives_with_its_quality_of_service(
     broker: Mosquitto, subscriber: MqttReader, version: MQTTProtocolVersion, qos: int
 ) -> None:
-    async with sink(broker.port, version=version, qos=qos) as (made, heard):
+    async with sink(broker.port, version=version, qos=qos) as (made, received):
         made.send(attempt())
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
     message = await asyncio.to_thread(subscriber.next)
     assert (message.topic, message.payload, message.qos, message.retain) == ("out/orders", b"data", qos, False)
 
 
 @pytest.mark.row("CE-3.2.2.2-5", "CE-3.2.2.2-6", part="the packet")
 async def test_version_5_carries_properties_and_expiry(broker: Mosquitto, subscriber: MqttReader) -> None:
-    async with sink(broker.port, expiry=77) as (made, heard):
+    async with sink(broker.port, expiry=77) as (made, received):
         made.send(attempt())
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
     properties = (await asyncio.to_thread(subscriber.next)).properties
     assert properties.ContentType == "text/plain"
     assert 0 < properties.MessageExpiryInterval <= 77
@@ -89,9 +89,9 @@ async def test_version_5_carries_properties_and_expiry(broker: Mosquitto, subscr
 
 @pytest.mark.row("CE-3.2.2.2-4", part="the packet")
 async def test_a_retained_event_waits_for_later_subscribers(broker: Mosquitto) -> None:
-    async with sink(broker.port, retain=True, topic="kept/1") as (made, heard):
+    async with sink(broker.port, retain=True, topic="kept/1") as (made, received):
         made.send(attempt())
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
     later = MqttReader(broker.port, "kept/#")
     message = await asyncio.to_thread(later.next)
     later.close()
@@ -100,38 +100,38 @@ async def test_a_retained_event_waits_for_later_subscribers(broker: Mosquitto) -
 
 
 async def test_many_events_share_a_connection_and_keep_their_order(broker: Mosquitto, subscriber: MqttReader) -> None:
-    async with sink(broker.port) as (made, heard):
+    async with sink(broker.port) as (made, received):
         sent = 0
         for _ in range(200):
             while made.free_slots and sent < 200:
                 made.send(attempt(str(sent).encode(), sent))
                 sent += 1
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
     got = [await asyncio.to_thread(subscriber.next) for _ in range(200)]
     assert [message.payload for message in got] == [str(number).encode() for number in range(200)]
 
 
 async def test_what_is_larger_than_the_servers_largest_packet_is_refused(broker: Mosquitto) -> None:
-    async with sink(broker.port) as (made, heard):
+    async with sink(broker.port) as (made, received):
         made.send(attempt())
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
         made.send(attempt(b"x" * 30_000))
         reason = "larger than the server's largest packet of 20000 bytes"
-        assert await heard.next() == Answer(DeliveryOutcome.REFUSED, reason)
+        assert await received.next() == Answer(DeliveryOutcome.REFUSED, reason)
         made.send(attempt())
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
 
 
 @pytest.mark.parametrize("version", [FIVE, THREE])
 async def test_a_wrong_password_is_a_matter_of_the_credential(version: MQTTProtocolVersion) -> None:
     server = Mosquitto(user="gw", password="right")
     try:
-        async with sink(server.port, version=version, login=PlainCredential("gw", "wrong")) as (made, heard):
+        async with sink(server.port, version=version, login=PlainCredential("gw", "wrong")) as (made, received):
             made.send(attempt())
-            assert (await heard.next()).outcome is DeliveryOutcome.CREDENTIAL
-        async with sink(server.port, version=version, login=PlainCredential("gw", "right")) as (made, heard):
+            assert (await received.next()).outcome is DeliveryOutcome.CREDENTIAL
+        async with sink(server.port, version=version, login=PlainCredential("gw", "right")) as (made, received):
             made.send(attempt())
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
     finally:
         server.stop()
 
@@ -139,30 +139,30 @@ async def test_a_wrong_password_is_a_matter_of_the_credential(version: MQTTProto
 async def test_a_server_that_was_away_gets_the_next_attempt() -> None:
     server = Mosquitto()
     try:
-        async with sink(server.port) as (made, heard):
+        async with sink(server.port) as (made, received):
             made.send(attempt())
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
             server.kill()
             made.send(attempt())
-            assert not (await heard.next()).reached
+            assert not (await received.next()).reached
             server.start()
             made.send(attempt())
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
     finally:
         server.stop()
 
 
 @pytest.mark.row("CE-P-3", part="MQTT")
 async def test_nothing_is_connected_that_is_not_allowed(broker: Mosquitto) -> None:
-    async with sink(broker.port, allowed=lambda address: False) as (made, heard):
+    async with sink(broker.port, allowed=lambda address: False) as (made, received):
         made.send(attempt())
-        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, NOT_ALLOWED, reached=False)
+        assert await received.next() == Answer(DeliveryOutcome.SINK_FAILED, NOT_ALLOWED, reached=False)
 
 
 async def test_nobody_there_is_the_sinks_fault() -> None:
-    async with sink(free_port()) as (made, heard):
+    async with sink(free_port()) as (made, received):
         made.send(attempt())
-        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, "connection refused", reached=False)
+        assert await received.next() == Answer(DeliveryOutcome.SINK_FAILED, "connection refused", reached=False)
 
 
 async def test_tls_checks_the_name_of_the_sink_not_its_address(tmp_path: Path) -> None:
@@ -170,12 +170,12 @@ async def test_tls_checks_the_name_of_the_sink_not_its_address(tmp_path: Path) -
     server = Mosquitto(pair=authority.server("mqtt.example"))
     context = ssl.create_default_context(cafile=str(authority.ca))
     try:
-        async with sink(server.tls_port, host="mqtt.example", tls=context) as (made, heard):
+        async with sink(server.tls_port, host="mqtt.example", tls=context) as (made, received):
             made.send(attempt())
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
-        async with sink(server.tls_port, host="other.example", tls=context) as (made, heard):
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
+        async with sink(server.tls_port, host="other.example", tls=context) as (made, received):
             made.send(attempt())
-            answer = await heard.next()
+            answer = await received.next()
             assert answer.outcome is DeliveryOutcome.SINK_FAILED
             assert "certificate" in answer.reason
     finally:

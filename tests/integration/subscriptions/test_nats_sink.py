@@ -13,9 +13,9 @@ from nats.aio.msg import Msg
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.nats import nats_binary
-from bridges.cloudevents.sinks.dialer import NOT_ALLOWED
+from bridges.cloudevents.model.values import AccessToken, PlainCredential
+from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.nats import NatsSink, NatsTarget
-from bridges.cloudevents.subscription.model import AccessToken, PlainCredential
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event, local_dialer, strict_supervisor
 from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.certs import Authority
@@ -40,11 +40,11 @@ async def sink(
         "host": "127.0.0.1", "port": port, "subject": "out.orders", "jetstream": False,
         "tls": None, "login": None, "timeout": 5.0,
     }  # fmt: skip
-    heard, supervisor = AnswerRecorder(), strict_supervisor()
+    received, supervisor = AnswerRecorder(), strict_supervisor()
     target = NatsTarget(**{**values, **fields})  # type: ignore[arg-type]
-    made = NatsSink(local_dialer(allowed), target, nats_binary, 16, heard, supervisor)
+    made = NatsSink(local_dialer(allowed), target, nats_binary, 16, received, supervisor)
     try:
-        yield made, heard
+        yield made, received
     finally:
         await made.close(0)
         await supervisor.close()
@@ -74,9 +74,9 @@ def server() -> Iterator[NatsServer]:
 
 @pytest.mark.row("CE-3.2.2.5-1", part="the message")
 async def test_an_event_arrives_on_the_subject_before_it_is_done(server: NatsServer) -> None:
-    async with subscribed(server.port) as following, sink(server.port) as (made, heard):
+    async with subscribed(server.port) as following, sink(server.port) as (made, received):
         made.send(attempt())
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
         message = await following()
     assert (message.subject, message.data) == ("out.orders", b"data")
     named = {f"ce-{name}": value for name, value in event().attributes.items()}
@@ -84,13 +84,13 @@ async def test_an_event_arrives_on_the_subject_before_it_is_done(server: NatsSer
 
 
 async def test_many_events_keep_their_order(server: NatsServer) -> None:
-    async with subscribed(server.port) as following, sink(server.port) as (made, heard):
+    async with subscribed(server.port) as following, sink(server.port) as (made, received):
         sent = 0
         for _ in range(200):
             while made.free_slots and sent < 200:
                 made.send(attempt(str(sent).encode(), sent))
                 sent += 1
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
         assert [(await following()).data for _ in range(200)] == [str(number).encode() for number in range(200)]
 
 
@@ -98,20 +98,20 @@ async def test_jetstream_acknowledges_and_drops_repetitions(server: NatsServer) 
     client = await nats.connect(f"nats://127.0.0.1:{server.port}")
     stream = client.jetstream()
     await stream.add_stream(name="KEPT", subjects=["kept.*"])
-    async with sink(server.port, subject="kept.orders", jetstream=True) as (made, heard):
+    async with sink(server.port, subject="kept.orders", jetstream=True) as (made, received):
         for repetition in range(3):
             made.send(attempt(earlier_attempts=repetition))
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
         made.send(attempt(number=2))
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
     assert (await stream.stream_info("KEPT")).state.messages == 2
     await client.close()
 
 
 async def test_a_subject_without_a_stream_is_the_sinks_fault(server: NatsServer) -> None:
-    async with sink(server.port, subject="nobody.there", jetstream=True) as (made, heard):
+    async with sink(server.port, subject="nobody.there", jetstream=True) as (made, received):
         made.send(attempt())
-        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, "no stream takes messages of the subject")
+        assert await received.next() == Answer(DeliveryOutcome.SINK_FAILED, "no stream takes messages of the subject")
 
 
 @pytest.fixture(scope="module")
@@ -123,49 +123,49 @@ def limited() -> Iterator[NatsServer]:
 
 async def test_permissions_passwords_and_sizes_have_their_answers(limited: NatsServer) -> None:
     right = PlainCredential("gw", "right")
-    async with sink(limited.port, login=right) as (made, heard):
+    async with sink(limited.port, login=right) as (made, received):
         made.send(attempt())
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
         made.send(attempt(b"x" * 20_000))
         reason = "larger than the server's max_payload of 10000 bytes"
-        assert await heard.next() == Answer(DeliveryOutcome.REFUSED, reason)
+        assert await received.next() == Answer(DeliveryOutcome.REFUSED, reason)
         made.send(attempt())
-        assert (await heard.next()).outcome is DeliveryOutcome.DONE
-    async with sink(limited.port, login=right, subject="forbidden") as (made, heard):
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
+    async with sink(limited.port, login=right, subject="forbidden") as (made, received):
         for _ in range(20):  # the answer to the PING must not come before the one to the message
             made.send(attempt())
-            assert (await heard.next()).outcome is DeliveryOutcome.CREDENTIAL
+            assert (await received.next()).outcome is DeliveryOutcome.CREDENTIAL
     for wrong in (PlainCredential("gw", "wrong"), AccessToken("token", 0), None):
-        async with sink(limited.port, login=wrong) as (made, heard):
+        async with sink(limited.port, login=wrong) as (made, received):
             made.send(attempt())
-            answer = await heard.next()
+            answer = await received.next()
             assert answer == Answer(DeliveryOutcome.CREDENTIAL, "the server does not accept the login")
 
 
 async def test_a_server_that_was_away_gets_the_next_attempt() -> None:
     server = NatsServer()
     try:
-        async with sink(server.port) as (made, heard):
+        async with sink(server.port) as (made, received):
             made.send(attempt())
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
             server.kill()
             made.send(attempt())
-            assert not (await heard.next()).reached
+            assert not (await received.next()).reached
             server.start()
             made.send(attempt())
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
     finally:
         server.stop()
 
 
 @pytest.mark.row("CE-P-3", part="NATS")
 async def test_nothing_is_connected_that_is_not_allowed(server: NatsServer) -> None:
-    async with sink(server.port, allowed=lambda address: False) as (made, heard):
+    async with sink(server.port, allowed=lambda address: False) as (made, received):
         made.send(attempt())
-        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, NOT_ALLOWED, reached=False)
-    async with sink(free_port()) as (made, heard):
+        assert await received.next() == Answer(DeliveryOutcome.SINK_FAILED, NOT_ALLOWED, reached=False)
+    async with sink(free_port()) as (made, received):
         made.send(attempt())
-        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, "connection refused", reached=False)
+        assert await received.next() == Answer(DeliveryOutcome.SINK_FAILED, "connection refused", reached=False)
 
 
 async def test_tls_checks_the_name_of_the_sink_and_is_never_given_up(tmp_path: Path, server: NatsServer) -> None:
@@ -174,20 +174,20 @@ async def test_tls_checks_the_name_of_the_sink_and_is_never_given_up(tmp_path: P
     secured = NatsServer(f'tls {{ cert_file: "{pair.cert}", key_file: "{pair.key}" }}')
     context = ssl.create_default_context(cafile=str(authority.ca))
     try:
-        async with sink(secured.port, host="nats.example", tls=context) as (made, heard):
+        async with sink(secured.port, host="nats.example", tls=context) as (made, received):
             made.send(attempt())
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
-        async with sink(secured.port, host="other.example", tls=context) as (made, heard):
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
+        async with sink(secured.port, host="other.example", tls=context) as (made, received):
             made.send(attempt())
-            answer = await heard.next()
+            answer = await received.next()
             assert answer.outcome is DeliveryOutcome.SINK_FAILED
             assert "certificate" in answer.reason
         async with sink(server.port, host="nats.example", tls=context, login=PlainCredential("a", "b")) as (
             made,
-            heard,
+            received,
         ):
             made.send(attempt())
-            assert await heard.next() == Answer(
+            assert await received.next() == Answer(
                 DeliveryOutcome.SINK_FAILED, "the server does not offer TLS", reached=False
             )
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pytest
@@ -138,8 +139,8 @@ async def test_a_change_at_another_gateway_is_answered_when_it_is_in_force(
     for number in range(10):
         changed = await two.ask("PUT", AT, {**shared.proposal(), "sink": f"{shared.sink.url}/{number}"})
         assert changed.status == 200, changed.body
-        told = (await two.ask("GET", f"{AT}/status")).json
-        assert (told["applied"], told["here"]) == (told["revision"], False)
+        reported = (await two.ask("GET", f"{AT}/status")).json
+        assert (reported["applied"], reported["here"]) == (reported["revision"], False)
         shared.write(str(number))
         await shared.arrive(str(number))
     assert [(each.path, each.header("ce-id")) for each in shared.sink.requests] == [
@@ -160,8 +161,8 @@ async def test_a_change_at_another_gateway_is_answered_when_it_is_in_force(
     owner.process.send_signal(signal.SIGSTOP)
     late = await two.ask("PUT", AT, shared.proposal())
     assert late.status == 202, "the owner has not applied it, and the answer says so"
-    told = (await two.ask("GET", f"{AT}/status")).json
-    assert told["applied"] < told["revision"]
+    reported = (await two.ask("GET", f"{AT}/status")).json
+    assert reported["applied"] < reported["revision"]
     assert (await two.ask("DELETE", AT)).status == 202
     owner.process.send_signal(signal.SIGCONT)
     made = await two.ask("POST", PATH, shared.proposal())
@@ -269,3 +270,29 @@ async def test_a_gateway_that_sleeps_longer_than_its_lease_delivers_nothing_more
     shared.write("last")
     await shared.arrive("last")
     assert [each.header("ce-id") for each in shared.sink.requests][len(came) :] == ["last"]
+
+
+@pytest.mark.row("CE-3.2.1-12")
+async def test_a_subscription_begins_at_a_time(shared: Shared, start_gateway: Gateways) -> None:
+    policy, api = shared.policy()
+    start_gateway(policy)
+    shared.write("before")
+    await asyncio.sleep(0.005)  # its timestamp has milliseconds
+    moment = now()
+    await asyncio.sleep(0.005)
+    shared.write("after")
+    made = await api.ask("POST", PATH, {**shared.proposal(), "config": {"start": moment}})
+    assert made.status == 201, made.body
+    await shared.arrive("after")
+    later = await api.ask("POST", PATH, {**shared.proposal(), "id": "end", "config": {"start": now()}})
+    assert later.status == 201, later.body
+    ends = (await api.ask("GET", f"{PATH}/end/export")).json["positions"]
+    assert [each["offsets"] for each in ends.values()] == [{"0": f"{2:020}"}], "no event is as young: the end"
+    shared.write("more")
+    await shared.arrive("more")
+    assert "before" not in [each.header("ce-id") for each in shared.sink.requests]
+
+
+def now() -> str:
+    """A time as the object has it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -43,8 +43,8 @@ class Running(NamedTuple):
 
     async def state(self) -> tuple[str, str | None]:
         """The state, and its reason."""
-        told = (await self.api.ask("GET", f"{AT}/status")).json
-        return told["state"], told.get("reason")
+        reported = (await self.api.ask("GET", f"{AT}/status")).json
+        return reported["state"], reported.get("reason")
 
     async def ended(self) -> bool:
         """Whether nothing is sent any more."""

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.egress import SinkDestination, address_allowed, allows, sink_rule
-from policies.hosts import HostError, address_of, parse_host
-from policies.load.diagnostics import PolicyLine
 from policies.model.scopes.sinks import SinkEntry
-from policies.networks import is_public
+from policies.text.diagnostics import PolicyLine
+from policies.values.hosts import HostError, address_of, parse_host
+from policies.values.networks import is_public
 
 _ENTRY: Final = SinkEntry.model_validate({"protocol": "http", "to": "https://**", "handshake": "off"})
 ANY_NAME: Final = sink_rule(_ENTRY, frozenset(), PolicyLine("p", 1))

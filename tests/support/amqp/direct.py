@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from gateway.amqp.codec.codec import Described, Symbol
-from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.link.config import EngineConfig
 from gateway.errors import AmqpError
+from gateway.links.link_context import link_context
 from gateway.nodes.direct.multicast import Multicast
 from gateway.nodes.direct.node import DirectNode
-from gateway.routing.link_context import link_context
 
 HERE = link_context("here")
 

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from gateway.amqp.codec.codec import Described, Symbol, Uint, Ulong
-from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
+from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
 from gateway.nodes.base import GatewayContext

@@ -357,12 +357,12 @@ def echo(message: Message) -> Message:
 
 def echo_with_cookie(message: Message) -> Message:
     """Answer an annotated request as RA 2.4 asks: to the link target it names, with its cookie."""
-    told = message.instructions
-    assert told is not None, "the request is not annotated"
-    cookie = {symbol("address-cookie"): told["response-address-cookie"]}
+    reported = message.instructions
+    assert reported is not None, "the request is not annotated"
+    cookie = {symbol("address-cookie"): reported["response-address-cookie"]}
     return Message(
         body=message.body,
-        address=told["response-link-target-address"],
+        address=reported["response-link-target-address"],
         correlation_id=message.correlation_id,
         instructions=cookie,
     )

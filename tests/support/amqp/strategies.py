@@ -29,6 +29,7 @@ from gateway.amqp.codec.codec import (
     Ushort,
     encode,
 )
+from gateway.amqp.codec.decoder import skip
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 
@@ -146,14 +147,37 @@ def _wide(encoded: bytes) -> bytes:
     return encoded
 
 
+def _wide_inside(encoded: bytes) -> bytes:
+    """The same list or map with every item in its widest form."""
+    if encoded == b"\x45":
+        return b"\xd0\x00\x00\x00\x04\x00\x00\x00\x00"
+    if encoded[0] not in (0xC0, 0xC1):
+        return _wide(encoded)
+    items, at = b"", 3
+    while at < len(encoded):
+        start, at = at, skip(encoded, at)
+        items += _widest(encoded[start:at])
+    return struct.pack(">BII", encoded[0] + 0x10, len(items) + 4, encoded[2]) + items
+
+
+def _widest(encoded: bytes) -> bytes:
+    long, number = {0x53: 0x80, 0x44: 0x80, 0x52: 0x70, 0x43: 0x70}, encoded[1:] or b"\x00"
+    if encoded[0] in (0x41, 0x42):
+        return bytes((0x56, encoded[0] == 0x41))
+    if (code := long.get(encoded[0])) is not None:
+        return bytes((code,)) + number.rjust(8 if code == 0x80 else 4, b"\x00")
+    return _wide(encoded)
+
+
 @st.composite
 def _sections(draw: st.DrawFn, code: int, values: st.SearchStrategy[Any]) -> bytes:
-    """A section in any of the forms a peer may send: three descriptors, two sizes."""
+    """A section in any of the forms a peer may send: four descriptors, two sizes, items short or wide."""
     short, full = bytes((0x53, code)), b"\x80" + code.to_bytes(8, "big")
     symbol = encode(Symbol(_SYMBOLIC[code]))
     descriptor = draw(st.sampled_from([short, short, full, symbol, _wide(symbol)]))
     value = encode(draw(values))
-    return b"\x00" + descriptor + (_wide(value) if draw(st.integers(0, 3)) == 0 else value)
+    form = draw(st.sampled_from([bytes, bytes, _wide, _wide_inside]))
+    return b"\x00" + descriptor + form(value)
 
 
 MESSAGE_IDS = st.none() | TEXT | KINDS["ulong"] | st.uuids() | BINARY

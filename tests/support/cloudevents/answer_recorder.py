@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from bridges.cloudevents.delivery.answers import Answer
+from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dialer import Dialer
-from bridges.cloudevents.sinks.interface import SendAttempt
+from bridges.cloudevents.sinks.common.dialer import Dialer
 from gateway.tasks import Supervisor
 from tests.support.gateway.process import PATIENCE
 

@@ -11,14 +11,13 @@ from confluent_kafka import Producer
 
 from bridges.cloudevents.delivery.answers import DONE, Answer
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
+from bridges.cloudevents.delivery.sink import SendAttempt, SinkListener
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.dispatch.dispatcher import DispatcherServices, DispatcherSettings, SubscriptionDispatcher
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
-from bridges.cloudevents.reading.start_offsets import StartOffsets, find_start_offsets
-from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
-from bridges.cloudevents.subscription.model import (
+from bridges.cloudevents.model.values import (
     Batching,
     DeliverySettings,
     FromLatest,
@@ -29,8 +28,9 @@ from bridges.cloudevents.subscription.model import (
     Start,
     SubscriptionConfig,
 )
+from bridges.cloudevents.reading.start_offsets import StartOffsets, find_start_offsets
 from bridges.kafka.bridge import ClusterBridge
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from bridges.kafka.records.record import KafkaRecord
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.store import LeaseTable, MemoryLeaseStore

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bridges.cloudevents.subscription.model import InvalidSubscription
+from bridges.cloudevents.model.values import InvalidSubscription
 from bridges.cloudevents.subscription.parse import parse
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.subscriptions import ManagerRules, manager_rules

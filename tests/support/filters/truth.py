@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from gateway.amqp.codec.codec import Described, Symbol
-from gateway.cli.message_file import load_filter, load_messages
+from gateway.cli.notation import load_filter, load_messages
 from gateway.filters.parse.filter_set import read
 from gateway.filters.predicate import Predicate, bind
 from tests.support.project.parts import ROOT

@@ -63,7 +63,7 @@ class Far:
     def accept(self, *offered: str, desired: tuple[str, ...] = ()) -> Far:
         """Play the container's part of the opening, and wait until the gateway takes it for open."""
         self.begin_open(*offered, desired=desired)
-        wait_until(lambda: self.gateway.get("/readyz")[0] == 200, "the connector to be open")
+        wait_until(self.gateway.is_ready, "the connector to be open")
         return self
 
     def begin_open(self, *offered: str, desired: tuple[str, ...] = ()) -> None:

@@ -26,6 +26,10 @@ SCOPEGATE = "from gateway.cli.main import main; main()"
 """What the installed `scopegate` script does; the suite runs the tree it stands in."""
 
 
+RELOADED = "policy reloaded"
+_COUNTS = ("logins_revoked", "links_closed")
+
+
 class Gateway:
     """One running gateway; `policy` is its file."""
 
@@ -43,6 +47,7 @@ class Gateway:
         self.process = self._run()
 
     def _run(self) -> Process:
+        self._counted = 0
         document = YAML(typ="safe").load(self.policy.read_text())
         http: str | None = (document.get("gateway") or {}).get("http")
         assert http, "a test's policy says where its `http` is, or off: two workers would meet at the default port"
@@ -62,11 +67,11 @@ class Gateway:
         return Process("gateway", [sys.executable, "-c", self.script, *arguments], **where)
 
     def is_ready(self) -> bool:
-        """Tell whether the gateway says so (`/readyz`), or listens where it has no HTTP."""
+        """Tell whether every part of the gateway is ready (`/readyz`), or it listens where it has no HTTP."""
         if not self.http:
             return self.listens()
         status, self.unready = self.get("/readyz")
-        return status == 200
+        return status == 200 and all(part["ready"] for part in json.loads(self.unready)["parts"].values())
 
     def listens(self) -> bool:
         """Tell whether every AMQP listener accepts connections."""
@@ -134,11 +139,16 @@ class Gateway:
     def reload(self, policy: str | None = None, *, ok: bool = True) -> dict[str, Any]:
         """Reload and wait until the gateway says that it did (or, with `ok=False`, that it refused).
 
-        It may have noticed the file by itself as well: that is another reload, and the one for the signal comes last.
+        It may have noticed a changed file by itself as well: that is another reload, and the one for the signal comes
+        last. The line that is returned counts what all reloads since the last call have closed.
         """
         before = self.hup(policy)
-        event = "policy reloaded" if ok else "policy reload rejected, keeping the current policy"
-        return self.wait_log(event, after=before, reason="signal")
+        event = RELOADED if ok else "policy reload rejected, keeping the current policy"
+        last = self.wait_log(event, after=before, reason="signal")
+        lines = self.log()
+        found = [line for line in lines[self._counted :] if line.get("event") == RELOADED]
+        self._counted = len(lines)
+        return {**last, **{name: sum(line[name] for line in found) for name in _COUNTS if name in last}}
 
     def stop(self, seconds: float = PATIENCE) -> None:
         """Ask for an orderly end (SIGTERM) and check that the exit code is 0."""

@@ -50,7 +50,7 @@ async def served(file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[S
     gateway = InProcessGateway()
 
     class Process(app.GatewayProcess):
-        def __init__(self, service: Gateway, path: Path, seen: app.Stamp | None) -> None:
+        def __init__(self, service: Gateway, path: Path, seen: app.Stamps) -> None:
             super().__init__(service, path, seen)
             gateway.service, gateway.process = service, self
 

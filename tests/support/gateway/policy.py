@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
 from policies.rules import CompiledPolicy
+from policies.text.diagnostics import PolicyErrors
 
 KEY = "Gx1vK8mQz0bT5rYd2WfLpNs7HcJ4uEaXoR9iVtBqDkM"  # as `scopegate keys new` makes them
 

@@ -4,8 +4,8 @@ Importing takes a gateway 0.7 s of processor time, and the suite starts two thou
 it runs nothing: a child is the same program with the same arguments, environment and folder as the command's.
 What the start of the command itself does is shown where it is the point (`cold=True`, tests of the installed command).
 
-A request is one message on a Unix socket: JSON, with two file descriptors. The first becomes the child's output. On the
-second the parent writes the child's process id, and its wait status when it has ended.
+A request is one message on a Unix socket: JSON, with four file descriptors. Three become the child's input, output and
+errors. On the fourth the parent writes the child's process id, and its wait status when it has ended.
 """
 
 from __future__ import annotations
@@ -93,10 +93,17 @@ class WarmParent:
 
     def start(self, arguments: Sequence[str], output: int, env: Mapping[str, str], cwd: Path | None) -> Child:
         """Start `scopegate` with these arguments; `output` is the descriptor of its log."""
+        with Path(os.devnull).open() as nothing:
+            return self.start_with(arguments, (nothing.fileno(), output, output), env, cwd)
+
+    def start_with(
+        self, arguments: Sequence[str], streams: tuple[int, int, int], env: Mapping[str, str], cwd: Path | None
+    ) -> Child:
+        """Start `scopegate` with these arguments; `streams` are the descriptors of its input, output and errors."""
         ours, theirs = os.pipe()
         request = json.dumps([list(arguments), dict(env), str(cwd or Path.cwd())]).encode()
         try:
-            socket.send_fds(self._socket, [request], [output, theirs])
+            socket.send_fds(self._socket, [request], [*streams, theirs])
         finally:
             os.close(theirs)
         return Child(ours)
@@ -120,15 +127,17 @@ def serve(control: socket.socket) -> list[str]:
         for process in [each for each in ready if isinstance(each, int)]:
             _ended(process, *children.pop(process))
         if control in ready:
-            request, (output, status), _, _ = socket.recv_fds(control, _LONGEST, 2)
+            request, descriptors, _, _ = socket.recv_fds(control, _LONGEST, 4)
             if not request:
                 _end_all(children)
+            *streams, status = descriptors
             arguments, env, folder = json.loads(request)
             if (pid := os.fork()) == 0:
                 for descriptor in (control.detach(), status, *children, *(each for _, each in children.values())):
                     os.close(descriptor)
-                return _become(arguments, env, folder, output)
-            os.close(output)
+                return _become(arguments, env, folder, streams)
+            for stream in streams:
+                os.close(stream)
             os.write(status, _NUMBER.pack(pid))
             children[os.pidfd_open(pid)] = pid, status
 
@@ -150,11 +159,11 @@ def _end_all(children: Mapping[int, tuple[int, int]]) -> None:
     sys.exit(0)
 
 
-def _become(arguments: Sequence[str], env: Mapping[str, str], folder: str, output: int) -> list[str]:
-    """Make a forked process what the command would be: output, environment, folder, name."""
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
+def _become(arguments: Sequence[str], env: Mapping[str, str], folder: str, streams: Sequence[int]) -> list[str]:
+    """Make a forked process what the command would be: input, output, errors, environment, folder, name."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
     os.environ.clear()
     os.environ.update(env)
     time.tzset()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from tests.support.house.circles import by_package, circles, import_graph
-from tests.support.house.rules import ALLOWED, FILES, ROOT, SAME_CONCEPT, families, shrunk
+from tests.support.house.circles import circles, import_graph
+from tests.support.house.rules import ALLOWED, FILES, ROOT, SAME_CONCEPT, families, package_graph, shrunk
 from tests.support.house.tree import Tree
 
 
@@ -35,9 +35,8 @@ def _circles(tree: Tree) -> Iterator[str]:
     found = circles(graph)
     yield f"\nimport circles between modules, type-only imports counted: {len(found)}"
     yield from (f"  {len(circle)}: {', '.join(circle)}" for circle in found)
-    packages = by_package(graph, {module.dotted for module in tree.modules if module.is_package})
-    found = circles(packages)
-    yield f"\nof packages (for information; no test forbids them): {len(found)}"
+    found = circles(package_graph(tree))
+    yield f"\nof packages of the product: {len(found)}"
     yield from (f"  {len(circle)}: {', '.join(circle)}" for circle in found)
 
 

@@ -7,10 +7,11 @@ that is not on it fails, and so does a line whose violation is gone. `any` alone
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.support.house.circles import circles, import_graph
+from tests.support.house.circles import Graph, by_package, circles, import_graph
 from tests.support.house.tree import Module, Tree
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -27,9 +28,9 @@ MIRRORING: Final = ("unit", "property", "protocol")
 """Folders of tests/ whose folders are called like a package of the product: tests/unit/gateway/amqp."""
 BESIDE: Final = frozenset({"project", "suite"})
 """Folders for tests of what is no package: documents, deployment; the suite itself."""
-SAME_CONCEPT: Final[dict[str, str]] = {
-    "Link": "the protocol of what nodes use of a link, and the link of a peer",
-}
+COMPILED: Final = frozenset({"_batch", "_decode", "_fetch", "_produce", "_sections"})
+"""Modules in C, which this does not read."""
+SAME_CONCEPT: Final[dict[str, str]] = {}
 """Class names that several modules may define, with the concept or protocol that they share."""
 
 
@@ -37,12 +38,33 @@ def violations(tree: Tree) -> dict[str, set[str]]:
     """Kind to the lines of what violates it."""
     return {
         "circle": {name for circle in circles(import_graph(tree)) for name in circle},
+        "package": {name for circle in circles(package_graph(tree)) for name in circle},
         "class": {name for name, at in tree.classes().items() if len(at) > 1 and name not in SAME_CONCEPT},
         "docstring": {folder for folder in tree.folders if not has_docstring(tree.folders[folder])},
+        "exports": {*unlisted(tree)},
         "family": {f"{folder} {word}" for folder, word in families(tree)},
         "files": {folder for folder in tree.folders if len(tree.files(folder)) > FILES},
         "mirror": {*tree.misplaced(MIRRORING, BESIDE)},
     }
+
+
+def unlisted(tree: Tree) -> Iterator[str]:
+    """Packages of the product from which other modules import names, and that have no `__all__` with them."""
+    known = {module.dotted for module in tree.modules}
+    packages = {module.dotted: module for module in tree.modules if module.in_product and module.is_package}
+    for module in tree.modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ImportFrom) and node.module in packages and node.module != module.dotted:
+                names = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in known}
+                if names - packages[node.module].exports - COMPILED:
+                    yield node.module
+
+
+def package_graph(tree: Tree) -> Graph:
+    """The packages of the product, and which of them each imports; one with modules and packages counts as both."""
+    modules = {module.dotted: module for module in tree.modules if module.in_product}
+    graph = {name: targets & modules.keys() for name, targets in import_graph(tree).items() if name in modules}
+    return by_package(graph, {name for name, module in modules.items() if module.is_package})
 
 
 def families(tree: Tree) -> set[tuple[str, str]]:

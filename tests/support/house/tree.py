@@ -42,6 +42,17 @@ class Module:
         return ".".join(parts[:-1] if self.is_package else parts)
 
     @property
+    def exports(self) -> set[str]:
+        """The names in `__all__`."""
+        return {
+            name.value
+            for node in self.tree.body
+            if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "__all__" for target in node.targets)
+            and isinstance(node.value, ast.List | ast.Tuple)
+            for name in node.value.elts if isinstance(name, ast.Constant) and isinstance(name.value, str)
+        }  # fmt: skip
+
+    @property
     def anys(self) -> int:
         """How often the code (not its text) uses `Any`; the import that brings it is not counted."""
         nodes = ast.walk(self.tree)

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bridges.kafka.bridge import ClusterBridge
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.codec.types import Described, Symbol
-from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
-from gateway.amqp.engine.proton_data import AttachReply
+from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
 from gateway.amqp.message import sections
+from gateway.amqp.proton.proton_data import AttachReply
 from gateway.errors import AmqpError
 from gateway.filters.position.event_stream import FILTER_NAME
 from gateway.tasks import Supervisor
@@ -209,7 +209,7 @@ class Clients(ABC):
         self._names += 1
         peer = Peer()
         peer.link = (side or self.client).engine.attach(f"l{self._names}", incoming=incoming)
-        peer.link.understands = None  # the test is the last hop, and reads every annotation
+        peer.link.keep_annotations()  # the test is the last hop, and reads every annotation
         peer.link.request(peer, AttachReply(address=self.address(address), **granted))
         return peer
 

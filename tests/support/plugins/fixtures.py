@@ -67,16 +67,16 @@ def served(server: S) -> Iterator[S]:
 
 def shared(name: str) -> dict[str, Any]:
     """Return what is known of a server that all workers share; from now on its log is in reports of failures."""
-    told = keeper.ask(name)
-    _shared_logs[name] = Path(told["log"])
-    return told
+    reported = keeper.ask(name)
+    _shared_logs[name] = Path(reported["log"])
+    return reported
 
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> KafkaBroker:
     """The shared real broker. Use own topics."""
-    told = shared("kafka")
-    return KafkaBroker.at(told["port"], Path(told["data"]))
+    reported = shared("kafka")
+    return KafkaBroker.at(reported["port"], Path(reported["data"]))
 
 
 @pytest.fixture(scope="module")

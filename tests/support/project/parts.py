@@ -35,6 +35,7 @@ ARTEMIS = "2.56.0"
 GO = "/usr/local/go/bin"
 TCK = "github.com/cloudevents/sdk-go/sql/v2@v2.16.2"
 TCK_SUM = "h1:ufWHXiH1ZVd0WDbzTX9Nod9Sdq5wcnaqyL0iA1fBwYs="
+NPM = ("package.json", "package-lock.json")
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
 
@@ -171,11 +172,21 @@ def archive_jms_classes(folder: Path) -> None:
     run(sys.executable, "-m", "tests.support.amqp.jms_classes", str(folder), cwd=ROOT)
 
 
-def fetch_rhea(folder: Path) -> None:
-    """Install what package-lock.json pins, by integrity."""
-    for file in ("package.json", "package-lock.json"):
-        shutil.copy(CLIENTS / "rhea" / file, folder)
-    run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)
+def npm_modules(client: str) -> Callable[[Path], None]:
+    """Return a fetch that installs what package-lock.json of a client pins, by integrity."""
+
+    def fetch(folder: Path) -> None:
+        for file in ("package.json", "package-lock.json"):
+            shutil.copy(CLIENTS / client / file, folder)
+        run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)
+
+    return fetch
+
+
+def build_go_client(folder: Path) -> None:
+    """Build our command-line client with the modules that go.sum pins."""
+    command = program("go"), "build", "-mod=readonly", "-o", str(folder / "client"), "."
+    run(*command, cwd=CLIENTS / "eventhubs-go", env={"GOTOOLCHAIN": "local", "GOFLAGS": "-trimpath"})
 
 
 def fetch_cesql_tck(folder: Path) -> None:
@@ -225,7 +236,9 @@ ALL = (
     Part("jms-classes", (JMS_CLASSES,), archive_jms_classes, lambda: jar_origins("jms", "jms-clients")),
     Part("spark-classes", (SPARK_CLASSES,), archive_spark_classes, spark_classes.origins),
     Part("cesql-tck", (TCK, TCK_SUM), fetch_cesql_tck),
-    Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), fetch_rhea),
+    Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), npm_modules("rhea")),
+    Part("eventhubs-js", tuple(f"eventhubs-js/{file}" for file in NPM), npm_modules("eventhubs-js")),
+    Part("eventhubs-go", tuple(f"eventhubs-go/{file}" for file in ("go.mod", "go.sum", "main.go")), build_go_client),
 )
 
 

@@ -34,8 +34,8 @@ class EmbeddedKafka:
 
         def place() -> str | None:
             parts = json.loads(gateway.get("/readyz")[1] or "{}").get("parts", {})
-            told = re.search(r"embedded at (\S+)", str(parts.get("kafka/main")))
-            return told[1].rstrip("',}\"") if told else None
+            reported = re.search(r"embedded at (\S+)", str(parts.get("kafka/main")))
+            return reported[1].rstrip("',}\"") if reported else None
 
         self.bootstrap = wait_until(place, "the address of the embedded Kafka") or ""
 

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest import disk
 from bridges.spark.archive.manifest.checkpoint import Checkpoint
 from bridges.spark.archive.manifest.commits import Commit, File, to_json
 from bridges.spark.archive.manifest.history import History
-from bridges.spark.archive.ranges import Range
 from bridges.spark.archive.store import MANIFEST
 
 PER_DAY = 2880
@@ -42,11 +42,12 @@ def checkpointed(path: Path, count: int, per_segment: int = 500) -> None:
     """An archive of `count` commits, all of them in segments."""
     folder = path / MANIFEST
     folder.mkdir(parents=True, exist_ok=True)
-    history = History(folder, Checkpoint(), [])
-    for number in range(1, count + 1):
-        history.add(commit(number))
-        if number % per_segment == 0:
-            history.write_checkpoint()
+    checkpoint = Checkpoint()
+    for number in range(per_segment, count + 1, per_segment):
+        history = History(folder, checkpoint, [commit(each) for each in range(number - per_segment + 1, number + 1)])
+        history.write_checkpoint()
+        checkpoint = history.checkpoint
+    History.read(folder).tidy()
 
 
 def killed(at: int, work: Callable[[], object]) -> bool:

@@ -11,34 +11,54 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bridges.spark.archive.decode import archived
-from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.contents.decode import archived
+from bridges.spark.archive.contents.file_layout import stored
+from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.store import Archive
 from bridges.spark.columns.rows import EventRow, record_batch
 from tests.support.amqp.messages import message
 
 
-def written(path: Path, logs: Mapping[str, Sequence[EventRow]]) -> Archive:
-    """One commit with these events by address; offsets of a partition follow each other."""
+def written(path: Path, logs: Mapping[str, Sequence[EventRow]], *, old: bool = False) -> Archive:
+    """One commit with these events by address; offsets of a partition follow each other.
+
+    `old`: in the layout of version 2 of the manifest, with all columns of docs/columns.md.
+    """
     archive = Archive(path)
     path.mkdir(exist_ok=True)
     with archive.writing():
-        staging = archive.stage(1)
-        ranges = []
-        for address, events in logs.items():
-            rows = archived(record_batch(events), pa.array([address] * len(events), pa.string()))
-            for date in set(rows.column("date").to_pylist()):
-                name = "__HIVE_DEFAULT_PARTITION__" if date is None else date
-                folder = staging / f"address={address.replace('/', '%2F')}" / f"date={name}"
-                folder.mkdir(parents=True)
-                of_date = rows.column("date").is_null() if date is None else pc.equal(rows.column("date"), date)
-                part = pa.Table.from_batches([rows]).filter(of_date)
-                pq.write_table(part.drop_columns(["address", "date"]), folder / "part.parquet")
-            for partition in sorted({event.partition for event in events}):
-                offsets = [event.offset for event in events if event.partition == partition]
-                ranges.append(Range(address, partition, min(offsets), max(offsets) + 1, len(offsets), "id"))
-        archive.commit(1, staging, ranges, archive.staged(staging, 1))
+        append(archive, logs, old=old)
     return archive
+
+
+def append(archive: Archive, logs: Mapping[str, Sequence[EventRow]], *, old: bool = False) -> None:
+    """One more commit, within `writing`."""
+    number = archive.history().number + 1
+    staging = archive.stage(number)
+    ranges = []
+    for address, events in logs.items():
+        rows = archived(record_batch(events), pa.array([address] * len(events), pa.string()))
+        for date in set(rows.column("date").to_pylist()):
+            name = "__HIVE_DEFAULT_PARTITION__" if date is None else date
+            folder = staging / f"address={address.replace('/', '%2F')}" / f"date={name}"
+            folder.mkdir(parents=True)
+            of_date = rows.column("date").is_null() if date is None else pc.equal(rows.column("date"), date)
+            part = rows.filter(of_date).drop_columns(["address", "date"])
+            kept = as_version_2(part) if old else stored(part)
+            pq.write_table(pa.Table.from_batches([kept]), folder / "part.parquet")
+        for partition in sorted({event.partition for event in events}):
+            offsets = [event.offset for event in events if event.partition == partition]
+            ranges.append(Range(address, partition, min(offsets), max(offsets) + 1, len(offsets), "id"))
+    archive.commit(number, staging, ranges, archive.staged(staging, number))
+
+
+def as_version_2(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows as version 2 wrote them: without `record.timestamp_ms`."""
+    place, record = rows.schema.get_field_index("record"), rows.column("record")
+    names = [each.name for each in record.type if each.name != "timestamp_ms"]
+    parts = [record.field(name) for name in names]
+    older = pa.StructArray.from_arrays(parts, fields=[record.type.field(name) for name in names], mask=record.is_null())
+    return rows.set_column(place, "record", older)
 
 
 def journal(rows: Iterable[Mapping[str, Any]]) -> list[EventRow]:

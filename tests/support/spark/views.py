@@ -28,11 +28,22 @@ EXPECTED: Final = (
 )  # fmt: skip
 
 
-def archived(path: Path) -> Archive:
+def archived(path: Path, *, old: bool = False) -> Archive:
     """`orders/eu`: properties of odd names and types, JSON bodies of which each tenth is broken. `raw`: bytes.
 
     `typed`: JSON after the id of its schema.
     """
+    return archives.written(path, events(), old=old)
+
+
+def also_new(archive: Archive) -> None:
+    """The same events once more, in files of today's layout."""
+    with archive.writing():
+        archives.append(archive, events(first=1000))
+
+
+def events(first: int = 0) -> dict[str, list[EventRow]]:
+    """By address; offsets begin at `first`."""
     orders = []
     for number in range(50):
         properties: dict[str, Any] = {
@@ -42,8 +53,9 @@ def archived(path: Path) -> Archive:
         document = {"id": number, "name": "x", "deep": {"x": 1}, "mix": {"a": 1} if number % 2 else 5}
         body = b"{broken" if number % 10 == 9 else json.dumps(document, separators=(",", ":")).encode()
         data = message(body, app=properties, message_id="7")
-        orders.append(EventRow(0, number, START + number * HOURS, b"k%d" % number, data))
-    raw = [EventRow(0, number, START, b"\xff\x00", message(b"\x00\x00\x00\x01\x02avro\xff")) for number in range(5)]
+        orders.append(EventRow(0, first + number, START + number * HOURS, b"k%d" % number, data))
+    avro = message(b"\x00\x00\x00\x01\x02avro\xff")
+    raw = [EventRow(0, first + number, START, b"\xff\x00", avro) for number in range(5)]
     prefix = b"\x00\x00\x00\x00\x07"
-    typed = [EventRow(0, number, START, None, message(prefix + b'{"id": %d}' % number)) for number in range(5)]
-    return archives.written(path, {"orders/eu": orders, "raw": raw, "typed": typed})
+    typed = [EventRow(0, first + number, START, None, message(prefix + b'{"id": %d}' % number)) for number in range(5)]
+    return {"orders/eu": orders, "raw": raw, "typed": typed}

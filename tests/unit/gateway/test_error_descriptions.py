@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from bridges.kafka import errors
+from bridges.kafka.common import errors
 from gateway.amqp.codec.types import Described, Symbol
 from gateway.amqp.link.outcomes import Rejected
 from gateway.errors import AmqpError

@@ -11,7 +11,7 @@ from gateway import tasks
 from gateway.tasks import Supervisor, run_together
 
 
-class Deaf:
+class StubbornTask:
     """Goes on after its first cancellation, as a read of redis does whose time is up at the same moment."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Deaf:
 
 async def test_a_supervisor_closes_though_one_of_them_was_deaf_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "_CANCEL_AGAIN", 0.01)
-    deaf, errors = Deaf(), list[Any]()
+    deaf, errors = StubbornTask(), list[Any]()
     supervisor = Supervisor(lambda name, error: errors.append(error))
     supervisor.keep(lambda: run_together(deaf.run(), asyncio.Event().wait()), "pair")  # type: ignore[arg-type]
     await asyncio.sleep(0)

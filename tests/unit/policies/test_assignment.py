@@ -9,10 +9,10 @@ import pytest
 
 from policies.explain.assignment import assignment_lines
 from policies.explain.explanation import explain
-from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
 from policies.model.scopes.assignment import Assignment
 from policies.rules import CompiledPolicy, KafkaRoute
+from policies.text.diagnostics import PolicyErrors
 
 POLICY = """
 gateway: {{state: "{state}"}}
@@ -79,12 +79,12 @@ def test_shards_need_shared_state_and_places(tmp_path: Path) -> None:
 
 
 def test_what_links_that_share_get(tmp_path: Path) -> None:
-    told = "\n".join(assignment_lines(of(load(tmp_path, "group_mode: shared")), "receive"))
-    assert "a link of any group gets its share of the partitions" in told
-    assert "names a partition or an epoch: amqp:not-allowed (group_mode: shared)" in told
-    assert "more links than partitions: amqp:link:detach-forced (surplus: reject)" in told
-    told = "\n".join(assignment_lines(of(load(tmp_path, "group_mode: shared, surplus: pend")), "receive"))
-    assert "they stand by without one (surplus: pend)" in told
+    reported = "\n".join(assignment_lines(of(load(tmp_path, "group_mode: shared")), "receive"))
+    assert "a link of any group gets its share of the partitions" in reported
+    assert "names a partition or an epoch: amqp:not-allowed (group_mode: shared)" in reported
+    assert "more links than partitions: amqp:link:detach-forced (surplus: reject)" in reported
+    reported = "\n".join(assignment_lines(of(load(tmp_path, "group_mode: shared, surplus: pend")), "receive"))
+    assert "they stand by without one (surplus: pend)" in reported
     assert "share" not in "\n".join(assignment_lines(of(load(tmp_path)), "receive"))
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.config.policy import load
 from policies.explain.explanation import explain
-from policies.load.diagnostics import PolicyErrors
 from policies.rules import CompiledPolicy
+from policies.text.diagnostics import PolicyErrors
 from tests.support.gateway.policy import load_text, mistakes
 
 POLICY = """

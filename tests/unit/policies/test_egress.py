@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 
 from policies.egress import SinkDestination, SinkRule, address_allowed, allows, sink_rule
-from policies.hosts import HostError, address_of, parse_host
-from policies.load.diagnostics import PolicyLine
 from policies.model.scopes.sinks import SCHEMES, SinkEntry, SinkKind
-from policies.networks import is_public
+from policies.text.diagnostics import PolicyLine
+from policies.values.hosts import HostError, address_of, parse_host
+from policies.values.networks import is_public
 
 
 def _words(text: str) -> list[str]:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
 from policies.model.policy import Policy
-from policies.model.units import Bind, Endpoint
 from policies.subscriptions import manager_rules
+from policies.text.diagnostics import PolicyErrors
+from policies.values.units import Bind, Endpoint
 from tests.support.gateway.policy import KEY, load_text, mistakes
 from tests.support.project.parts import ROOT
 
@@ -72,7 +72,7 @@ scopes:
   core: {temporary: yes}
 """
 WRONG_SAID = """\
-1:11: gateway.drian: unknown key; did you mean drain? (allowed: id, http, state, lease, user_termini, memory, drain, log, journal)
+1:11: gateway.drian: unknown key; did you mean drain? (allowed: id, http, state, lease, user_termini, memory, drain, drain_delay, log, journal)
 1:30: gateway.drain: needs a whole number with a unit, like "10s" (allowed: ms, s, m, h, d)
 1:38: gateway.id: must be text (put it in quotes)
 2:16: keys.active: no key of the ring has this id (allowed: a)
@@ -87,7 +87,7 @@ WRONG_SAID = """\
 9:48: scopes.edge.listen[0].sasl[1]: not one of the values allowed here (allowed: anonymous, plain, external, scram-sha-256, scram-sha-512)
 9:62: scopes.edge.listen[0].users: file users.yaml cannot be read: No such file or directory
 9:79: scopes.edge.listen[0].tls.key: missing, and required: private key of the certificate, PEM, path relative to the policy file
-10:10: scopes.edge.listen[1].bnd: unknown key; did you mean bind? (allowed: bind, advertise, sasl, users, tls, allow_plain_without_tls, annotations, strict_annotations, limits)
+10:10: scopes.edge.listen[1].bnd: unknown key; did you mean bind? (allowed: bind, advertise, sasl, users, tls, allow_plain_without_tls, annotations, dialect, event_hubs, strict_annotations, limits)
 11:16: scopes.edge.listen[2].bind: 0.0.0.0:5672 is already in use by scopes.edge.listen[0].bind
 11:38: scopes.edge.listen[2].sasl: plain is offered only on TLS: add tls, or allow_plain_without_tls: true
 11:38: scopes.edge.listen[2].sasl: plain needs users: the file of users and their passwords
@@ -96,16 +96,16 @@ WRONG_SAID = """\
 15:42: scopes.edge.addresses[0].kafka: there is no Kafka cluster man; did you mean main? (allowed: main)
 15:54: scopes.edge.addresses[0].topic: {tpic} is not a capture of match (allowed: {topic})
 16:9: scopes.edge.addresses[1]: needs exactly one of direct, relay, kafka, service and redirect to say what the address is; rely is unknown, did you mean relay?
-17:36: scopes.edge.addresses[2].direct: not one of the values allowed here (allowed: balanced, multicast)
+17:36: scopes.edge.addresses[2].direct: not one of the values allowed here; did you mean balanced? (allowed: balanced, multicast)
 18:34: scopes.edge.addresses[3].relay: there is no other scope or connector of this scope cor; did you mean core? (allowed: core)
 18:48: scopes.edge.addresses[3].address: {b} is not a capture of match (allowed: no captures)
 19:17: scopes.edge.addresses[4].match: "*" must be a whole segment; inside one use a capture, like "orders-{n}"
 19:34: scopes.edge.addresses[4].relay: both a scope and a connector of this scope have this name; rename one
 20:17: scopes.edge.addresses[5].match: never reached: entry 3 before it (svc/**) matches all of it
 20:35: scopes.edge.addresses[5].relay: a scope cannot relay to itself
-21:5: scopes.edge.acess: unknown key; did you mean access? (allowed: listen, connect, addresses, bridge, api, subscriptions, access, anonymous_relay, strict_desired, temporary, response_routing, response_rate)
+21:5: scopes.edge.acess: unknown key; did you mean access? (allowed: listen, connect, addresses, bridge, api, subscriptions, access, anonymous_relay, strict_desired, temporary, transactions, transaction_timeout, max_transactions, response_routing, response_rate)
 23:15: scopes.edge.access[0].who: must be text (put it in quotes)
-23:24: scopes.edge.access[0].may[0]: not one of the values allowed here (allowed: send, receive, info, subscribe)
+23:24: scopes.edge.access[0].may[0]: not one of the values allowed here; did you mean send? (allowed: send, receive, info, subscribe)
 24:29: scopes.edge.access[1].on[1]: a segment may have at most one capture, like {name}: a letter, then letters, digits or _
 25:21: scopes.core.temporary: must be true or false
 """  # noqa: E501
@@ -154,7 +154,7 @@ def test_a_wrong_file_is_never_a_policy_and_says_no_secret() -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (b"", "1:1: scopes: missing, and required: the scopes, by name"),
+        (b"", "1:1: the file is empty; start from"),
         (b"- a", "1:1: must be a section (key: value) (allowed: gateway, keys, kafka, filters, pipeline, scopes)"),
         (b"a: b: c", "1:5: not YAML: mapping values are not allowed here"),
         (b"scopes:\n\t- a", "2:1: not YAML: found character '\\t' that cannot start any token"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.patterns import PatternError, parse_pattern, parse_template, routable
+from policies.values.patterns import PatternError, parse_pattern, parse_template, routable
 
 
 @pytest.mark.parametrize(

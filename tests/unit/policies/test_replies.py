@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from policies.explain.explanation import explain
-from policies.model.units import Rate, parse_rate
 from policies.rules import CompiledPolicy, RelayRoute
+from policies.values.units import Rate, parse_rate
 from tests.support.gateway.policy import load_text, mistakes
 
 POLICY = """

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from policies.explain.explanation import explain
-from policies.load.diagnostics import PolicyErrors, PolicyLine
 from policies.model.scopes.access import Action
 from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
 from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute
+from policies.text.diagnostics import PolicyErrors, PolicyLine
 from tests.support.gateway.policy import KEY, load_text
 
 NOWHERE = PolicyLine("", 0)

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from policies.model.units import Millis, Rate
 from policies.rules import ServiceRoute
 from policies.subscriptions import manager_rules
+from policies.values.units import Millis, Rate
 from tests.support.gateway.policy import KEY, load_text, mistakes
 
 POLICY: Final = """

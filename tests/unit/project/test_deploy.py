@@ -87,7 +87,7 @@ def test_the_final_stage_starts_the_gateway_and_asks_for_its_health() -> None:
     mounted = compose()["services"]["gateway"]["volumes"][0]
     assert command == ["run", mounted.split(":")[1]]
     check = dockerfile.values(final, "HEALTHCHECK")[0]
-    assert f"127.0.0.1:{port(policy().model.gateway.http)}/healthz" in check
+    assert json.loads(check.partition("CMD ")[2]) == ["scopegate", "health", "--live", command[1]]
 
 
 # -- compose

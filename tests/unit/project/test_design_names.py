@@ -11,7 +11,7 @@ from tests.support.project.parts import ROOT
 PROSE = re.sub(r"^```.*?^```", "", (ROOT / "docs/design.md").read_text(), flags=re.MULTILINE | re.DOTALL)
 PLANNED = {"bridges/cloudevents"}
 """Paths that the page names as plans."""
-FOREIGN = ("pytest.", "queued.max.", "redis:", "Decimal32/")
+FOREIGN = ("proton.", "pytest.", "queued.max.", "redis:", "Decimal32/")
 """How names begin that look like ours but are not."""
 NAMED = sorted(name for name in set(re.findall(r"`([^`]+)`", PROSE)) if not name.removeprefix("@").startswith(FOREIGN))
 

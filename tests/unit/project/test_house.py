@@ -8,12 +8,14 @@ import pytest
 
 from tests.support.house import rules
 from tests.support.house.__main__ import report
-from tests.support.house.circles import by_package, circles, import_graph
+from tests.support.house.circles import circles, import_graph
 from tests.support.house.tree import Tree
 
-KINDS = ("circle", "class", "docstring", "family", "files", "mirror")
+KINDS = ("circle", "class", "docstring", "exports", "family", "files", "mirror", "package")
 ADVICE = "python -m tests.support.house --shrink"
 DOC = '"""What this room is for."""\n'
+USES_B = "from gateway.x import b"
+LISTED = f"{DOC}__all__ = ['a']\na = b = 1\n"
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,9 @@ def make_tree(root: Path, files: dict[str, str]) -> Tree:
         ("docstring", {"tests/a"}, {"tests/a/m.py": "", "tests/unit/test_m.py": "", "tests/unit/conftest.py": ""}),
         ("class", {"Same"}, {"gateway/a.py": "class Same: ...", "gateway/b.py": "class Same: ...\nclass Own: ..."}),
         ("class", set(), {"gateway/a.py": "class Same: ...", "tests/b.py": "class Same: ..."}),
+        ("exports", {"gateway.x"}, {"gateway/x/__init__.py": LISTED, "gateway/m.py": USES_B}),
+        ("exports", set(), {"gateway/x/__init__.py": LISTED, "tests/m.py": "from gateway.x import a"}),
+        ("exports", set(), {"gateway/x/__init__.py": DOC, "gateway/x/b.py": DOC, "tests/m.py": USES_B}),
         ("mirror", {"tests/unit/amqp"}, {"gateway/amqp/__init__.py": DOC, "tests/unit/amqp/test_a.py": ""}),
         ("mirror", set(), {"gateway/amqp/__init__.py": DOC, "tests/unit/gateway/amqp/test_a.py": ""}),
         ("mirror", set(), {"tests/unit/test_a.py": "", "tests/unit/project/test_b.py": ""}),
@@ -109,8 +114,15 @@ def test_packages_have_a_circle_where_their_modules_have_none(tmp_path: Path) ->
     files = {"gateway/x/__init__.py": DOC, "gateway/x/a.py": "import gateway.y.a", "gateway/x/b.py": ""}
     tree = make_tree(tmp_path, files | {"gateway/y/__init__.py": DOC, "gateway/y/a.py": "import gateway.x.b"})
     assert circles(import_graph(tree)) == []
-    packages = {"gateway", "gateway.x", "gateway.y"}
-    assert circles(by_package(import_graph(tree), packages)) == [["gateway.x", "gateway.y"]]
+    assert circles(rules.package_graph(tree)) == [["gateway.x", "gateway.y"]]
+    assert rules.violations(tree)["package"] == {"gateway.x", "gateway.y"}
+
+
+def test_a_package_and_the_packages_in_it_have_a_circle_too(tmp_path: Path) -> None:
+    files = {"gateway/a.py": "import gateway.x.a", "gateway/b.py": "", "gateway/x/__init__.py": DOC}
+    tree = make_tree(tmp_path, files | {"gateway/x/a.py": "from gateway import b"})
+    assert circles(import_graph(tree)) == []
+    assert rules.violations(tree)["package"] == {"gateway", "gateway.x"}
 
 
 def test_uses_of_any_are_counted_in_code_alone(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_what_is_not_of_a_gateway_is_not_compared_with_another() -> None:
     command = [sys.executable, "-m", "tests.bench", "--against", "HEAD", "--only", "cookies"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("cookies: --against compares crowds, journal, kafka,")
+    assert done.stderr.startswith("cookies: --against compares crossing, crowds, journal, kafka,")
 
 
 def test_a_gateway_of_another_commit_is_started_as_its_project_says(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def test_a_process_and_the_one_it_forks_count_and_what_nobody_imports_has_its_li
     found = {each.name: each for each in figures.python(tmp_path)}
     assert 0 < found["gateway/amqp/codec/encoder.py"].reached < found["gateway/amqp/codec/encoder.py"].lines
     assert found["gateway/response/rate_limit.py"].reached, "what the child imported"
-    assert found["bridges/spark/report/plots.py"].reached == 0
-    assert found["bridges/spark/report/plots.py"].lines > 100
+    assert found["bridges/spark/report/page/plots.py"].reached == 0
+    assert found["bridges/spark/report/page/plots.py"].lines > 100
     first, second = (tmp_path / LINES).read_text().splitlines()
     assert "gateway/amqp/codec/encoder.py" not in first, "the child, which ends first, repeats nothing of its parent's"
     assert "gateway/amqp/codec/encoder.py" in second
@@ -69,8 +69,8 @@ def test_a_figure_below_its_floor_is_told_and_the_ten_least_covered_are_listed()
     totals = [figures.total("python", files), Figure("c", 3, 4)]
     assert totals[0] == Figure("python", 190, 400)
     assert figures.below(totals, {"python": 47.5, "c": 75.0}) == []
-    (told,) = figures.below(totals, {"python": 47.6, "c": 75.0})
-    assert told.startswith("coverage of python is 47.50 %, below the floor of 47.6 %")
+    (reported,) = figures.below(totals, {"python": 47.6, "c": 75.0})
+    assert reported.startswith("coverage of python is 47.50 %, below the floor of 47.6 %")
     lines = figures.table(totals, files)
     assert lines[:2] == ["python: 47.50 % of 400 lines", "c: 75.00 % of 4 lines"]
     assert [line.split()[-1] for line in lines[3:]] == [f"gateway/m{number}.py" for number in range(10)]

@@ -7,7 +7,7 @@ from typing import Final
 
 from bridges.cloudevents.events.bindings.json_format import JSON_EVENT, json_event
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.subscription.model import Json
+from bridges.cloudevents.model.values import Json
 from bridges.kafka.records.cloudevents import HEADER_PREFIX
 from bridges.kafka.records.envelope import Header
 from bridges.kafka.records.headers import CONTENT_TYPE

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bridges.cloudevents.sinks.amqp.deliveries import Deliveries, PendingAnswer
 from gateway.amqp.codec.types import Value
-from gateway.amqp.engine.proton_data import AttachReply
 from gateway.amqp.link.handlers import Outgoing
 from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.proton.proton_data import AttachReply
 from gateway.errors import DETACH_FORCED, AmqpError
 
 if TYPE_CHECKING:

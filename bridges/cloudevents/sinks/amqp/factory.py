@@ -9,15 +9,15 @@ from functools import partial
 from typing import Final
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.sink import SinkListener
 from bridges.cloudevents.events.bindings.amqp import amqp_binary, amqp_structured
 from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.model.values import AmqpSettings, Json, PlainCredential
 from bridges.cloudevents.sinks.amqp.container import ContainerSender, SenderTarget
 from bridges.cloudevents.sinks.amqp.deliveries import Deliveries
 from bridges.cloudevents.sinks.amqp.local import LocalLink
 from bridges.cloudevents.sinks.amqp.sink import AmqpSender, AmqpSink
-from bridges.cloudevents.sinks.dependencies import SinkDependencies
-from bridges.cloudevents.sinks.interface import SinkListener
-from bridges.cloudevents.subscription.model import AmqpSettings, Json, PlainCredential
+from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.amqp.codec.types import Long, Symbol, Value, ValueMap
 from gateway.amqp.sasl.client import SaslClient
@@ -29,7 +29,7 @@ from gateway.nodes.base import Remotes, Resolver
 from gateway.routing.event_annotations import PARTITION
 from policies.egress import SinkRule
 from policies.model.scopes.connect import ConnectorSection
-from policies.model.units import Endpoint
+from policies.values.units import Endpoint
 
 _NAME: Final = "subscriptions"
 """The name of sinks' connections in metrics and logs."""

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bridges.cloudevents.sinks.amqp.deliveries import Deliveries, PendingAnswer
 from gateway.amqp.codec.types import ValueMap
-from gateway.amqp.engine.config import EngineConfig, PeerInfo
-from gateway.amqp.engine.proton_data import ABSENT
+from gateway.amqp.link.config import EngineConfig, PeerInfo
 from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.message.hop import ROUTING
+from gateway.amqp.proton.proton_data import ABSENT
 from gateway.errors import AmqpError
-from gateway.nodes.internal_link import InternalLink
+from gateway.links.internal_link import InternalLink
+from gateway.links.link_context import link_context
 from gateway.principal import User
-from gateway.routing.link_context import link_context
 
 if TYPE_CHECKING:
     from gateway.nodes.base import Resolver
 
 
 class SubscriptionEngine:
-    """The part of a link's engine that nodes read (`gateway.nodes.link.LinkEngine`)."""
+    """The part of a link's engine that nodes read (`gateway.links.link.LinkEngine`)."""
 
     remote_container: Final = "subscription"
     opened: Final = True

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.sink import SendAttempt, SinkListener
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.amqp.deliveries import Deliveries
-from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
-from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
+from bridges.cloudevents.sinks.common.concurrent_sink import ConcurrentSink
 from gateway.tasks import Supervisor
 
 

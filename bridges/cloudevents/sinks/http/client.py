@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from bridges.cloudevents.sinks.dialer import Dialer
+from bridges.cloudevents.sinks.common.dialer import Dialer
 from bridges.cloudevents.sinks.http.connection import HttpConnection, NoAnswer
 from bridges.cloudevents.sinks.http.pool import ConnectionPool
 from bridges.cloudevents.sinks.http.request import Origin, field_lines, head_start, request_bytes, target_of

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
-from bridges.cloudevents.sinks.dialer import failure_reason
+from bridges.cloudevents.sinks.common.dialer import failure_reason
 from bridges.cloudevents.sinks.http.response import AnswerReader, HttpAnswer, InvalidAnswer
 
 _PEEK: Final = 0.01

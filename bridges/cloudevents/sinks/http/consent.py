@@ -53,6 +53,12 @@ def granted_rate(granted: str, requested: int | None) -> float | None:
     text = granted.strip()
     if text == "*":
         return None
-    if text.isascii() and text.isdigit() and len(text) <= _LONGEST_RATE and int(text) > 0:
+    if is_rate(text):
         return int(text) / _MINUTE
     return None if requested is None else requested / _MINUTE
+
+
+def is_rate(granted: str) -> bool:
+    """Whether this is a `WebHook-Allowed-Rate`: a positive number, or `*` for no limit."""
+    text = granted.strip()
+    return text == "*" or (text.isascii() and text.isdigit() and len(text) <= _LONGEST_RATE and int(text) > 0)

@@ -7,15 +7,15 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote
 
+from bridges.cloudevents.delivery.sink import SinkListener
 from bridges.cloudevents.events.bindings.http import http_batched, http_binary, http_structured
-from bridges.cloudevents.sinks.dependencies import SinkDependencies
-from bridges.cloudevents.sinks.dialer import Dialer
+from bridges.cloudevents.model.values import AccessToken, HttpSettings, Mode, PlainCredential, RefreshToken
+from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
+from bridges.cloudevents.sinks.common.dialer import Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.consent import ORIGIN, Consent, request_consent
 from bridges.cloudevents.sinks.http.login import Authorization, LoginServer, TokenRenewal, basic, bearer
 from bridges.cloudevents.sinks.http.sink import Encode, HttpSink, HttpTarget
-from bridges.cloudevents.sinks.interface import SinkListener
-from bridges.cloudevents.subscription.model import AccessToken, HttpSettings, Mode, PlainCredential, RefreshToken
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway import __version__
 from policies.egress import SinkRule

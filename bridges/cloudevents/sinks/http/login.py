@@ -8,10 +8,10 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from bridges.cloudevents.model.values import AccessToken, PlainCredential, RefreshToken
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.connection import NoAnswer
 from bridges.cloudevents.sinks.http.pool import NotSent
-from bridges.cloudevents.subscription.model import AccessToken, PlainCredential, RefreshToken
 
 Authorization = Callable[[bool], Awaitable[str]]
 """Returns the header's value; the argument is True if the last one was refused. Raises LoginFailed."""

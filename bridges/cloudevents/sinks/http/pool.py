@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from typing import Final
 
-from bridges.cloudevents.sinks.dialer import Dialer, failure_reason
+from bridges.cloudevents.sinks.common.dialer import Dialer, failure_reason
 from bridges.cloudevents.sinks.http.connection import HttpConnection
 from bridges.cloudevents.sinks.http.request import Origin
 from gateway.tasks import until

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Final
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.sink import SendAttempt, SinkListener
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
+from bridges.cloudevents.sinks.common.concurrent_sink import ConcurrentSink
 from bridges.cloudevents.sinks.http.answers import UNAUTHORIZED, answer_of
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.connection import NoAnswer
@@ -17,7 +18,6 @@ from bridges.cloudevents.sinks.http.login import Authorization, LoginFailed
 from bridges.cloudevents.sinks.http.pool import NotSent
 from bridges.cloudevents.sinks.http.request import field_lines, head_start, request_bytes, target_of
 from bridges.cloudevents.sinks.http.response import HttpAnswer
-from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
 from gateway.tasks import Supervisor
 
 Headers = list[tuple[str, str]]

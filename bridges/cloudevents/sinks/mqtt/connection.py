@@ -19,7 +19,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage
-from bridges.cloudevents.subscription.model import PlainCredential
+from bridges.cloudevents.model.values import PlainCredential
 from gateway.tasks import off_loop
 
 KEEPALIVE: Final = 60

@@ -6,13 +6,13 @@ from typing import Final
 
 from paho.mqtt.enums import MQTTProtocolVersion
 
+from bridges.cloudevents.delivery.sink import SinkListener
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt3, mqtt5_binary, mqtt5_structured
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dependencies import SinkDependencies
-from bridges.cloudevents.sinks.interface import SinkListener
+from bridges.cloudevents.model.values import MqttSettings, PlainCredential, SinkProtocol
+from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import Encode, MqttSink
-from bridges.cloudevents.subscription.model import MqttSettings, PlainCredential, SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.egress import SinkRule
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Final
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.sink import SendAttempt, SinkListener
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.concurrent_sink import ConcurrentSink
-from bridges.cloudevents.sinks.dialer import Dialer, failure_reason
-from bridges.cloudevents.sinks.interface import SendAttempt, SinkListener
+from bridges.cloudevents.sinks.common.concurrent_sink import ConcurrentSink
+from bridges.cloudevents.sinks.common.dialer import Dialer, failure_reason
 from bridges.cloudevents.sinks.mqtt.connection import ConnectRefused, MqttConnection, MqttTarget
 from gateway.tasks import Supervisor
 

@@ -6,11 +6,11 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from bridges.cloudevents.subscription.members import InvalidMember, Members, object_value, one_of, text
-from bridges.cloudevents.subscription.model import AmqpSettings, Json, SinkUri
+from bridges.cloudevents.model.members import InvalidMember, Members, object_value, one_of, text
+from bridges.cloudevents.model.strict_json import pointer
+from bridges.cloudevents.model.values import AmqpSettings, Json, SinkUri
 from bridges.cloudevents.subscription.settings.common import MAX_ENTRIES
-from bridges.cloudevents.subscription.strict_json import pointer
-from policies.patterns import routable
+from policies.values.patterns import routable
 
 _SYMBOL: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from bridges.cloudevents.subscription.members import Check, InvalidMember, object_value
-from bridges.cloudevents.subscription.model import Json
-from bridges.cloudevents.subscription.strict_json import pointer
+from bridges.cloudevents.model.members import Check, InvalidMember, object_value
+from bridges.cloudevents.model.strict_json import pointer
+from bridges.cloudevents.model.values import Json
 
 MAX_ENTRIES: Final = 64
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -19,7 +19,7 @@ CONTEXT_ATTRIBUTES: Final = frozenset(
 
 
 def text_map(longest: int, reserved: Collection[str] = ()) -> Check[tuple[tuple[str, str], ...]]:
-    """Check for an object whose values are strings; raises `Wrong` at the first that is not."""
+    """Check for an object whose values are strings; raises `InvalidMember` at the first that is not."""
 
     def entries(value: Json) -> Iterator[tuple[str, str]]:
         found = object_value(value)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bridges.cloudevents.subscription.members import Check, InvalidMember, Members, object_value, one_of
-from bridges.cloudevents.subscription.model import HttpSettings, Json
-from bridges.cloudevents.subscription.strict_json import pointer
+from bridges.cloudevents.model.members import Check, InvalidMember, Members, object_value, one_of
+from bridges.cloudevents.model.strict_json import pointer
+from bridges.cloudevents.model.values import HttpSettings, Json
 
 SECRET_HEADERS: Final = "x-secretheaders"  # noqa: S105 (the name of a setting)
 MAX_HEADERS: Final = 32

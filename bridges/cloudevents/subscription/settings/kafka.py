@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridges.cloudevents.subscription.members import InvalidMember, Members, one_of, text
-from bridges.cloudevents.subscription.model import Json, KafkaSettings
+from bridges.cloudevents.model.members import InvalidMember, Members, one_of, text
+from bridges.cloudevents.model.values import Json, KafkaSettings
 from policies.rules import legal_topic
 
 _ATTRIBUTE: Final = re.compile(r"[a-z0-9]{1,64}", re.ASCII)

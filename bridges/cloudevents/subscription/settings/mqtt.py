@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from bridges.cloudevents.subscription.members import Check, InvalidMember, Members, boolean, integer, one_of
-from bridges.cloudevents.subscription.model import Json, Mode, MqttSettings, SinkProtocol
+from bridges.cloudevents.model.members import Check, InvalidMember, Members, boolean, integer, one_of
+from bridges.cloudevents.model.values import Json, Mode, MqttSettings, SinkProtocol
 from bridges.cloudevents.subscription.settings.common import CONTEXT_ATTRIBUTES, text_map
 
 _LONGEST: Final = 65_535

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridges.cloudevents.subscription.members import InvalidMember, Members, one_of
-from bridges.cloudevents.subscription.model import Json, NatsSettings
+from bridges.cloudevents.model.members import InvalidMember, Members, one_of
+from bridges.cloudevents.model.values import Json, NatsSettings
 
 _SUBJECT: Final = re.compile(r"(?!\$)[^\s.*>\x00-\x1f\x7f-\x9f]+(?:\.[^\s.*>\x00-\x1f\x7f-\x9f]+)*")
 

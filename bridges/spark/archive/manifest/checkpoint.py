@@ -18,10 +18,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest.commits import Commit, File, FilePart, JsonObject, RemovedRows
-from bridges.spark.archive.ranges import Range
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Version 1 stands for manifests of the versions 1 and 2."""
+READ: Final = (1, 2)
 MOST_FOLDERS: Final = 64
 """Folders that a segment names; one with more is always opened."""
 _PART: Final = pa.struct([(name, pa.int64()) for name in ("partition", "rows", "first", "last")])
@@ -82,6 +84,8 @@ class Checkpoint:
     """The last range of each partition."""
     replaced: Mapping[str, int] = field(default_factory=dict)
     """Folders, and the commit that replaced their files last."""
+    deferred: Mapping[str, int] = field(default_factory=dict)
+    """Folders whose replaced files are still there, and when they may go, in milliseconds since 1970."""
     totals: Totals = field(default_factory=Totals)
     segments: tuple[ManifestSegment, ...] = ()
 
@@ -93,13 +97,18 @@ class Summary:
         self.number = begin.number
         self.ends: Final = dict(begin.ends)
         self.replaced: Final = dict(begin.replaced)
+        self.deferred: Final = dict(begin.deferred)
         self.totals: Final = replace(begin.totals)
 
     def add(self, commit: Commit) -> None:
         """Count one more."""
         self.number = commit.number
         self.ends.update(((each.address, each.partition), each) for each in commit.ranges)
-        self.replaced.update(dict.fromkeys(commit.replaced, commit.number))
+        for folder in commit.replaced:
+            self.replaced[folder] = commit.number
+            self.deferred.pop(folder, None)
+            if commit.is_deferred:
+                self.deferred[folder] = int(commit.note.get("due", "0"))
         self.totals.rows += commit.rows
         self.totals.removed += sum(each.rows for each in commit.removed)
         self.totals.files += len(commit.files)
@@ -108,13 +117,10 @@ class Summary:
 
     def checkpoint(self, segments: Iterable[ManifestSegment]) -> Checkpoint:
         """What was counted."""
-        return Checkpoint(self.number, dict(self.ends), dict(self.replaced), replace(self.totals), tuple(segments))
-
-
-def folders_of(commits: Iterable[Commit]) -> tuple[str, ...] | None:
-    """The folders of their files, or `None` if they are too many."""
-    found = {file.folder for commit in commits for file in commit.files}
-    return tuple(sorted(found)) if len(found) <= MOST_FOLDERS else None
+        totals = replace(self.totals)
+        return Checkpoint(
+            self.number, dict(self.ends), dict(self.replaced), dict(self.deferred), totals, tuple(segments)
+        )
 
 
 # -- as JSON
@@ -125,23 +131,25 @@ def to_json(checkpoint: Checkpoint) -> str:
     return json.dumps({
         "format": FORMAT,
         "number": checkpoint.number,
-        "ends": [asdict(checkpoint.ends[key]) for key in sorted(checkpoint.ends)],
+        "ends": [vars(checkpoint.ends[key]) for key in sorted(checkpoint.ends)],
         "replaced": checkpoint.replaced,
+        "deferred": checkpoint.deferred,
         "totals": asdict(checkpoint.totals),
-        "segments": [asdict(each) for each in checkpoint.segments],
+        "segments": [vars(each) for each in checkpoint.segments],
     }, separators=(",", ":"))  # fmt: skip
 
 
 def from_json(data: bytes) -> Checkpoint:
     """A checkpoint. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` if it is none."""
     found: JsonObject = json.loads(data)
-    if (version := found["format"]) != FORMAT:
-        raise ValueError(f"checkpoint of version {version}, this scopegate reads version {FORMAT}")
+    if (version := found["format"]) not in READ:
+        raise ValueError(f"checkpoint of version {version}, this scopegate reads version {READ[-1]}")
     ends = [Range(**each) for each in found["ends"]]
     return Checkpoint(
         found["number"],
         {(each.address, each.partition): each for each in ends},
         found["replaced"],
+        found.get("deferred", {}),
         Totals(**found["totals"]),
         tuple(map(_segment, found["segments"])),
     )
@@ -170,6 +178,30 @@ def _array(objects: Sequence[object], of: pa.Field) -> pa.Array:
         return pa.ListArray.from_arrays(ends, pa.array(flat, struct), type=of.type)
     items = pa.StructArray.from_arrays([_array(flat, each) for each in struct], fields=list(struct))
     return pa.ListArray.from_arrays(ends, items, type=of.type)
+
+
+class SegmentRows:
+    """The rows of the next segment; each commit is converted when it is added, so writing them is one short step."""
+
+    def __init__(self) -> None:
+        self._tables: Final[list[pa.Table]] = []
+        self._folders: Final[set[str]] = set()
+
+    def add(self, commits: Sequence[Commit]) -> None:
+        """Convert more of them. Raises `ValueError` if they do not come back from their rows."""
+        rows = to_table(commits)
+        if list(from_table(rows)) != list(commits):
+            raise ValueError(f"commit {commits[0].number} or a later one cannot be stored in a segment")
+        self._tables.append(rows)
+        self._folders.update(file.folder for commit in commits for file in commit.files)
+
+    def table(self) -> pa.Table:
+        """All of them."""
+        return pa.concat_tables(self._tables).combine_chunks()
+
+    def folders(self) -> tuple[str, ...] | None:
+        """The folders of their files, or `None` if they are too many."""
+        return tuple(sorted(self._folders)) if len(self._folders) <= MOST_FOLDERS else None
 
 
 def from_table(table: pa.Table) -> Iterator[Commit]:

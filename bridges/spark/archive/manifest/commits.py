@@ -1,6 +1,7 @@
 """Commits of an archive and their files, as objects and as the JSON of a manifest. Pure.
 
 Version 1 had appends only, and no `parts`; it is read for ever. Version 2 adds keys, all of which may be missing.
+Version 3 says that files may have the layout of `bridges.spark.archive.contents.file_layout`, and no messages.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.contents.ranges import Range
 
 JsonObject: TypeAlias = dict[str, Any]
 """A manifest or a part of it; the classes below check what it contains."""
-FORMAT: Final = 2
-READ: Final = (1, 2)
+FORMAT: Final = 3
+READ: Final = (1, 2, 3)
 APPEND: Final = "append"
 COMPACT: Final = "compact"
 PLACE: Final = "place"
 EXPIRE: Final = "expire"
 ERASE: Final = "erase"
+COMPACTED: Final = "_compacted"
+"""The folder of compacted files until they are where the replaced ones were."""
 KINDS: Final = (APPEND, COMPACT, PLACE, EXPIRE, ERASE)
 _GAP_REASON: Final = "fate"
 """The key of `Range.gap_reason` in a manifest."""
@@ -110,6 +113,16 @@ class Commit:
     """Who removed rows, and why."""
     time: int = 0
     """When it was written, in milliseconds since 1970; 0 in version 1."""
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether the archive has other rows than before."""
+        return self.kind not in (COMPACT, PLACE)
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether the files that it replaces stay for a while, and its own are elsewhere until then."""
+        return any(file.path.startswith(f"{COMPACTED}/") for file in self.files)
 
     @property
     def rows(self) -> int:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bridges.spark.archive.manifest import checkpoint, commits
-from bridges.spark.archive.manifest.checkpoint import Checkpoint, ManifestSegment
+from bridges.spark.archive.manifest.checkpoint import Checkpoint, ManifestSegment, SegmentRows
 from bridges.spark.archive.manifest.commits import Commit
 from bridges.spark.errors import PipelineError
 
@@ -66,13 +66,13 @@ def read_segment(folder: Path, segment: ManifestSegment, columns: Sequence[str] 
     return found
 
 
-def write_segment(folder: Path, written: Sequence[Commit]) -> ManifestSegment:
+def write_segment(folder: Path, rows: SegmentRows) -> ManifestSegment:
     """Write manifests as a segment, and read them back. Raises `OSError` and `PipelineError`."""
-    first, last = written[0].number, written[-1].number
+    table = rows.table()
+    first, last = (table.column("number")[place].as_py() for place in (0, -1))
     path = folder / SEGMENTS / f"{first:08}-{last:08}.parquet"
     path.parent.mkdir(exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    table = checkpoint.to_table(written)
     try:
         pq.write_table(table, fresh, compression="zstd", row_group_size=len(table), write_page_checksum=True)
         own, size = digest(fresh, sync=True), fresh.stat().st_size
@@ -82,8 +82,8 @@ def write_segment(folder: Path, written: Sequence[Commit]) -> ManifestSegment:
         raise
     sync_folder(path.parent)
     name = f"{SEGMENTS}/{path.name}"
-    segment = ManifestSegment(name, first, last, size, own, checkpoint.folders_of(written))
-    if not read_segment(folder, segment).equals(table) or list(checkpoint.from_table(table)) != list(written):
+    segment = ManifestSegment(name, first, last, size, own, rows.folders())
+    if not read_segment(folder, segment).equals(table):
         raise PipelineError(f"{path} is not what was written: check the disk")
     return segment
 

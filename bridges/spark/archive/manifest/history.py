@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest import disk
-from bridges.spark.archive.manifest.checkpoint import Checkpoint, ManifestSegment, Summary, from_table
+from bridges.spark.archive.manifest.checkpoint import Checkpoint, ManifestSegment, SegmentRows, Summary, from_table
 from bridges.spark.archive.manifest.commits import Commit, File
-from bridges.spark.archive.ranges import Range
 from bridges.spark.errors import PipelineError
 
 COMMITS_PER_CHECKPOINT: Final = 500
@@ -27,6 +27,8 @@ _CHECKPOINT: Final = re.compile(r"checkpoint-(\d{8,})\.json")
 _UNFINISHED: Final = re.compile(r"\.(?:checkpoint-)?\d{8,}\.json\.\d+")
 """What a writer that was killed left behind."""
 _TRIES: Final = 5
+_REMOVED_AT_ONCE: Final = 50
+"""Manifests that a commit removes after a checkpoint, at most."""
 
 
 class History:
@@ -38,6 +40,10 @@ class History:
         self._checkpoint = checkpoint
         self._tail = tail
         self._summary = Summary(checkpoint)
+        self._rows = SegmentRows()
+        self._converted = 0
+        self._covered: list[Path] = []
+        """Manifests that a checkpoint stands for, and that are still there."""
         for commit in tail:
             self._summary.add(commit)
 
@@ -92,10 +98,36 @@ class History:
         """The commits after the checkpoint."""
         return self._tail
 
+    def is_current(self) -> bool:
+        """Whether no other job has added a commit or written a checkpoint."""
+        checkpoint, numbers = _listed(self._folder)
+        return (checkpoint, max(numbers, default=checkpoint)) == (self._checkpoint.number, self.number)
+
+    def followed(self) -> History:
+        """This history with the commits that other jobs have added, or a new one after a checkpoint of theirs."""
+        checkpoint, numbers = _listed(self._folder)
+        later = [each for each in numbers if each > self.number]
+        if checkpoint != self._checkpoint.number or later[:1] != [self.number + 1]:
+            return History.read(self._folder)
+        for number in later:
+            self.add(disk.read_commit(disk.manifest_path(self._folder, number)))
+        return self
+
     def add(self, commit: Commit) -> None:
-        """One more commit."""
+        """One more commit. What a checkpoint costs is spread over the commits before and after it."""
         self._tail.append(commit)
         self._summary.add(commit)
+        with suppress(ValueError):  # the checkpoint fails with it
+            self.convert()
+        for path in self._covered[:_REMOVED_AT_ONCE]:
+            path.unlink(missing_ok=True)
+        del self._covered[:_REMOVED_AT_ONCE]
+
+    def convert(self) -> None:
+        """Make rows of the next segment of all commits since the last checkpoint. Raises `ValueError`."""
+        if self._converted < len(self._tail):
+            self._rows.add(self._tail[self._converted :])
+            self._converted = len(self._tail)
 
     def without_last(self) -> History:
         """All but the last commit."""
@@ -129,6 +161,19 @@ class History:
                 yield from self._wanted_files(from_table(table), wanted)
         yield from self._wanted_files(iter(self._tail), wanted)
 
+    def files_before(self, commit: Commit) -> list[File]:
+        """The files of the folders that a commit replaces, as they were before it."""
+        found: dict[str, list[File]] = {}
+        for before in self.commits() if commit.replaced else ():
+            if before.number >= commit.number:
+                break
+            for folder in before.replaced:
+                found.pop(folder, None)
+            for file in before.files:
+                if file.folder in commit.replaced:
+                    found.setdefault(file.folder, []).append(file)
+        return [file for files in found.values() for file in files]
+
     def _wanted_files(self, commits: Iterator[Commit], wanted: Callable[[str], bool]) -> Iterator[tuple[int, File]]:
         for commit in commits:
             for file in commit.files:
@@ -149,19 +194,24 @@ class History:
         return len(self._tail) >= COMMITS_PER_CHECKPOINT or entries >= ENTRIES_PER_CHECKPOINT
 
     def write_checkpoint(self) -> None:
-        """Put the commits since the last checkpoint into a new one, and remove their manifests.
+        """Put the commits since the last checkpoint into a new one.
 
-        The manifests are removed when the segment was read back and the checkpoint is on the disk; a writer that is
-        killed before leaves both, and readers take the checkpoint. Raises `OSError` and `PipelineError`.
+        Their manifests are removed by the next commits and by `tidy`; readers take the checkpoint. Raises `OSError`,
+        `ValueError` and `PipelineError`.
         """
-        segment = disk.write_segment(self._folder, self._tail)
+        self.convert()
+        segment = disk.write_segment(self._folder, self._rows)
         checkpoint = self._summary.checkpoint((*self._checkpoint.segments, segment))
         disk.write_checkpoint(self._folder, checkpoint)
+        if self._checkpoint.number:
+            self._covered.append(disk.checkpoint_path(self._folder, self._checkpoint.number))
+        self._covered += [disk.manifest_path(self._folder, commit.number) for commit in self._tail]
         self._checkpoint, self._tail = checkpoint, []
-        self.tidy()
+        self._rows, self._converted = SegmentRows(), 0
 
     def tidy(self) -> None:
         """Remove what a checkpoint stands for: manifests, older checkpoints, segments of one that was not written."""
+        self._covered.clear()
         number = self._checkpoint.number
         names = {each.path for each in self._checkpoint.segments}
         for name in os.listdir(self._folder):

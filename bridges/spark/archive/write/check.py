@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bridges.spark.archive.audit import Count, Counts, partition_name
-from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.contents.audit import Count, Counts, partition_name
+from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.write.chunks import Chunk
 from bridges.spark.archive.write.files import FileReport
 from bridges.spark.archive.write.task import RangeReport, TaskReport, longest

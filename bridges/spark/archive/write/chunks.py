@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.contents.ranges import Range
 
 MIN_OFFSETS: Final = 256
 """Offsets for which a task of its own is worthwhile."""

@@ -36,8 +36,8 @@ _ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^")
 """What Spark and Hive escape in the names of folders."""
 _EPOCH: Final = date(1970, 1, 1)
 _REPEATED: Final = (
-    *("message_annotations", "properties", "application_properties", "body_kind", "body_fields", "footer"),
-    "record.headers",
+    *("properties", "application_properties", "body_kind", "record.headers"),
+    *("entries.key_value.key", "entries.key_value.value.type"),
 )
 """Columns whose values are often the same: they have dictionaries, which cost more than they save elsewhere."""
 _BYTES: Final = ("head", "bare_message", "body", "record.value")
@@ -136,7 +136,7 @@ class _ArchiveFile:
         self._path: Final = folder / self._name
         self._file: Final = HashedFile(self._path)
         self._stream: Final = pa.BufferedOutputStream(pa.PythonFile(self._file, "w"), _BUFFER)
-        self._writer: Final = pq.ParquetWriter(self._stream, schema, **_options(schema))
+        self._writer: Final = pq.ParquetWriter(self._stream, schema, **parquet_options(schema, is_sorted=True))
         self._rows = 0
         self._times: tuple[int, int] | None = None
         self._partitions: dict[int, FilePart] = {}
@@ -196,7 +196,8 @@ def _times(rows: pa.RecordBatch) -> tuple[int, int] | None:
     return int(times.min()) // 1000, int(times.max()) // 1000
 
 
-def _options(schema: pa.Schema) -> dict[str, object]:
+def parquet_options(schema: pa.Schema, *, is_sorted: bool) -> dict[str, object]:
+    """How files of an archive are written; `is_sorted`: the rows of each row group are, by partition and offset."""
     names = _leaf_names(schema)
     return {
         "compression": "zstd",
@@ -204,7 +205,7 @@ def _options(schema: pa.Schema) -> dict[str, object]:
         "write_statistics": [path for path in names if path not in _BYTES],
         "write_page_checksum": True,
         "store_schema": False,
-        "sorting_columns": [pq.SortingColumn(0), pq.SortingColumn(1)],
+        "sorting_columns": [pq.SortingColumn(0), pq.SortingColumn(1)] if is_sorted else None,
     }
 
 

@@ -16,7 +16,9 @@ from bridges.kafka.records.envelope import BARE, DATA_VALUE, SECTIONS_VALUE
 from bridges.kafka.records.fast_encode import EventEncoder
 from bridges.kafka.records.headers import BODY
 from bridges.kafka.records.record import KafkaRecord
-from bridges.spark.archive.decode import HEADERS, KAFKA_RECORD, with_record
+from bridges.spark.archive.contents.decode import HEADERS, KAFKA_RECORD, with_record
+from bridges.spark.archive.contents.messages import MESSAGE_COLUMNS
+from bridges.spark.columns import schema
 from bridges.spark.columns.batch_decoder import Int64s
 from bridges.spark.columns.rows import message_columns, placed
 
@@ -121,8 +123,11 @@ class RecordDecoder:
         offsets, times = (np.concatenate([each[index] for each in found]) for index in (0, 1))
         kinds, keys, values, headers = (pa.concat_arrays([each[index] for each in found]) for index in range(2, 6))
         messages = [data for each in known for data in self._messages(each)]
-        decoded = placed(message_columns(messages), pa.array(partitions), pa.array(offsets), times, keys)
-        return with_record(decoded, _record(kinds, values, headers, decoded.column("body")))
+        nulls = pa.nulls(len(messages), pa.binary())
+        columns = message_columns(messages, _DECODED) | dict.fromkeys(MESSAGE_COLUMNS, nulls)
+        decoded = placed(columns, pa.array(partitions), pa.array(offsets), times, keys)
+        odd = pa.array(times, mask=decoded.column("timestamp").is_valid().to_numpy(zero_copy_only=False))
+        return with_record(decoded, _record(kinds, values, headers, decoded.column("body"), odd))
 
     def _messages(self, part: PartitionRecords) -> Iterable[bytes]:
         events, _ = self._encoder.events(part.records, part.partition)
@@ -130,12 +135,14 @@ class RecordDecoder:
 
 
 _DATA: Final = itemgetter(0)
+_DECODED: Final = tuple(name for name in schema.COLUMNS if name not in MESSAGE_COLUMNS)
+"""The bytes of the message itself are made of the record again (bridges.spark.archive.contents.messages)."""
 
 
-def _record(kinds: pa.Array, values: pa.Array, headers: pa.Array, body: pa.Array) -> pa.StructArray:
+def _record(kinds: pa.Array, values: pa.Array, headers: pa.Array, body: pa.Array, times: pa.Array) -> pa.StructArray:
     same = pc.fill_null(pc.equal(values, body), False)
     own = pa.nulls(len(values), pa.binary()) if same.true_count == len(same) else _unless(same, values)
-    return pa.StructArray.from_arrays([kinds, same, own, headers], fields=list(KAFKA_RECORD))
+    return pa.StructArray.from_arrays([kinds, same, own, headers, times], fields=list(KAFKA_RECORD))
 
 
 def _unless(same: pa.Array, values: pa.Array) -> pa.Array:

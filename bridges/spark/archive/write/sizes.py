@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest.commits import APPEND
 from bridges.spark.archive.manifest.history import History
-from bridges.spark.archive.ranges import Range
 from bridges.spark.archive.write.chunks import UNKNOWN_BYTES
 from bridges.spark.archive.write.task import RangeSource
 from bridges.spark.errors import PipelineError

@@ -18,9 +18,10 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from bridges.spark.archive.audit import partition_name
-from bridges.spark.archive.ranges import Range
-from bridges.spark.archive.token import Token
+from bridges.spark.archive.contents.audit import partition_name
+from bridges.spark.archive.contents.file_layout import stored
+from bridges.spark.archive.contents.ranges import Range
+from bridges.spark.archive.contents.token import Token
 from bridges.spark.archive.write.chunks import Chunk
 from bridges.spark.archive.write.files import DatedFiles, FileLimits, FileReport
 from bridges.spark.columns.batch_decoder import Int64s
@@ -92,7 +93,7 @@ class WriteTask:
             for batch in self.source.batches(chunk):
                 counts.add(batch)
                 unknown += batch.unknown
-                files.add(batch.address, batch.rows)
+                files.add(batch.address, stored(batch.rows))
             return TaskReport(counts.reports(), files.close(), unknown)
         except OSError as error:
             raise PipelineError(sentence(error)) from None

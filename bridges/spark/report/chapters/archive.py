@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bridges.spark.report import format as words
 from bridges.spark.report.chapters.builder import ChapterBuilder, more, ranked, sentences, sums, table
-from bridges.spark.report.format import Row
-from bridges.spark.report.html import Card, Chapter
-from bridges.spark.report.plots import Bar
+from bridges.spark.report.page import format as words
+from bridges.spark.report.page.format import Row
+from bridges.spark.report.page.html import Card, Chapter
+from bridges.spark.report.page.plots import Bar
 
 
 def archived(builder: ChapterBuilder) -> Chapter:

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from bridges.spark.report import format as words
-from bridges.spark.report import plots
-from bridges.spark.report.format import Row
-from bridges.spark.report.html import PageTable
-from bridges.spark.report.plots import SERIES, Bar, PlotSeries
+from bridges.spark.report.page import format as words
+from bridges.spark.report.page import plots
+from bridges.spark.report.page.format import Row
+from bridges.spark.report.page.html import PageTable
+from bridges.spark.report.page.plots import SERIES, Bar, PlotSeries
 
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
 """The rows of the report's tables by their names."""

@@ -10,7 +10,7 @@ from bridges.spark.report.chapters.builder import ChapterBuilder, ReportTerms, T
 from bridges.spark.report.chapters.links import links
 from bridges.spark.report.chapters.reading import reading
 from bridges.spark.report.chapters.refused import refused
-from bridges.spark.report.html import Chapter
+from bridges.spark.report.page.html import Chapter
 
 _NO_JOURNAL: Final = (
     "There is no journal in what this report was made of. A gateway writes one when its policy has gateway.journal "

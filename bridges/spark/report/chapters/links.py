@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bridges.spark.report import format as words
 from bridges.spark.report.chapters.builder import DIRECTIONS, SHOWN, ChapterBuilder, more, ranked, sums, table
 from bridges.spark.report.chapters.refused import REFUSED
-from bridges.spark.report.html import Card, Chapter
-from bridges.spark.report.plots import Bar
+from bridges.spark.report.page import format as words
+from bridges.spark.report.page.html import Card, Chapter
+from bridges.spark.report.page.plots import Bar
 
 _OUTCOMES: Final = ("accepted", "rejected", "released", "modified", "settled", "dropped")
 _TEXT: Final = "From the gateway's journal: links and messages by scope, address and outcome."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridges.spark.report import format as words
-from bridges.spark.report import plots
 from bridges.spark.report.chapters.builder import ChapterBuilder, more, ranked, sums, table
-from bridges.spark.report.html import Card, Chapter
-from bridges.spark.report.plots import SERIES, Bar, PlotSeries
-from bridges.spark.report.tables import MORE
+from bridges.spark.report.page import format as words
+from bridges.spark.report.page import plots
+from bridges.spark.report.page.html import Card, Chapter
+from bridges.spark.report.page.plots import SERIES, Bar, PlotSeries
+from bridges.spark.report.page.tables import MORE
 from gateway.journal.readings import BOUNDS
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridges.spark.report import format as words
 from bridges.spark.report.chapters.builder import ChapterBuilder, ranked, sums, table
-from bridges.spark.report.html import Card, Chapter
+from bridges.spark.report.page import format as words
+from bridges.spark.report.page.html import Card, Chapter
 
 REFUSED = "refused: "
 """Prefix of the outcomes that are errors of refused messages."""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 
-from bridges.kafka.cluster import ClusterConfig
-from bridges.kafka.groups import checkpointer
+from bridges.kafka.clusters.cluster import ClusterConfig
+from bridges.kafka.links import checkpointer
 from gateway.amqp.codec.types import Described, Symbol, Uint
 from gateway.errors import AmqpError
 from tests.support.amqp import frames
@@ -363,11 +363,11 @@ def test_what_a_consumer_cannot_take_is_copied_before_the_position_moves_past_it
         peer.disposition(again, "released")
         found = consume(kafka_broker.bootstrap, letters, 2)
         assert {record.value() for record in found} == {b"0", b"1"}
-        told = {record.value(): dict(record.headers()) for record in found}
-        assert told[b"0"]["amqp.dead-letter.condition"] == b"app:bad-order"
-        assert told[b"0"]["amqp.dead-letter.description"] == b"no such customer"
-        assert told[b"0"]["amqp.dead-letter.topic"] == place.topic.encode()
-        assert told[b"1"]["amqp.dead-letter.offset"] == b"1"
+        reported = {record.value(): dict(record.headers()) for record in found}
+        assert reported[b"0"]["amqp.dead-letter.condition"] == b"app:bad-order"
+        assert reported[b"0"]["amqp.dead-letter.description"] == b"no such customer"
+        assert reported[b"0"]["amqp.dead-letter.topic"] == place.topic.encode()
+        assert reported[b"1"]["amqp.dead-letter.offset"] == b"1"
         # A reader may see them before the gateway receives the delivery reports, and only then they are done.
         place.gateway.wait_metric(
             'scopegate_kafka_events_total{cluster="main",event="dead_lettered"}', lambda value: value == 2

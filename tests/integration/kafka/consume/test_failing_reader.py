@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from bridges.kafka.consume.link import LogReceiver
+from bridges.kafka.links.receiver import LogReceiver
 from tests.support.amqp.numbered import until
 from tests.support.kafka.streams import Streams, bodies, fill
 
@@ -29,12 +29,12 @@ async def test_a_link_that_fails_in_a_turn_of_its_own_says_so(
         pump(self)
 
     monkeypatch.setattr(LogReceiver, "_deliver", fails)
-    monkeypatch.setattr("bridges.kafka.consume.link._BATCHES_AT_ONCE", 0)  # each tries again in turns of its own
+    monkeypatch.setattr("bridges.kafka.links.receiver._BATCHES_AT_ONCE", 0)  # each tries again in turns of its own
     await fill(streams, SOLO, 1)
     links = [await streams.receiver(SOLO, after="@earliest", credit=10) for _ in range(2)]
     await until(lambda: sum(count > 2 for count in pumped.values()) == len(links), "turns of both links")
     failing.append(True)
-    monkeypatch.setattr("bridges.kafka.consume.link._BATCHES_AT_ONCE", 4)
+    monkeypatch.setattr("bridges.kafka.links.receiver._BATCHES_AT_ONCE", 4)
     ended = await asyncio.wait([asyncio.ensure_future(each.end()) for each in links], return_when="FIRST_COMPLETED")
     assert [task.result().condition for task in ended[0]] == ["amqp:internal-error"]
     (other,) = (each for each in links if not each.detached.done())
@@ -42,12 +42,12 @@ async def test_a_link_that_fails_in_a_turn_of_its_own_says_so(
 
 
 @pytest.mark.parametrize("streams", ["embedded"], indirect=True)
-@pytest.mark.parametrize("told", ["arrived", "lost"])
+@pytest.mark.parametrize("reported", ["arrived", "lost"])
 async def test_a_link_that_fails_when_it_is_told_leaves_the_news_to_others(
-    streams: Streams, monkeypatch: pytest.MonkeyPatch, told: str
+    streams: Streams, monkeypatch: pytest.MonkeyPatch, reported: str
 ) -> None:
     """Two links wait for the same event; the first one to be notified fails, and the other is not affected."""
-    failing, step = list[LogReceiver](), "_overtaken" if told == "lost" else "_deliver"
+    failing, step = list[LogReceiver](), "_overtaken" if reported == "lost" else "_deliver"
     well = getattr(LogReceiver, step)
 
     def fails(self: LogReceiver, *arguments: int) -> None:
@@ -60,7 +60,7 @@ async def test_a_link_that_fails_when_it_is_told_leaves_the_news_to_others(
     log = next(iter(streams.bridge.cluster.scheduler._buffers.values()))
     await until(lambda: [*log.waiting] == [0] and len(log.waiting[0]) == len(links), "both links wait")
     failing.append(next(iter(log.waiting[0])))
-    if told == "lost":
+    if reported == "lost":
         log.skip_deleted(0, 0)
     await fill(streams, SOLO, 1)
     (one, two) = links

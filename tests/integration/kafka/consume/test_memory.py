@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import Producer
 
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.link.outcomes import Rejected
 from policies.model.scopes.reading import LogReadingRule
 from tests.bench.running import resident_kib
@@ -37,7 +37,7 @@ def number(payload: bytes) -> int:
 async def test_rejected_events_wait_within_bounds_for_a_dead_letter_topic_that_takes_none(
     kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridges.kafka.consume.link._MAX_HELD", 100_000)
+    monkeypatch.setattr("bridges.kafka.links.receiver._MAX_HELD", 100_000)
     streams, count = Streams(ClusterConfig(kafka_broker.bootstrap)), 4_000
     topic = await asyncio.to_thread(kafka_broker.create_topic)
     letters = await asyncio.to_thread(kafka_broker.create_topic, config={"max.message.bytes": "80"})

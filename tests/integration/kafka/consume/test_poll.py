@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bridges.kafka.admin.embedded import EmbeddedKafka
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
+from bridges.kafka.common.librdkafka import function
 from bridges.kafka.consume import _fetch, poll, reader
 from bridges.kafka.consume.poll import Failure, Poller, PollResult, poll_fallback, poll_native
-from bridges.kafka.librdkafka import function
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.kafka.streams import Streams
 from tests.support.servers.kafka import KafkaBroker

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.codec.types import Array, Described, Symbol, Timestamp, Uint
 from gateway.amqp.link.outcomes import ACCEPTED, Rejected
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
@@ -378,8 +378,8 @@ def test_what_is_remembered_of_a_log_that_was_made_again_while_nobody_looked(sta
     new_member.attached(credit=4)
     late = Member(place.port, f"events/{topic}", {}, start=offset_symbol(4))
     late.attached(credit=4)
-    told = place.gateway.wait_log("link waits for offsets that do not exist yet", topic=topic)
-    assert (told["first"], "created again" in told["advice"]) == (offset_symbol(5), True)
+    reported = place.gateway.wait_log("link waits for offsets that do not exist yet", topic=topic)
+    assert (reported["first"], "created again" in reported["advice"]) == (offset_symbol(5), True)
     produce(place.broker, topic, *(b"new %d" % number for number in range(2, 7)))
     assert [offset for _, offset, _ in new_member.take(4)] == [2, 3, 4, 5], "the group began with what was added"
     assert [offset for _, offset, _ in late.take(2)] == [5, 6], "literally what the offset says"

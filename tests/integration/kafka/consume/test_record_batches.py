@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka.cluster import ClusterConfig
+from bridges.kafka.clusters.cluster import ClusterConfig
 from bridges.kafka.produce import client
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome, Rejected
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, TRANSFER_LIMIT_EXCEEDED

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from bridges.kafka.admin.embedded import EmbeddedKafka
-from bridges.kafka.cluster import Cluster, ClusterConfig
+from bridges.kafka.clusters.cluster import Cluster, ClusterConfig
+from bridges.kafka.common.librdkafka import function
 from bridges.kafka.consume.poll import poll_native
-from bridges.kafka.librdkafka import function
 from bridges.kafka.produce import client as outbox
 from bridges.kafka.produce.producer import ClusterProducer, ReportCallback
 from gateway.tasks import Supervisor
@@ -23,7 +23,7 @@ from tests.support.servers.secured_kafka import PASSWORD, USER, TokenEndpoint
 TOPIC = "reports"
 
 
-class Hearer:
+class ReportRecorder:
     """An owner of records that stores its delivery reports, in order."""
 
     def __init__(self, fails: bool = False) -> None:
@@ -103,7 +103,7 @@ def break_for_good(client: Producer) -> None:
 
 
 async def test_reports_come_to_their_owners_in_order(place: Place) -> None:
-    one, other, calls = Hearer(), Hearer(), list[Any]()
+    one, other, calls = ReportRecorder(), ReportRecorder(), list[Any]()
     for number in range(300):
         place.put(one if number % 3 else other, number)
     place.producer.produce(TOPIC, -1, None, b"", None, ReportCallback(calls.append))
@@ -115,7 +115,7 @@ async def test_reports_come_to_their_owners_in_order(place: Place) -> None:
 
 
 async def test_who_fails_does_not_keep_others_from_hearing(place: Place) -> None:
-    failing, others = Hearer(fails=True), [Hearer() for _ in range(5)]
+    failing, others = ReportRecorder(fails=True), [ReportRecorder() for _ in range(5)]
     for owner in (*others[:2], failing, *others[2:]):
         place.put(owner, 1)
     await place.until(lambda: all(each.heard for each in (failing, *others)))
@@ -125,7 +125,7 @@ async def test_who_fails_does_not_keep_others_from_hearing(place: Place) -> None
 
 async def test_an_outage_is_told_and_ends_records_in_time(kafka: EmbeddedKafka, way: Any) -> None:
     place = Place(kafka.bootstrap, **{"message.timeout.ms": "300"})
-    owner = Hearer()
+    owner = ReportRecorder()
     await place.until(lambda: place.cluster.up)
     kafka.set_reachable(False)
     place.put(owner, "plain")
@@ -135,7 +135,7 @@ async def test_an_outage_is_told_and_ends_records_in_time(kafka: EmbeddedKafka, 
     assert owner.heard == [("plain", KafkaError._MSG_TIMED_OUT, False), ("keyed", KafkaError._MSG_TIMED_OUT, True)]
     kafka.set_reachable(True)
     await place.until(lambda: place.cluster.up)
-    later = Hearer()
+    later = ReportRecorder()
     while later.heard[-1:] != ["later"]:  # before it is connected again they end as the others did
         place.put(later, "later")
         await place.until(lambda: len(place.producer) == 0)
@@ -146,7 +146,7 @@ async def test_an_outage_is_told_and_ends_records_in_time(kafka: EmbeddedKafka, 
 async def test_a_producer_that_can_write_no_more_is_replaced(
     place: Place, kafka: EmbeddedKafka
 ) -> None:
-    owner, broken = Hearer(), place.client
+    owner, broken = ReportRecorder(), place.client
     kafka.set_reachable(False)
     place.put(owner, "lost")
     break_for_good(broken)
@@ -164,7 +164,7 @@ async def test_a_producer_that_can_write_no_more_is_replaced(
 
 
 async def test_what_is_under_way_at_the_end_is_told_then_and_nothing_later(kafka: EmbeddedKafka, way: Any) -> None:
-    place, owner = Place(kafka.bootstrap), Hearer()
+    place, owner = Place(kafka.bootstrap), ReportRecorder()
     kafka.set_reachable(False)
     for number in range(1000):
         place.put(owner, number)
@@ -177,7 +177,7 @@ async def test_what_is_under_way_at_the_end_is_told_then_and_nothing_later(kafka
 
 
 async def test_a_full_queue_takes_what_it_can(kafka: EmbeddedKafka, way: Any) -> None:
-    place, owner = Place(kafka.bootstrap), Hearer()
+    place, owner = Place(kafka.bootstrap), ReportRecorder()
     place.producer._settings["queue.buffering.max.messages"] = 10
     place.producer._add_client(place.producer._default_size)
     await place.cluster.probed.wait()
@@ -192,7 +192,7 @@ async def test_a_full_queue_takes_what_it_can(kafka: EmbeddedKafka, way: Any) ->
 
 
 async def test_plain_messages_are_written_as_their_data(place: Place, kafka: EmbeddedKafka) -> None:
-    owner = Hearer()
+    owner = ReportRecorder()
     run = [(number, b"\x00\x53\x75\xa0\x04%04d" % number, False) for number in range(500)]
     at = place.producer.produce_plain(TOPIC, 0, run, 0, owner)
     for delivery, data, _ in run[at:]:  # the Python client polls none of them

@@ -31,7 +31,7 @@ def test_an_attach_that_waits_for_a_container(start_gateway: Gateways) -> None:
         gateway = start_gateway(document.text, ready=False)
         far = listener.accept()
         answered(far)
-        wait_until(lambda: gateway.get("/readyz")[0] == 200, "the connector to be open")
+        wait_until(gateway.is_ready, "the connector to be open")
         with far, connected(document.edge) as client:
             client.attach("waits", SENDER, target=frames.target("queues/x"))
             client.attach("waits too", RECEIVER, handle=1, source=frames.source("queues/y"))

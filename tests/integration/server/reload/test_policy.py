@@ -147,7 +147,7 @@ def test_a_wrong_file_keeps_the_old_policy_and_is_reported(start_gateway: Gatewa
     assert gateway.metrics()['scopegate_reloads_total{result="failed"}'] >= 3
     gateway.reload(document.text)
     passes(sender, receiver, 2)
-    assert gateway.get("/readyz")[0] == 200
+    assert gateway.is_ready()
 
 
 # -- a changed file, without a signal

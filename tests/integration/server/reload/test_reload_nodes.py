@@ -142,7 +142,7 @@ def test_connectors_come_change_and_go(start_gateway: Gateways) -> None:
         using.connector(first.port)
         gateway.reload(using.text)
         sender, far = attached_through(document.edge, first)
-        assert gateway.get("/readyz")[0] == 200
+        assert gateway.is_ready()
         other = document.but()
         other.connector(second.port)
         gateway.reload(other.text)

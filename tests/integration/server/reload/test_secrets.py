@@ -195,8 +195,6 @@ def test_users_and_certificates_are_read_again(secured: Secured) -> None:
     secured.add_user("carol", "looking-glass")
     secured.add_user("alice", "rabbit-hole")
     secured.authority.server(file="reloaded")
-    secured.login("carol", "looking-glass", code=1)
-    assert secured.serial() == before  # nothing happens before a reload
     secured.gateway.reload()
     secured.login("carol", "looking-glass").close().until("close")
     secured.login("alice", "rabbit-hole")
@@ -297,8 +295,9 @@ def test_a_reload_warns_of_a_certificate_that_has_expired(secured: Secured) -> N
 def test_a_wrong_file_beside_the_policy_keeps_everything_as_it_was(secured: Secured, wrong: str) -> None:
     stays = links_of_alice(secured)
     before = secured.serial()
-    secured.add_user("carol", "looking-glass")
     spoil(secured, wrong)
+    if "users" not in wrong:
+        secured.add_user("carol", "looking-glass")
     changed = secured.document.but()
     changed.scope()["access"] = []
     problems = " ".join(secured.gateway.reload(changed.text, ok=False)["problems"])

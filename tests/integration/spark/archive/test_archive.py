@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import TopicPartition
 
-from bridges.spark.archive.job import LogBounds, commit_next
-from bridges.spark.archive.kafka_origin import KafkaOrigin
+from bridges.spark.archive.archiving.job import LogBounds, commit_next
+from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
+from bridges.spark.archive.maintenance.compaction import place_due
+from bridges.spark.archive.maintenance.lock import maintaining
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from bridges.spark.archive.verification import verify
@@ -23,7 +25,7 @@ from tests.support.amqp.proton_clients import Login, Raw, receive, send
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.kafka import KafkaBroker
-from tests.support.spark.pipeline import Record, archived, consumed, files, produce
+from tests.support.spark.pipeline import Record, archived, consumed, files, here, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +107,23 @@ def test_a_filter_of_the_archive_runs_without_python(spark: SparkSession, kept: 
     assert "Python" not in read_archive(spark, kept.archive, chosen)._jdf.queryExecution().toString()
 
 
+def test_a_compacted_archive_is_the_same(spark: SparkSession, kept: ArchivedTopic, tmp_path: Path) -> None:
+    """While both files are there, and later; for who reads by the manifest, or folders, or replays."""
+    archive, chosen = Archive(tmp_path / "archive"), ArchiveSelection(("orders/eu",))
+    shutil.copytree(kept.archive.path, archive.path)
+    before = len(files(archive.path))
+    assert (done := here("compact", archive.path)).returncode == 0, done.stderr
+    assert len(list(archive.readable().live_files())) == 1 < before == len(files(archive.path))
+    assert archived(rows(spark, archive)) == kept.seen
+    assert replaying.count(archive, chosen) == 350
+    with maintaining(archive):
+        assert len(list(place_due(archive, at_once=True))) == 1
+    assert archived(rows(spark, archive)) == kept.seen
+    assert replaying.count(archive, chosen) == 350
+    assert spark.read.parquet(str(archive.path)).count() == 350
+    assert (verify(archive).rows, verify(archive).problems) == (350, ())
+
+
 def ordered(spark: SparkSession, archive: Archive) -> list[Any]:
     return sorted(rows(spark, archive), key=lambda row: (row.partition, row.offset))
 
@@ -126,7 +145,7 @@ def test_messages_through_the_gateway_are_archived_byte_for_byte(
     delivered = [bytes(received.raw) for received in receiver.finish()]
     archive = Archive(tmp_path)
     steps(spark, archive, origin(kafka_broker, topic))
-    found = ordered(spark, archive)
+    found = sorted(read_archive(spark, archive, messages=True).collect(), key=lambda row: (row.partition, row.offset))
     # delivery annotations are of the link: the first event of one says which partitions it carries
     stored = [bytes(row.head) + bytes(row.bare_message) for row in found]
     assert list(map(undelivered, stored)) == list(map(undelivered, delivered))

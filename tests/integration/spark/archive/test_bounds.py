@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridges.spark.archive.job import LogBounds, commit_next
-from bridges.spark.archive.kafka_origin import KafkaOrigin
+from bridges.spark.archive.archiving.job import LogBounds, commit_next
+from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import Archive
 from bridges.spark.archive.verification import verify

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-from bridges.spark.archive import job
-from bridges.spark.archive.amqp_origin import AmqpOrigin
-from bridges.spark.archive.job import LogBounds, commit_next
-from bridges.spark.archive.kafka_origin import KafkaOrigin
-from bridges.spark.archive.ranges import Log, Range
+from bridges.spark.archive.archiving import job
+from bridges.spark.archive.archiving.amqp_origin import AmqpOrigin
+from bridges.spark.archive.archiving.job import LogBounds, commit_next
+from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
+from bridges.spark.archive.contents.ranges import Log, Range
+from bridges.spark.archive.contents.token import Token
 from bridges.spark.archive.read import read_archive
 from bridges.spark.archive.store import STAGING, Archive
-from bridges.spark.archive.token import Token
 from bridges.spark.archive.verification import verify
 from bridges.spark.archive.write.check import file_differences
 from bridges.spark.archive.write.task import ArchiveBatch, RangeSource, TaskReport
@@ -32,7 +32,7 @@ from tests.support.spark.pipeline import files, gateway_urls, produce
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bridges.spark.archive.job import ArchiveOrigin
+    from bridges.spark.archive.write.origin import ArchiveOrigin
 
 class Make(Protocol):
     """An origin of a topic, under the address `orders`."""

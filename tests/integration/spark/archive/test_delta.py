@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bridges.spark.archive.maintenance.compaction import CompactionTask, compact, place_due
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, wait_until
@@ -38,6 +39,9 @@ def test_each_commit_is_in_the_delta_table_once(kafka_broker: KafkaBroker, tmp_p
     wait_until(lambda: commits(archive) == 1 and not any(staging.glob("*")), "the first commit", SLOW)
     process.end(signal.SIGKILL)
     assert not list(log.glob("*.json"))
+    with Archive(archive).writing():
+        ((_, file),) = Archive(archive).readable().live_files()
+    compact(Archive(archive), CompactionTask(file.folder, (file,)), 1 << 20, 3600)  # before the table knows any
     read = [sys.executable, "-m", "tests.support.spark.delta_reader", str(archive), *call[4:], "--format", "delta"]
     unmeasured = {name: value for name, value in os.environ.items() if name != "SCOPEGATE_COVERAGE"}
     ended = subprocess.run(read, cwd=ROOT, env=unmeasured, capture_output=True, text=True, check=False)
@@ -47,7 +51,11 @@ def test_each_commit_is_in_the_delta_table_once(kafka_broker: KafkaBroker, tmp_p
 
     found = json.loads(ended.stdout.splitlines()[-1])
     assert found["places"] == [[record.partition, record.offset] for record in consumed(kafka_broker, topic)]
-    assert (found["versions"], found["first"], found["part"]) == (list(range(EVENTS // 20)), 20, 10)
+    assert (found["versions"], found["first"], found["part"]) == (list(range(EVENTS // 20 + 1)), 20, 10)
+
+    # the table has followed the compaction, so the replaced files may go
+    assert [commit.kind for commit in place_due(Archive(archive), at_once=True)] == ["place"]
+    assert verify(Archive(archive)).problems == ()
 
     said = here(*call[4:], "--format", "parquet")
     assert (said.returncode, said.stderr) == (1, f"{archive} is a Delta table: use --format delta\n")

@@ -5,16 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from bridges.spark.archive.job import LogBounds, commit_next
-from bridges.spark.archive.kafka_origin import KafkaOrigin
+from bridges.spark.archive.archiving.job import LogBounds, commit_next
+from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
+from bridges.spark.archive.maintenance.removal import erase, expire, plan_erasure, plan_expiry
 from bridges.spark.archive.manifest import disk
 from bridges.spark.archive.manifest.commits import to_json
 from bridges.spark.archive.store import MANIFEST, Archive
@@ -107,6 +110,35 @@ def test_rows_that_were_lost_unseen_are_found_in_the_topic(
     code, _, errors = compared(kafka_broker, kept, lossy.path, "--sample", 0)
     found = "orders, partition 0: the topic has events at offsets 7 to 9, which the archive lacks"
     assert (code, errors) == (1, [f"wrong: {found}"])
+
+
+def erased(archive: Archive) -> None:
+    assert list(erase(archive, b"k3", list(plan_erasure(archive, b"k3"))))
+
+
+def expired(archive: Archive) -> None:
+    assert list(expire(archive, list(plan_expiry(archive, date(1970, 1, 2)))))
+
+
+@pytest.mark.parametrize("remove", [erased, expired])
+def test_events_removed_on_purpose_are_no_loss_and_others_of_their_partition_are(
+    kafka_broker: KafkaBroker, kept: AuditedTopic, tmp_path: Path, remove: Callable[[Archive], None]
+) -> None:
+    shutil.copytree(kept.archive, tmp_path / "whole")
+    remove(Archive(tmp_path / "whole"))
+    assert compared(kafka_broker, kept, tmp_path / "whole")[::2] == (0, [])
+
+    def lose(table: pa.Table) -> pa.Table:
+        lost = pc.and_(pc.equal(table.column("partition"), 0), pc.equal(table.column("key"), b"k1"))
+        return table.filter(pc.invert(pc.fill_null(lost, False)))
+
+    if remove is erased:
+        lossy = changed(kept, tmp_path / "lossy", lose)
+        remove(lossy)
+        code, _, errors = compared(kafka_broker, kept, lossy.path, "--sample", 0)
+        assert (code, len(errors) > 0) == (1, True)
+        start = "wrong: orders, partition 0: the topic has events at offsets "
+        assert all(each.startswith(start) and each.endswith("nobody removed from the archive") for each in errors)
 
 
 @pytest.mark.parametrize("what", ["value", "key", "headers", "timestamp"])

@@ -13,7 +13,7 @@ import pytest
 from bridges.kafka.produce.replayer import fence
 from bridges.spark.archive.read import ArchiveSelection
 from bridges.spark.archive.store import Archive
-from bridges.spark.jobs import replay_target
+from bridges.spark.jobs.replay import replay_target
 from bridges.spark.replay import job
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import Record, consumed, here, lent, produce, settled

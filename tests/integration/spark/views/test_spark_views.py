@@ -10,7 +10,7 @@ import pytest
 from bridges.spark.archive.read import ArchiveSelection, read_archive
 from bridges.spark.archive.store import Archive
 from bridges.spark.views.views import ViewRequest, create_views, with_json
-from tests.support.spark.views import EXPECTED, ODD_NAME, QUERY, SCHEMA, archived
+from tests.support.spark.views import EXPECTED, ODD_NAME, QUERY, SCHEMA, also_new, archived
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +32,24 @@ def test_values_have_the_types_that_were_seen(spark: SparkSession) -> None:
         "bigint", "string", "timestamp", "decimal(20,0)"
     )  # fmt: skip
     assert spark.sql("SELECT props.`line\\nbreak` FROM orders_eu".replace("\\n", "\n")).first()[0] is True
+
+
+@pytest.mark.parametrize("layouts", ["old", "mixed"])
+def test_archives_of_older_versions_are_read_as_ever(spark: SparkSession, tmp_path: Path, layouts: str) -> None:
+    found = archived(tmp_path / "archive", old=True)
+    times = 1
+    if layouts == "mixed":
+        also_new(found)
+        times = 2
+    create_views(spark, found.path, ViewRequest(("orders/eu",), prefix=f"{layouts}_"))
+    query = QUERY.format(view=f"{layouts}_orders_eu", odd=f"`{ODD_NAME.replace('`', '``')}`", date="date")
+    wanted = tuple(each * times if isinstance(each, int) else each for each in EXPECTED)
+    assert tuple(spark.sql(query).collect()[0]) == wanted
+    frame = read_archive(spark, found, ArchiveSelection(("orders/eu",)))
+    shown = frame.selectExpr("properties.message_id.text", "size(delivery_annotations)", "body_value", "body_kind")
+    assert {tuple(row) for row in shown.collect()} == {("7", 0, None, "data")}
+    assert frame.where("properties.message_id.text = '7'").count() == 50 * times
+    assert frame.select("properties.message_id").where("message_id is not null").count() == 50 * times
 
 
 @pytest.mark.usefixtures("archive")

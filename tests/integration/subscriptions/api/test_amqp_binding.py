@@ -36,9 +36,9 @@ class Place(NamedTuple):
         answer = received.message
         assert answer.correlation_id == "id-1"
         assert answer.subject == subject
-        told = dict(answer.properties)
+        reported = dict(answer.properties)
         document = json.loads(bytes(answer.body)) if answer.body is not None else None
-        return told.pop("status"), document, told
+        return reported.pop("status"), document, reported
 
 
 @pytest.fixture(scope="module")
@@ -56,20 +56,29 @@ def place(tmp_path_factory: pytest.TempPathFactory, start_module_gateway: Gatewa
 
 @pytest.mark.row("CE-3.4-1", "CE-3.2-1")
 def test_all_operations_at_a_reply_to(place: Place) -> None:
-    status, made, told = place.ask("Create", {"id": "a", "protocol": "HTTP", "sink": place.sink})
-    assert (status, made["protocolsettings"]["method"], told["id"]) == ("ok", "POST", "a")
+    status, made, reported = place.ask("Create", {"id": "a", "protocol": "HTTP", "sink": place.sink})
+    assert (status, made["protocolsettings"]["method"], reported["id"]) == ("ok", "POST", "a")
     api = ApiClient(place.api)
     assert api.request("GET", f"{PATH}/a").json == made  # one service behind both bindings
     assert place.ask("Retrieve", id="a")[:2] == ("ok", made)
     assert place.ask("Query")[:2] == ("ok", [made])
-    assert place.ask("Status", id="a")[1]["revision"] == told["revision"]
-    stale = told["revision"] - 1
+    assert place.ask("Status", id="a")[1]["revision"] == reported["revision"]
+    stale = reported["revision"] - 1
     changed = {"protocol": "HTTP", "sink": place.sink + "other"}
     assert place.ask("Update", changed, id="a", revision=stale)[0] == "changed"
-    status, now, later = place.ask("Update", changed, id="a", revision=told["revision"])
+    status, now, later = place.ask("Update", changed, id="a", revision=reported["revision"])
     assert (status, now["sink"]) == ("ok", place.sink + "other")
-    assert later["revision"] > told["revision"]
+    assert later["revision"] > reported["revision"]
     assert place.ask("Resume", id="a")[0] == "ok"
+    status, exported, _ = place.ask("Export", id="a")
+    assert (status, exported) == ("ok", api.request("GET", f"{PATH}/a/export").json)
+    assert place.ask("Export", user="ops", id="a", secrets=True)[0] == "forbidden"
+    assert place.ask("Import", exported)[0] == "conflict"
+    assert place.ask("Import", {**exported, "positions": 5})[0] == "invalid"
+    exported["subscription"]["id"] = "b"
+    assert place.ask("Import", exported)[:2] == ("ok", {**now, "id": "b"})
+    assert place.ask("Export", id="b")[1]["positions"] == exported["positions"]
+    assert place.ask("Delete", id="b")[0] == "ok"
     assert place.ask("Discover")[1]["operations"] == ["create", "retrieve", "query", "update", "delete"]
     assert place.ask("Delete", id="a")[:2] == ("ok", now)
     assert place.ask("Retrieve", id="a")[0] == "notfound"
@@ -120,8 +129,8 @@ def test_nothing_is_done_where_no_answer_can_go(place: Place) -> None:
         peer.start()
         outbox = Outbox(peer, SERVICE)
         for reply_to in (None, "nowhere/at/all"):
-            told = {} if reply_to is None else {"reply_to": reply_to}
-            assert outbox.send(message(body, message_id="m", subject="Create", **told)).name == "rejected"
+            reported = {} if reply_to is None else {"reply_to": reply_to}
+            assert outbox.send(message(body, message_id="m", subject="Create", **reported)).name == "rejected"
         peer.attach("r", RECEIVER, handle=1, source=frames.source(SERVICE))
         assert peer.until("detach", closed=True).error["condition"] == "amqp:not-allowed"
     assert ApiClient(place.api, "ops").request("GET", f"{PATH}/lost").status == 404

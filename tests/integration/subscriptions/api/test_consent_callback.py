@@ -22,8 +22,8 @@ class Place(NamedTuple):
 
     def callbacks(self) -> list[str]:
         """The addresses that the sink was told."""
-        told = (each.header("webhook-request-callback") for each in self.sink.requests)
-        return [each for each in told if each is not None]
+        reported = (each.header("webhook-request-callback") for each in self.sink.requests)
+        return [each for each in reported if each is not None]
 
 
 def later(request: SunkRequest) -> bytes:
@@ -55,6 +55,9 @@ async def test_a_sink_consents_at_the_address_it_was_told(place: Place) -> None:
     for wrong in (at + "x", at[:-1], f"{PATH}/none/confirm?key=x", f"{PATH}/a%20b/confirm"):
         answer = await nobody.ask("GET", wrong)
         assert (answer.status, answer.json["error"]) == (403, "forbidden")
+    for rate in ("0", "many", "-5", "1.5", "1" * 12):
+        unreadable = await nobody.ask("POST", at, webhook_allowed_rate=rate)
+        assert (unreadable.status, unreadable.json["mistakes"][0]["field"]) == (400, "WebHook-Allowed-Rate")
     assert (await nobody.ask("POST", at)).status == 204
     assert (await nobody.ask("GET", at)).status == 403  # once
     key = at.partition("key=")[2]

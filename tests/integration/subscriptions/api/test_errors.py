@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 import pytest
 
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE
 from tests.support.subscriptions.api import (
     ApiClient,
     api_port,
@@ -117,9 +119,9 @@ def test_the_sink_has_a_scheme_of_its_protocol(managers: Managers, protocol: str
     for scheme in ("http", "https", "amqp", "amqps", "kafka", "mqtt", "mqtts", "nats", "tls", "ftp", "ws", "file"):
         sink = f"{scheme}://sink.example/there" if protocol in ("HTTP", "AMQP") else f"{scheme}://sink.example"
         answer = managers.create(protocol=protocol, sink=sink, protocolsettings=SETTINGS[protocol])
-        told = [each["message"] for each in answer.json["mistakes"] if each["field"] == "/sink"]
-        assert (answer.status, len(told)) == (400, 1)
-        assert ("policy" in told[0]) is (scheme in SCHEMES[protocol]), told  # then only the policy is against it
+        reported = [each["message"] for each in answer.json["mistakes"] if each["field"] == "/sink"]
+        assert (answer.status, len(reported)) == (400, 1)
+        assert ("policy" in reported[0]) is (scheme in SCHEMES[protocol]), reported  # then only the policy refuses
 
 
 @pytest.mark.row("CE-3.2.4.1-6")
@@ -200,6 +202,13 @@ def test_preconditions(managers: Managers) -> None:
         for method, body in (("PUT", managers.proposal()), ("DELETE", None)):
             answer = client.request(method, at, body, {"if-match": stale})
             assert (answer.status, answer.json["error"]) == (412, "changed")
+    for method, body in (("PUT", managers.proposal()), ("DELETE", None)):
+        for known in ("*", changed.headers["etag"], f"W/{changed.headers['etag']}"):
+            answer = client.request(method, at, body, {"if-none-match": known})
+            assert (answer.status, answer.json["error"]) == (412, "changed")
+    for method, path in (("DELETE", at), ("POST", f"{at}/resume"), ("POST", f"{at}/test")):
+        asked = client.request(method, f"{path}?dry=1")
+        assert (asked.status, asked.json["mistakes"][0]["field"]) == (400, "?dry"), "a check is never a change"
     assert client.request("DELETE", at, headers={"if-match": f'"0", {changed.headers["etag"]}'}).status == 200
 
 
@@ -216,16 +225,18 @@ def test_operations_that_are_off(managers: Managers) -> None:
     ):
         answer = client.request(method, path, managers.proposal() if method == "PUT" else None)
         assert (answer.status, answer.json["error"], answer.headers["allow"]) == (405, "unsupported", allow)
-    told = client.request("OPTIONS", "/few/a")
-    assert told.headers["allow"] == "GET, DELETE, OPTIONS"
-    assert told.json["operations"] == ["create", "retrieve", "delete"]
-    assert told.json["protocols"] == ["HTTP"]
+    reported = client.request("OPTIONS", "/few/a")
+    assert reported.headers["allow"] == "GET, DELETE, OPTIONS"
+    assert reported.json["operations"] == ["create", "retrieve", "delete"]
+    assert reported.json["protocols"] == ["HTTP"]
 
 
 @pytest.mark.row("CE-3.2.4.4-5", "CE-3.2.1-1")
 def test_upsert_and_limits(managers: Managers) -> None:
     client = managers.client()
-    made = client.request("PUT", "/small/new", managers.proposal())
+    assert client.request("PUT", "/small/new", managers.proposal(), {"if-match": '"1"'}).status == 404
+    made = client.request("PUT", "/small/new", managers.proposal(), {"if-none-match": "*"})
+    assert client.request("PUT", "/small/new", managers.proposal(), {"if-none-match": "*"}).status == 412
     assert (made.status, made.headers["location"]) == (201, "/small/new")
     again = client.request("PUT", "/small/new", managers.proposal())
     assert (again.status, again.json) == (200, made.json)
@@ -276,3 +287,29 @@ def test_errors_tell_no_secret(managers: Managers) -> None:
     answer = managers.create(sinkcredential=credential, filterz=1)
     assert answer.status == 400
     assert "very-secret-word" not in json.dumps(answer.json)
+
+
+def test_headers_in_several_lines_and_absolute_targets_mean_the_same(managers: Managers) -> None:
+    made = managers.create(id="lines")
+    assert made.status == 201
+    tag, client = made.headers["etag"], managers.client()
+    login = client.headers["authorization"]
+
+    def ask(method: str, target: str, *headers: str, body: object = None) -> int:
+        data = b"" if body is None else json.dumps(body).encode()
+        lines = [f"{method} {target} HTTP/1.1", "host: gateway", f"authorization: {login}", "connection: close"]
+        lines += ["content-type: application/json", f"content-length: {len(data)}", *headers]
+        with socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) as peer:
+            peer.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
+            return int(peer.makefile("rb").readline().split()[1])
+
+    at = f"{PATH}/lines"
+    assert ask("GET", at, 'if-none-match: "0"', f"if-none-match: {tag}") == 304
+    proposal = managers.proposal()
+    assert ask("PUT", at, 'if-none-match: "0"', f"if-none-match: {tag}", body=proposal) == 412
+    assert ask("PUT", at, 'if-match: "0"', 'if-match: "x"', body=proposal) == 412
+    assert ask("PUT", at, 'if-match: "0"', f"if-match: {tag}", body=proposal) == 200
+    assert ask("GET", f"{PATH}?limit=1&limit=2") == 400
+    assert ask("GET", f"http://gateway{at}") == 200
+    assert ask("GET", f"HTTP://gateway:1/elsewhere{at}") == 404
+    assert ask("DELETE", f"http://gateway{at}") == 200

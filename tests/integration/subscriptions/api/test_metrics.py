@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.policy import KEY
 from tests.support.gateway.process import free_port
 from tests.support.servers.http_sink import SunkRequest, http_sink, status
 from tests.support.subscriptions.api import (
@@ -21,6 +22,8 @@ from tests.support.subscriptions.api import (
     subscription_policy,
 )
 
+NEVER = {"type": "exact", "property": "id", "value": "never"}
+KEYS = ("k", "key"), ("old", "old")
 LABEL = 'manager="edge/orders"'
 HTTP = f'{LABEL},protocol="HTTP"'
 PREFIX = "scopegate_subscription"
@@ -44,6 +47,9 @@ AT_ZERO = {
     ),
     *(f'{PREFIX}_egress_refused_total{{{LABEL},reason="{name}"}}' for name in ("rule", "name", "address", "secret")),
     *(f'{PREFIX}_filters{{kind="{name}",{LABEL}}}' for name in ("indexed", "unindexed", "every")),
+    *(f'{PREFIX}_readers{{kind="{name}",{LABEL}}}' for name in ("own", "shared")),
+    f'{PREFIX}_sealed{{key="k",{LABEL}}}',
+    f'{PREFIX}_sealed{{key="old",{LABEL}}}',
     *(f"{PREFIX}_{name}_seconds_count{{{HTTP}}}" for name in ("delivery", "attempt")),
     f"{PREFIX}_held_bytes{{{LABEL}}}",
     f"{PREFIX}_oldest_seconds{{{LABEL}}}",
@@ -66,6 +72,10 @@ async def test_every_series_counts_from_the_start_and_names_no_subscription(
     (manager,) = document.scope()["subscriptions"]
     ports = sink_ports(document)
     manager["sinks"][0]["handshake"] = "on"
+    (folder / "key").write_text(KEY)
+    (folder / "old").write_text(KEY[::-1])
+    document.data["keys"] = {"active": "k", "ring": {name: {"file": str(folder / file)} for name, file in KEYS}}
+    manager["sinks"][2]["allow_plain_without_tls"] = True
     manager["sinks"].append(http_rule(free_port()) | {"to": "http://localhost:9", "networks": ["10.0.0.0/8"]})
     manager["sinks"].append(http_rule(free_port()) | {"to": "http://no-such-host.invalid"})
     gateway = start_gateway(document.text)
@@ -87,9 +97,11 @@ async def test_every_series_counts_from_the_start_and_names_no_subscription(
         assert await create("very-own-6", f"{sink.url}/in", sinkcredential=secret) == 400
         unindexed = {"dialect": "sql", "expression": "EXISTS subject OR id LIKE '%n%'"}
         assert await create("very-own-7", f"{sink.url}/gone", filter=unindexed) == 201
-        indexed = {"dialect": "basic", "filters": [{"type": "exact", "property": "id", "value": "never"}]}
+        indexed = {"dialect": "basic", "filters": [NEVER]}
         assert await create("very-own-8", f"{sink.url}/in", filter=indexed) == 201
         assert await create("very-own-9", f"{sink.url}/bad") == 201
+        sealed = f"http://127.0.0.1:{ports[2]}/", {"dialect": "basic", "filters": [NEVER]}
+        assert await create("very-own-10", sealed[0], filter=sealed[1], sinkcredential=secret) == 201
         EventWriter(gateway).write("orders", "one")
         await asked.wait_for(3)
         await sink.wait_for(2)
@@ -105,6 +117,8 @@ async def test_every_series_counts_from_the_start_and_names_no_subscription(
 
     text = gateway.get("/metrics")[1]
     oldest = found.pop(f"{PREFIX}_oldest_seconds{{{LABEL}}}")
+    readers = [found.pop(f'{PREFIX}_readers{{kind="{kind}",{LABEL}}}', 0) for kind in ("own", "shared")]
+    assert (sum(readers), readers[1] >= 2) == (5, True), readers
     assert 0 < oldest < 60
     assert found == {
         f'{PREFIX}_attempts_total{{class="done",{HTTP}}}': 1,
@@ -113,7 +127,7 @@ async def test_every_series_counts_from_the_start_and_names_no_subscription(
         f'{PREFIX}_events_total{{{LABEL},outcome="matched",protocol="HTTP"}}': 3,
         f'{PREFIX}_events_total{{{LABEL},outcome="delivered",protocol="HTTP"}}': 1,
         f'{PREFIX}_events_total{{{LABEL},outcome="refused",protocol="HTTP"}}': 1,
-        f'{PREFIX}s{{{HTTP},state="active"}}': 3,
+        f'{PREFIX}s{{{HTTP},state="active"}}': 4,
         f'{PREFIX}s{{{HTTP},state="suspended"}}': 1,
         f'{PREFIX}s_suspended{{{LABEL},reason="gone"}}': 1,
         f'{PREFIX}_handshakes_total{{{LABEL},result="consented"}}': 1,
@@ -122,6 +136,7 @@ async def test_every_series_counts_from_the_start_and_names_no_subscription(
         f'{PREFIX}_egress_refused_total{{{LABEL},reason="name"}}': 1,
         f'{PREFIX}_egress_refused_total{{{LABEL},reason="address"}}': 1,
         f'{PREFIX}_egress_refused_total{{{LABEL},reason="secret"}}': 1,
+        f'{PREFIX}_sealed{{key="k",{LABEL}}}': 1,
         f'{PREFIX}_filters{{kind="indexed",{LABEL}}}': 1,
         f'{PREFIX}_filters{{kind="unindexed",{LABEL}}}': 1,
         f'{PREFIX}_filters{{kind="every",{LABEL}}}': 2,
@@ -130,5 +145,5 @@ async def test_every_series_counts_from_the_start_and_names_no_subscription(
     }
     assert "very-own" not in text
     assert {name for line in re.findall(rf"{PREFIX}\w*{{(.*)}}", text) for name in re.findall(r'(\w+)="', line)} == {
-        "manager", "protocol", "class", "outcome", "state", "reason", "result", "kind", "le",
+        "manager", "protocol", "class", "outcome", "state", "reason", "result", "kind", "le", "key",
     }  # fmt: skip

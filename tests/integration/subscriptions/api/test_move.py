@@ -133,3 +133,78 @@ async def wrong_imports(port: int, exported: dict[str, Any]) -> None:
         assert field in [each["field"] for each in answer.json["mistakes"]], answer.json
     assert (await api.ask("GET", f"{PATH}/n")).status == 404
     assert (await api.ask("POST", f"{PATH}?import=1&import=1", exported)).status == 400
+
+
+@pytest.mark.row("CE-P-6")
+async def test_what_was_delivered_and_why_nothing_is_move_too(
+    tmp_path_factory: pytest.TempPathFactory, start_gateway: Gateways
+) -> None:
+    document = subscription_policy(tmp_path_factory.mktemp("progress"))
+    gateway = start_gateway(document.text)
+    api, writer = ApiClient(api_port(document)), EventWriter(gateway)
+
+    def answer(request: SunkRequest) -> bytes:
+        return status(410 if request.path == "/gone" else 204)
+
+    async with http_sink(answer, port=sink_ports(document)[0]) as sink:
+        bodies = [
+            {"id": "few", "protocol": "HTTP", "sink": f"{sink.url}/few", "config": {"maxevents": 3}},
+            {"id": "gone", "protocol": "HTTP", "sink": f"{sink.url}/gone"},
+        ]
+        for body in bodies:
+            assert (await api.ask("POST", PATH, body)).status == 201
+
+        async def state_of(id: str) -> tuple[str, str | None]:
+            told = (await api.ask("GET", f"{PATH}/{id}/status")).json
+            return told["state"], told.get("reason")
+
+        async def move(id: str, **progress: object) -> None:
+            exported = (await api.ask("GET", f"{PATH}/{id}/export")).json
+            assert exported.get("progress", {}) == progress
+            assert (await api.ask("DELETE", f"{PATH}/{id}")).status == 200
+            assert (await api.ask("POST", f"{PATH}?import=1", exported)).status == 201
+
+        def attempts() -> int:
+            return len([each for each in sink.requests if each.path == "/gone"])
+
+        async def delivered(count: int) -> None:
+            async def reached() -> bool:
+                return len([each for each in sink.requests if each.path == "/few"]) == count
+
+            await eventually(reached)
+
+        await move("few")
+        writer.write("orders", "1")
+        writer.write("orders", "2")
+        await delivered(2)
+
+        async def settled() -> bool:
+            few = (await api.ask("GET", f"{PATH}/few/status")).json
+            return few["events"]["delivered"] == 2 and (await state_of("gone"))[0] == "suspended"
+
+        await eventually(settled)
+        await move("few", delivered=2)
+        before = attempts()
+        await move("gone", stopped="gone")
+        assert await state_of("gone") == ("suspended", "gone")
+        for id in ("3", "4"):
+            writer.write("orders", id)
+        await delivered(3)
+
+        async def ended() -> bool:
+            return (await state_of("few"))[0] == "ended"
+
+        await eventually(ended)
+        await move("few", delivered=3, stopped="maxevents")
+        assert await state_of("few") == ("ended", "maxevents")
+        assert attempts() == before > 0
+        assert (await api.ask("PUT", f"{PATH}/gone", bodies[1])).status == 200  # an update ends the suspension
+
+        async def tried_again() -> bool:
+            return attempts() > before
+
+        await eventually(tried_again)
+        for wrong in (5, {"delivered": -1}, {"delivered": True}, {"stopped": "policy"}, {"more": 1}):
+            body = {"subscription": bodies[0], "progress": wrong}
+            refused = await api.ask("POST", f"{PATH}?import=1", body)
+            assert (refused.status, refused.json["mistakes"][0]["field"]) == (400, "/progress")

@@ -157,8 +157,8 @@ class KilledGateway:
             await eventually(lambda order=order: self._no_less(order))  # type: ignore[misc]
 
     async def _no_less(self, order: str) -> bool:
-        told = (await self.api.ask("GET", f"{PATH}/{order}/status")).json.get("positions", {})
-        now = {(order, number): int(at) for number, at in told.get(f"events/{self.topic}", {}).items()}
+        reported = (await self.api.ask("GET", f"{PATH}/{order}/status")).json.get("positions", {})
+        now = {(order, number): int(at) for number, at in reported.get(f"events/{self.topic}", {}).items()}
         if not now or any(now[key] < self.positions.get(key, 0) for key in now):
             return False
         self.positions |= now
@@ -281,9 +281,9 @@ async def kill_in(phase: Phase, killed: KilledGateway) -> None:
     await phase(killed)
     await killed.begin_again()
     for order in ORDERS:
-        told: Answered = await killed.api.ask("GET", f"{PATH}/{order}")
-        assert told.json["sink"] in killed.paths[order]
-        killed.paths[order] = {told.json["sink"]}
+        reported: Answered = await killed.api.ask("GET", f"{PATH}/{order}")
+        assert reported.json["sink"] in killed.paths[order]
+        killed.paths[order] = {reported.json["sink"]}
     await killed.arrive()
     await killed.advance()
     connections, _ = killed.lives[-1]

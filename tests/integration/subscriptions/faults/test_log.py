@@ -78,8 +78,8 @@ class Faulty:
 
     async def status(self) -> dict[str, Any]:
         """What the subscription's status tells."""
-        told: dict[str, Any] = (await self.api.ask("GET", f"{PATH}/{self.topic}/status")).json
-        return told
+        reported: dict[str, Any] = (await self.api.ask("GET", f"{PATH}/{self.topic}/status")).json
+        return reported
 
     async def away(self) -> None:
         """Wait until the sink has failed for so long that nothing is kept in memory."""
@@ -88,8 +88,8 @@ class Faulty:
 
     async def fails(self, reason: str = "") -> bool:
         """Whether the status says that it fails, and why."""
-        told = await self.status()
-        return told["state"] == "failing" and told.get("reason", "").startswith(reason)
+        reported = await self.status()
+        return reported["state"] == "failing" and reported.get("reason", "").startswith(reason)
 
     async def reached(self, offset: int, partition: int = 0) -> bool:
         """Whether all before an offset is done with."""
@@ -124,13 +124,13 @@ async def test_what_retention_deletes_before_it_is_delivered_is_counted_and_told
         await asyncio.to_thread(place.kafka.delete_before, place.topic, 60)
         place.well = True
         await eventually(lambda: place.reached(100))
-        told = await place.status()
+        reported = await place.status()
         assert set(map(str, range(60, 100))) <= set(place.came)
         assert place.in_order()
         lost = 100 - len(set(place.came))  # one may have been in memory
         assert lost >= 59
-        assert told["events"]["lost"] == lost
-        assert (told["events"]["delivered"], told["behind"]["offsets"]) == (100 - lost, 0)
+        assert reported["events"]["lost"] == lost
+        assert (reported["events"]["delivered"], reported["behind"]["offsets"]) == (100 - lost, 0)
         assert place.gateway.metrics()[LOST] - before == lost
         lines = [line for line in place.gateway.log() if line["event"] == "events of a subscription lost to retention"]
         assert sum(line["offsets"] for line in lines if line["id"] == place.topic) == lost
@@ -150,10 +150,10 @@ async def test_what_retention_deletes_before_it_is_read_is_counted_and_told(plac
         place.sink.answer = place.accept
         assert (await place.api.ask("POST", f"{PATH}/{place.topic}/resume")).status == 200
         await eventually(lambda: place.reached(50))
-        told = await place.status()
+        reported = await place.status()
         assert {str(each) for each in range(40, 50)} <= set(place.came)
-        assert told["events"]["lost"] == 50 - len(set(place.came))
-        assert told["events"]["lost"] >= 38
+        assert reported["events"]["lost"] == 50 - len(set(place.came))
+        assert reported["events"]["lost"] >= 38
 
 
 async def test_a_topic_that_was_made_again_is_read_from_its_beginning(place: Faulty) -> None:
@@ -166,8 +166,8 @@ async def test_a_topic_that_was_made_again_is_read_from_its_beginning(place: Fau
         assert sorted(map(int, place.came)) == [*range(20), *range(100, 105)]
         assert place.in_order()
         assert place.gateway.wait_log("topic of a subscription was recreated", id=place.topic)
-        told = await place.status()
-        assert (told["state"], told["behind"]["offsets"]) == ("active", 0)
+        reported = await place.status()
+        assert (reported["state"], reported["behind"]["offsets"]) == ("active", 0)
 
 
 async def test_what_was_not_sent_of_a_deleted_topic_is_counted_and_told(place: Faulty) -> None:
@@ -185,8 +185,8 @@ async def test_what_was_not_sent_of_a_deleted_topic_is_counted_and_told(place: F
         await asyncio.to_thread(place.kafka.create_topic, place.topic)
         await place.write(*range(40, 45))
         await eventually(lambda: place.reached(5), 30)
-        told = await place.status()
-        assert (told["state"], told["events"]["lost"]) == ("active", read - 20)
+        reported = await place.status()
+        assert (reported["state"], reported["events"]["lost"]) == ("active", read - 20)
         assert sorted(map(int, place.came)) == [*range(20), *range(40, 45)]
 
 

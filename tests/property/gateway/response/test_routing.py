@@ -25,10 +25,10 @@ from gateway.amqp.message.sections import (
 )
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.response.annotate import Annotator, LinkTarget
-from gateway.response.cookie import Cookie, CookieMaker, Uses, from_url, open_cookie, seal, to_url
+from gateway.response.cookies.cookie import Cookie, CookieMaker, Uses, from_url, open_cookie, seal, to_url
+from gateway.response.cookies.keys import BadToken, KeyRing, SigningSecret
 from gateway.response.correlation_ids import CorrelationRewriter, open_return_id
 from gateway.response.fields import NULL, Fields, _assemble, assemble, leading_fields
-from gateway.response.keys import BadToken, KeyRing, SigningSecret
 from gateway.response.message_id import ScopeIds, id_token, open_id
 from gateway.response.rewrite import Rewriter
 from tests.support.amqp.strategies import result_or_condition

@@ -164,7 +164,7 @@ class Machine(RuleBasedStateMachine):
         return self.every[-1]
 
     async def beats(self, number: int) -> None:
-        await self.processes[number].heartbeat()
+        await self.processes[number].session.heartbeat()
 
     def do(self, what: Any = None) -> None:
         """Run until nothing moves any more; then look who has become an owner."""

@@ -90,7 +90,6 @@ def test_every_outcome_settles_in_both_modes(served: Served, state: Any, count: 
 
 NO_OUTCOMES = {
     "received": composite("received", section_number=0, section_offset=0),
-    "transactional": composite("transactional_state", txn_id=b"1", outcome=composite("accepted")),
     "unknown": Described(Ulong(0x1234_0000_0001), []),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.amqp.engine.batch import ECHO_LINK, SCAN_STATE, scan
+from gateway.amqp.proton.batch import ECHO_LINK, SCAN_STATE, scan
 from tests.protocol.conftest import Served
 from tests.support.amqp.frames import framed, performative, target
 from tests.support.amqp.messages import message

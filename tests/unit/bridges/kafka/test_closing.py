@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka.cluster import Cluster, ClusterConfig
+from bridges.kafka.clusters.cluster import Cluster, ClusterConfig
 from bridges.kafka.info import InfoNode, InfoSource
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.tasks import Supervisor

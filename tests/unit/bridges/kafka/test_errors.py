@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from bridges.kafka.errors import failed, refused
+from bridges.kafka.common.errors import failed, refused
 from gateway.amqp.link.outcomes import Modified, Outcome, Rejected, Released
 
 REJECTED = {

@@ -213,6 +213,29 @@ def test_check_warns_of_certificates_that_nobody_accepts_and_of_a_file_without_u
     assert result.stderr.splitlines()[-1].startswith(f"{users}:1:1: the users file is empty; {{}} says")
 
 
+def test_check_warns_of_what_ends_soon_and_of_users_that_are_nowhere(tmp_path: Path) -> None:
+    users = tmp_path / "users.yaml"
+    assert call("users", "add", str(users), "alice", "--password-stdin", stdin="wonder-land-1865\n").exit_code == 0
+    Authority(tmp_path).passing("localhost", 5 * 86_400 + 60, file="soon")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        """
+        gateway: {http: off}
+        scopes:
+          edge:
+            listen: [{bind: "127.0.0.1:5672", sasl: plain, users: users.yaml, tls: {cert: soon.pem, key: soon.key}}]
+            addresses: [{match: q, direct: balanced}]
+            access: [{who: [alice, bob], may: send, on: q}]
+        """
+    )
+    result = call("check", str(policy))
+    assert result.exit_code == 0
+    assert f"warning: {tmp_path / 'soon.pem'}: the certificate of 'CN=localhost' expires in 5 days, on" in result.stderr
+    nobody = "scopes.edge.access[0].who: no users file of this scope's listeners has the user bob"
+    assert nobody in result.stderr
+    assert "the user alice" not in result.stderr
+
+
 def test_check_reads_the_certificates_of_sinks(tmp_path: Path) -> None:
     Authority(tmp_path).expired(file="old")
     (tmp_path / "old.key").chmod(0o644)

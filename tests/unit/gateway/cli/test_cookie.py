@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from gateway.amqp.codec.codec import encode
 from gateway.cli.main import main
-from gateway.response.cookie import MIN_LIMIT, Cookie, CookieMaker, Uses, seal, to_url
-from gateway.response.cookie_store import CookieStore
+from gateway.response.cookies.cookie import MIN_LIMIT, Cookie, CookieMaker, Uses, seal, to_url
+from gateway.response.cookies.cookie_store import CookieStore
+from gateway.response.cookies.keys import REPLY_TO, KeyRing, SigningSecret
 from gateway.response.correlation_ids import CorrelationRewriter
-from gateway.response.keys import REPLY_TO, KeyRing, SigningSecret
 from gateway.response.message_id import ScopeIds
 from tests.support.amqp.messages import message, sections
 from tests.support.gateway.process import free_port
@@ -104,9 +104,9 @@ def test_an_id_that_brings_its_response_home(policy: str, ring: KeyRing) -> None
     request = carrier.rewrite(message(reply_to="q/1", message_id="m-1"), now, reply_to=encode("broker/answers"))
     result = inspect(policy, sections(request)["properties"]["message_id"])
     assert result.exit_code == 0
-    told = printed_fields(result)
-    assert told["kind"] == "rewritten message-id that brings its response home"
-    assert (told["key"], told["original id"], told["reply address"]) == ("one", "'m-1'", "q/1")
+    reported = printed_fields(result)
+    assert reported["kind"] == "rewritten message-id that brings its response home"
+    assert (reported["key"], reported["original id"], reported["reply address"]) == ("one", "'m-1'", "q/1")
 
 
 def test_expired_is_shown_with_what_it_says_and_skew_counts(policy: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import main
-from gateway.cli.message_file import MessageFileError, load_filter, load_messages
+from gateway.cli.notation import MessageFileError, load_filter, load_messages
 from tests.support.filters.truth import messages
 
 ORDERS = """

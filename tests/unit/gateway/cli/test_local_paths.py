@@ -14,7 +14,7 @@ from bridges.spark.cli.local_path import LocalPath
 from bridges.spark.cli.pipeline import pipeline
 from bridges.spark.errors import PipelineError
 from gateway.cli.main import main
-from policies.folders import url_problem
+from policies.values.folders import url_problem
 from tests.support.gateway.policy import mistakes
 
 KAFKA = ("--kafka", "127.0.0.1:1")

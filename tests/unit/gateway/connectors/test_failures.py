@@ -15,7 +15,7 @@ from gateway.amqp.transport.tls import client_context
 from gateway.connectors.connector import Connector
 from gateway.connectors.failures import Failures, why, worth_a_line
 from policies.model.scopes.connect import ConnectorSection
-from policies.model.units import Endpoint
+from policies.values.units import Endpoint
 from tests.support.servers.certs import Authority
 
 RESET = ConnectionResetError(104, "Connection reset by peer")

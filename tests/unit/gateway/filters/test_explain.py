@@ -9,8 +9,8 @@ import pytest
 from gateway.amqp.codec.codec import Array, Decimal64, Described, Int, Symbol, Timestamp
 from gateway.filters.decimals import encoded
 from gateway.filters.evaluate.access import ABSENT
+from gateway.filters.evaluate.explain import described, node_text
 from gateway.filters.evaluate.search_limit import limited
-from gateway.filters.explain import described, node_text
 from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import Affix, And, Constant, FieldReference, Matches, MessageSection, Not, Or, Text, walk
 from gateway.filters.values import frozen

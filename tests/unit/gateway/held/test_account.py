@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.amqp.engine._batch import Received, Tally, Unsettled
+from gateway.amqp.proton._batch import Received, Tally, Unsettled
 from gateway.held.account import CONNECTION, LINK, SMALL, Account, Budget, HeldBytes, Level
 from gateway.held.allocator import Trimmer
 from gateway.held.container import DEFAULT, budget, container_limit

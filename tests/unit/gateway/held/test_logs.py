@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from bridges.kafka.cluster import COMMITTED, Cluster, ClusterConfig
+from bridges.kafka.clusters.cluster import COMMITTED, Cluster, ClusterConfig
 from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
 from bridges.kafka.consume.reader import ReaderOwner, bounded
 from gateway.held.account import CONNECTION, Budget, HeldBytes, Level, Pool
@@ -235,14 +235,14 @@ def test_links_wait_while_nearly_all_is_held_and_those_that_have_nothing_while_a
 
 
 def test_one_link_that_fails_keeps_no_other_waiting() -> None:
-    turns, told = Turns(pool(128 * MIB)), list[int]()
+    turns, reported = Turns(pool(128 * MIB)), list[int]()
 
     def fail() -> None:
         raise RuntimeError("a bug")
 
-    for go_on in (partial(told.append, 1), fail, partial(told.append, 2)):
+    for go_on in (partial(reported.append, 1), fail, partial(reported.append, 2)):
         turns.budget.later(go_on)
     with pytest.raises(RuntimeError, match="a bug"):
         turns.turn()
     turns.turn()
-    assert (told, turns.soon) == ([1, 2], [])
+    assert (reported, turns.soon) == ([1, 2], [])

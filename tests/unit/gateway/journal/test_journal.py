@@ -11,15 +11,16 @@ import pytest
 
 from bridges.kafka.records.event import EncodedEvent
 from gateway.errors import AmqpError
+from gateway.journal.link_counts import JournalOptions
 from gateway.journal.readings import MOST_PARTITIONS, LogReading
-from gateway.journal.recorder import Journal, JournalOptions
+from gateway.journal.recorder import Journal
 from gateway.journal.rows import Heading
 from gateway.journal.writer import JournalWriter
 from gateway.observability.redaction import redact
 from gateway.response.crossing_rule import SAME_SCOPE, choose
 from gateway.routing.event_annotations import GROUP
-from policies.load.diagnostics import PolicyErrors
 from policies.load.loader import load_policy
+from policies.text.diagnostics import PolicyErrors
 from tests.support.amqp.messages import message
 
 
@@ -110,9 +111,9 @@ def test_every_loss_is_told_once() -> None:
     row = table.rows.popleft()
     table.lose(row)
     list(table.collect())
-    told = table.rows.popleft()
-    assert json.loads(told.value)["causes"] == {"kafka": 1}
-    table.lose(told)  # what it told is untold again, and it is lost itself
+    reported = table.rows.popleft()
+    assert json.loads(reported.value)["causes"] == {"kafka": 1}
+    table.lose(reported)  # what it told is untold again, and it is lost itself
     (again,) = collected_rows(table)
     assert again["causes"] == {"kafka": 2}
 

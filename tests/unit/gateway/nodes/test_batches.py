@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.kafka.consume.link import LogReceiver
 from bridges.kafka.groups.owner import GroupHandler
 from bridges.kafka.groups.shared import SharedMember
 from bridges.kafka.groups.shared_receiver import SharedReceiver
-from bridges.kafka.produce.link import LogSender
+from bridges.kafka.links.receiver import LogReceiver
+from bridges.kafka.links.sender import LogSender
 from gateway.amqp.link.handlers import Incoming, takes_batches
 from gateway.amqp.link.outcomes import ACCEPTED
 from gateway.errors import INVALID_FIELD, AmqpError
-from gateway.journal.recorder import Journal, JournalOptions
+from gateway.journal.link_counts import JournalOptions
+from gateway.journal.recorder import Journal
 from gateway.journal.rows import Heading
 from gateway.nodes.cross_scope import _CrossScopeHandler
 from gateway.state.leases.lease import RevocationReason

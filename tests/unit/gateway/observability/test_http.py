@@ -89,8 +89,8 @@ async def test_readyz_says_what_is_missing() -> None:
             {
                 "ready": False,
                 "parts": {
-                    "listeners": {"ready": True, "detail": ""},
-                    "kafka/main": {"ready": False, "detail": "k1:9092"},
+                    "listeners": {"ready": True, "required": True, "detail": ""},
+                    "kafka/main": {"ready": False, "required": True, "detail": "k1:9092"},
                 },
             },
         )
@@ -99,6 +99,9 @@ async def test_readyz_says_what_is_missing() -> None:
         readiness.add("state", lambda: (1 / 0 > 0, ""))
         status, _, body = await asyncio.to_thread(ask, port, "/readyz")
         assert (status, json.loads(body)["parts"]["state"]["detail"]) == (503, "asking failed: ZeroDivisionError")
+        readiness.add("state", lambda: (False, "away"), required=False)
+        status, _, body = await asyncio.to_thread(ask, port, "/readyz")
+        assert (status, json.loads(body)["parts"]["state"]["required"]) == (200, False)
         readiness.remove("state")
         assert (await asyncio.to_thread(ask, port, "/readyz"))[0] == 200
 

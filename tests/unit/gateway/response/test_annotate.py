@@ -31,9 +31,9 @@ from gateway.errors import (
     AmqpError,
 )
 from gateway.response.annotate import Annotator, LinkTarget, restore_response
-from gateway.response.cookie import Cookie, open_cookie, seal
-from gateway.response.epoch_cache import lifetime
-from gateway.response.keys import REPLY_TO, BadToken, KeyRing, SigningSecret
+from gateway.response.cookies.cookie import Cookie, open_cookie, seal
+from gateway.response.cookies.epoch_cache import lifetime
+from gateway.response.cookies.keys import REPLY_TO, BadToken, KeyRing, SigningSecret
 from gateway.response.rewrite import Rewriter
 
 NOW = 1_700_000_000_000
@@ -268,19 +268,19 @@ def test_every_reason_to_refuse_is_the_same_to_the_peer() -> None:
         "unknown key": seal(KeyRing("x", {"x": SigningSecret(b"k" * 32)}), good),
         "wrong length": b"",
     }
-    told = set()
+    reported = set()
     for reason, token in tokens.items():
         error = refusal(response(token))
         assert isinstance(error.__cause__, BadToken)
         assert error.__cause__.reason == reason
-        told.add((error.condition, error.description, *error.info))
-    told.add(
+        reported.add((error.condition, error.description, *error.info))
+    reported.add(
         (
             refusal(response(seal(RING, good, REPLY_TO))).condition,
             "the response address cookie is not valid here",
         )
     )
-    assert told == {(UNAUTHORIZED_ACCESS, "the response address cookie is not valid here")}
+    assert reported == {(UNAUTHORIZED_ACCESS, "the response address cookie is not valid here")}
 
 
 @pytest.mark.row("RA-2.4-4")
@@ -361,10 +361,10 @@ def test_with_a_limit_of_uses_each_request_has_a_cookie_of_its_own(sealing: bool
         assert home is not None
         assert home.uses is not None
         assert reply_to is not None
-        told = rewriter.resolve(reply_to.removeprefix(f"{T}/"), NOW).uses
-        assert told is not None
-        assert (home.uses.limit, told.limit) == (2, 3)
-        nonces |= {home.uses.nonce, told.nonce}
+        reported = rewriter.resolve(reply_to.removeprefix(f"{T}/"), NOW).uses
+        assert reported is not None
+        assert (home.uses.limit, reported.limit) == (2, 3)
+        nonces |= {home.uses.nonce, reported.nonce}
     assert len(nonces) == 40
 
 

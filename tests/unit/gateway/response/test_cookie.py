@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from gateway.amqp.codec.codec import Symbol, encode
 from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS, section
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
-from gateway.response.cookie import (
+from gateway.response.cookies.cookie import (
     MAX_TOKEN,
     NONCE_BYTES,
     Cookie,
@@ -26,8 +26,8 @@ from gateway.response.cookie import (
     template,
     to_url,
 )
-from gateway.response.cookie_store import CookieStore
-from gateway.response.keys import COOKIE, REPLY_TO, BadToken, KeyRing, SigningSecret, new_secret
+from gateway.response.cookies.cookie_store import CookieStore
+from gateway.response.cookies.keys import COOKIE, REPLY_TO, BadToken, KeyRing, SigningSecret, new_secret
 from gateway.response.message_id import MARK, UNIQUE_BYTES, ScopeIds, open_id, seal_id
 from gateway.response.restore import LinkTarget
 from policies.load.secrets import signing_key

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.amqp.codec.codec import Timestamp, Ulong, encode
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
+from gateway.response.cookies.keys import KeyRing, SigningSecret
 from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
-from gateway.response.keys import KeyRing, SigningSecret
 from gateway.response.rewrite import Rewriter
 from tests.support.amqp.messages import fields, message, sections, split
 
@@ -49,8 +49,8 @@ def test_reply_to_and_ids_change_and_nothing_else(correlation: Any) -> None:
 @pytest.mark.parametrize("kind", IDS)
 @pytest.mark.parametrize("echoed", ["message_id", "correlation_id"])
 def test_either_id_brings_the_response_home_and_the_original_back(kind: str, echoed: str) -> None:
-    told = request_properties(**{"message_id": "other", "correlation_id": "other", echoed: IDS[kind]})
-    sent = message(b"answer", to="broker/temporary-1", correlation_id=told[echoed], subject="s")
+    reported = request_properties(**{"message_id": "other", "correlation_id": "other", echoed: IDS[kind]})
+    sent = message(b"answer", to="broker/temporary-1", correlation_id=reported[echoed], subject="s")
     home = CARRIED.restore(sent, NOW + TTL)
     assert (home.scope, home.address, home.onward) == ("edge", "q/1", False)
     assert {**split(home.data), "properties": b""} == {**split(sent), "properties": b""}
@@ -61,8 +61,8 @@ def test_either_id_brings_the_response_home_and_the_original_back(kind: str, ech
 
 
 def test_a_request_without_ids_gets_one_and_its_response_none() -> None:
-    told = request_properties()
-    home = CARRIED.restore(message(correlation_id=told["message_id"]), NOW)
+    reported = request_properties()
+    home = CARRIED.restore(message(correlation_id=reported["message_id"]), NOW)
     assert "correlation_id" not in sections(home.data)["properties"]
 
 
@@ -115,8 +115,8 @@ def test_a_previous_gateways_cookie_travels_in_the_ids() -> None:
 
 def test_a_dialogue_keeps_the_ids_that_each_side_knows() -> None:
     """Asked, answered with a question, and answered again: the service sees its own id."""
-    told = request_properties(message_id="first")
-    second = message(correlation_id=told["message_id"], message_id="second", reply_to="q/service")
+    reported = request_properties(message_id="first")
+    second = message(correlation_id=reported["message_id"], message_id="second", reply_to="q/service")
     home = CARRIED.restore(second, NOW)
     assert home.onward
     back = Rewriter(RING, "core", "$replies.edge", TTL, destination="edge")

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.amqp.message.response_support import annotated
 from gateway.errors import INVALID_FIELD, NOT_FOUND, AmqpError
+from gateway.links.link_context import Pair, link_context
 from gateway.response.echo import echo, read_request
-from gateway.routing.link_context import Pair, link_context
 from gateway.routing.reserved import asks_me, with_own_address
 from tests.support.amqp.messages import message, sections
 from tests.support.gateway.crossing import hop_annotations

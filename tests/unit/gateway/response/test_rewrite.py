@@ -31,8 +31,8 @@ from gateway.errors import (
     AmqpError,
 )
 from gateway.response.annotate import Annotator
-from gateway.response.cookie import Cookie, seal, to_url
-from gateway.response.keys import REPLY_TO, BadToken, KeyRing, SigningSecret
+from gateway.response.cookies.cookie import Cookie, seal, to_url
+from gateway.response.cookies.keys import REPLY_TO, BadToken, KeyRing, SigningSecret
 from gateway.response.restore import Restored
 from gateway.response.rewrite import Rewriter
 
@@ -326,13 +326,13 @@ def test_forged_addresses_are_not_found_and_the_log_knows_why() -> None:
         ).decode(),
         "unknown key": to_url(seal(KeyRing("x", {"x": SigningSecret(b"k" * 32)}), good, REPLY_TO)).decode(),
     }
-    told = set()
+    reported = set()
     for reason, name in tokens.items():
         error = refusal(name)
         assert isinstance(error.__cause__, BadToken)
         assert error.__cause__.reason == reason
-        told.add((error.condition, error.description))
-    assert told == {(NOT_FOUND, "there is no such response address")}
+        reported.add((error.condition, error.description))
+    assert reported == {(NOT_FOUND, "there is no such response address")}
     for name in ("", "ä", "\ud800", "=" * 9, "x" * 70_000):
         assert refusal(name).condition == NOT_FOUND
 

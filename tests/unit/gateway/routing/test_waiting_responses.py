@@ -11,9 +11,9 @@ import pytest
 from gateway.amqp.link.outcomes import RELEASED
 from gateway.errors import NOT_FOUND, AmqpError
 from gateway.principal import nobody
-from gateway.response.cookie import Cookie, Uses
-from gateway.response.cookie_store import CookieNotLoaded
-from gateway.routing.message_router import Destination
+from gateway.response.cookies.cookie import Cookie, Uses
+from gateway.response.cookies.cookie_store import CookieNotLoaded
+from gateway.routing.destination_link import Destination
 from gateway.routing.requester_limits import BESIDE, DETACHED
 from gateway.routing.response_router import AdmissionContext, AdmissionRequired, ResponseRouter
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from gateway.config import watch
+from gateway.config.watch import Stamp, Stamps
 from gateway.server import gateway as service
 from gateway.server import process as app
 from gateway.server.gateway import Gateway
@@ -42,7 +44,10 @@ async def test_a_reload_looks_at_few_links_in_a_turn_of_the_loop(monkeypatch: py
     """4,000 links under 500 rules held everybody for four seconds."""
     monkeypatch.setattr(service, "LinkRevalidator", Counted)
     bridges = SimpleNamespace(policy_changed=lambda verdict: None)
-    links = {"links": lambda: range(500), "connector_links": lambda: range(100)}
+    links: dict[str, Any] = {
+        "links": lambda: range(500),
+        "_connectors": SimpleNamespace(links=lambda: range(100)),
+    }
     gateway: Any = SimpleNamespace(scopes={}, report=None, bridges=bridges, _replaced=None, **links)
     judging, most = asyncio.ensure_future(Gateway._revalidate_links(gateway)), 0
     while not judging.done():
@@ -69,11 +74,11 @@ async def test_a_policy_that_cannot_be_read_is_refused_after_a_while(
     monkeypatch.setattr(app, "_READ_TIMEOUT", 0.1)
     pipe = tmp_path / "policy.yaml"
     os.mkfifo(pipe)
-    told: Any = RecordingService()
-    process = app.GatewayProcess(told, pipe, None)
+    reported: Any = RecordingService()
+    process = app.GatewayProcess(reported, pipe, {})
     await process._apply()
-    assert len(told.problems) == 1
-    assert "could not be read within" in told.problems[0]
+    assert len(reported.problems) == 1
+    assert "could not be read within" in reported.problems[0]
     with pipe.open("wb"):  # lets the thread go
         pass
 
@@ -84,21 +89,22 @@ async def test_a_file_system_that_does_not_answer_has_one_thread(
     """Each look at the policy file would leave one more."""
     answer, looks = threading.Event(), list[Path]()
 
-    def stamp(path: Path) -> tuple[int, int, int]:
-        looks.append(path)
+    def stamps(paths: list[Path]) -> Stamps:
+        looks.extend(paths)
         answer.wait(PATIENCE)
-        return 1, 2, len(looks)
+        return {path: (1, 2, len(looks)) for path in paths}
 
     monkeypatch.setattr(app, "_READ_TIMEOUT", 0.05)
-    monkeypatch.setattr(app, "_stamp", stamp)
-    told: Any = RecordingService()
-    process = app.GatewayProcess(told, tmp_path / "policy.yaml", (1, 2, 0))
-    assert [await process._stamped() for _ in range(3)] == 3 * [(1, 2, 0)]
+    monkeypatch.setattr(app, "stamps", stamps)
+    reported: Any = RecordingService()
+    file = tmp_path / "policy.yaml"
+    process = app.GatewayProcess(reported, file, {file: (1, 2, 0)})
+    assert [await process._stamped() for _ in range(3)] == 3 * [{file: (1, 2, 0)}]
     monkeypatch.setattr(app, "_READ_TIMEOUT", PATIENCE)
     answer.set()
-    assert await process._stamped() == (1, 2, 1)
+    assert await process._stamped() == {file: (1, 2, 1)}
     assert len(looks) == 1
-    await told.supervisor.close()
+    await reported.supervisor.close()
 
 
 class Reloads:
@@ -113,9 +119,10 @@ class Reloads:
         self.listening = SimpleNamespace(retry_unbound=self.retry_unbound)
         monkeypatch.setattr(app, "_WATCH_INTERVAL", 0.01)
         monkeypatch.setattr(app, "load", Path.read_text)
+        monkeypatch.setattr(app, "named_stamps", lambda policy: {})
         me: Any = self
         self.write("first")
-        self.process = app.GatewayProcess(me, file, app._stamp(file))
+        self.process = app.GatewayProcess(me, file, watch.stamps([file]))
         self.supervisor.keep(self.process.watch, "policy-watch")
 
     def write(self, text: str) -> None:
@@ -176,16 +183,16 @@ async def test_a_file_that_changes_while_it_is_looked_at_is_read_once(
     reloads: Reloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its date was that of before the signal, so the change counted once more after the reload."""
-    looks, stamp = list[object](), app._stamp
+    looks, stamp = list[object](), watch.stamp
 
-    def then_it_changes(path: Path) -> app.Stamp | None:
+    def then_it_changes(path: Path) -> Stamp | None:
         looks.append(found := stamp(path))
         if len(looks) == 1:
             reloads.write("second")
             reloads.signal()
         return found
 
-    monkeypatch.setattr(app, "_stamp", then_it_changes)
+    monkeypatch.setattr(watch, "stamp", then_it_changes)
     await until(lambda: len(looks) > 4, PATIENCE)
     await reloads.are(("second", app.SIGNAL))
 
@@ -212,9 +219,10 @@ async def test_a_policy_that_changes_while_it_is_read_at_the_start_is_read_again
         return text
 
     monkeypatch.setattr(app, "load", then_it_changes)
+    monkeypatch.setattr(app, "named_stamps", lambda policy: {})
     policy, seen = app.read(file)
-    told: Any = RecordingService()
-    process = app.GatewayProcess(told, file, seen)
+    reported: Any = RecordingService()
+    process = app.GatewayProcess(reported, file, seen)
     assert (policy, await process._due()) == ("first", app.CHANGED)
     assert await process._due() is None
 

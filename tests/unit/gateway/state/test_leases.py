@@ -91,7 +91,7 @@ async def test_a_beat_counts_from_when_it_was_asked_for(world: World) -> None:
 
     one = world.process(Slow(world.table, TTL))
     owner = await world.own(one, 0)
-    await one.heartbeat()
+    await one.session.heartbeat()
     world.now += 4_999
     assert owner.lease.valid
     world.now += 2
@@ -103,7 +103,7 @@ async def test_a_session_that_expired_never_comes_back(world: World) -> None:
     owner = await world.own(one, 0)
     world.now += 10_001
     heir = await world.own(two, 0)
-    await one.heartbeat()
+    await one.session.heartbeat()
     assert owner.told == [RevocationReason.LOST]
     assert not owner.lease.valid
     assert one.member != owner.lease.who.member
@@ -112,9 +112,9 @@ async def test_a_session_that_expired_never_comes_back(world: World) -> None:
 
 async def test_a_sleeper_cannot_write(world: World) -> None:
     one, two = world.process(), world.process()
-    await one.heartbeat()
+    await one.session.heartbeat()
     world.now += 10_001
-    one.deadline = float("inf")  # a process that trusts its session all the same
+    one.session.deadline = float("inf")  # a process that trusts its session all the same
     await refused(one.claim(KEY, requested(0)), INTERNAL_ERROR)
     assert (await two.view(KEY)).held == {}
 
@@ -136,7 +136,7 @@ async def test_displacement_waits_for_the_owner_or_its_end(world: World) -> None
     third = asyncio.ensure_future(one.claim(KEY, requested(0, 7)))
     await world.settle()
     world.now += 10_001
-    await one.heartbeat()
+    await one.session.heartbeat()
     await refused(third, INTERNAL_ERROR)  # its own session ended, too
 
 
@@ -240,7 +240,7 @@ async def test_what_is_not_known_to_be_stored_is_taken_back(world: World) -> Non
 
     board = Cut(world.table, TTL)
     one = world.process(board)
-    await one.heartbeat()
+    await one.session.heartbeat()
     board.lost = "answer"
     await refused(one.claim(KEY, requested(0)), INTERNAL_ERROR)
     board.lost = "question"
@@ -336,7 +336,7 @@ async def test_a_link_that_fails_to_end_keeps_no_other_from_ending() -> None:
     leases = world.process()
     first, second = await world.own(leases, 0), await world.own(leases, 1)
     first.stop = lambda lease, why: 1 // 0  # type: ignore[assignment, method-assign, return-value]
-    leases._lost()
+    leases.session.expired()
     assert second.told == [RevocationReason.LOST]
     assert (first.lease.ended, second.lease.ended) == (True, True)
     assert [(name, type(error)) for name, error in world.errors] == [("lease-stop", ZeroDivisionError)]

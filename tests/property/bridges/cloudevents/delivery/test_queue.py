@@ -14,10 +14,10 @@ from bridges.cloudevents.delivery.positions import Position, dump_positions, loa
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.delivery.queue_settings import QueueSettings
 from bridges.cloudevents.delivery.rate_limiter import AttemptRateLimiter
+from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.interface import SendAttempt
-from bridges.cloudevents.subscription.model import Batching, DeliverySettings, Order, RetryLimits
+from bridges.cloudevents.model.values import Batching, DeliverySettings, Order, RetryLimits
 from tests.support.plugins.examples import examples
 
 WAITS = Answer(DeliveryOutcome.WAIT, "503", 503)

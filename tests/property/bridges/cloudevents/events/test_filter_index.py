@@ -12,7 +12,7 @@ from bridges.cloudevents.events.dialects import basic, draft, source, sql, types
 from bridges.cloudevents.events.event import CloudEvent, StructuredBody
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter, every
 from bridges.cloudevents.events.index import FilterIndex
-from bridges.cloudevents.subscription.model import Json
+from bridges.cloudevents.model.values import Json
 from gateway.filters.cesql import parse_cesql
 from gateway.filters.parse.limits import FilterLimits
 from tests.support.cloudevents.records import ADDRESS, REQUIRED, event

@@ -10,10 +10,10 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.cloudevents.subscription.model import InvalidSubscription
+from bridges.cloudevents.model.strict_json import MAX_DEPTH, read_object
+from bridges.cloudevents.model.values import InvalidSubscription
 from bridges.cloudevents.subscription.stored_form import SubscriptionKeys, from_stored, to_stored
-from bridges.cloudevents.subscription.strict_json import MAX_DEPTH, read_object
-from gateway.response.keys import KeyRing, SigningSecret
+from gateway.response.cookies.keys import KeyRing, SigningSecret
 from tests.support.cloudevents.objects import (
     AMQP,
     HTTP,

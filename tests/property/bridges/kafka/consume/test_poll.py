@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bridges.kafka.consume import _fetch
 from bridges.kafka.consume.filters.header_screen import HeaderScreen
 from bridges.kafka.consume.poll import poll_fallback, poll_native
+from bridges.kafka.records import digest
 from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.fast_encode import EventEncoder
 from bridges.kafka.records.mapping import to_record
@@ -130,6 +131,14 @@ def test_what_nearly_all_records_are_is_made_in_c(client: Client) -> None:
         assert all(event.data.endswith(end) for event, end in zip(events, ends, strict=True))
 
 
+@pytest.fixture
+def hashlib_alone() -> Iterator[None]:
+    _fetch.bind_sha256(0, 0, 0)
+    yield
+    digest.bind()
+
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -148,7 +157,7 @@ def test_what_nearly_all_records_are_is_made_in_c(client: Client) -> None:
         lambda forms, own, names, digest: (forms, own, names, lambda _: b"digest"),
     ],
 )
-def test_how_messages_are_made_is_looked_at(client: Client, broken: Callable[..., Any]) -> None:
+def test_how_messages_are_made_is_looked_at(client: Client, broken: Callable[..., Any], hashlib_alone: None) -> None:
     data = message(b"body", subject="s")
     key, value, headers, _ = to_record(data, walk(data))
     (run,) = produced(client, [(None, b"v", [("color", b"red")]), (key, value, headers)])

@@ -99,8 +99,8 @@ def written(way: Way, records: list[Any]) -> list[Any]:
         way.outbox.put(way.topic, -1, key, value, headers, owner, None)
 
     def all_there() -> bool:
-        for told, _, _, contexts in way.outbox.reports():
-            told.on_written(contexts)
+        for reported, _, _, contexts in way.outbox.reports():
+            reported.on_written(contexts)
         found.extend(each for run in poll_fallback(way.reader, len(records), 0.01).records.values() for each in run)
         return owner.written == len(found) == len(records)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gateway.amqp.codec.codec import Array, Described, MapKey, Symbol, Value, decode, encode
 from gateway.amqp.message import _sections, hop, properties, section_index
 from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
-from gateway.amqp.message.sections import delivery_annotations
+from gateway.amqp.message.sections import delivery_annotations, header
 from gateway.errors import AmqpError
 from gateway.response import fields
 from tests.support.amqp.messages import section
@@ -36,6 +36,34 @@ _ANNOTATED = st.tuples(st.just(b"") | HEADER_SECTIONS, _NAMED, st.just(b"") | MA
 @given(MESSAGES | mutated(MESSAGES) | _ANY_ORDER | mutated(_ANY_ORDER))
 def test_both_walks_agree(data: bytes) -> None:
     assert result_or_condition(section_index.walk, data) == result_or_condition(section_index._walk, data)
+
+
+@given(MESSAGES | mutated(MESSAGES) | _ANY_ORDER | mutated(_ANY_ORDER))
+def test_c_knows_every_legal_form(data: bytes) -> None:
+    """Python is left with what is malformed: sections, single fields, leading fields."""
+    found = result_or_condition(section_index._walk, data)
+    legal = isinstance(found, section_index.SectionOffsets)
+    assert (_sections.section_offsets(data) is not ...) is legal
+    if not legal or found.properties == found.app:
+        return
+    for index in (0, 4, 12):
+        field = result_or_condition(properties._property_field, data, found, index)
+        known = _sections.properties_field(data, found.properties, index) is not ...
+        assert known or not isinstance(field, bytes | None)
+    leading = result_or_condition(fields._leading_fields, data, found)
+    assert (_sections.leading_fields(data, found.properties) is not ...) is (len(leading) == 3)
+
+
+@given(MESSAGES | mutated(MESSAGES) | mutated(HEADER_SECTIONS))
+def test_the_header_tells_whether_there_may_be_a_ttl(data: bytes) -> None:
+    found = _placed(data)
+    if found is None:
+        return
+    try:
+        listed = header(data, found)
+    except AmqpError:
+        return
+    assert _sections.may_have_ttl(data) is (len(listed) > 2 and listed[2] is not None)
 
 
 @given(MESSAGES | mutated(MESSAGES) | _ANY_ORDER | mutated(_ANY_ORDER))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.protocol.conftest import Served, Watch
-from tests.support.amqp.frames import composite, framed, source, target
+from tests.support.amqp.frames import framed, source, target
 from tests.support.amqp.messages import message
 from tests.support.amqp.peer import RECEIVER, SENDER, Peer
 
@@ -112,7 +112,6 @@ def test_inside_a_node_every_character_is_literal(served: Served, address: str) 
 @pytest.mark.parametrize(
     ("condition", "role", "termini"),
     [
-        pytest.param("amqp:not-implemented", SENDER, {"target": composite("coordinator")}, id="a coordinator"),
         pytest.param("amqp:invalid-field", SENDER, {"target": None}, id="no target"),
         pytest.param("amqp:invalid-field", RECEIVER, {"source": None}, id="no source"),
         pytest.param("amqp:invalid-field", RECEIVER, {"source": source(None)}, id="a source without address"),

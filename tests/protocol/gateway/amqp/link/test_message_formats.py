@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.amqp.codec.codec import Described, Uint, Ulong, encode
-from gateway.amqp.engine.batch import OTHER_FORMAT, SCAN_STATE, scan
+from gateway.amqp.proton.batch import OTHER_FORMAT, SCAN_STATE, scan
 from tests.protocol.conftest import Served, Watch
 from tests.support.amqp.frames import AMQP_HEADER, framed, performative
 from tests.support.amqp.messages import message

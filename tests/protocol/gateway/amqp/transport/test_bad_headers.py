@@ -127,10 +127,10 @@ def test_nothing_that_a_peer_said_out_of_place_is_repeated(served: Served, watch
     """It may be a password: neither the log nor the close says more than what kind of thing was wrong."""
     with Peer(served.edge) as peer:
         peer.send_raw(said)
-        heard = b""
+        received = b""
         while piece := peer.read(1):
-            heard += piece
+            received += piece
     assert watch.logged("bad input")["error"]
     watch.counted('scopegate_connections_closed_total{scope="edge"}')
-    assert WORD not in heard
+    assert WORD not in received
     assert WORD.decode() not in str(served.gateway.log()[watch.lines :])

@@ -16,10 +16,10 @@ from bridges.cloudevents.delivery.entry import DeadLetter, EventLocation
 from bridges.cloudevents.delivery.gate import SinkGate
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.delivery.queue_settings import QueueSettings
+from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.interface import SendAttempt
-from bridges.cloudevents.subscription.model import DeliverySettings, Order, RetryLimits
+from bridges.cloudevents.model.values import DeliverySettings, Order, RetryLimits
 
 EVENTS, KEYS, ROOM = 1500, 31, 8
 RETRY = RetryLimits(0.05, 0.3, 1000, 3600.0)

@@ -12,10 +12,10 @@ from bridges.cloudevents.delivery.gate import SinkGate
 from bridges.cloudevents.delivery.queue import MAX_OFFSETS, DeliveryQueue
 from bridges.cloudevents.delivery.queue_settings import QueueSettings
 from bridges.cloudevents.delivery.rate_limiter import AttemptRateLimiter
+from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.interface import SendAttempt
-from bridges.cloudevents.subscription.model import Batching, DeliverySettings, Order, RetryLimits
+from bridges.cloudevents.model.values import Batching, DeliverySettings, Order, RetryLimits
 
 FAILED = Answer(DeliveryOutcome.FAILED, "500", 500)
 UNREACHED = Answer(DeliveryOutcome.FAILED, "reset", reached=False)

@@ -42,7 +42,7 @@ async def idle(topic: Topic, dispatcher: SubscriptionDispatcher, first: int, cou
         await dispatcher.put(Subscribed(f"idle-{number}", filter=wanted), 1, starts)
 
 
-async def heard(topic: Topic, id: str) -> None:
+async def received(topic: Topic, id: str) -> None:
     """Wait until the subscription to all events was sent this one."""
     await until(lambda: topic.ids("all")[-1:] == [id])
 
@@ -82,7 +82,7 @@ async def test_a_batch_touches_only_what_it_concerns(topic: Topic) -> None:
         nonlocal serial
         serial += 1
         await topic.produce([("k", f"e-{serial}")])
-        await heard(topic, f"e-{serial}")
+        await received(topic, f"e-{serial}")
 
     found = {}
     for first, count in ((0, FEW), (FEW, MANY)):
@@ -103,7 +103,7 @@ async def test_an_idle_subscription_gets_its_event_and_its_position_moves(topic:
     await idle(topic, dispatcher, 0, 5)
     for number in range(12):
         await topic.produce([("k", f"e-{number}")])
-        await heard(topic, f"e-{number}")
+        await received(topic, f"e-{number}")
 
     async def stored() -> int:
         (text,) = await topic.termini.marks(record_key("core/m", bucket_of("idle-3")), ["idle-3"])

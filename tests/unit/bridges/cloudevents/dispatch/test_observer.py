@@ -22,7 +22,7 @@ def counted(matched: int) -> DeliveryCounts:
 
 def test_ended_deliveries_need_no_memory_also_if_nobody_scrapes() -> None:
     nothing: Any = None
-    observer, subscription = DeliveryObserver(NOBODY, NOBODY, nothing), parsed(HTTP)
+    observer, subscription = DeliveryObserver(NOBODY, NOBODY, nothing, nothing), parsed(HTTP)
     for _ in range(5000):
         observer.track(subscription, STREAMS, counted(1))
     gc.collect()

@@ -8,7 +8,7 @@ from bridges.cloudevents.events.dialects import InvalidFilter, basic, draft, sou
 from bridges.cloudevents.events.event import CloudEvent, StructuredBody
 from bridges.cloudevents.events.filter import EVERYTHING, every
 from bridges.cloudevents.events.index import FilterIndex
-from bridges.cloudevents.subscription.model import Json
+from bridges.cloudevents.model.values import Json
 from gateway.filters.parse.limits import LIMITS, FilterLimits
 from tests.support.cloudevents.records import ADDRESS, event
 

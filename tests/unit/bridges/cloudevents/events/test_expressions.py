@@ -8,7 +8,7 @@ from bridges.cloudevents.events.dialects import InvalidFilter, amqp_sql, draft, 
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.events.filter import EventFilter
 from bridges.cloudevents.events.index import FilterIndex
-from bridges.cloudevents.subscription.model import Json
+from bridges.cloudevents.model.values import Json
 from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message.sections import (

@@ -12,10 +12,10 @@ from bridges.cloudevents.manager.consents import PendingConsent
 from bridges.cloudevents.manager.envelope import Envelope, decode_envelope, encode_envelope
 from bridges.cloudevents.manager.reencryption import reencrypt_secrets
 from bridges.cloudevents.manager.registry import RegistryEntry, SubscriptionRegistry
+from bridges.cloudevents.model.values import PlainCredential, SinkProtocol
 from bridges.cloudevents.reading.start_offsets import StartOffsets
-from bridges.cloudevents.subscription.model import PlainCredential, SinkProtocol
 from bridges.cloudevents.subscription.stored_form import SubscriptionKeys
-from gateway.response.keys import KeyRing, SigningSecret
+from gateway.response.cookies.keys import KeyRing, SigningSecret
 from gateway.state.subscriptions.memory_store import MemorySubscriptionStore
 from gateway.state.subscriptions.store import StoredSubscription, SubscriptionLimits
 from tests.support.cloudevents.objects import HTTP, NOW_MS, PLAIN, RULES, parsed

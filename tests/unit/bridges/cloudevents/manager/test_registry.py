@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -11,13 +12,14 @@ from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.manager.access import may_create
+from bridges.cloudevents.manager.bindings.routes import expected_revisions, route_of
 from bridges.cloudevents.manager.codec import SubscriptionCodec
 from bridges.cloudevents.manager.consents import PendingConsent
 from bridges.cloudevents.manager.envelope import Envelope, decode_envelope, encode_envelope
 from bridges.cloudevents.manager.registry import SubscriptionRegistry
-from bridges.cloudevents.manager.routes import expected_revisions, route_of
+from bridges.cloudevents.model.values import SinkProtocol
 from bridges.cloudevents.reading.start_offsets import StartOffsets
-from bridges.cloudevents.subscription.model import SinkProtocol
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.state.subscriptions.memory_store import MemorySubscriptionStore
 from gateway.state.subscriptions.store import StoredSubscription, SubscriptionLimits
@@ -97,7 +99,7 @@ class Shared:
         self.book = SubscriptionRegistry(NAME, self.store, form(), self.told)
 
     async def made(self, id: str, consent: PendingConsent | None = None) -> StoredSubscription:
-        return await self.store.create(NAME, id, "billing", document(id, consent), SubscriptionLimits(100, 100))
+        return await self.store.create(NAME, id, "billing", document(id, consent), SubscriptionLimits(1000, 1000))
 
 
 async def test_changes_of_other_processes_are_taken_over() -> None:
@@ -137,7 +139,7 @@ async def test_the_older_of_two_revisions_does_not_come_last() -> None:
 
 async def test_what_cannot_be_read_keeps_nothing_else_back() -> None:
     here = Shared()
-    await here.store.create(NAME, "broken", "billing", b"{}", SubscriptionLimits(100, 100))
+    await here.store.create(NAME, "broken", "billing", b"{}", SubscriptionLimits(1000, 1000))
     await here.made("whole")
     await here.book.refresh()
     assert [each[0] for each in here.told.puts] == ["whole"]
@@ -194,6 +196,23 @@ def test_if_match(header: str | None, allowed: list[int], refused: list[int]) ->
 
 
 @pytest.mark.parametrize(
+    ("match", "none_match", "allowed", "refused"),
+    [
+        (None, "*", [], [1, 17]),
+        (None, '"17"', [1, 18], [17]),
+        (None, 'W/"17", "3"', [1], [3, 17]),
+        ('"17", "18"', '"17"', [18], [1, 17]),
+        ("*", "no tag", [1, 17], []),
+    ],
+)
+def test_if_none_match(match: str | None, none_match: str, allowed: list[int], refused: list[int]) -> None:
+    expected = expected_revisions(match, none_match)
+    assert expected is not None
+    assert [each in expected for each in [*allowed, *refused]] == [True] * len(allowed) + [False] * len(refused)
+    assert may_create(expected) is (match is None)
+
+
+@pytest.mark.parametrize(
     ("path", "found"),
     [
         (b"/s", ("collection", "")),
@@ -208,3 +227,110 @@ def test_if_match(header: str | None, allowed: list[int], refused: list[int]) ->
 )
 def test_routes_are_found_in_the_undecoded_path(path: bytes, found: tuple[str, str] | None) -> None:
     assert route_of(path, "/s") == found
+
+
+class CountingStore(MemorySubscriptionStore):
+    """Counts what is read of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole, self.some = 0, list[str]()
+
+    async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:
+        self.whole += 1
+        return await super().load(manager)
+
+    async def load_some(self, manager: str, ids: Collection[str]) -> Mapping[str, StoredSubscription]:
+        self.some += ids
+        return await super().load_some(manager, ids)
+
+
+class Following(Shared):
+    """A book that follows its store, until `end`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = self.counting = CountingStore()
+        self.applied = 0
+        self.told.set_applied = self._set_applied  # type: ignore[method-assign]
+        self.book = SubscriptionRegistry(NAME, self.store, form(), self.told)
+
+    def _set_applied(self, revision: int) -> None:
+        self.applied = revision
+
+    async def follow(self) -> asyncio.Task[None]:
+        async def nothing() -> None:
+            """Each round."""
+
+        task = asyncio.create_task(self.book.run(nothing))
+        await self.until_applied()
+        return task
+
+    async def until_applied(self) -> None:
+        async with asyncio.timeout(20):
+            while not self.book.loaded or self.applied != await self.store.revision(NAME):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("many", [3, 300])
+async def test_a_change_reads_nothing_but_what_changed(many: int) -> None:
+    here = Following()
+    for number in range(many):
+        await here.made(f"s{number:03}")
+    task = await here.follow()
+    assert (here.counting.whole, here.counting.some) == (1, [])
+    one = await here.made("one")
+    await here.until_applied()
+    await here.store.replace(NAME, "one", document("one"), one.revision)
+    known = here.book.get("s001")
+    assert known is not None
+    await here.store.delete(NAME, "s001", known.stored.revision)
+    await here.until_applied()
+    assert (here.counting.whole, len(here.counting.some)) == (1, 3)
+    assert (here.told.removed, here.told.puts[-1][0]) == (["s001"], "one")
+    assert [each.stored.id for each in here.book.after("s002")] == [
+        f"s{number:03}" for number in range(3, many)
+    ]
+    assert [each.stored.id for each in here.book][:2] == ["one", "s000"]
+    task.cancel()
+
+
+async def test_after_a_gap_the_whole_store_is_read() -> None:
+    here = Following()
+    await here.made("a")
+    task = await here.follow()
+    followers = here.store._of(NAME).followers
+    (follower,) = followers.items()
+    followers.clear()
+    await here.made("b")
+    followers.update([follower])
+    await here.made("c")
+    await here.until_applied()
+    assert [each.stored.id for each in here.book] == ["a", "b", "c"]
+    assert (here.counting.whole, here.counting.some) == (2, [])
+    task.cancel()
+
+
+async def test_a_change_that_is_never_announced_is_found_by_its_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridges.cloudevents.manager.registry._REFRESH_INTERVAL", 0.01)
+    here = Following()
+    await here.made("a")
+    task = await here.follow()
+    here.store._of(NAME).followers.clear()
+    await here.made("b")
+    await here.until_applied()
+    assert [each.stored.id for each in here.book] == ["a", "b"]
+    assert here.counting.whole == 2
+    task.cancel()
+
+
+async def test_one_subscription_can_be_read_alone() -> None:
+    here = Following()
+    one, two = await here.made("one"), await here.made("two")
+    await here.book.refresh()
+    await here.store.delete(NAME, "one", one.revision)
+    changed = await here.store.replace(NAME, "two", document("two"), two.revision)
+    await here.book.refresh_one("one")
+    await here.book.refresh_one("two")
+    assert (here.told.removed, here.told.puts[-1]) == (["one"], ("two", changed.revision, None))
+    assert (here.counting.whole, here.counting.some) == (1, ["one", "two"])

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from bridges.cloudevents.subscription.model import SinkProtocol
+from bridges.cloudevents.model.values import SinkProtocol
 from bridges.cloudevents.subscription.policy_check import DENIED
 from tests.support.cloudevents.objects import AMQP, HTTP, KAFKA, MQTT5, NATS, PLAIN, mistakes_of, with_settings
 

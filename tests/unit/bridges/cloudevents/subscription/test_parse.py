@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridges.cloudevents.subscription.model import (
+from bridges.cloudevents.model.values import (
     AmqpSettings,
     Batching,
     FromEarliest,

@@ -10,11 +10,12 @@ from typing import Any, Final
 import pytest
 
 from bridges.cloudevents.delivery.answers import DeliveryOutcome
-from bridges.cloudevents.delivery.metrics import EgressDenial, ManagerMetrics
+from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.subscription.policy_check import policy_violations
-from policies.load.diagnostics import PolicyErrors
+from policies.egress import EgressDenial
 from policies.subscriptions import ManagerRules
+from policies.text.diagnostics import PolicyErrors
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt
 from tests.support.cloudevents.objects import (
     AMQP,
@@ -112,12 +113,12 @@ def test_secrets_that_nobody_can_read_are_accepted(value: Any) -> None:
 @pytest.mark.row("CE-3.2.1-15")
 @pytest.mark.parametrize(("value", "field"), EXPOSED)
 async def test_it_is_not_sent_after_a_reload_either(value: Any, field: str) -> None:
-    found, heard = parsed(value, rules=LAX), AnswerRecorder()
+    found, received = parsed(value, rules=LAX), AnswerRecorder()
     assert [each.field for each in policy_violations(found, STRICT)] == [field]
     parts: Any = SimpleNamespace(metrics=ManagerMetrics())  # no other service is used before the secret is refused
-    sink = SinkFactory(STRICT, parts).open(found, heard)
+    sink = SinkFactory(STRICT, parts).open(found, received)
     sink.send(attempt())
-    answer = await asyncio.wait_for(heard.next(), 5)
+    answer = await asyncio.wait_for(received.next(), 5)
     assert answer.outcome is DeliveryOutcome.CREDENTIAL
     assert "allow_plain_without_tls" in answer.reason
     assert parts.metrics.denials[EgressDenial.SECRET] == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridges.cloudevents.subscription.model import InvalidSubscription, PlainCredential, RefreshToken
+from bridges.cloudevents.model.values import InvalidSubscription, PlainCredential, RefreshToken
 from bridges.cloudevents.subscription.stored_form import (
     SubscriptionKeys,
     encryption_key_of,
@@ -15,7 +15,7 @@ from bridges.cloudevents.subscription.stored_form import (
     renewed,
     to_stored,
 )
-from gateway.response.keys import KeyRing, SigningSecret
+from gateway.response.cookies.keys import KeyRing, SigningSecret
 from tests.support.cloudevents.objects import (
     AMQP,
     HTTP,

@@ -29,7 +29,7 @@ class Broker:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [
         ({}, (1_048_588, None, False)),
         ({"max_message_bytes": "7"}, (7, None, False)),
@@ -38,8 +38,8 @@ class Broker:
         ({"message_timestamp_type": "LogAppendTime"}, (1_048_588, True, False)),
     ],
 )
-def test_a_setting_that_is_not_told_has_its_default(told: dict[str, str | None], expected: tuple[Any, ...]) -> None:
+def test_a_setting_that_is_not_told_has_its_default(reported: dict[str, str | None], expected: tuple[Any, ...]) -> None:
     admin = Admin({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, timeout=1, plain=False)
-    client: Any = Broker(**told)
+    client: Any = Broker(**reported)
     admin._client = client  # type: ignore[misc]
     assert admin._settings("topic") == expected

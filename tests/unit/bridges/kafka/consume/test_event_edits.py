@@ -10,13 +10,13 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.kafka import errors, partitions
 from bridges.kafka.admin.client import Bounds, Topic
-from bridges.kafka.consume.event_edits import ASSOCIATED, GAP, redelivered, with_gap, with_partitions
+from bridges.kafka.common import errors, partitions
+from bridges.kafka.common.counters import ClusterCounters
 from bridges.kafka.consume.filters.access import EventAccess, PlainAccess
-from bridges.kafka.counters import ClusterCounters
-from bridges.kafka.groups.checkpointer import durable_terminus
 from bridges.kafka.info import describe
+from bridges.kafka.links.checkpointer import durable_terminus
+from bridges.kafka.links.event_edits import ASSOCIATED, GAP, redelivered, with_gap, with_partitions
 from bridges.kafka.records.cloudevents import event_header
 from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.ttl import expired, ttl, with_remaining_ttl

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from bridges.kafka.common import librdkafka
+from bridges.kafka.common.librdkafka import address
 from bridges.kafka.consume import _fetch, poll
-from bridges.kafka.librdkafka import address
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "any", "log_level": 0}
 
@@ -32,15 +33,15 @@ def test_a_client_that_calls_back_is_read_its_own_way(more: dict[str, Any]) -> N
 
 
 def test_a_client_of_another_version_is_read_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poll, "version", lambda: "99.0.0")
-    assert not poll._bound()
+    monkeypatch.setattr(librdkafka, "version", lambda: "99.0.0")
+    assert not librdkafka.bind(_fetch.bind, poll._FUNCTIONS, Consumer)
     monkeypatch.setattr(poll, "BOUND", False)
     assert poll.poller_for(NOWHERE) is poll.poll_fallback
 
 
 def test_a_client_that_hides_its_library_is_read_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poll, "address", lambda name: address(f"{name}_hidden"))
-    assert not poll._bound()
+    monkeypatch.setattr(librdkafka, "address", lambda name: address(f"{name}_hidden"))
+    assert not librdkafka.bind(_fetch.bind, poll._FUNCTIONS, Consumer)
 
 
 @pytest.mark.parametrize(

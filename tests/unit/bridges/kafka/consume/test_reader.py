@@ -28,8 +28,8 @@ async def test_a_lost_position_is_asked_for_again_while_nobody_says_where_the_lo
     """Retention overtakes a link at the moment at which the brokers are away."""
     monkeypatch.setattr(module, "_METADATA_TIMEOUT", 0.05)
     monkeypatch.setattr(module, "_RETRY_PAUSE", 0.0)
-    told: list[str] = []
-    owner = ReaderOwner(nobody, nobody, lambda: told.append("trouble"), nobody)
+    reported: list[str] = []
+    owner = ReaderOwner(nobody, nobody, lambda: reported.append("trouble"), nobody)
     settings = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": 0}
     reader = PartitionReader(settings, asyncio.get_running_loop(), owner)
     consumer = Consumer({**settings, "group.id": "any"})
@@ -41,7 +41,7 @@ async def test_a_lost_position_is_asked_for_again_while_nobody_says_where_the_lo
         assert (assigned.topic, assigned.partition, assigned.offset) == (*KEY, 7)
         assert fetched.lost == {}
         await asyncio.sleep(0)
-        assert told == ["trouble"]
+        assert reported == ["trouble"]
     finally:
         consumer.close()
 

@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 
-from bridges.kafka.consume.receiver_state import TRANSITIONS
-from bridges.kafka.consume.receiver_state import ReceiverEvent as E
-from bridges.kafka.consume.receiver_state import ReceiverState as S
-from bridges.kafka.states import TransitionRefused, next_state
+from bridges.kafka.common.states import TransitionRefused, next_state
+from bridges.kafka.links.receiver_state import TRANSITIONS
+from bridges.kafka.links.receiver_state import ReceiverEvent as E
+from bridges.kafka.links.receiver_state import ReceiverState as S
 
 REFUSED = {
     (S.ATTACHING, E.DRAIN), (S.ATTACHING, E.ENDS_FOUND), (S.ATTACHING, E.DRAIN_OVER),

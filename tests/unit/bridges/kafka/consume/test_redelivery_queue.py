@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridges.kafka.consume.redelivery_queue import RedeliveryQueue
+from bridges.kafka.links.redelivery_queue import RedeliveryQueue
 from bridges.kafka.records.event import EncodedEvent
 
 

@@ -49,8 +49,8 @@ class World:
         return await self.leases.claim("main/orders/g1", LeaseRequest(0, None, (0,)))
 
     def handler(self, lease: Lease) -> GroupHandler:
-        heard = dict.fromkeys(("on_credit", "on_outcome", "on_accepted"))
-        quiet: Any = SimpleNamespace(**heard, on_detach=lambda error: None, end=lambda: None)
+        received = dict.fromkeys(("on_credit", "on_outcome", "on_accepted"))
+        quiet: Any = SimpleNamespace(**received, on_detach=lambda error: None, end=lambda: None)
         return GroupHandler(LeaseGatedLink(self.link, lease), lease, quiet, quiet, self.leases, quiet)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bridges.kafka.groups.group_start import GroupStart, GroupStarts
+from bridges.kafka.links.group_start import GroupStart, GroupStarts
 from gateway.filters.position.event_stream import LogPosition, Start
 from gateway.state.termini.store import MemoryTermini, Save
 

@@ -6,10 +6,10 @@ from itertools import pairwise, product
 
 import pytest
 
+from bridges.kafka.common.states import TransitionRefused, next_state
 from bridges.kafka.groups.partition_state import TRANSITIONS
 from bridges.kafka.groups.partition_state import PartitionEvent as E
 from bridges.kafka.groups.partition_state import PartitionState as S
-from bridges.kafka.states import TransitionRefused, next_state
 
 ACQUIRED = {S.READING, S.SETTLING, S.RELEASED, S.ENDED}
 REFUSED = {

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from bridges.kafka.librdkafka import address
+from bridges.kafka.common import librdkafka
+from bridges.kafka.common.librdkafka import address
 from bridges.kafka.produce import _produce
 from bridges.kafka.produce import client as outbox
 from bridges.kafka.produce.client import FallbackClient, NativeClient
@@ -21,7 +22,7 @@ NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 TOPIC = "topic"
 
 
-class Hearer:
+class ReportRecorder:
     """Owns records."""
 
     def __init__(self) -> None:
@@ -75,15 +76,15 @@ def test_a_client_that_calls_back_is_used_its_own_way(more: dict[str, Any], monk
 
 
 def test_a_client_of_another_version_is_used_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "version", lambda: "99.0.0")
-    assert not outbox._bound()
+    monkeypatch.setattr(librdkafka, "version", lambda: "99.0.0")
+    assert not librdkafka.bind(_produce.bind, outbox._FUNCTIONS, Producer)
     monkeypatch.setattr(outbox, "BOUND", False)
     assert isinstance(outbox.make_client(NOWHERE, nobody), FallbackClient)
 
 
 def test_a_client_that_hides_its_library_is_used_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "address", lambda name: address(f"{name}_hidden"))
-    assert not outbox._bound()
+    monkeypatch.setattr(librdkafka, "address", lambda name: address(f"{name}_hidden"))
+    assert not librdkafka.bind(_produce.bind, outbox._FUNCTIONS, Producer)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_only_plain_messages_that_are_not_settled_are_taken_together() -> None:
 
 def test_what_is_kept_comes_back_once_and_in_order() -> None:
     client = Producer(NOWHERE)
-    kept, one, other = _produce.Outbox(client), Hearer(), Hearer()
+    kept, one, other = _produce.Outbox(client), ReportRecorder(), ReportRecorder()
     contexts = [object() for _ in range(1000)]
     before = sys.getrefcount(one), sys.getrefcount(contexts[0])
     for number, context in enumerate(contexts):
@@ -192,7 +193,7 @@ def test_what_is_kept_comes_back_once_and_in_order() -> None:
 
 def test_nothing_is_kept_for_a_record_that_is_not_taken() -> None:
     kept = _produce.Outbox(Producer({**NOWHERE, "queue.buffering.max.messages": 2, "message.max.bytes": 1000}))
-    owner, context = Hearer(), object()
+    owner, context = ReportRecorder(), object()
     before = sys.getrefcount(owner), sys.getrefcount(context)
     assert put(kept, owner, context, value=bytes(2000), headers=[("h", b"v")]) == KafkaError.MSG_SIZE_TOO_LARGE
     assert (sys.getrefcount(owner), sys.getrefcount(context), len(kept)) == (*before, 0)
@@ -205,15 +206,15 @@ def test_errors_are_raised_as_the_client_raises_them() -> None:
     for way in (NativeClient, FallbackClient):
         each = way({**NOWHERE, "queue.buffering.max.messages": 1, "message.max.bytes": 1000}, nobody)
         with pytest.raises(KafkaException) as raised:
-            each.put(TOPIC, -1, None, bytes(2000), None, Hearer(), None)
+            each.put(TOPIC, -1, None, bytes(2000), None, ReportRecorder(), None)
         assert raised.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
-        each.put(TOPIC, -1, None, b"", [("h", None)], Hearer(), None)
+        each.put(TOPIC, -1, None, b"", [("h", None)], ReportRecorder(), None)
         with pytest.raises(BufferError):
-            each.put(TOPIC, -1, None, b"", None, Hearer(), None)
+            each.put(TOPIC, -1, None, b"", None, ReportRecorder(), None)
 
 
 def test_an_outbox_lets_go_of_what_was_never_reported() -> None:
-    kept, owner = new_outbox(), Hearer()
+    kept, owner = new_outbox(), ReportRecorder()
     before = sys.getrefcount(owner)
     for number in range(100):
         put(kept, owner, number)
@@ -222,7 +223,7 @@ def test_an_outbox_lets_go_of_what_was_never_reported() -> None:
 
 
 def test_a_circle_through_an_outbox_is_found() -> None:
-    class Around(Hearer):
+    class Around(ReportRecorder):
         kept: Any = None
 
     owner = Around()
@@ -236,7 +237,7 @@ def test_a_circle_through_an_outbox_is_found() -> None:
 
 def test_room_is_given_back() -> None:
     client = Producer({**NOWHERE, "queue.buffering.max.messages": 100_000})
-    kept, owner = _produce.Outbox(client), Hearer()
+    kept, owner = _produce.Outbox(client), ReportRecorder()
     for again in range(3):
         messages = [(number, plain(b""), False) for number in range(20_000)]
         assert kept.put_plain(TOPIC, -1, messages, 0, owner) == 20_000
@@ -247,7 +248,7 @@ def test_room_is_given_back() -> None:
 @pytest.mark.parametrize("way", [NativeClient, FallbackClient])
 def test_records_on_their_way_are_counted_in_bytes_until_they_are_reported(way: Any) -> None:
     """Librdkafka has a copy of each beside the message that waits for its outcome (found as B3)."""
-    made, owner = way(NOWHERE, nobody), Hearer()
+    made, owner = way(NOWHERE, nobody), ReportRecorder()
     assert made.size == 0
     made.put(TOPIC, -1, b"k" * 100, b"v" * 5000, [("name", b"h" * 1000)], owner, "one")
     assert 6104 <= made.size < 7000

@@ -8,8 +8,8 @@ from typing import Any
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
-from bridges.kafka.counters import ClusterCounters
-from bridges.kafka.produce.link import LogSender
+from bridges.kafka.common.counters import ClusterCounters
+from bridges.kafka.links.sender import LogSender
 from gateway.amqp.link.outcomes import FAILED, Outcome
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 
-from bridges.spark.archive.dates import DateRange, date_of, dates_of, overlaps
+from bridges.spark.archive.contents.dates import DateRange, date_of, dates_of, overlaps
 from bridges.spark.archive.manifest.commits import File
 from bridges.spark.archive.read import ArchiveSelection
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.spark.archive.bounded_source import SnapshotOrigin
-from bridges.spark.archive.ranges import LOST, Log, Range, Refused, next_ranges, problems
+from bridges.spark.archive.archiving.bounded_source import SnapshotOrigin
+from bridges.spark.archive.contents.ranges import LOST, Log, Range, Refused, next_ranges, problems
 
 
 def log(bounds: dict[int, tuple[int, int]], identity: str | None = "id", first: dict[int, int] | None = None) -> Log:
@@ -75,8 +75,8 @@ def test_steps_cover_everything_once_within_the_limit(sizes: dict[int, tuple[int
 
 
 def test_gaps_overlaps_and_changes_are_told() -> None:
-    told = problems([Range("a", 0, 0, 5), Range("a", 0, 7, 9), Range("a", 0, 8, 9), Range("a", 0, 9, 10, 1, "new")])
-    assert told == [
+    reported = problems([Range("a", 0, 0, 5), Range("a", 0, 7, 9), Range("a", 0, 8, 9), Range("a", 0, 9, 10, 1, "new")])
+    assert reported == [
         "a, partition 0: offsets 5 to 6 are in no commit",
         "a, partition 0: offsets 8 to 8 are in two commits",
         "a, partition 0: the log changed from None to new",

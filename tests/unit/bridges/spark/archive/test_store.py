@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bridges.spark.archive.ranges import LOST, Range
+from bridges.spark.archive.contents.ranges import LOST, Range
 from bridges.spark.archive.store import MANIFEST, Archive
 
 

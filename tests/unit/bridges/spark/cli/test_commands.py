@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click import ClickException
 from click.testing import CliRunner
 
+from bridges.spark.cli.archive import archive
 from gateway.cli.main import main
 from tests.support.gateway.process import free_port
 
@@ -39,3 +41,25 @@ def test_a_time_that_is_none_is_wrong_use() -> None:
     done = CliRunner().invoke(main, ["pipeline", "replay", "a", "--from", "b", "--topic", "t", "--since", "yesterday"])
     assert done.exit_code == 2
     assert "'yesterday' is not a time like" in done.stderr
+
+
+def of_policy(folder: Path, text: str) -> dict[str, object]:
+    """The options that `archive` has with this section in its policy."""
+    policy = folder / "policy.yaml"
+    head = 'scopes: {edge: {}}\nkafka: {main: {bootstrap: "a:1"}}\n'
+    policy.write_text(f"{head}pipeline: {{archive: {{{text}}}}}\n")
+    return archive.make_context("archive", ["a", "--policy", str(policy)]).params
+
+
+@pytest.mark.parametrize(("written", "read"), [("9464", ("127.0.0.1", 9464)), ('"0.0.0.0:1"', ("0.0.0.0", 1))])
+def test_a_policy_has_defaults_of_outages_and_metrics(written: str, read: object, tmp_path: Path) -> None:
+    options = of_policy(tmp_path, f"metrics: {written}, wait: 90s")
+    assert (options["metrics"], options["wait"]) == (read, 90.0)
+    options = of_policy(tmp_path, "")
+    assert (options["metrics"], options["wait"]) == (None, 60.0)
+
+
+@pytest.mark.parametrize("written", ["x", "99999", "true", '"a:b"'])
+def test_a_port_of_metrics_that_is_none_is_named_with_its_place(written: str, tmp_path: Path) -> None:
+    with pytest.raises(ClickException, match=r":3:31: pipeline.archive.metrics: must be a port or host:port"):
+        of_policy(tmp_path, f"metrics: {written}")

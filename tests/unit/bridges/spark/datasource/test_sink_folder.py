@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import types as T
 
-from bridges.spark.archive.token import Token
+from bridges.spark.archive.contents.token import Token
 from bridges.spark.datasource.options import write_options
 from bridges.spark.datasource.sink import BatchSink, StreamSink
 from bridges.spark.errors import PipelineError

@@ -37,8 +37,8 @@ class Peer:
         if not address.endswith(INFO):
             return self
         about = {"partitions": [], **({} if self.current.pop(0) else {"current": False})}
-        told = sections.section(sections.AMQP_VALUE, about)
-        return SimpleNamespace(take=lambda count, idle: [told], close=lambda: None)
+        reported = sections.section(sections.AMQP_VALUE, about)
+        return SimpleNamespace(take=lambda count, idle: [reported], close=lambda: None)
 
     def wait(self, condition: Any, seconds: float) -> bool:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridges.spark.report import format as words
+from bridges.spark.report.page import format as words
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,10 @@ def test_filters_in_words() -> None:
     assert words.filters("amqp:event-streams-delivery-annotations-filter, amqp:sql-filter") == "SQL"
     assert words.filters("amqp:event-streams-delivery-annotations-filter") == words.filters(None) == ""
     assert words.filters("amqp:properties-filter, own:kind") == "properties, own:kind"
+
+
+@pytest.mark.parametrize(
+    ("part", "text"), [(0, "0.0 %"), (7, "7.00 %"), (7.17, "7.17 %"), (0.0123, "0.0123 %"), (50, "50.0 %"), (None, "–")]
+)
+def test_shares_have_the_same_digits(part: float | None, text: str) -> None:
+    assert words.share(part, 100) == text

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bridges.spark.archive.contents.ranges import LOST, Range
 from bridges.spark.archive.manifest.commits import Commit, File, RemovedRows
-from bridges.spark.archive.ranges import LOST, Range
 from bridges.spark.report.health import archive_health
 
 

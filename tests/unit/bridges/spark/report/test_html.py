@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridges.spark.report.html import Card, Chapter, Page, PageTable, Tile, render
+from bridges.spark.report.page.html import Card, Chapter, Page, PageTable, Tile, render
 
 
 def page(*cards: Card, tiles: tuple[Tile, ...] = ()) -> str:

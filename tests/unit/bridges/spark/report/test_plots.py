@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bridges.spark.report import format as words
-from bridges.spark.report.plots import Bar, PlotSeries, bars, cut, lines, time_format, time_ticks
+from bridges.spark.report.page import format as words
+from bridges.spark.report.page.plots import Bar, PlotSeries, bars, cut, lines, time_format, time_ticks
 
 BEGIN = datetime(2026, 11, 21, 2, 50, tzinfo=UTC)
 
@@ -19,7 +19,7 @@ def series(step: timedelta, count: int = 60) -> PlotSeries:
 
 def test_times_and_sizes_have_units() -> None:
     svg = lines(1, [series(timedelta(seconds=1), 50)], "bytes in 1 s", "Bytes", words.size)
-    for text in (">02:50:15<", ">02:50:30<", ">2026-11-21, UTC<", ">bytes in 1 s<", ">15.0 KiB<"):
+    for text in (">02:50:15<", ">02:50:30<", ">2026-11-21, UTC<", ">bytes in 1 s<", ">16.0 KiB<", ">48.0 KiB<"):
         assert text in svg, text
 
 

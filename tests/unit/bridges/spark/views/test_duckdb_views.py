@@ -14,12 +14,25 @@ from bridges.spark.views.sql import view_names
 from bridges.spark.views.views import ViewRequest, views_sql
 from tests.support.spark.pipeline import here
 from tests.support.spark.report import START
-from tests.support.spark.views import EXPECTED, HOURS, ODD_NAME, QUERY, SCHEMA, archived
+from tests.support.spark.views import EXPECTED, HOURS, ODD_NAME, QUERY, SCHEMA, also_new, archived
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return archived(tmp_path_factory.mktemp("views") / "archive")
+
+
+@pytest.mark.parametrize("layouts", ["old", "mixed"])
+def test_archives_of_older_versions_have_the_same_views(tmp_path: Path, layouts: str) -> None:
+    found = archived(tmp_path / "archive", old=True)
+    times = 1
+    if layouts == "mixed":
+        also_new(found)
+        times = 2
+    (row,) = opened(found.path).execute(QUERY.format(view="orders_eu", odd=quoted(ODD_NAME), date="date")).fetchall()
+    assert row == tuple(each * times if isinstance(each, int) else each for each in EXPECTED)
+    query = "SELECT DISTINCT message_id, correlation_id, body IS NULL FROM orders_eu"
+    assert opened(found.path).execute(query).fetchall() == [("7", None, False)]
 
 
 def opened(path: Path, request: ViewRequest = ViewRequest()) -> Any:  # noqa: B008

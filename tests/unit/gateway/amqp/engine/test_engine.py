@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from cproton_ffi import lib
 
-from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
+from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.link.handlers import Incoming, LinkHandler
 from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError

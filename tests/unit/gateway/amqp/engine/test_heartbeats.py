@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
+from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
 from tests.support.amqp.frames import AMQP_HEADER, framed, performative

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.engine.config import EngineConfig
 from gateway.amqp.engine.engine import Engine
+from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.link.handlers import LinkHandler
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.outcomes import Outcome, Rejected
@@ -18,7 +18,7 @@ from tests.support.amqp.messages import message
 WINDOWS = {"incoming_window": 2**20, "outgoing_window": 9, "next_outgoing_id": 0}
 
 
-class Hearing(LinkHandler):
+class RecordingHandler(LinkHandler):
     """A connection with one receiver, and the outcomes that it gives."""
 
     link: Link
@@ -73,7 +73,7 @@ def rejected(number: int, text: str) -> bytes:
 @pytest.mark.parametrize("text", ["cut\0here", "\0", "plain", "x" * 90 + "\0" + "y" * 90])
 def test_a_rejection_is_heard_whole_wherever_its_frame_is_cut(text: str, others: bool) -> None:
     """Its text ended at a NUL, as proton shows it, unless all of the frame came in one read."""
-    owner, count = Hearing(), 0
+    owner, count = RecordingHandler(), 0
     size, other = len(rejected(0, text)), framed(performative("flow", next_incoming_id=0, **WINDOWS)) if others else b""
     for first in range(1, size):
         for second in sorted({first, min(first + 1, size), (first + size) // 2, size - 1} - {*range(first)}):
@@ -82,15 +82,15 @@ def test_a_rejection_is_heard_whole_wherever_its_frame_is_cut(text: str, others:
             for piece in (other + data[:first], data[first:second], data[second:] + other):
                 owner.engine.receive(piece)
             count += 1
-    heard = [(context, outcome.error) for context, outcome in owner.outcomes if isinstance(outcome, Rejected)]
-    assert [context for context, _ in heard] == [*range(count)]
-    assert {(each.condition, each.description) for _, each in heard if each} == {("vendor:no", text)}
+    received = [(context, outcome.error) for context, outcome in owner.outcomes if isinstance(outcome, Rejected)]
+    assert [context for context, _ in received] == [*range(count)]
+    assert {(each.condition, each.description) for _, each in received if each} == {("vendor:no", text)}
     owner.engine.lost(None)
     owner.engine.free()
 
 
 def test_what_follows_a_cut_rejection_has_a_text_of_its_own() -> None:
-    owner, texts = Hearing(), ["one\0a", "plain", "two\0b", ""]
+    owner, texts = RecordingHandler(), ["one\0a", "plain", "two\0b", ""]
     for number, _ in enumerate(texts):
         owner.send(number)
     data = b"".join(rejected(number, text) for number, text in enumerate(texts))

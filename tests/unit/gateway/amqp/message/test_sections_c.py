@@ -86,15 +86,21 @@ def test_fields_after_the_sixth_stay_one_piece() -> None:
         b"\x00\x53\x78\xc1\x01\x00" * 2,
         b"\x00\x53\x75\xa0\x00" * 10_001,
         b"\x00\x53\x77\xa0\x00\x00\x53\x73\xc0\x01\x00",
-        b"\x00\x53\x73\x45",
+        b"\x00\x53\x73\x44",
+        b"\x00\x53\x74\x45",
+        b"\x00\x53\x77" + b"\x00" * 40,
+        b"\x00\x53\x77\x00\x53\x01",
+        b"\x00\x80\x00\x00\x00\x00\x00\x00\x01\x75\xa0\x00",
+        b"\x00\x81\x00\x00\x00\x00\x00\x00\x00\x75\xa0\x00",
+        b"\x00\xa3\x10amqp:data:binarx\xa0\x00",
+        b"\x00\xb3\x00\x00\x00\x20amqp:data:binary\xa0\x00",
         b"\x00\x53\x6f\xc0\x01\x00",
         b"\x00\x53\x79\xc0\x01\x00",
         b"\x00\x53\x75\xc0\x01\x00",
-        b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x75\xa0\x00",
         bytearray(b"\x00\x53\x75\xa0\x00"),
     ],
 )
-def test_what_is_unusual_is_left_to_who_knows_every_form(data: bytes) -> None:
+def test_what_is_malformed_is_left_to_who_says_why(data: bytes) -> None:
     assert _sections.section_offsets(data) is ...
 
 
@@ -108,16 +114,35 @@ def test_what_is_unusual_is_left_to_who_knows_every_form(data: bytes) -> None:
         (_properties(b"\xa1\x05cut"), 0),
         (_properties(b"\xa1"), 0),
         (_properties(b"\x80\x00"), 0),
-        (_properties(b"\x00\x53\x01\x40"), 0),
-        (_properties(b"\xb1\x00\x00\x00\x01x"), 0),
+        (_properties(b"\x00\x53\x01"), 0),
+        (_properties(b"\xb1\x00\x00\x00\x02x"), 0),
         (b"\x00\x53\x73\xc0\x00\x00", 0),
         (b"\x00\x53\x73\xc0\x09\x01\x40", 0),
-        (b"\x00\x53\x73\xd0\x00\x00\x00\x05\x00\x00\x00\x01\x40", 0),
+        (b"\x00\x53\x73\xd0\x00\x00\x00\x03\x00\x00\x00", 0),
+        (b"\x00\x53\x73\xd0\x00\x00\x00\x05\xff\xff\xff\xff\x40", 0),
+        (b"\x00\x53\x74\xc1\x01\x00", 0),
     ],
 )
-def test_properties_in_another_form_or_broken_are_left_too(data: bytes, start: int) -> None:
+def test_broken_properties_are_left_too(data: bytes, start: int) -> None:
     assert _sections.properties_field(data, start, 0) is ...
     assert _sections.leading_fields(data, start) is ...
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x53\x73\x45",
+        b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x73\xc0\x02\x01\x40",
+        b"\x00\xa3\x14amqp:properties:list\xd0\x00\x00\x00\x05\x00\x00\x00\x01\x40",
+        b"\x00\xb3\x00\x00\x00\x14amqp:properties:list\xc0\x01\x00",
+    ],
+)
+def test_properties_are_read_in_every_form(data: bytes) -> None:
+    assert _sections.section_offsets(data) == (0, 0, 0, 0, 0, *[len(data)] * 4)
+    assert _sections.properties_field(data, 0, 0) is None
+    found = _sections.leading_fields(data, 0)
+    assert found is not ...
+    assert found[:2] == ([b"\x40"] * 6, b"")
 
 
 def test_bytes_behind_the_last_field_are_no_usual_section() -> None:
@@ -206,9 +231,9 @@ def test_known_annotations_are_taken_off(head: bytes) -> None:
     assert _sections.remove_annotations(head + _BODY, {b"": 1}, b"mark") is ..., "it has none"
 
 
-def test_a_reply_to_in_an_unusual_form_is_left_to_python() -> None:
+def test_a_reply_to_is_found_in_a_wide_list_and_a_broken_one_is_left_to_python() -> None:
     broken = _properties(*[b"\x40"] * 4, b"\xa1\x09her")
     wide = b"\x00\x53\x73\xd0\x00\x00\x00\x0d\x00\x00\x00\x05\x40\x40\x40\x40\xa1\x03her"
-    for each in (broken, wide):
-        assert _sections.add_annotations(each + _BODY, {b"\xa1\x03her": _ONE}) is ...
-        assert _sections.remove_annotations(_ONE + each + _BODY, {_ONE: 1}, b"mark") is ...
+    assert _sections.add_annotations(wide + _BODY, {b"\xa1\x03her": _ONE}) == _ONE + wide + _BODY
+    assert _sections.add_annotations(broken + _BODY, {b"\xa1\x03her": _ONE}) is ...
+    assert _sections.remove_annotations(_ONE + broken + _BODY, {_ONE: 1}, b"mark") is ...

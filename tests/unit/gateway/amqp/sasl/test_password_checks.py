@@ -50,13 +50,13 @@ async def test_a_flood_from_one_address_delays_no_other() -> None:
     every = asyncio.Event()
 
     def then(name: str) -> Callable[[bool], None]:
-        def told(passes: bool) -> None:
+        def reported(passes: bool) -> None:
             assert passes == (name != "wrong")
             finished.append(name)
             if len(finished) == 52:
                 every.set()
 
-        return told
+        return reported
 
     for _ in range(50):
         checks.submit("edge", "flood", lambda: gate.wait(PATIENCE), then("flood"))
@@ -70,14 +70,14 @@ async def test_a_flood_from_one_address_delays_no_other() -> None:
 
 
 async def test_who_has_gone_hears_nothing() -> None:
-    loop, told = asyncio.get_running_loop(), list[str]()
+    loop, reported = asyncio.get_running_loop(), list[str]()
     checks, gate, after = PasswordChecks(loop, workers=1), threading.Event(), asyncio.Event()
-    running = checks.submit("edge", "one", lambda: gate.wait(PATIENCE), lambda passes: told.append("running"))
-    waiting = checks.submit("edge", "two", lambda: True, lambda passes: told.append("waiting"))
+    running = checks.submit("edge", "one", lambda: gate.wait(PATIENCE), lambda passes: reported.append("running"))
+    waiting = checks.submit("edge", "two", lambda: True, lambda passes: reported.append("waiting"))
     checks.submit("edge", "three", lambda: True, lambda passes: after.set())
     running.cancel()
     waiting.cancel()
     gate.set()
     await asyncio.wait_for(after.wait(), PATIENCE)
-    assert told == []
+    assert reported == []
     checks.close()

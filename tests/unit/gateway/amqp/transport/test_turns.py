@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.engine.config import EngineConfig
+from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.link.handlers import LinkHandler
 from gateway.amqp.link.link import Link
 from gateway.amqp.transport.connection import Connection

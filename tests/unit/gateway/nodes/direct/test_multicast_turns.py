@@ -12,7 +12,7 @@ from tests.support.amqp.direct import Node, Wire, steps
 CROWD = 2 * SLICE + 50
 
 
-class Crowd:
+class ManyLinks:
     """A sender and receivers with credit for so many messages each."""
 
     def __init__(self, credit: int = 2, size: int = CROWD) -> None:
@@ -39,7 +39,7 @@ class Crowd:
 
 
 def test_copies_for_a_crowd_are_sent_in_turns_and_in_order() -> None:
-    crowd = Crowd()
+    crowd = ManyLinks()
     for body in (b"1", b"2"):
         crowd.sender.transfer(body)
     assert crowd.copies == SLICE
@@ -48,7 +48,7 @@ def test_copies_for_a_crowd_are_sent_in_turns_and_in_order() -> None:
 
 
 def test_what_comes_meanwhile_is_not_held_against_each_receiver() -> None:
-    crowd = Crowd()
+    crowd = ManyLinks()
     crowd.sender.transfer(b"1")
     assert steps(lambda: crowd.sender.transfer(b"2")) < CROWD
 
@@ -73,7 +73,7 @@ def test_what_waits_for_a_few_receivers_is_sent_in_turns_too() -> None:
 
 
 def test_the_sender_hears_once_when_all_outcomes_are_in() -> None:
-    crowd = Crowd()
+    crowd = ManyLinks()
     message = crowd.sender.transfer(b"1")
     crowd.accept(crowd.receivers)
     assert not crowd.sender.outcomes, "most have not been sent theirs"
@@ -86,7 +86,7 @@ def test_the_sender_hears_once_when_all_outcomes_are_in() -> None:
 
 @pytest.mark.parametrize(("left", "outcome"), [(1, "accepted"), (CROWD, "released")])
 def test_who_leaves_before_its_turn_is_not_waited_for(left: int, outcome: str) -> None:
-    crowd = Crowd(1)
+    crowd = ManyLinks(1)
     message = crowd.sender.transfer(b"1")
     crowd.receivers[-1].leave()
     if left > 1:
@@ -101,7 +101,7 @@ def test_who_leaves_before_its_turn_is_not_waited_for(left: int, outcome: str) -
 
 
 def test_a_sender_that_leaves_costs_nobody_its_copy() -> None:
-    crowd = Crowd()
+    crowd = ManyLinks()
     crowd.sender.transfer(b"1", settled=True)
     crowd.sender.leave()
     crowd.turns()
@@ -109,7 +109,7 @@ def test_a_sender_that_leaves_costs_nobody_its_copy() -> None:
 
 
 def test_who_has_lost_its_credit_meanwhile_is_sent_its_copy_before_the_next_message() -> None:
-    crowd = Crowd()
+    crowd = ManyLinks()
     last = crowd.receivers[-1]
     for body in (b"1", b"2"):
         crowd.sender.transfer(body)
@@ -122,7 +122,7 @@ def test_who_has_lost_its_credit_meanwhile_is_sent_its_copy_before_the_next_mess
 
 
 def test_the_sender_is_granted_what_all_can_take_and_no_more() -> None:
-    crowd = Crowd(2)
+    crowd = ManyLinks(2)
     assert crowd.sender.granted == 2
     crowd.sender.transfer(b"1")
     for each in crowd.receivers[:SLICE]:
@@ -153,7 +153,7 @@ def test_credit_that_is_spoken_for_is_not_granted_again() -> None:
 
 
 def test_a_drain_comes_behind_what_is_there() -> None:
-    crowd = Crowd(3)
+    crowd = ManyLinks(3)
     last = crowd.receivers[-1]
     for body in (b"1", b"2"):
         crowd.sender.transfer(body)
@@ -165,7 +165,7 @@ def test_a_drain_comes_behind_what_is_there() -> None:
 
 @pytest.mark.parametrize(("size", "which"), [(CROWD, 0), (CROWD, CROWD - 1), (5, 0), (5, 4)])
 def test_a_copy_that_fails_keeps_no_other_from_being_sent(size: int, which: int) -> None:
-    crowd = Crowd(2, size)
+    crowd = ManyLinks(2, size)
     crowd.receivers[which].send = None  # type: ignore[assignment, method-assign]
     failed = 0
     for step in (lambda: crowd.sender.transfer(b"1"), *[crowd.turns] * 3):

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from bridges.kafka.consume.poll import poll_fallback, poll_native
 from bridges.kafka.records.mapping import RecordReader
+from bridges.spark.archive.contents.file_layout import restored, stored
+from bridges.spark.archive.contents.messages import with_messages
 from bridges.spark.archive.write.records import PartitionRecords, RecordDecoder, count_unknown
 from bridges.spark.columns.rows import EventRow, record_batch
 from tests.support.kafka.record_forms import RECORDS, TOPIC, Client, clients, poll_records
@@ -83,7 +85,11 @@ def test_rows_are_the_same_in_c(client: Client, records: list[Any], left_out: in
     found = RecordDecoder().rows(shares)
     assert found.equals(RecordDecoder().rows([PartitionRecords(0, messages, count)]))
     wanted = one_by_one(messages[:count])
-    assert found.select(wanted.schema.names).equals(wanted)
+    whole = with_messages(found)
+    assert whole.select(wanted.schema.names).equals(wanted)
+    assert found.column("bare_message").null_count == found.column("head").null_count == count
+    assert restored(stored(found)).to_pylist() == found.to_pylist()
+    assert with_messages(restored(stored(found))).equals(restored(stored(whole)))
     assert [record_of(row) for row in found.to_pylist()] == [
         (each.offset(), each.timestamp()[0], each.key(), each.value(), each.headers()) for each in messages[:count]
     ]

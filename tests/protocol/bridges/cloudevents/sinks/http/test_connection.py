@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridges.cloudevents.sinks.dialer import Dialer
+from bridges.cloudevents.sinks.common.dialer import Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.connection import NoAnswer
 from bridges.cloudevents.sinks.http.pool import IDLE, NotSent
@@ -317,17 +317,17 @@ async def test_a_certificate_of_an_unknown_authority_is_not_accepted(authority: 
 
 @on_both_loops
 async def test_a_sink_without_tls_is_not_sent_anything() -> None:
-    heard = bytearray()
+    received = bytearray()
 
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.extend(await reader.read(1000))
+        received.extend(await reader.read(1000))
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
 
     async with listening(plain) as url, client_of() as client:
         with pytest.raises(NotSent, match=r"TLS failed|connection failed"):
             await post(client, url.replace("http:", "https:"))
-    assert b"POST" not in heard
+    assert b"POST" not in received
 
 
 @on_both_loops

@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from bridges.cloudevents.sinks.dialer import NOT_ALLOWED, Dialer
+from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.consent import Consent, consent_of, request_consent
 from bridges.cloudevents.sinks.http.response import HttpAnswer

@@ -11,10 +11,10 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from bridges.cloudevents.sinks.dialer import Dialer
+from bridges.cloudevents.model.values import AccessToken, PlainCredential, RefreshToken
+from bridges.cloudevents.sinks.common.dialer import Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.login import LoginFailed, LoginServer, TokenRenewal, basic, bearer
-from bridges.cloudevents.subscription.model import AccessToken, PlainCredential, RefreshToken
 from tests.support.servers.http_sink import HttpSinkServer, SunkRequest, http_sink, status
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.dialer import NOT_ALLOWED, Dialer
+from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.sink import HttpSink, HttpTarget
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, strict_supervisor
@@ -36,7 +36,7 @@ async def sink_at(
     async def names(host: str, port: int) -> list[str]:
         return resolve(host) if resolve is not None else ["127.0.0.1"]
 
-    heard, supervisor = AnswerRecorder(), strict_supervisor()
+    received, supervisor = AnswerRecorder(), strict_supervisor()
     context = ssl.create_default_context()
     client = HttpClient(Dialer(allowed, names), context)
     login = None
@@ -46,9 +46,9 @@ async def sink_at(
             return authorization(fresh)  # type: ignore[return-value]
 
     target = HttpTarget(method, url, [("x-tenant", "7")], seconds, login)
-    sink = HttpSink(client, target, encode, connections, heard, supervisor)
+    sink = HttpSink(client, target, encode, connections, received, supervisor)
     try:
-        yield sink, heard
+        yield sink, received
     finally:
         await sink.close(0)
         await client.close()
@@ -64,9 +64,9 @@ async def test_a_request_is_sent_once_whatever_its_method(method: str) -> None:
 
 
 async def send_once(server: HttpSinkServer, path: str = "/in?q=%2F", **options: object) -> Answer:
-    async with sink_at(server.url + path, **options) as (sink, heard):  # type: ignore[arg-type]
+    async with sink_at(server.url + path, **options) as (sink, received):  # type: ignore[arg-type]
         sink.send(attempt(earlier_attempts=2))
-        return await heard.next()
+        return await received.next()
 
 
 @pytest.mark.row("CE-3.2.2.1-2")
@@ -141,10 +141,10 @@ async def test_an_answer_that_does_not_end_is_given_up_in_time() -> None:
 async def test_a_long_body_closes_the_connection_and_a_short_one_keeps_it() -> None:
     bodies = [b"x" * 100, b"x" * 1_000_000, b"x" * 100]
     script = lambda request: status(200, body=bodies.pop(0))  # noqa: E731
-    async with http_sink(script) as server, sink_at(server.url) as (sink, heard):
+    async with http_sink(script) as server, sink_at(server.url) as (sink, received):
         for number in range(3):
             sink.send(attempt(number=number))
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
         assert [request.connection for request in server.requests] == [1, 1, 2]
 
 
@@ -156,10 +156,10 @@ async def test_a_compressed_answer_is_not_decompressed() -> None:
 
 async def test_cookies_are_not_kept() -> None:
     script = lambda request: status(200, "set-cookie: a=b")  # noqa: E731
-    async with http_sink(script) as server, sink_at(server.url) as (sink, heard):
+    async with http_sink(script) as server, sink_at(server.url) as (sink, received):
         for number in range(2):
             sink.send(attempt(number=number))
-            await heard.next()
+            await received.next()
         assert [request.header("cookie") for request in server.requests] == [None, None]
 
 
@@ -169,11 +169,11 @@ async def test_the_address_that_was_checked_is_dialled_and_no_other() -> None:
     async with http_sink(lambda request: status(204, "connection: close")) as server:
         url = f"http://sink.example:{server.port}/"
         only = "127.0.0.1".__eq__
-        async with sink_at(url, allowed=only, resolve=lambda host: answers.pop(0)) as (sink, heard):
+        async with sink_at(url, allowed=only, resolve=lambda host: answers.pop(0)) as (sink, received):
             found = []
             for number in range(3):
                 sink.send(attempt(number=number))
-                found.append(await heard.next())
+                found.append(await received.next())
         assert [each.outcome for each in found] == [
             DeliveryOutcome.DONE,
             DeliveryOutcome.SINK_FAILED,
@@ -195,18 +195,18 @@ async def test_a_name_that_does_not_resolve_is_told_in_the_same_words() -> None:
     def unknown(host: str) -> list[str]:
         raise OSError("no such name")
 
-    async with sink_at("http://sink.example/", resolve=unknown) as (sink, heard):
+    async with sink_at("http://sink.example/", resolve=unknown) as (sink, received):
         sink.send(attempt())
-        answer = await heard.next()
+        answer = await received.next()
     assert (answer.outcome, answer.reason) == (DeliveryOutcome.SINK_FAILED, NOT_ALLOWED)
 
 
 async def test_a_refused_connection_is_the_sinks_fault() -> None:
     async with http_sink() as server:
         url = server.url
-    async with sink_at(url) as (sink, heard):
+    async with sink_at(url) as (sink, received):
         sink.send(attempt())
-        answer = await heard.next()
+        answer = await received.next()
     assert (answer.outcome, answer.reason, answer.reached) == (DeliveryOutcome.SINK_FAILED, "connection refused", False)
 
 
@@ -230,7 +230,7 @@ async def test_no_more_requests_run_than_connections() -> None:
         await release.wait()
         return NO_CONTENT
 
-    async with http_sink(held) as server, sink_at(server.url, connections=3) as (sink, heard):
+    async with http_sink(held) as server, sink_at(server.url, connections=3) as (sink, received):
         for number in range(3):
             assert sink.free_slots == 3 - number
             sink.send(attempt(number=number))
@@ -238,7 +238,7 @@ async def test_no_more_requests_run_than_connections() -> None:
         await server.wait_for(3)
         release.set()
         for _ in range(3):
-            assert (await heard.next()).outcome is DeliveryOutcome.DONE
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
         assert sink.free_slots == 3
         assert server.connections == 3
 
@@ -248,9 +248,9 @@ async def test_a_closed_sink_tells_nothing() -> None:
         await asyncio.sleep(30)
         return NO_CONTENT
 
-    async with http_sink(never) as server, sink_at(server.url) as (sink, heard):
+    async with http_sink(never) as server, sink_at(server.url) as (sink, received):
         sink.send(attempt())
         await server.wait_for(1)
         await sink.close(0.05)
         assert sink.free_slots == 0
-    assert heard.nothing
+    assert received.nothing

@@ -78,10 +78,10 @@ def test_the_documented_meanings_are_those_of_the_table() -> None:
         "the sink's fault": {DeliveryOutcome.SINK_FAILED},
     }
     page = (ROOT / "docs" / "subscriptions.md").read_text()
-    told: set[int] = set()
+    reported: set[int] = set()
     for codes, meaning in re.findall(r"^\| ((?:\d{3}|[0-9, to]+and every)[^|]*) \| ([^|]+) \|", page, re.MULTILINE):
         for first, last in re.findall(r"(\d{3})(?: to (\d{3}))?", codes.replace("4xx", "").replace("5xx", "")):
             for code in range(int(first), int(last or first) + 1):
                 assert answer_of(code, None, NOW).outcome in words[meaning], code
-                told.add(code)
-    assert {200, 299, 301, 101, 401, 410, 413, 429, 503, 422, 502} <= told
+                reported.add(code)
+    assert {200, 299, 301, 101, 401, 410, 413, 429, 503, 422, 502} <= reported

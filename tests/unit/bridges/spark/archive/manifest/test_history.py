@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from bridges.spark.archive.contents.ranges import Log, next_ranges
 from bridges.spark.archive.manifest import disk
 from bridges.spark.archive.manifest.commits import COMPACT, Commit, File, FilePart, RemovedRows
 from bridges.spark.archive.manifest.history import COMMITS_PER_CHECKPOINT as EACH
 from bridges.spark.archive.manifest.history import History
-from bridges.spark.archive.ranges import Log, next_ranges
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.archive.verification import verify
 from bridges.spark.errors import PipelineError
@@ -49,17 +49,18 @@ def test_a_step_costs_the_same_at_any_age(long: Path, tmp_path: Path) -> None:
     archive, costs = Archive(tmp_path / "archive"), []
     tracemalloc.start()
     with archive.writing():
-        for _ in range(10):
+        for _ in range(20):
             before = time.process_time()
             step(archive)
             costs.append(time.process_time() - before)
+        found = archive.history()
+        assert (found.number, found.checkpoint.number) == (LONG + EACH + 17, LONG + EACH)
+        # 17 manifests, the checkpoint, segments, the locks: what the checkpoint stands for is gone after some steps
+        assert len(list((archive.path / MANIFEST).iterdir())) < 22
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert sorted(costs)[len(costs) // 2] < 0.05
+    assert max(costs) < 0.05
     assert peak < 50e6
-    found = archive.history()
-    assert (found.number, found.checkpoint.number) == (LONG + EACH + 7, LONG + EACH)
-    assert len(list((archive.path / MANIFEST).iterdir())) < 12  # 7 manifests, the checkpoint, segments, the lock
 
 
 def test_readers_open_what_has_the_dates_that_they_want(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +94,25 @@ def test_a_commit_of_any_kind_comes_back_from_a_segment(tmp_path: Path) -> None:
     file = File("_compacted/00000002/address=a%2Fb/date=2026-01-01/x.parquet", 9, "0" * 64, parts, -5, None)
     plain = aged.commit(1)
     other = Commit(2, "s", (), (file,), 3, COMPACT, (file.folder,), (RemovedRows("a/b", 0, 2),), {"by": "\u00fc"}, 17)
-    segment = disk.write_segment(tmp_path, [plain, other])
+    rows = disk.SegmentRows()
+    for each in (plain, other):
+        rows.add([each])
+    segment = disk.write_segment(tmp_path, rows)
     found = list(disk.checkpoint.from_table(disk.read_segment(tmp_path, segment)))
     assert found == [plain, other]
     assert (file.address, file.date, segment.folders) == ("a/b", "2026-01-01", (file.folder, plain.files[0].folder))
+
+
+def test_a_commit_of_another_job_costs_a_step_one_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    aged.old(tmp_path, range(1, 100))
+    archive, read = Archive(tmp_path), []
+    real = disk.read_commit
+    with archive.writing():
+        aged.old(tmp_path, range(100, 102))
+        monkeypatch.setattr(disk, "read_commit", lambda path: read.append(path.name) or real(path))
+        with archive.changing() as history:
+            assert history.number == 101
+    assert sorted(set(read)) == ["00000100.json", "00000101.json"]
 
 
 def few_left(path: Path) -> Callable[[], None]:
@@ -118,7 +134,7 @@ def test_kill_at_each_moment_of_a_checkpoint_loses_nothing(tmp_path: Path) -> No
             step(archive)
 
     seen = set()
-    for at in aged.deaths(work, few_left(path), lambda at: 15 < at < EACH + 10):
+    for at in aged.deaths(work, few_left(path), lambda at: 11 < at < EACH + 2):
         history = History.read(path / MANIFEST)
         assert history.number in (EACH - 1, EACH), at
         numbers = [each.number for each in history.commits()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.spark.archive.ranges import Range
+from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.write.chunks import MIN_OFFSETS, chunks
 
 SIZES = st.lists(st.integers(1, 50_000), min_size=1, max_size=30)

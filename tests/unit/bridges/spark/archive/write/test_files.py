@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bridges.spark.archive.decode import FILE, with_record
+from bridges.spark.archive.contents.decode import FILE, with_record
 from bridges.spark.archive.manifest.commits import FilePart
 from bridges.spark.archive.write.files import DatedFiles, FileLimits, FileReport, folder_of
 from bridges.spark.columns.rows import EventRow, record_batch

@@ -1,0 +1,188 @@
+"""The adapter of one listener: the dialect of Azure Event Hubs' clients (`gateway.links.dialect.ListenerDialect`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bridges.eventhubs import management, positions
+from bridges.eventhubs.addresses import CBS, MANAGEMENT, HubAddress, read_address, request_node
+from bridges.eventhubs.authorization import Authorization, ExpiryTimer
+from bridges.eventhubs.conditions import error_of
+from bridges.eventhubs.info import EndTracker, Hub, InfoReader
+from bridges.eventhubs.links import HubReceiver, HubSender
+from bridges.eventhubs.messages import BATCH_FORMAT
+from bridges.eventhubs.partition_hash import partition_of
+from bridges.eventhubs.requests import NodeRequest, RequestAnswer, RequestNode
+from gateway.amqp.codec.types import ValueMap
+from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError, quoted
+from gateway.links.link_context import link_context
+from gateway.principal import client as client_of
+from policies.model.scopes.event_hubs import HUB, SharedKey
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.config import EngineConfig
+    from gateway.amqp.link.link import Link
+    from gateway.amqp.proton.proton_data import TerminusFields
+    from gateway.nodes.scope import Scope
+    from policies.model.scopes.event_hubs import EventHubsSection
+
+_SAS: Final = ("servicebus.windows.net:sastoken", "amqp:sastoken")
+_IDEMPOTENT: Final = "com.microsoft:idempotent-producer"
+_PRODUCER: Final = "com.microsoft:producer-"
+_RUNTIME_METRIC: Final = "com.microsoft:enable-receiver-runtime-metric"
+
+
+class HubClock(NamedTuple):
+    """The wall clock in milliseconds, and timers of the event loop in seconds."""
+
+    now_ms: Callable[[], int]
+    call_later: Callable[[float, Callable[[], None]], ExpiryTimer]
+
+
+class EventHubs:
+    """What one listener of the dialect does with attaches."""
+
+    def __init__(self, model: EventHubsSection, keys: Iterable[SharedKey], scope: Scope, clock: HubClock) -> None:
+        self._model: Final = model
+        self._keys = {key.name: key for key in keys}
+        self._scope: Final = scope
+        self._clock: Final = clock
+        self._clients: Final[dict[Hashable, _HubClient]] = {}
+        """The clients by their connection's engine."""
+
+    def engine_config(self, config: EngineConfig) -> EngineConfig:
+        """The clients read every field of a performative, and send batches."""
+        return replace(config, full_arity=True, message_formats=frozenset((BATCH_FORMAT,)))
+
+    def renew(self, keys: Iterable[SharedKey]) -> None:
+        """Use the keys of a reloaded policy; links whose token a removed or changed key has signed end."""
+        self._keys = {key.name: key for key in keys}
+        for client in list(self._clients.values()):
+            client.authorization.renew(self._keys)
+
+    def attach(self, link: Link, admit: Callable[[], None]) -> None:
+        """Attach a link; `admit` counts it, once it is known for whom it acts. Raises AmqpError."""
+        client = self._clients.get(link.engine)
+        if client is None:
+            authorization = Authorization(self._keys, self._clock.now_ms, self._clock.call_later)
+            client = _HubClient(self._model, self._scope, authorization, self._clock.now_ms)
+            self._clients[link.engine] = client
+        client.attach(link, admit)
+
+    def link_ended(self, link: Link) -> None:
+        """A link was refused or has ended."""
+        if (client := self._clients.get(link.engine)) is not None:
+            client.authorization.independent(link)
+
+    def closed(self, engine: Hashable) -> None:
+        """A connection has ended."""
+        if (client := self._clients.pop(engine, None)) is not None:
+            client.authorization.close()
+
+
+class _HubClient:
+    """One connection: its tokens and request nodes."""
+
+    def __init__(
+        self, model: EventHubsSection, scope: Scope, authorization: Authorization, now_ms: Callable[[], int]
+    ) -> None:
+        self._model: Final = model
+        self._scope: Final = scope
+        self._now_ms: Final = now_ms
+        self.authorization: Final = authorization
+        properties = partial(management.respond, self._info)
+        self._nodes: Final = {CBS: RequestNode(self._put_token), MANAGEMENT: RequestNode(properties)}
+
+    def attach(self, link: Link, admit: Callable[[], None]) -> None:
+        address = (link.target if link.incoming else link.source).address
+        if address is None:
+            raise AmqpError(NOT_ALLOWED, "the attach names no event hub")
+        link.context = link_context(self._scope.name)
+        link.filter_rules = self._scope.context.filter_rules
+        if (name := request_node(address)) is not None:
+            admit()
+            self._nodes[name].attach(link)
+            return
+        hub = read_address(address)
+        user = self.authorization.user(hub.path)
+        link.act_for(user)
+        admit()
+        self.authorization.depend(link, hub.path, user)
+        if link.incoming:
+            self._attach_sender(link, hub)
+        else:
+            self._attach_receiver(link, hub)
+
+    # -- hubs
+
+    def _address(self, hub: str) -> str:
+        return self._model.address.fill({HUB: hub})
+
+    def _attach_receiver(self, link: Link, hub: HubAddress) -> None:
+        if hub.group is None or hub.partition is None:
+            text = "a receiver needs <hub>/ConsumerGroups/<group>/Partitions/<n>"
+            raise AmqpError(NOT_ALLOWED, text)
+        address = self._address(hub.hub)
+        source = link.source._replace(
+            address=address, filter=positions.position(link.source.filter), durable=0, capabilities=[]
+        )
+        receiver = HubReceiver(link, source, positions.link_properties(hub, link.properties))
+        if _RUNTIME_METRIC in link.desired:
+            receiver.track(EndTracker(self._scope, address, hub.partition, self._now_ms))
+        self._scope.attach_to(receiver, address, client_of(link))
+
+    def _attach_sender(self, link: Link, hub: HubAddress) -> None:
+        if hub.group is not None:
+            raise AmqpError(NOT_ALLOWED, "events are sent to <hub> or <hub>/Partitions/<n>")
+        if _IDEMPOTENT in link.desired or any(str(name).startswith(_PRODUCER) for name in link.properties):
+            text = "idempotent producers are not supported; the gateway writes each event that it accepts once"
+            raise AmqpError(NOT_IMPLEMENTED, text)
+        address = self._address(hub.hub)
+        target = link.target._replace(address=address, durable=0)
+        properties = positions.link_properties(hub, {})
+        if self._model.partition_key == "kafka" or hub.partition is not None:
+            self._scope.attach_to(HubSender(link, target, properties, None), address, client_of(link))
+        else:
+            InfoReader(self._scope, address, partial(self._attach_hashing, link, target, properties)).start()
+
+    def _attach_hashing(self, link: Link, target: TerminusFields, properties: ValueMap, found: Hub | AmqpError) -> None:
+        """Attach a sender whose partition keys are hashed as the service does: the number of partitions is known."""
+        if link.gone:
+            return
+        if isinstance(found, AmqpError):
+            link.refuse(error_of(found))
+            return
+        try:
+            sender = HubSender(link, target, properties, partial(_partition, len(found)))
+            self._scope.attach_to(sender, target.address or "", client_of(link))
+        except AmqpError as error:
+            link.refuse(error_of(error))
+
+    # -- requests
+
+    def _put_token(self, request: NodeRequest, answered: Callable[[RequestAnswer], None]) -> None:
+        if (operation := request.text("operation")) != "put-token":
+            raise AmqpError(NOT_IMPLEMENTED, f"{quoted(operation)}: $cbs only knows put-token")
+        if (kind := request.text("type")) not in _SAS:
+            text = f"{quoted(kind)}: only shared access signatures are accepted ({_SAS[0]})"
+            raise AmqpError(UNAUTHORIZED_ACCESS, text)
+        if not isinstance(request.body, str):
+            raise AmqpError(INVALID_FIELD, "the body of put-token must be an amqp-value with the token")
+        self.authorization.put(request.body, request.text("name"))
+        answered(RequestAnswer(202, "Accepted"))
+
+    def _info(self, request: NodeRequest, hub: str, then: Callable[[Hub | AmqpError], None]) -> None:
+        presented = request.text("security_token") or None
+        user = self.authorization.user((hub, MANAGEMENT), presented)
+        address = self._address(hub)
+        decisions = [self._scope.rules.decide(user, action, address) for action in ("receive", "send")]
+        if all(decision.condition is not None for decision in decisions):
+            raise AmqpError(decisions[0].condition or UNAUTHORIZED_ACCESS, f"{quoted(hub)}: {decisions[0].reason}")
+        InfoReader(self._scope, address, then).start()
+
+
+def _partition(partitions: int, key: str) -> int:
+    return partition_of(key, partitions)

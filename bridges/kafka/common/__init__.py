@@ -1,0 +1,1 @@
+"""What all rooms of the bridge use: librdkafka's settings and errors, counters, partition names, state tables."""

@@ -1,0 +1,48 @@
+"""SHA-256 for records, and for the C code that restores them (`_digest.h`): that of the libcrypto of hashlib.
+
+A call of hashlib costs more than the digest of a small record. Where libcrypto is not a library of its own, or does not
+show these functions, hashlib is called.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from typing import Final
+
+from bridges.kafka.consume._fetch import bind_sha256
+from bridges.kafka.consume._fetch import sha256 as native_sha256
+
+_FUNCTIONS: Final = ("SHA256_Init", "SHA256_Update", "SHA256_Final")
+_SAMPLE: Final = bytes(range(200))
+
+
+def bind() -> bool:
+    """Bind the functions; False: they were not found, or do not make the digests that hashlib makes."""
+    try:
+        import _hashlib
+
+        library = ctypes.CDLL(_hashlib.__file__)  # its symbols include those of the libraries that it needs
+        init, update, final = (_address(library, name) for name in _FUNCTIONS)
+    except (ImportError, AttributeError, OSError):
+        return False
+    bind_sha256(init, update, final)
+    if native_sha256(_SAMPLE) == hashlib.sha256(_SAMPLE).digest():
+        return True
+    bind_sha256(0, 0, 0)
+    return False
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    found = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    assert found is not None
+    return found
+
+
+BOUND: Final = bind()
+"""Whether the C code has them."""
+
+
+def sha256(data: bytes) -> bytes:
+    """The digest of `data`, 32 bytes."""
+    return native_sha256(data) or hashlib.sha256(data).digest()

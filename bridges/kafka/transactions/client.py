@@ -1,0 +1,162 @@
+"""One transactional Kafka client: its records, and the blocking calls that begin and end a transaction (KM-14).
+
+The calls are made in a thread; records are handled on the event loop. A call that ends a transaction takes the reports
+of its records itself, in that thread, through confluent-kafka's callback. It would read the C code's reports as its
+own, which ends the process: so these clients do without that code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from bridges.kafka.common import errors
+from bridges.kafka.common.librdkafka import ClientSettings
+from bridges.kafka.produce.client import FallbackClient, Header, ProduceOwner
+from gateway.amqp.link.transactions import PostedMessage
+
+T = TypeVar("T")
+_CALL: Final = 10.0
+"""Seconds that one call may block; it is then repeated, as librdkafka demands."""
+_POLL: Final = 0.001
+
+
+class TransactionalClient:
+    """A Kafka client with at most one open transaction; used from the event loop only."""
+
+    def __init__(self, settings: ClientSettings, loop: asyncio.AbstractEventLoop, threads: Executor) -> None:
+        self._settings: Final = settings
+        self._loop: Final = loop
+        self._threads: Final = threads
+        self._client: Final = FallbackClient(settings, self._error)
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending = False
+        """A call that ends the transaction takes the reports."""
+        self._initialised = False
+        self.fatal = False
+        """It can do nothing any more: another client has its transactional.id, or the cluster has refused it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the records that are not reported yet."""
+        return self._client.size
+
+    @property
+    def identifier(self) -> str:
+        """Its transactional.id."""
+        return str(self._settings["transactional.id"])
+
+    # -- records
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
+        owner: ProduceOwner,
+        post: PostedMessage,
+    ) -> None:
+        """As `ClusterProducer.produce`."""
+        self._client.put(topic, partition, key, value, headers, owner, post)
+        if self._timer is None:
+            self._timer = self._loop.call_later(_POLL, self._poll)
+
+    def _poll(self) -> None:
+        self._timer = None
+        if self._ending:
+            return
+        for owner, code, keyed, contexts in self._client.reports():
+            if code:
+                owner.on_failed(contexts, KafkaError(code), keyed=keyed, batch=0)
+            else:
+                owner.on_written(contexts)
+        if len(self._client.client) and self._timer is None:
+            self._timer = self._loop.call_later(_POLL, self._poll)
+
+    def _error(self, error: KafkaError) -> None:
+        self.fatal = self.fatal or error.fatal()
+
+    # -- the transaction
+
+    async def begin(self) -> None:
+        """Begin a transaction; the first one fences off earlier clients with its id. Raises KafkaException."""
+        if not self._initialised:
+            await self._repeat(lambda: self._client.client.init_transactions(_CALL))
+            self._initialised = True
+        await self._call(self._client.client.begin_transaction)
+
+    async def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Make offsets of a group a part of the transaction. Raises KafkaException."""
+        places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        await self._repeat(lambda: self._send_offsets(group, places))
+
+    def _send_offsets(self, group: str, places: list[TopicPartition]) -> None:
+        # No consumer is a member of the group: its metadata has only the name.
+        consumer = Consumer({**_consuming(self._settings), "group.id": group})
+        try:
+            self._client.client.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), _CALL)
+        finally:
+            consumer.close()
+
+    async def commit(self) -> None:
+        """Commit the records, all of which are reported, and the offsets. Raises KafkaException."""
+        await self._end(lambda: self._client.client.commit_transaction(_CALL))
+
+    async def abort(self) -> None:
+        """Abort the transaction; its records get reports. Raises KafkaException."""
+        await self._end(lambda: self._client.client.abort_transaction(_CALL))
+
+    async def _end(self, call: Callable[[], object]) -> None:
+        self._ending = True
+        try:
+            await self._repeat(call)
+        finally:
+            self._ending = False
+            self._poll_now()
+
+    def _poll_now(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._poll()
+
+    async def _repeat(self, call: Callable[[], object]) -> None:
+        """Repeat a call while librdkafka says that this helps."""
+        deadline = self._loop.time() + float(self._settings["transaction.timeout.ms"]) / 1000
+        while True:
+            try:
+                await self._call(call)
+                return
+            except KafkaException as error:
+                cause = errors.cause_of(error)
+                self.fatal = self.fatal or cause.fatal()
+                if not cause.retriable() or self._loop.time() >= deadline:
+                    raise
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        return await self._loop.run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        """Drop what is left: the cluster aborts an open transaction at its time-out, or for the next client."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._client.client.purge()
+
+
+def _consuming(settings: ClientSettings) -> dict[str, object]:
+    """The settings without those of producers."""
+    return {name: value for name, value in settings.items() if name not in _PRODUCING}
+
+
+_PRODUCING: Final = frozenset(
+    {
+        "acks", "batch.size", "enable.idempotence", "linger.ms", "message.max.bytes", "message.timeout.ms",
+        "partitioner", "queue.buffering.max.kbytes", "queue.buffering.max.messages", "transaction.timeout.ms",
+        "transactional.id",
+    }
+)  # fmt: skip

@@ -1,0 +1,77 @@
+"""The positions of groups and durable termini in transactions: Kafka commits them together with the records (KM-14).
+
+They are offsets of a Kafka group that only transactions use, so that a position that is stored in any other way cannot
+take their place. The record of the terminus names that group. A link that acquires the record continues at the later of
+both positions. The record is checked after the offsets were sent and before the commit: whoever acquires it later waits
+for the transaction, because Kafka does not tell an offset while its transaction is open.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
+
+from bridges.kafka.records.event import EncodedEvent
+from gateway.amqp.link.outcomes import ACCEPTED, Modified, Rejected
+from gateway.amqp.link.transactions import Retirement
+
+MARK: Final = "transactions"
+"""The name of a record's mark: the Kafka group of its transactions, and the topic."""
+
+
+def new_group(group: str) -> str:
+    """A Kafka group for the transactions of a terminus that is not in any of them yet."""
+    return f"{group}.{secrets.token_hex(8)}"
+
+
+def mark(group: str, topic: str) -> dict[str, str]:
+    """The mark of a record."""
+    return {MARK: f"{group} {topic}"}
+
+
+def read_mark(marks: Mapping[str, str]) -> tuple[str, str] | None:
+    """Group and topic; None: no transaction has positions of this record."""
+    group, found, topic = marks.get(MARK, "").rpartition(" ")
+    return (group, topic) if found else None
+
+
+class EventProgress(Protocol):
+    """What retired events use of the progress of their link (`bridges.kafka.links.progress.Progress`)."""
+
+    def after(self, partition: int, offsets: Collection[int]) -> int | None: ...
+
+
+class RetiredEvents:
+    """The events of one terminus that get an outcome in one transaction."""
+
+    def __init__(self, progress: EventProgress) -> None:
+        self._progress: Final = progress
+        self._retired: Final[list[Retirement]] = []
+
+    def add(self, retirement: Retirement) -> None:
+        """An event gets an outcome."""
+        self._retired.append(retirement)
+
+    @property
+    def open(self) -> bool:
+        """Whether all can still get their outcomes."""
+        return all(each.open for each in self._retired)
+
+    def positions(self) -> dict[int, int]:
+        """Where another link resumes after the commit, in the partitions of these events."""
+        done: dict[int, set[int]] = {}
+        for each in self._retired:
+            event = each.context
+            if isinstance(event, EncodedEvent) and _final(each):
+                done.setdefault(event.partition, set()).add(event.offset)
+        found = {partition: self._progress.after(partition, offsets) for partition, offsets in done.items()}
+        return {partition: position for partition, position in found.items() if position is not None}
+
+
+def _final(retirement: Retirement) -> bool:
+    """Whether the event is not sent again after this outcome."""
+    outcome = retirement.outcome
+    if isinstance(outcome, Modified):
+        return outcome.undeliverable
+    return outcome is ACCEPTED or isinstance(outcome, Rejected)

@@ -1,0 +1,105 @@
+"""The transactional clients of a cluster, which are the resource of AMQP transactions on its topics (KM-14).
+
+A client is made when all others are in use, up to a limit, and used again by later transactions. Its transactional.id
+is the same after a restart, so that the first transaction aborts what a killed process has left open.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from bridges.kafka.produce.producer import SETTINGS
+from bridges.kafka.transactions.branch import KafkaBranch
+from bridges.kafka.transactions.client import TransactionalClient
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.instance import instance
+from gateway.tasks import until
+
+if TYPE_CHECKING:
+    from bridges.kafka.clusters.cluster import Cluster
+    from bridges.kafka.common.counters import ClusterCounters
+    from gateway.amqp.link.transactions import Enlisting
+
+_MARGIN_MS: Final = 15_000
+"""How much longer Kafka waits than the gateway: its time runs from the first record, and the gateway must be first."""
+_CLOSING: Final = 3.0
+"""Seconds that transactions have to end when the cluster is closed."""
+log = structlog.get_logger(logger_name="kafka")
+
+
+class TransactionalClients:
+    """The clients of one cluster (`gateway.amqp.link.transactions.Resource`)."""
+
+    def __init__(self, cluster: Cluster, counters: ClusterCounters, most: int) -> None:
+        self.cluster: Final = cluster
+        self.counters: Final = counters
+        self._most: Final = most
+        self._threads: Final = ThreadPoolExecutor(most, thread_name_prefix=f"kafka-transactions-{cluster.name}")
+        self._idle: Final[list[TransactionalClient]] = []
+        self._used: Final[dict[TransactionalClient, None]] = {}
+        self._free: Final[list[int]] = list(range(most - 1, -1, -1))
+        self._numbers: Final[dict[TransactionalClient, int]] = {}
+        self._prefix, self._timeout_ms = f"scopegate-{instance()}", 60_000 + _MARGIN_MS
+
+    def name(self, gateway: str, timeout_ms: int) -> None:
+        """The name of the gateway, and the longest time that a transaction may take."""
+        self._prefix, self._timeout_ms = f"{gateway}-{socket.gethostname()}", timeout_ms + _MARGIN_MS
+
+    @property
+    def title(self) -> str:
+        """See `Resource`, as everything below."""
+        return "topics of one Kafka cluster"
+
+    def begin(self, transaction: Enlisting) -> KafkaBranch:
+        return KafkaBranch(self, transaction, self._take())
+
+    def _take(self) -> TransactionalClient:
+        if not self._idle and not self._free:
+            text = f"{self._most} transactions on event logs are open (transactional_producers); try again later"
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
+        client = self._idle.pop() if self._idle else self._make(self._free.pop())
+        self._used[client] = None
+        return client
+
+    def _make(self, number: int) -> TransactionalClient:
+        own = {"transactional.id": f"{self._prefix}-{number}", "transaction.timeout.ms": self._timeout_ms}
+        client = TransactionalClient(
+            {**SETTINGS, **self.cluster.settings(), **own}, self.cluster.loop, self._threads
+        )
+        self._numbers[client] = number
+        return client
+
+    def give_back(self, client: TransactionalClient) -> None:
+        """The transaction is over; a client that can do nothing any more is replaced at the next one."""
+        self._used.pop(client, None)
+        if not client.fatal:
+            self._idle.append(client)
+            return
+        log.warning("transactional kafka client replaced", cluster=self.cluster.name, client=client.identifier)
+        self._free.append(self._numbers.pop(client))
+        client.close()
+
+    def fenced(self) -> None:
+        """Another process uses the same identifiers: use some that no other process has."""
+        self._prefix = f"scopegate-{instance()}"
+
+    def _all(self) -> Iterator[TransactionalClient]:
+        yield from self._idle
+        yield from self._used
+
+    @property
+    def held(self) -> int:
+        """Bytes of the records that are not reported yet."""
+        return sum(each.size for each in self._all())
+
+    async def close(self) -> None:
+        """Stop when the transactions have ended, as their links have; Kafka aborts what is left."""
+        await until(lambda: not self._used, _CLOSING)
+        for each in self._all():
+            each.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)

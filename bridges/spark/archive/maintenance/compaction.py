@@ -1,0 +1,141 @@
+"""Compaction: rewrites the files of dates that are over into few large ones; readers are not disturbed.
+
+A commit of the kind `compact` has the new files, in `_compacted`, where readers of folders do not see them; who reads
+by the manifest reads them from now on. The old files stay for a grace time, for reads that began before. Then a commit
+of the kind `place` puts the new files where the old ones were. Without a grace time, both happen in one commit.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from bridges.spark.archive.delta import followed
+from bridges.spark.archive.maintenance.lock import maintaining
+from bridges.spark.archive.maintenance.rewrite import rewrite
+from bridges.spark.archive.manifest.commits import COMPACT, COMPACTED, PLACE, Commit, File, address_of, date_of
+from bridges.spark.archive.manifest.disk import sync_folder
+from bridges.spark.archive.manifest.history import History
+from bridges.spark.archive.store import REWRITING, Archive
+from bridges.spark.errors import PipelineError
+
+_SMALL: Final = 2
+"""A file of less than one in so many of the wanted size is small."""
+
+
+@dataclass(frozen=True)
+class CompactionTask:
+    """The files of one address and date that become fewer."""
+
+    folder: str
+    files: tuple[File, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The size of its files."""
+        return sum(each.bytes for each in self.files)
+
+
+def plan(history: History, before: date, file_bytes: int, address: str | None = None) -> list[CompactionTask]:
+    """What there is to do: dates before this one with two small files or more. In the order of their dates."""
+    found: dict[str, list[File]] = {}
+    for _, file in history.live_files(lambda folder: is_closed(folder, before, address)):
+        found.setdefault(file.folder, []).append(file)
+    tasks = [CompactionTask(folder, tuple(files)) for folder, files in found.items()]
+    waiting = history.summary.deferred
+    wanted = [each for each in tasks if each.folder not in waiting and _is_worth_it(each, file_bytes)]
+    return sorted(wanted, key=lambda each: (date_of(each.folder), each.folder))
+
+
+def is_closed(folder: str, before: date, address: str | None = None) -> bool:
+    """Whether a folder is of this address and an earlier date; rows without a date are never."""
+    with suppress(ValueError):
+        return date.fromisoformat(date_of(folder)) < before and address in (None, address_of(folder))
+    return False
+
+
+def _is_worth_it(task: CompactionTask, file_bytes: int) -> bool:
+    small = [each for each in task.files if each.bytes * _SMALL < file_bytes]
+    return len(small) > 1 and -(-task.bytes // file_bytes) < len(task.files)
+
+
+def compact(archive: Archive, task: CompactionTask, file_bytes: int, grace: float) -> Commit:
+    """Rewrite the files of one task and commit them. Raises `PipelineError`, which leaves the archive unchanged."""
+    name = uuid.uuid4().hex[:8]
+    target = archive.path / REWRITING / name
+    with maintaining(archive):
+        folder = f"{COMPACTED}/{name}/{task.folder}" if grace else task.folder
+        written = rewrite([archive.path / file.path for file in task.files], target, folder, file_bytes)
+        due = {"due": str(time.time_ns() // 1_000_000 + int(grace * 1000))} if grace else {}
+        with archive.changing() as history:
+            added = added_since(history, task)
+            files = (*(file for _, file in written), *added)
+            commit = Commit(0, f"{name}-placing", (), files, kind=COMPACT, replaced=(task.folder,), note=due)
+            return archive.put(history, commit, [*(path for path, _ in written), *[None] * len(added)])
+
+
+def added_since(history: History, task: CompactionTask) -> list[File]:
+    """Files that were added to the folder meanwhile. Raises `PipelineError` if others were replaced."""
+    now = [file for _, file in history.live_files(lambda folder: folder == task.folder)]
+    if set(task.files) - set(now):
+        raise PipelineError(f"{task.folder} was changed by another job meanwhile: start again")
+    return [file for file in now if file not in set(task.files)]
+
+
+def place_due(archive: Archive, now: float | None = None, *, at_once: bool = False) -> Iterator[Commit]:
+    """Put compacted files where the old ones were, if their grace time is over at `now` (seconds since 1970)."""
+    moment = time.time() if now is None else now
+    for folder, due in list(archive.history().summary.deferred.items()):
+        if at_once or due <= moment * 1000:
+            with archive.changing() as history:
+                if folder in history.summary.deferred and followed(archive, history.number):
+                    yield _place(archive, history, folder)
+
+
+def _place(archive: Archive, history: History, folder: str) -> Commit:
+    files = []
+    for _, file in history.live_files(lambda each: each == folder):
+        place = replace(file, path=f"{folder}/{file.path.rpartition('/')[2]}")
+        if place.path != file.path:
+            _link(archive.path / file.path, archive.path / place.path)
+        files.append(place)
+    sync_folder(archive.path / folder)
+    number, now = history.number + 1, time.time_ns() // 1_000_000
+    commit = Commit(number, "", (), tuple(files), kind=PLACE, replaced=(folder,), time=now)
+    archive.remove_replaced(commit, folder)
+    archive.write(history, commit)
+    return commit
+
+
+def _link(source: Path, place: Path) -> None:
+    """Make the file at `source` also appear at `place`."""
+    if place.exists():
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, place)
+    except OSError:  # the file system has no hard links
+        fresh = place.with_name(f".{place.name}")
+        shutil.copyfile(source, fresh)
+        fresh.rename(place)
+
+
+def remove_leftovers(archive: Archive, grace: float, now: float | None = None) -> None:
+    """Remove compacted files that are in their places for longer than the grace time, and those of no commit."""
+    moment = time.time() if now is None else now
+    used = {file.path for _, file in archive.history().live_files()}
+    for path in (archive.path / COMPACTED).glob("*/address=*/date=*/*.parquet"):
+        old = path.stat().st_ctime + grace <= moment
+        if old and str(path.relative_to(archive.path)) not in used:
+            path.unlink(missing_ok=True)
+    for path in sorted((archive.path / COMPACTED).glob("**/"), reverse=True):
+        with suppress(OSError):  # not empty
+            path.rmdir()

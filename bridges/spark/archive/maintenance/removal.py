@@ -1,0 +1,166 @@
+"""Removal of rows on purpose: whole dates (`expire`), or all events of one key (`erase`).
+
+The manifest says how many rows of which partition are gone, who removed them and when, so `verify` does not miss them.
+Both delete files at once: reads that began before may fail.
+"""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bridges.spark.archive.contents.audit import count_files
+from bridges.spark.archive.maintenance.compaction import (
+    CompactionTask,
+    added_since,
+    is_closed,
+    place_due,
+    remove_leftovers,
+)
+from bridges.spark.archive.maintenance.lock import maintaining
+from bridges.spark.archive.maintenance.rewrite import Keep, rewrite
+from bridges.spark.archive.manifest.commits import ERASE, EXPIRE, Commit, File, RemovedRows, address_of
+from bridges.spark.archive.manifest.history import History
+from bridges.spark.archive.removals import hashed
+from bridges.spark.archive.store import REWRITING, Archive
+from bridges.spark.errors import PipelineError
+
+FILE_BYTES: Final = 128 << 20
+"""The size of a file that `erase` writes, roughly."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What is removed of one address and date."""
+
+    folder: str
+    files: tuple[File, ...]
+    """Those with rows that are removed."""
+    rows: tuple[RemovedRows, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return sum(each.rows for each in self.rows)
+
+
+def plan_expiry(archive: Archive, before: date, address: str | None = None) -> list[Removal]:
+    """All dates before this one, as removals. Raises `PipelineError`."""
+    found: dict[str, list[File]] = {}
+    for _, file in archive.readable().live_files(lambda folder: is_closed(folder, before, address)):
+        found.setdefault(file.folder, []).append(file)
+    return [Removal(folder, tuple(files), _rows(archive, files)) for folder, files in sorted(found.items())]
+
+
+def _rows(archive: Archive, files: Sequence[File]) -> tuple[RemovedRows, ...]:
+    counts = count_files((file.address, archive.path / file.path) for file in files)
+    return tuple(RemovedRows(address, partition, each.rows) for (address, partition), each in sorted(counts.items()))
+
+
+def expire(archive: Archive, removals: Sequence[Removal]) -> Iterator[Commit]:
+    """Delete dates. Raises `PipelineError`."""
+    with maintaining(archive):
+        _finish_compactions(archive)
+        for each in removals:
+            name = f"{uuid.uuid4().hex[:8]}-placing"
+            with archive.changing() as history:
+                kept = added_since(history, CompactionTask(each.folder, _now(history, each)))
+                commit = Commit(
+                    0, name, (), tuple(kept), kind=EXPIRE, replaced=(each.folder,), removed=each.rows, note=_by({})
+                )
+                done = archive.put(history, commit, [None] * len(kept))
+            yield done
+
+
+def plan_erasure(archive: Archive, key: bytes, address: str | None = None) -> Iterator[Removal]:
+    """Where there are events with this key; reads the column `key` of all files. Raises `PipelineError`."""
+    found: dict[str, list[tuple[File, tuple[RemovedRows, ...]]]] = {}
+    for _, file in archive.readable().live_files(lambda folder: address in (None, address_of(folder))):
+        if rows := _with_key(archive, file, key):
+            found.setdefault(file.folder, []).append((file, rows))
+    for folder, files in sorted(found.items()):
+        sums: dict[int, int] = {}
+        for each in (each for _, rows in files for each in rows):
+            sums[each.partition] = sums.get(each.partition, 0) + each.rows
+        removed = tuple(RemovedRows(address_of(folder), number, rows) for number, rows in sorted(sums.items()))
+        yield Removal(folder, tuple(file for file, _ in files), removed)
+
+
+def _with_key(archive: Archive, file: File, key: bytes) -> tuple[RemovedRows, ...]:
+    path, sums = archive.path / file.path, dict[int, int]()
+    try:
+        with pq.ParquetFile(path) as found:
+            for batch in found.iter_batches(columns=["partition", "key"]):
+                for number in batch.filter(_has(key, batch)).column("partition").to_pylist():
+                    sums[number] = sums.get(number, 0) + 1
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+    return tuple(RemovedRows(file.address, number, rows) for number, rows in sorted(sums.items()))
+
+
+def _has(key: bytes, batch: pa.RecordBatch) -> pa.BooleanArray:
+    column = batch.column("key")
+    return pc.fill_null(pc.equal(column.cast(pa.binary()), pa.scalar(key, pa.binary())), False)
+
+
+def erase(
+    archive: Archive, key: bytes, removals: Sequence[Removal], file_bytes: int = FILE_BYTES
+) -> Iterator[Commit]:
+    """Delete all events with this key. Raises `PipelineError`."""
+    salt = secrets.token_hex(16)
+    about = {"salt": salt, "key_sha256": hashed(salt, key)}
+    keep: Keep = lambda batch: pc.invert(_has(key, batch))  # noqa: E731
+    with maintaining(archive):
+        _finish_compactions(archive)
+        for each in removals:
+            yield _erase(archive, each, keep, about, file_bytes)
+
+
+def _erase(archive: Archive, removal: Removal, keep: Keep, about: dict[str, str], file_bytes: int) -> Commit:
+    name, files = uuid.uuid4().hex[:8], _now(archive.history(), removal)
+    sources = [archive.path / file.path for file in files]
+    written = rewrite(sources, archive.path / REWRITING / name, removal.folder, file_bytes, keep)
+    with archive.changing() as history:
+        kept = added_since(history, CompactionTask(removal.folder, files))
+        commit = Commit(
+            0, f"{name}-placing", (), (*(file for _, file in written), *kept), kind=ERASE, replaced=(removal.folder,),
+            removed=removal.rows, note=_by(about),
+        )  # fmt: skip
+        return archive.put(history, commit, [*(path for path, _ in written), *[None] * len(kept)])
+
+
+def _finish_compactions(archive: Archive) -> None:
+    """Nothing that is to be deleted may stay in a file that a compaction has left."""
+    for _ in place_due(archive, at_once=True):
+        pass
+    if archive.history().summary.deferred:
+        raise PipelineError("the Delta table lacks the last commits: run scopegate pipeline archive first")
+    remove_leftovers(archive, 0)
+
+
+def _now(history: History, removal: Removal) -> tuple[File, ...]:
+    """The files of a removal where they are now: a compaction may have put them in their places since."""
+    digests = {file.sha256 for file in removal.files}
+    live = history.live_files(lambda folder: folder == removal.folder)
+    found = tuple(file for _, file in live if file.sha256 in digests)
+    if len(found) != len(removal.files):
+        raise PipelineError(f"{removal.folder} was changed by another job meanwhile: start again")
+    return found
+
+
+def _by(about: dict[str, str]) -> dict[str, str]:
+    who = ""
+    with suppress(OSError, KeyError):  # a container may have no name for its user
+        who = getpass.getuser()
+    return {"by": f"{who}@{socket.gethostname()}", **about}

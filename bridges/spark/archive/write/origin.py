@@ -1,0 +1,24 @@
+"""Where an archive gets its events: the logs of Kafka or of event-stream nodes (`kafka_origin`, `amqp_origin`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from bridges.spark.archive.contents.ranges import Log, Range
+
+if TYPE_CHECKING:
+    from bridges.spark.archive.write.task import RangeSource
+
+
+class ArchiveOrigin(Protocol):
+    """Source of the events of an archive."""
+
+    def logs(self) -> Iterable[Log]:
+        """The logs as they are now."""
+
+    def source(self) -> RangeSource:
+        """What reads ranges in the tasks that write them."""
+
+    def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
+        """Those of these ranges without written events in which the log has an event; asks the log again."""

@@ -1,0 +1,197 @@
+"""`scopegate pipeline compact`, `expire` and `erase`: what is done with an archive's files later on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridges.spark.cli.options import ARCHIVE, EXIT_CODES, duration, errors_reported
+
+if TYPE_CHECKING:
+    from bridges.spark.archive.maintenance.compaction import CompactionTask
+    from bridges.spark.archive.maintenance.removal import Removal
+    from bridges.spark.archive.manifest.commits import Commit
+    from bridges.spark.archive.store import Archive
+
+_ADDRESS = click.option("--address", help="Only this address of the archive.  [default: all]")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+_YES = click.option("--yes", is_flag=True, help="Do not ask before rows are deleted.")
+
+
+class DateParam(click.ParamType[date]):
+    """A UTC date, as in the names of folders."""
+
+    name = "date"
+
+    def convert(self, value: str | date, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        """Parse the text of an option."""
+        try:
+            return value if isinstance(value, date) else date.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a date like 2026-11-21", param, ctx)
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+@click.command(epilog=EXIT_CODES)
+@ARCHIVE
+@click.option("--before", type=DateParam(), help="Only dates before this one (UTC).  [default: today]")
+@_ADDRESS
+@click.option("--file-size", default=256, show_default=True, type=click.IntRange(1), help="Approximate size of the new "
+    "files, in MiB.")
+@click.option("--grace", default="1h", show_default=True, callback=duration, metavar="DURATION", help="How long the "
+    "replaced files stay, for reads that began before; 0s: delete them at once.")
+@_DRY_RUN
+def compact(
+    archive: Path, before: date | None, address: str | None, file_size: int, grace: float, dry_run: bool
+) -> None:  # fmt: skip
+    """Rewrite the small files of past dates of ARCHIVE into few large ones, with the same rows.
+
+    Rows are compared before the new files count. Readers are not disturbed: the old files are deleted after --grace, by
+    the next run of this command or by the archive job, which may run at the same time. A run that was killed can be
+    started again.
+    """
+    with errors_reported():
+        from bridges.spark.archive.maintenance import compaction
+
+        store, size = _opened(archive, dry_run=dry_run), file_size * 1024 * 1024
+        if not dry_run:
+            _finish(store, grace)
+        tasks = compaction.plan(store.readable(), before or _today(), size, address)
+        for number, task in enumerate(tasks, 1):
+            what = f"{_named(task.folder)}: {len(task.files)} files, {_size(task.bytes)}"
+            if dry_run:
+                click.echo(f"would compact {what}")
+                continue
+            started = time.monotonic()
+            commit = compaction.compact(store, task, size, grace)
+            seconds = time.monotonic() - started
+            new = f"{len(commit.files)} files, {_size(sum(each.bytes for each in commit.files))}"
+            click.echo(f"[{number}/{len(tasks)}] {what} -> {new} ({seconds:.1f} s)")
+        _say_compacted(tasks, grace, dry_run=dry_run)
+
+
+def _finish(store: Archive, grace: float) -> None:
+    from bridges.spark.archive.maintenance import compaction
+    from bridges.spark.archive.maintenance.lock import maintaining
+
+    with maintaining(store):
+        for commit in compaction.place_due(store):
+            click.echo(f"{_named(commit.replaced[0])}: the files that were replaced earlier are deleted")
+        compaction.remove_leftovers(store, grace)
+
+
+def _say_compacted(tasks: list[CompactionTask], grace: float, *, dry_run: bool) -> None:
+    if not tasks:
+        click.echo("nothing to compact")
+    elif grace and not dry_run:
+        due = datetime.fromtimestamp(time.time() + grace, UTC)
+        click.echo(f"the replaced files stay until {due:%H:%M} UTC; the next run, or the archive job, deletes them")
+
+
+@click.command(epilog=EXIT_CODES)
+@ARCHIVE
+@click.option("--before", type=DateParam(), required=True, help="Delete the dates before this one (UTC).")
+@_ADDRESS
+@_DRY_RUN
+@_YES
+def expire(archive: Path, before: date, address: str | None, dry_run: bool, yes: bool) -> None:
+    """Delete whole dates of ARCHIVE: `verify` counts their events as removed, and they are not archived again.
+
+    The date of an event is that of its timestamp, in UTC. Events without a date are never deleted.
+    """
+    with errors_reported():
+        from bridges.spark.archive.maintenance import removal
+
+        store = _opened(archive, dry_run=dry_run)
+        found = removal.plan_expiry(store, before, address)
+        if _confirmed(found, "delete", dry_run=dry_run, yes=yes):
+            _print(removal.expire(store, found), "deleted")
+
+
+@click.command(epilog=EXIT_CODES)
+@ARCHIVE
+@click.option("--key", help="The key, as text; - reads it from stdin, so that it is in no history of a shell.")
+@click.option("--key-hex", help="The key, as bytes in hexadecimal digits.")
+@_ADDRESS
+@_DRY_RUN
+@_YES
+def erase(
+    archive: Path, key: str | None, key_hex: str | None, address: str | None, dry_run: bool, yes: bool
+) -> None:  # fmt: skip
+    """Delete all events with one record key from ARCHIVE, as data protection laws require.
+
+    The manifest notes who did it, when, how many events of which partitions, and a salted hash of the key, not the key.
+    `verify` counts these events as removed. Copies elsewhere, and the topic, are not touched.
+    """
+    if (key is None) == (key_hex is None):
+        raise click.UsageError("name the key: --key TEXT, or --key-hex HEX")
+    wanted = _key(key, key_hex)
+    with errors_reported():
+        from bridges.spark.archive.maintenance import removal
+
+        store = _opened(archive, dry_run=dry_run)
+        found = list(removal.plan_erasure(store, wanted, address))
+        if _confirmed(found, "erase", dry_run=dry_run, yes=yes):
+            _print(removal.erase(store, wanted, found), "erased")
+
+
+def _opened(path: Path, *, dry_run: bool) -> Archive:
+    from bridges.spark.archive.maintenance.lock import settle
+    from bridges.spark.archive.store import Archive
+
+    archive = Archive(path)
+    archive.readable()  # errors of the archive are reported before anything is written
+    if not dry_run:
+        settle(archive)
+    return archive
+
+
+def _key(key: str | None, key_hex: str | None) -> bytes:
+    if key == "-":
+        return sys.stdin.buffer.read().removesuffix(b"\n")
+    if key is not None:
+        return key.encode()
+    try:
+        return bytes.fromhex(key_hex or "")
+    except ValueError:
+        raise click.UsageError(f"--key-hex {key_hex!r} does not consist of pairs of hexadecimal digits") from None
+
+
+def _confirmed(found: list[Removal], verb: str, *, dry_run: bool, yes: bool) -> bool:
+    for each in found:
+        click.echo(f"{'would ' if dry_run else ''}{verb} {_named(each.folder)}: {each.count} events")
+    if not found:
+        click.echo(f"nothing to {verb}")
+    if not found or dry_run:
+        return False
+    total = sum(each.count for each in found)
+    return yes or click.confirm(f"{verb} {total} events for ever?", abort=True)
+
+
+def _print(commits: Iterable[Commit], verb: str) -> None:
+    for commit in commits:
+        rows = sum(each.rows for each in commit.removed)
+        click.echo(f"commit {commit.number}: {rows} events of {_named(commit.replaced[0])} {verb}")
+
+
+def _named(folder: str) -> str:
+    from bridges.spark.archive.manifest.commits import address_of, date_of
+
+    return f"{address_of(folder)}, {date_of(folder)}"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"

@@ -1,0 +1,95 @@
+"""What `scopegate pipeline archive` prints: a line that a terminal renews, a line a commit otherwise, or JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from bridges.spark.cli.options import unknown_mappings
+
+if TYPE_CHECKING:
+    from bridges.spark.archive.monitoring.metrics import ArchiveMetrics
+    from bridges.spark.archive.monitoring.progress import ArchiveProgress
+
+_RENEW: Final = "\r\x1b[2K"
+"""Go to the start of a terminal's line, and clear it."""
+
+
+class ArchiveReporter:
+    """An observer of the archive job that prints."""
+
+    def __init__(self, *, as_json: bool, metrics: ArchiveMetrics | None = None) -> None:
+        self._as_json: Final = as_json
+        self._metrics: Final = metrics
+        self._terminal: Final = not as_json and sys.stdout.isatty()
+        self._lasting = False
+
+    def committed(self, progress: ArchiveProgress) -> None:
+        """Print the progress."""
+        if self._metrics is not None:
+            self._metrics.committed(progress)
+        if self._as_json:
+            click.echo(json.dumps(as_json(progress)))
+        elif self._terminal:
+            click.echo(f"{_RENEW}{as_text(progress)}", nl=False)
+        else:
+            click.echo(as_text(progress))
+        if (unknown := progress.commit.unknown) and not self._as_json:
+            self._line(f"commit {progress.commit.number}: {unknown_mappings(unknown)}")
+
+    def idle(self) -> None:
+        """Only the metrics show it."""
+        if self._metrics is not None:
+            self._metrics.idle()
+
+    def outage(self, text: str) -> None:
+        """Print a line on stderr."""
+        self._lasting = not self._lasting
+        if self._metrics is not None:
+            self._metrics.outage(lasts=self._lasting)
+        self._line(json.dumps({"outage": self._lasting, "text": text}) if self._as_json else text)
+
+    def close(self) -> None:
+        """The job has ended."""
+        if self._terminal:
+            click.echo()
+
+    def _line(self, text: str) -> None:
+        click.echo(f"{_RENEW}{text}" if self._terminal else text, err=True)
+
+
+def as_text(progress: ArchiveProgress) -> str:
+    """The progress in a line."""
+    commit = progress.commit
+    speed = f"{progress.bytes / 2**20:,.1f} MiB, {progress.rows_per_second:,.0f}/s"
+    behind = ""
+    if events := progress.behind_events:
+        age = "" if progress.behind_seconds is None else f" ({_age(progress.behind_seconds)})"
+        behind = f", {events:,} behind{age}"
+    return f"commit {commit.number}: {commit.rows} events in {len(commit.files)} files, {speed}{behind}"
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def as_json(progress: ArchiveProgress) -> dict[str, object]:
+    """The progress as an object."""
+    commit = progress.commit
+    return {
+        "commit": commit.number,
+        "rows": commit.rows,
+        "bytes": progress.bytes,
+        "files": len(commit.files),
+        "seconds": round(progress.seconds, 3),
+        "rows_per_second": round(progress.rows_per_second, 1),
+        "behind_events": progress.behind_events,
+        "behind_seconds": None if progress.behind_seconds is None else round(progress.behind_seconds, 3),
+        "unknown_mappings": commit.unknown,
+    }

@@ -1,0 +1,156 @@
+"""The jobs that replay an archive to a topic or to an AMQP address."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from bridges.kafka.admin.offsets import Offsets
+from bridges.kafka.admin.topic_copy import TopicCopy
+from bridges.kafka.produce.replayer import ReplayTarget, fence
+from bridges.spark.archive.read import ArchiveSelection
+from bridges.spark.archive.store import Archive
+from bridges.spark.archive.topic_state import read_state
+from bridges.spark.errors import PipelineError, Stopped, sentence
+from bridges.spark.jobs.running import running, stopping
+from bridges.spark.kafka_settings import portable_settings
+from bridges.spark.replay import job as replaying
+from bridges.spark.replay.pace import Pace
+from bridges.spark.replay.positions import moved_groups, offset_maps, write_map
+from bridges.spark.session import LOCAL, SparkEngine
+from gateway.errors import AmqpError
+
+REPLAYS: Final = "_replays"
+"""The folder of an archive with the progress of replays to AMQP addresses."""
+_NEVER: Final = 3600.0
+
+
+def replay_to_topic(
+    path: Path,
+    selection: ArchiveSelection,
+    settings: Mapping[str, str],
+    topic: str,
+    *,
+    name: str | None = None,
+    rate: float | None = None,
+    dry_run: bool = False,
+    engine: SparkEngine = LOCAL,
+    on_progress: Callable[[int], None] = lambda _: None,
+    create: bool = False,
+    groups: Sequence[str] = (),
+    offset_map: Path | None = None,
+) -> int:
+    """Write archived events to a topic, each once even if the job of this name is killed and started again.
+
+    `create`: makes the topic with the archived settings, unless it is there. At the end, the archived positions of
+    `groups` (patterns) are committed for the new topic, and the map of offsets is written. Returns the number of events
+    written now. Raises `PipelineError`.
+    """
+    archive = Archive(path)
+    replaying.check(archive, selection)
+    if dry_run:
+        return replaying.count(archive, selection)
+    state = read_state(path, selection.addresses[0]) if create or groups else None
+    chosen = chosen_groups(state.groups if state else {}, groups)
+    try:
+        if create and state is not None:
+            TopicCopy(settings).create(topic, state.like())
+        target = replay_target(settings, topic, name or replay_name(path, selection, topic))
+        fence(target)  # errors there are reported before Spark starts
+    except AmqpError as error:
+        raise PipelineError(error.description) from None
+    with running("replay", engine) as (spark, stop):
+        sent = replaying.write_records(spark, archive, selection, target, rate=rate, stop=stop, on_progress=on_progress)
+    _check_stopped(stop, sent)
+    if groups or offset_map is not None:
+        _restore(archive, selection, settings, topic, chosen, offset_map)
+    return sent
+
+
+def chosen_groups(found: Mapping[str, Mapping[int, int]], patterns: Sequence[str]) -> dict[str, Mapping[int, int]]:
+    """The archived groups with such names. Raises `PipelineError` for a pattern without any."""
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in found):
+            known = ", ".join(sorted(found)) or "none"
+            raise PipelineError(f"the archive has no positions of a group {pattern} (it has: {known})")
+    return {name: each for name, each in found.items() if any(fnmatchcase(name, pattern) for pattern in patterns)}
+
+
+def _restore(
+    archive: Archive,
+    selection: ArchiveSelection,
+    settings: Mapping[str, str],
+    topic: str,
+    groups: Mapping[str, Mapping[int, int]],
+    offset_map: Path | None,
+) -> None:
+    maps = offset_maps(archive, selection, settings, topic)
+    try:
+        if offset_map is not None:
+            write_map(offset_map, maps)
+        copy = TopicCopy(settings)
+        for group, positions in moved_groups(maps, groups).items():
+            copy.commit(group, topic, positions)
+    except OSError as error:
+        raise PipelineError(f"{offset_map} cannot be written: {sentence(error)}") from None
+    except AmqpError as error:
+        raise PipelineError(error.description) from None
+
+
+def replay_target(settings: Mapping[str, str], topic: str, name: str) -> ReplayTarget:
+    """The topic that a replay of this name writes to. Raises `AmqpError` and `PipelineError`."""
+    found = Offsets(settings).topic(topic)
+    return ReplayTarget(portable_settings(settings), topic, found.partitions, found.max_bytes, name)
+
+
+def replay_to_address(
+    path: Path,
+    selection: ArchiveSelection,
+    options: Mapping[str, str],
+    *,
+    name: str | None = None,
+    rate: float | None = None,
+    dry_run: bool = False,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Send archived events to an AMQP address (`options` as of the data source), each accepted before it counts.
+
+    Needs no Spark. Events in flight when a run is killed may be sent twice. Returns the number of events sent now.
+    Raises `PipelineError`.
+    """
+    from bridges.spark.datasource.options import read_options
+    from bridges.spark.replay.amqp_target import AmqpTarget
+
+    read = read_options(options)
+    called = name or replay_name(path, selection, f"{read.endpoint} {read.address}")
+    archive = Archive(path)
+    replaying.check(archive, selection)
+    if dry_run:
+        return replaying.count(archive, selection)
+    target = AmqpTarget(read, path / REPLAYS / f"{called}.json")
+    with stopping() as (stop, _):
+        pace = Pace(rate, time.monotonic, lambda seconds: _pause(stop, seconds), stop.is_set)
+        sent = replaying.send_messages(archive, selection, target, pace, on_progress)
+    _check_stopped(stop, sent)
+    return sent
+
+
+def _check_stopped(stop: threading.Event, sent: int) -> None:
+    if stop.is_set():
+        raise Stopped(f"stopped after {sent} events: the same command continues")
+
+
+def _pause(stop: threading.Event, seconds: float) -> None:
+    stop.wait(min(seconds, _NEVER))
+
+
+def replay_name(path: Path, selection: ArchiveSelection, target: str) -> str:
+    """The default name of a replay: the same for the same archive, selection and target."""
+    identity = [str(path.resolve()), repr(selection), target]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]

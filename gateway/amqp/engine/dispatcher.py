@@ -1,0 +1,103 @@
+"""Takes the events of one connection from proton's collector and hands each to its link or to the connection.
+
+Part of the engine. The usual events (whole messages, accepted deliveries) are collected in C, many in one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from cproton_ffi import lib
+
+from gateway.amqp.link.state import BUFFER_SIZE
+from gateway.amqp.proton import batch
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine.control_frames import ControlFrameInspector
+    from gateway.amqp.engine.table import LinkTable
+    from gateway.amqp.link.link import Link
+    from gateway.amqp.link.port import EnginePort
+    from gateway.amqp.proton._batch import Batch
+    from gateway.amqp.proton.handles import ProtonCollector, ProtonDelivery, ProtonEvent, ProtonLink
+
+_FLOW: Final = lib.PN_LINK_FLOW
+
+
+class Dispatcher:
+    """The events of one connection; `last_flow` is the link of the last flow."""
+
+    def __init__(
+        self,
+        engine: EnginePort[Link],
+        collector: ProtonCollector,
+        links: LinkTable,
+        inspector: ControlFrameInspector,
+        control: Callable[[int, ProtonEvent], None],
+        kinds: Iterable[int],
+    ) -> None:
+        """`control` gets the events of these `kinds`; flows and deliveries go to their links, and others are dropped.
+        """
+        self._engine: Final = engine
+        self._collector: Final = collector
+        self._events: Final = batch.address(collector)
+        self._handled: Final = batch.event_table((_FLOW, *kinds))
+        self._links: Final = links
+        self._inspector: Final = inspector
+        self._control: Final = control
+        self.last_flow: Link | None = None
+
+    def dispatch(self) -> None:
+        """Dispatch every waiting event to its link or to the connection."""
+        engine, collector = self._engine, self._collector
+        run: list[Batch] = []
+        while True:
+            other = batch.drain_events(
+                self._events, engine.senders, engine.receivers, BUFFER_SIZE - 1, run, self._handled
+            )
+            if run:
+                self._hand_out(run)
+            if not other:
+                return
+            event = lib.pn_collector_peek(collector)
+            try:
+                if delivery := lib.pn_event_delivery(event):
+                    self._odd_delivery(lib.pn_delivery_link(delivery), delivery)
+                elif (kind := lib.pn_event_type(event)) == _FLOW:
+                    self._flow(lib.pn_event_link(event))
+                else:
+                    self._control(kind, event)
+            finally:
+                lib.pn_collector_pop(collector)
+
+    def _hand_out(self, run: list[Batch]) -> None:
+        """Pass on received messages and accepted deliveries; a link may have ended since they were collected."""
+        if not self._engine.dirty:
+            self._engine.touch()
+        try:
+            for link, found in run:
+                if link.incoming and self._inspector.watching:
+                    link.received_of_any_format(found)
+                elif link.incoming:
+                    link.received_all(found)
+                else:
+                    link.accepted_all(found)
+        finally:
+            run.clear()
+
+    def _odd_delivery(self, pointer: ProtonLink, delivery: ProtonDelivery) -> None:
+        """Handle a delivery that is neither a whole message nor accepted."""
+        link = self._links.live.get(pointer)
+        if link is None or (link.incoming and not link.open):
+            self._links.unclaimed(pointer, delivery)
+        elif link.incoming:
+            link.on_partial(delivery)
+        elif (number := link.number(delivery)) in link.unsettled:
+            link.updated(delivery, number, lib.pn_delivery_remote_state(delivery))
+        else:
+            self._links.unclaimed(pointer, delivery)
+
+    def _flow(self, pointer: ProtonLink) -> None:
+        self.last_flow = link = self._links.live.get(pointer)
+        if link is not None:
+            link.flowed()

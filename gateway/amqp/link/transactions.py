@@ -1,0 +1,137 @@
+"""What links and nodes use of transactions (AMQP 1.0 part 4); `gateway.transactions` implements it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, TypeVar
+
+from gateway.amqp.link.outcomes import Outcome
+from gateway.errors import TRANSACTION_UNKNOWN, AmqpError
+
+Answer: TypeAlias = Callable[[AmqpError | None], None]
+"""Gets the result of a commit or rollback: None if it has succeeded."""
+
+
+class Branch(Protocol):
+    """The part of a resource in one transaction."""
+
+    def commit(self, then: Answer) -> None:
+        """Commit; `then` gets why that was not possible: then everything was rolled back."""
+
+    def roll_back(self, then: Answer) -> None:
+        """Roll back, whatever happens; `then` is called when that is done."""
+
+
+BranchT = TypeVar("BranchT", bound=Branch)
+BranchT_co = TypeVar("BranchT_co", bound=Branch, covariant=True)
+
+
+class Resource(Protocol[BranchT_co]):
+    """Something that commits the work of a transaction as one."""
+
+    @property
+    def title(self) -> str:
+        """What it is, for an error."""
+
+    def begin(self, transaction: Enlisting) -> BranchT_co:
+        """Begin its part of a transaction; raises AmqpError (RESOURCE_LIMIT_EXCEEDED) if it has no room."""
+
+
+class Enlisting(Protocol):
+    """A transaction, as nodes and resources use it."""
+
+    def enlist(self, resource: Resource[BranchT]) -> BranchT:
+        """The part of a resource in the transaction; raises AmqpError if that cannot be."""
+
+    def fail(self, error: AmqpError) -> None:
+        """Work has failed, and no outcome says so: from now on it can only be rolled back (4.4.4)."""
+
+
+class PostedMessage(Protocol):
+    """A message in a transaction (4.4.1), as nodes use it: it gets one of these calls."""
+
+    @property
+    def transaction(self) -> Enlisting: ...
+    @property
+    def tag(self) -> bytes:
+        """The delivery-tag."""
+    def hold(self, size: int) -> None:
+        """Account for so many bytes more (or fewer) that wait for the end of the transaction."""
+
+    def accept(self) -> None:
+        """The resource has the message until the end of the transaction."""
+
+    def release(self) -> None:
+        """The resource has not taken the message; its transaction can only be rolled back."""
+
+    def refuse(self, error: AmqpError) -> None:
+        """The message cannot be a part of the transaction."""
+
+
+class Retirement(Protocol):
+    """A message that we sent, and the outcome that it gets with its transaction (4.4.2)."""
+
+    @property
+    def outcome(self) -> Outcome: ...
+    @property
+    def context(self) -> object:
+        """The node's object for the message."""
+    @property
+    def open(self) -> bool:
+        """Whether the message can still get the outcome: its link has not ended."""
+    def commit(self) -> None:
+        """The outcome holds."""
+
+    def roll_back(self) -> None:
+        """The outcome does not hold: a settled message has failed, an unsettled one has no outcome."""
+
+
+class PostingHandler(Protocol):
+    """What transactions use of the handler of a link."""
+
+    def on_post(self, post: PostedMessage, data: bytes) -> None: ...
+    def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None: ...
+
+
+class TransactedEngine(Protocol):
+    """What transactions use of a connection."""
+
+    refusing: bool
+    unfinished: int
+    def touch(self) -> None: ...
+
+
+class TransactedLink(Protocol):
+    """What transactions use of a link."""
+
+    @property
+    def engine(self) -> TransactedEngine: ...
+    @property
+    def handler(self) -> PostingHandler: ...
+    @property
+    def scope(self) -> str: ...
+    @property
+    def rejects(self) -> bool: ...
+    def tag(self, delivery: int) -> bytes: ...
+    def grant(self, credit: int) -> None: ...
+    def settle(self, delivery: int, outcome: Outcome) -> None: ...
+    def detach(self, error: AmqpError | None = None) -> None: ...
+    def message_refused(self, error: AmqpError) -> None: ...
+
+
+class Transactions(Protocol):
+    """The transactions of one connection, by their ids."""
+
+    def knows(self, txn_id: bytes) -> bool:
+        """Whether a transaction has this id: its coordinator has declared it, and it is not discharged."""
+
+    def post(self, link: TransactedLink, txn_id: bytes, delivery: int, data: bytes, settled: bool) -> None:
+        """A message of the peer came in a known transaction."""
+
+    def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
+        """The peer, which is in `scope`, gave a message of ours an outcome in a known transaction."""
+
+
+def unknown(txn_id: bytes) -> AmqpError:
+    """The error for an id that no transaction of the connection has, or has any more."""
+    return AmqpError(TRANSACTION_UNKNOWN, f"no transaction of this connection has the id {txn_id[:32].hex()}")

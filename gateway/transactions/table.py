@@ -1,0 +1,149 @@
+"""The transactions of one connection, by their ids, and what all transactions of a gateway share.
+
+An id is valid on every session of the connection on which it was declared (`amqp:multi-txns-per-ssn`,
+`amqp:multi-ssns-per-txn`), and on no other connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Provisional, Rejected
+from gateway.amqp.link.transactions import PostingHandler, Retirement, TransactedLink
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, TRANSACTION_UNKNOWN, AmqpError
+from gateway.routing.fair_share import Timer
+from gateway.transactions.transaction import Transaction
+
+_TOO_MUCH: Final = (
+    "this connection has too many messages in transactions or without an outcome (limits.memory, limits.user_memory, "
+    "gateway.memory): discharge its transactions"
+)
+
+
+class TransactionLimits:
+    """The number of transactions of one scope, and how long each may take."""
+
+    def __init__(self, later: Callable[[float, Callable[[], None]], Timer], new_id: Callable[[], bytes]) -> None:
+        """`later` schedules a call; `new_id` makes an id that no other transaction has."""
+        self.later: Final = later
+        self.new_id: Final = new_id
+        self.open = 0
+        self.limit(1000, 60_000)
+
+    def limit(self, most: int, timeout_ms: int) -> None:
+        """At most so many at a time, each for so long from its first work to its discharge."""
+        self._most, self.seconds = most, timeout_ms / 1000
+
+    def take(self) -> None:
+        """Count one more; raises AmqpError (RESOURCE_LIMIT_EXCEEDED)."""
+        if self.open >= self._most:
+            text = f"{self._most} transactions are open (max_transactions): discharge some first"
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
+        self.open += 1
+
+
+class TransactionTable:
+    """The transactions of one connection (`gateway.amqp.link.transactions.Transactions`)."""
+
+    def __init__(self) -> None:
+        self._known: Final[dict[bytes, Transaction]] = {}
+
+    def declare(self, limits: TransactionLimits, forget: Callable[[bytes], object]) -> Transaction:
+        """A new transaction; `forget` is called when it has ended. Raises AmqpError (RESOURCE_LIMIT_EXCEEDED)."""
+        limits.take()
+        txn_id, timers = limits.new_id(), list[Timer]()
+
+        def started() -> None:
+            timers.append(limits.later(limits.seconds, transaction.time_out))
+
+        def ended() -> None:
+            if self._known.pop(txn_id, None) is not None:
+                limits.open -= 1
+                forget(txn_id)
+            for timer in timers:
+                timer.cancel()
+
+        transaction = self._known[txn_id] = Transaction(txn_id, started, ended)
+        return transaction
+
+    def find(self, txn_id: bytes) -> Transaction | None:
+        """The transaction with this id."""
+        return self._known.get(txn_id)
+
+    def knows(self, txn_id: bytes) -> bool:
+        """See `Transactions`, as everything below."""
+        return txn_id in self._known
+
+    def post(self, link: TransactedLink, txn_id: bytes, delivery: int, data: bytes, settled: bool) -> None:
+        post = Post(self._known[txn_id], link, delivery, settled=settled)
+        try:
+            post.transaction.check()
+            if link.engine.refusing:
+                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
+            link.handler.on_post(post, data)
+        except AmqpError as error:
+            post.refuse(error)
+
+    def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
+        transaction = self._known[txn_id]
+        try:
+            transaction.check()
+            handler.on_retire(transaction, retirement)
+            transaction.retire(retirement)
+        except AmqpError as error:
+            transaction.fail(error.told_to(scope))
+            retirement.roll_back()
+
+
+class Post:
+    """A message that was posted in a transaction (4.4.1); it gets one outcome, which holds if that is committed."""
+
+    __slots__ = ("_delivery", "_link", "settled", "tag", "transaction")
+
+    def __init__(self, transaction: Transaction, link: TransactedLink, delivery: int, *, settled: bool) -> None:
+        self.transaction: Final = transaction
+        self.settled: Final = settled
+        self._link: Final = link
+        self._delivery: Final = delivery
+        self.tag: Final = link.tag(delivery)
+
+    def hold(self, size: int) -> None:
+        """Account for so many bytes more (or fewer): they are those of a message that is not finished."""
+        engine = self._link.engine
+        engine.unfinished += size
+        engine.touch()
+
+    def accept(self) -> None:
+        """The resource has the message, until the end of the transaction."""
+        self._settle(ACCEPTED)
+        self._link.grant(1)
+
+    def release(self) -> None:
+        """The resource has not taken the message; its transaction can only be rolled back."""
+        self._settle(RELEASED)
+        self._link.grant(1)
+
+    def refuse(self, error: AmqpError) -> None:
+        """The message is refused: by an outcome if its sender can get one, else the transaction fails (AT 2.2.2)."""
+        link = self._link
+        link.message_refused(error)
+        said = error.told_to(link.scope)
+        told = AmqpError(said.condition, said.description, info={**said.info, "delivery-tag": self.tag})
+        if not self.settled and link.rejects:
+            self._settle(Rejected(told))
+            link.grant(1)
+            return
+        if told.condition != TRANSACTION_UNKNOWN:
+            self.transaction.fail(told)
+        if self.settled:
+            self._settle(SETTLED)
+            link.grant(1)
+        else:
+            link.detach(told)
+
+    def _settle(self, outcome: Outcome) -> None:
+        if self.settled:
+            self._link.settle(self._delivery, SETTLED)
+        else:
+            self._link.settle(self._delivery, Provisional(self.transaction.txn_id, outcome))

@@ -1,0 +1,157 @@
+"""One transaction: its state, its resource, and what ends it (AMQP 1.0 part 4, 4.3 and 4.4).
+
+Nothing here knows the wire, the loop or a clock. `discharge` and `end` tell the resource, whose answer may come later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, cast
+
+from gateway.amqp.link.transactions import Answer, Branch, BranchT, Resource, Retirement
+from gateway.errors import (
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT_EXCEEDED,
+    TRANSACTION_ROLLBACK,
+    TRANSACTION_TIMEOUT,
+    TRANSACTION_UNKNOWN,
+    AmqpError,
+)
+from gateway.transactions.states import TRANSITIONS, TransactionAction, TransactionEvent, TransactionState
+
+_MIXED: Final = (
+    "this transaction already works on {first}, and {other} cannot be committed together with it: "
+    "use another transaction for it"
+)
+MAX_RETIREMENTS: Final = 100_000
+"""Outcomes of messages that one transaction may have."""
+
+
+class Transaction:
+    """A transaction from its declaration to its discharge."""
+
+    def __init__(self, txn_id: bytes, started: Callable[[], None], ended: Callable[[], None]) -> None:
+        """`started`: its first work has come. `ended`: its id is unknown from now on."""
+        self.txn_id: Final = txn_id
+        self.state = TransactionState.ACTIVE
+        self._reason: AmqpError | None = None
+        """Why it can only be rolled back, or was."""
+        self.retired: list[Retirement] = []
+        self._working = False
+        self._started: Final = started
+        self._ended: Final = ended
+        self._resource: Resource[Branch] | None = None
+        self._branch: Branch | None = None
+        self._answer: Answer | None = None
+
+    # -- work
+
+    def enlist(self, resource: Resource[BranchT]) -> BranchT:
+        """The branch of a resource for work in this transaction; raises AmqpError if it takes none of it."""
+        self.check()
+        if self._resource is None:
+            self._branch, self._resource = resource.begin(self), resource
+            self._start()
+        elif self._resource is not resource:
+            text = _MIXED.format(first=self._resource.title, other=resource.title)
+            raise AmqpError(NOT_IMPLEMENTED, text)
+        return cast(BranchT, self._branch)  # it is of the same resource
+
+    def check(self) -> None:
+        """Raise the error of work that comes now, if it is too late for it."""
+        if self._step(TransactionEvent.WORK) is TransactionAction.REFUSE:
+            raise self._refusal()
+
+    def retire(self, retired: Retirement) -> None:
+        """Give a message its outcome when the transaction is discharged; raises AmqpError if there are too many."""
+        if len(self.retired) >= MAX_RETIREMENTS:
+            text = f"a transaction may retire at most {MAX_RETIREMENTS} messages: discharge it earlier"
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
+        self._start()
+        self.retired.append(retired)
+
+    def _start(self) -> None:
+        """Its time begins with its first work."""
+        if not self._working:
+            self._working = True
+            self._started()
+
+    def fail(self, error: AmqpError) -> None:
+        """Work has failed, and no outcome says so: from now on it can only be rolled back (4.4.4)."""
+        self._step(TransactionEvent.FAILURE)
+        if self._reason is None:
+            text = f"the transaction can only be rolled back: {error.condition}: {error.description}"
+            self._reason = AmqpError(TRANSACTION_ROLLBACK, text, info=error.info, fault=error.fault)
+
+    # -- the end
+
+    def discharge(self, *, fail: bool, then: Answer) -> None:
+        """Commit, or roll back if `fail`; `then` gets the result, now or later."""
+        action = self._step(TransactionEvent.ROLLBACK if fail else TransactionEvent.COMMIT)
+        if action is TransactionAction.REFUSE:
+            self._forget_if_ended()
+            then(self._refusal())
+            return
+        refused = self._reason is not None and not fail
+        self._answer = (lambda _: then(self._refusal())) if refused else then
+        if action is TransactionAction.COMMIT:
+            self._commit()
+        elif action is TransactionAction.ROLL_BACK:
+            self._roll_back()
+        else:
+            self._finished(None)
+
+    def lost(self) -> None:
+        """The link to the coordinator has ended: roll back, unless the discharge is on its way (4.3)."""
+        if self._step(TransactionEvent.LOST) is TransactionAction.ROLL_BACK:
+            self._roll_back()
+        self._forget_if_ended()
+
+    def time_out(self) -> None:
+        """Its time is over: roll back; the controller learns it from its next work or its discharge."""
+        self._reason = AmqpError(TRANSACTION_TIMEOUT, "the transaction took too long and was rolled back")
+        if self._step(TransactionEvent.TIMEOUT) is TransactionAction.ROLL_BACK:
+            self._roll_back()
+
+    def _commit(self) -> None:
+        if self._branch is None:
+            self._committed(None)
+        else:
+            self._branch.commit(self._committed)
+
+    def _committed(self, error: AmqpError | None) -> None:
+        retired, self.retired = self.retired, []
+        for each in retired:
+            if error is None:
+                each.commit()
+            else:
+                each.roll_back()
+        self._finished(error)
+
+    def _roll_back(self) -> None:
+        retired, self.retired = self.retired, []
+        for each in retired:
+            each.roll_back()
+        if self._branch is None:
+            self._finished(None)
+        else:
+            self._branch.roll_back(self._finished)
+
+    def _finished(self, error: AmqpError | None) -> None:
+        self._step(TransactionEvent.FINISHED)
+        answer, self._answer = self._answer, None
+        self._forget_if_ended()
+        if answer is not None:
+            answer(error)
+
+    def _forget_if_ended(self) -> None:
+        if self.state is TransactionState.ENDED:
+            self._ended()
+
+    def _step(self, event: TransactionEvent) -> TransactionAction:
+        self.state, action = TRANSITIONS[self.state][event]
+        return action
+
+    def _refusal(self) -> AmqpError:
+        """Why work or a discharge is refused now."""
+        return self._reason or AmqpError(TRANSACTION_UNKNOWN, "the transaction is already discharged")

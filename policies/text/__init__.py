@@ -1,0 +1,1 @@
+"""The text of a policy file: its YAML as plain data with positions, and mistakes with their place. Pure."""

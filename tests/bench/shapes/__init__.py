@@ -1,0 +1,1 @@
+"""Messages as client libraries encode them, recorded once (`record.py`), and what the bench makes of them."""

@@ -1,0 +1,173 @@
+"""Transactions on topics of a real Kafka: readers of committed records see all of one or nothing (KM-14)."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.amqp.frames import source
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, Peer
+from tests.support.gateway.crossing import Inbox, Outbox
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.process import PATIENCE
+from tests.support.project.parts import CLIENTS, folder, program
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.transactions.controller import Controller, in_transaction
+
+GROUP = "event-streams-consumer-group"
+
+
+class Place(NamedTuple):
+    """A gateway before the shared broker."""
+
+    port: int
+    broker: KafkaBroker
+    gateway: Gateway
+
+    def peer(self, name: str | None = None) -> Peer:
+        peer = Peer(self.port)
+        peer.start(**({} if name is None else {"container_id": name}))
+        return peer
+
+    def committed(self, topic: str, isolation: str = "read_committed") -> list[bytes]:
+        """The payloads in a topic of one partition, for a reader of this isolation."""
+        settings = {"bootstrap.servers": self.broker.bootstrap, "group.id": "t", "isolation.level": isolation}
+        consumer = Consumer({**settings, "log_level": 0, "enable.partition.eof": True})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[bytes] = []
+        while (record := consumer.poll(PATIENCE)) is not None and record.error() is None:
+            found.append(record.value() or b"")
+        consumer.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def place(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
+    document = Document(id="gw-transactions")
+    document.kafka(kafka_broker.bootstrap, transactional_producers=2)
+    return Place(document.edge, kafka_broker, start_module_gateway(document.text))
+
+
+@pytest.mark.row("AT-2.2.2-11")
+def test_readers_see_committed_records_only(place: Place) -> None:
+    topic = place.broker.create_topic()
+    peer = place.peer()
+    controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
+    inbox = Inbox(place.peer(), f"events/{topic}")
+    for number, fail in enumerate((True, False, True, False)):
+        txn_id = controller.declare()
+        for part in range(3):
+            state = outbox.send(message(b"%d.%d" % (number, part)), state=in_transaction(txn_id))
+            assert state.matches({"outcome": "accepted"})
+        assert controller.discharge(txn_id, fail=fail).matches("accepted")
+    wanted = [b"1.0", b"1.1", b"1.2", b"3.0", b"3.1", b"3.2"]
+    assert [sections(inbox.take())["data"] for _ in wanted] == wanted
+    assert place.committed(topic) == wanted
+    assert len(place.committed(topic, "read_uncommitted")) == 12
+
+
+def test_a_rollback_takes_the_reports_of_records_under_way(place: Place) -> None:
+    """The call that ends a transaction takes them itself; the gateway died of that."""
+    topic = place.broker.create_topic()
+    peer = place.peer()
+    controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
+    for _ in range(5):
+        txn_id = controller.declare()
+        for number in range(50):
+            outbox.post(message(b"undone %d" % number), state=in_transaction(txn_id))
+        assert controller.discharge(txn_id, fail=True).matches("accepted")
+    last = controller.declare()
+    assert outbox.send(message(b"done"), state=in_transaction(last)).matches({"outcome": "accepted"})
+    assert controller.discharge(last).matches("accepted")
+    assert place.committed(topic) == [b"done"]
+
+
+@pytest.mark.parametrize("loss", ["detach", "end", "close", "disconnect"])
+def test_the_end_of_the_controller_rolls_back(place: Place, loss: str) -> None:
+    topic = place.broker.create_topic()
+    peer = place.peer()
+    controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
+    outbox.send(message(b"lost"), state=in_transaction(controller.declare()))
+    if loss == "detach":
+        peer.detach(0)
+        peer.until("detach")
+    else:
+        getattr(peer, loss)()
+    with place.peer() as after:
+        outbox = Outbox(after, f"events/{topic}")
+        assert outbox.send(message(b"after")).matches("accepted")
+    assert place.committed(topic) == [b"after"]
+
+
+def test_more_transactions_than_producers_are_refused_at_their_first_message(place: Place) -> None:
+    topic = place.broker.create_topic()
+    peer = place.peer()
+    controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
+    ids = [controller.declare() for _ in range(3)]
+    states = [outbox.send(message(b"%d" % at), state=in_transaction(txn_id)) for at, txn_id in enumerate(ids)]
+    assert [state["outcome"].name for state in states] == ["accepted", "accepted", "rejected"]
+    assert states[2]["outcome"]["error"]["condition"] == "amqp:resource-limit-exceeded"
+    assert controller.discharge(ids[0]).matches("accepted")
+    assert outbox.send(message(b"again"), state=in_transaction(ids[2])).matches({"outcome": "accepted"})
+    for txn_id in ids[1:]:
+        assert controller.discharge(txn_id).matches("accepted")
+    assert place.committed(topic) == [b"0", b"1", b"again"]
+
+
+def consuming(peer: Peer, topic: str, handle: int, *, group: bool) -> Inbox:
+    """A link of a group, or a durable one; its name is the same at every connection."""
+    durable: dict[str, Any] = {} if group else {"durable": 1, "expiry_policy": "never"}
+    properties = {GROUP: "workers"} if group else None
+    peer.attach("worker", RECEIVER, handle, source=source(f"events/{topic}", **durable), properties=properties)
+    peer.until("attach", name="worker")
+    peer.flow(handle, link_credit=10, delivery_count=0)
+    return Inbox.adopt(peer, handle)
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_what_is_consumed_is_committed_with_what_is_made_of_it(place: Place, group: bool) -> None:
+    """Consume, transform, produce: after a rollback the input comes again, after a commit it does not."""
+    inputs, outputs = place.broker.create_topic(), place.broker.create_topic()
+    name = f"worker-{group}"
+    peer = place.peer(name)
+    controller, outbox = Controller(peer), Outbox(peer, f"events/{outputs}", 1)
+    inbox = consuming(peer, inputs, 2, group=group)
+    feed = Outbox(place.peer(), f"events/{inputs}")
+    for number in range(4):
+        assert feed.send(message(b"%d" % number)).matches("accepted")
+    transfers = [inbox.transfer() for _ in range(4)]
+    first = controller.declare()
+    for transfer in transfers[:2]:
+        outbox.send(message(b"lost"), state=in_transaction(first))
+        peer.disposition(transfer.delivery_id, in_transaction(first, "accepted"))
+    discharging = controller.discharging(first, fail=True)
+    again = [inbox.transfer() for _ in range(2)]
+    assert controller.outcome(discharging).matches("accepted")
+    second = controller.declare()
+    for transfer in again:
+        outbox.send(message(b"made of " + sections(transfer.payload)["data"]), state=in_transaction(second))
+        peer.disposition(transfer.delivery_id, in_transaction(second, "accepted"))
+    assert controller.discharge(second).matches("accepted")
+    assert place.committed(outputs) == [b"made of 0", b"made of 1"]
+    peer.detach(2, closed=False)
+    peer.until("detach")
+    peer.disconnect()
+    resumed = consuming(place.peer(name), inputs, 0, group=group)
+    assert sections(resumed.take())["data"] == b"2"
+
+
+def test_transacted_sessions_of_jms(place: Place) -> None:
+    """Messages that are sent, received, and made of others; rollbacks bring those that were received again."""
+    inputs, outputs = place.broker.create_topic(), place.broker.create_topic()
+    source_file = CLIENTS / "jms" / "Transacted.java"
+    command = [program("java"), "-cp", f"{folder('jms')}/*", str(source_file), f"amqp://127.0.0.1:{place.port}"]
+    command += [f"events/{inputs}", f"events/{outputs}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
+    assert done.stdout.strip() == "done", done.stderr
+    assert len(place.committed(inputs)) == 3
+    assert [value[-11:] for value in place.committed(outputs)] == [b"out of in %d" % number for number in range(3)]

@@ -1,0 +1,102 @@
+"""The policy's limits for transactions: their number, their time, and whether there are any."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.amqp import frames
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import SENDER, Peer
+from tests.support.gateway.crossing import Inbox, Outbox
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.transactions.controller import Controller, in_transaction, request
+
+
+class Place(NamedTuple):
+    """A scope with narrow limits, and one without transactions."""
+
+    narrow: int
+    none: int
+
+    def peer(self) -> Peer:
+        peer = Peer(self.narrow)
+        peer.start()
+        return peer
+
+
+@pytest.fixture(scope="module")
+def place(start_module_gateway: Gateways) -> Place:
+    document = Document()
+    document.scope().update({"transaction_timeout": "1s", "max_transactions": 2})
+    none = document.add_scope("none")
+    document.scope("none")["transactions"] = False
+    start_module_gateway(document.text)
+    return Place(document.edge, none)
+
+
+# The fixtures of the protocol tests' common gateway are not needed here.
+@pytest.fixture(autouse=True)
+def touches_nobody_else() -> None:
+    """This module has a gateway of its own."""
+
+
+def test_more_transactions_than_the_scope_allows_are_refused(place: Place) -> None:
+    controller = Controller(place.peer())
+    ids = [controller.declare() for _ in range(2)]
+    state = controller.send(request(frames.composite("declare")))
+    assert state["error"]["condition"] == "amqp:resource-limit-exceeded"
+    assert controller.discharge(ids[0]).matches("accepted")
+    ids[0] = controller.declare()
+    for txn_id in ids:
+        assert controller.discharge(txn_id).matches("accepted")
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_a_transaction_that_takes_too_long_is_rolled_back(place: Place, fail: bool) -> None:
+    """The time begins with the first work."""
+    inbox = Inbox(place.peer(), "chat/late")
+    peer = place.peer()
+    controller, outbox = Controller(peer), Outbox(peer, "chat/late", 1)
+    outbox.credit()
+    txn_id, idle = controller.declare(), controller.declare()
+    while (state := outbox.send(message(b"x"), state=in_transaction(txn_id))["outcome"]).matches("accepted"):
+        pass
+    assert state["error"]["condition"] == "amqp:transaction:timeout"
+    outcome = controller.discharge(txn_id, fail=fail)
+    assert outcome.matches("accepted") if fail else outcome["error"]["condition"] == "amqp:transaction:timeout"
+    assert inbox.empty()
+    assert controller.discharge(idle).matches("accepted")
+
+
+def test_a_scope_may_have_no_coordinator(place: Place) -> None:
+    peer = Peer(place.none)
+    peer.start()
+    peer.attach("controller", SENDER, target=frames.composite("coordinator"))
+    peer.expect("attach", target=None)
+    peer.expect("detach", closed=True, error="amqp:not-implemented")
+
+
+def test_declare_and_discharge_are_sent_unsettled(place: Place) -> None:
+    peer = place.peer()
+    Controller(peer).post(request(frames.composite("declare")), settled=True)
+    peer.until("detach", handle=0, error="amqp:illegal-state")
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00\x53\x77\x40", b"\x00\x53\x75\xa0\x00", b"\x00\x53\x77\x00\x53\x31\x45"])
+def test_what_is_no_request_is_rejected(place: Place, body: bytes) -> None:
+    """Nothing, null, data; an empty declare is one."""
+    controller = Controller(place.peer())
+    state = controller.send(body) if body else controller.send(message(b""))
+    if body.endswith(b"\x45"):
+        assert controller.discharge(bytes(state["txn_id"])).matches("accepted")
+    else:
+        assert state["error"]["condition"] == "amqp:decode-error"
+
+
+def test_a_global_transaction_is_refused(place: Place) -> None:
+    controller = Controller(place.peer())
+    state = controller.send(request(frames.composite("declare", global_id=frames.composite("accepted"))))
+    assert state["error"]["condition"] == "amqp:not-implemented"

@@ -1,0 +1,50 @@
+"""Outcomes of events in transactions: positions of groups and durable links are committed with them (KM-14)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.protocol.conftest import Served
+from tests.support.amqp.frames import source
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import RECEIVER, Peer
+from tests.support.gateway.crossing import Inbox, Outbox
+from tests.support.transactions.controller import Controller, in_transaction
+
+ADDRESS = "events/orders"
+GROUP = "event-streams-consumer-group"
+
+
+def attached(peer: Peer, handle: int, *, group: bool) -> Inbox:
+    """A link of a group, or a durable one; its name is the same at every connection."""
+    durable: dict[str, Any] = {} if group else {"durable": 1, "expiry_policy": "never"}
+    properties = {GROUP: "transactions"} if group else None
+    peer.attach("worker", RECEIVER, handle, source=source(ADDRESS, **durable), properties=properties)
+    peer.until("attach", name="worker")
+    peer.flow(handle, link_credit=10, delivery_count=0)
+    return Inbox.adopt(peer, handle)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("group", [True, False])
+def test_a_link_resumes_after_what_was_committed(served: Served, group: bool, settled: bool) -> None:
+    name = f"container-{group}-{settled}"
+    peer, feed = served.peer(container_id=name), Outbox(served.peer(), ADDRESS)
+    controller, inbox = Controller(peer), attached(peer, 1, group=group)
+    bodies = [f"{name}-{number}".encode() for number in range(4)]
+    for each in bodies:
+        assert feed.send(message(each)).matches("accepted")
+    transfers = [inbox.transfer() for _ in bodies]
+    back, kept = controller.declare(), controller.declare()
+    peer.disposition(transfers[3].delivery_id, in_transaction(back, "accepted"), settled=False)
+    for transfer in transfers[:2]:
+        peer.disposition(transfer.delivery_id, in_transaction(kept, "accepted"), settled=settled)
+    assert controller.discharge(back, fail=True).matches("accepted")
+    assert controller.discharge(kept).matches("accepted")
+    peer.detach(1, closed=False)
+    peer.until("detach")
+    peer.disconnect()
+    resumed = attached(served.peer(container_id=name), 0, group=group)
+    assert [sections(resumed.take())["data"] for _ in range(2)] == bodies[2:]

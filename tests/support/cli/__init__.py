@@ -1,0 +1,1 @@
+"""Commands of `scopegate` as people call them."""

@@ -1,0 +1,66 @@
+"""The clients of Event Hubs for other languages, unmodified, as child processes that print JSON lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.eventhubs.hubs import HubGateway
+from tests.support.gateway.process import Process
+from tests.support.project.parts import CLIENTS, folder, program
+
+LIBRARIES = ("js", "go")
+
+
+def command(library: str) -> tuple[list[str], dict[str, str]]:
+    """Return the command of a client, and its environment."""
+    if library == "go":
+        return [str(folder("eventhubs-go") / "client")], {}
+    modules = {"NODE_PATH": str(folder("eventhubs-js") / "node_modules")}
+    return [program("node"), str(CLIENTS / "eventhubs-js" / "client.js")], modules
+
+
+class HubClient:
+    """One client of a library at a hub."""
+
+    def __init__(self, library: str, hubs: HubGateway, hub: str) -> None:
+        self._library = library
+        self._where = [hubs.connection(), hub]
+
+    def start(self, action: str, *arguments: str) -> Process:
+        """Start the client."""
+        base, environment = command(self._library)
+        return Process(f"eventhubs-{self._library}", [*base, action, *self._where, *arguments], env=environment)
+
+    def send(self) -> list[dict[str, Any]]:
+        """Send the usual events: a single one, a batch, one with a key."""
+        return finished(self.start("send"))
+
+    def receive(self, count: int, checkpoints: Path | None = None) -> list[dict[str, Any]]:
+        """Return the next events, from the checkpoints on."""
+        file = [] if checkpoints is None else [str(checkpoints)]
+        told = finished(self.start("subscribe", "$Default", str(count), *file))
+        return [each for each in told if each["event"] == "message"]
+
+
+def events(process: Process) -> list[dict[str, Any]]:
+    """Return what a client has printed so far."""
+    return [json.loads(line) for line in process.text().splitlines() if line.startswith("{")]
+
+
+def messages(process: Process) -> list[dict[str, Any]]:
+    """Return the events of the hub that a client has received so far."""
+    return [each for each in events(process) if each["event"] == "message"]
+
+
+def finished(process: Process) -> list[dict[str, Any]]:
+    """Wait for a good end; return what the client printed."""
+    try:
+        code = process.wait(45)
+    finally:
+        process.discard()
+    assert code == 0, process.text()
+    found = events(process)
+    assert not [each for each in found if each["event"] == "error"], found
+    return found

@@ -1,0 +1,1 @@
+"""Peers that work in transactions."""

@@ -1,0 +1,170 @@
+"""Outages are waited out with growing pauses and a line each; what was refused ends the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridges.spark.archive.archiving.job import LogBounds, run
+from bridges.spark.archive.contents.ranges import Log, Range
+from bridges.spark.archive.monitoring.outages import Outages, is_outage
+from bridges.spark.archive.monitoring.progress import ArchiveProgress, ProgressMeter
+from bridges.spark.archive.store import Archive
+from bridges.spark.errors import PipelineError
+from gateway.errors import INTERNAL_ERROR, NOT_FOUND, AmqpError
+
+GONE = AmqpError(INTERNAL_ERROR, "Kafka at k:9092 does not answer")
+
+
+class Clock:
+    """A clock that only pauses move."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.pauses: list[float] = []
+        self.said: list[str] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.time += seconds
+
+    def outages(self, patience: float | None = None, random: float = 1.0) -> Outages:
+        return Outages(
+            self.said.append, clock=lambda: self.time, sleep=self.sleep, random=lambda: random, patience=patience
+        )
+
+
+def error(cause: BaseException | None, *, hidden: bool = False) -> PipelineError:
+    """As the job raises it: for another error, from it or in its place."""
+    try:
+        try:
+            if cause is not None:
+                raise cause
+        except BaseException as other:
+            raise PipelineError("text") from (None if hidden else other)
+        raise PipelineError("text")
+    except PipelineError as made:
+        return made
+
+
+@pytest.mark.parametrize(
+    ("cause", "passes"),
+    [
+        (GONE, True),
+        (OSError("No space left on device"), True),
+        (RuntimeError("a task failed"), True),
+        (error(GONE, hidden=True), True),
+        (AmqpError(NOT_FOUND, "Kafka has no topic t"), False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize("hidden", [False, True])
+def test_what_may_pass(cause: BaseException | None, passes: bool, hidden: bool) -> None:
+    assert is_outage(error(cause, hidden=hidden)) is passes
+
+
+def test_pauses_grow_to_a_minute_and_there_are_two_lines() -> None:
+    clock = Clock()
+    outages = clock.outages()
+    outages.over()
+    for _ in range(9):
+        assert outages.wait(PipelineError("Kafka does not answer"))
+    assert clock.pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    outages.over()
+    outages.over()
+    assert clock.said == ["Kafka does not answer; waiting for it to pass", "the job goes on after 243 s"]
+    assert (outages.count, outages.lasting) == (1, False)
+    outages.wait(PipelineError("again"))
+    assert clock.pauses[-1] == 1
+
+
+def test_pauses_are_at_random_below_their_bound() -> None:
+    clock = Clock()
+    outages = clock.outages(random=0.25)
+    for _ in range(3):
+        outages.wait(PipelineError("text"))
+    assert clock.pauses == [0.25, 0.5, 1]
+
+
+@pytest.mark.parametrize(("patience", "pauses"), [(0, []), (10, [1, 2, 4, 3])])
+def test_patience_has_an_end(patience: float, pauses: list[float]) -> None:
+    clock = Clock()
+    outages = clock.outages(patience)
+    while outages.wait(PipelineError("text")):
+        pass
+    assert clock.pauses == pauses
+    assert len(clock.said) == (patience > 0)
+
+
+class Watcher:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.idles = 0
+
+    def committed(self, progress: ArchiveProgress) -> None: ...
+
+    def idle(self) -> None:
+        self.idles += 1
+
+    def outage(self, text: str) -> None: ...
+
+
+class Origin:
+    """An empty log, behind errors that come first."""
+
+    def __init__(self, *errors: Callable[[], BaseException]) -> None:
+        self.errors = list(errors)
+
+    def logs(self) -> Iterator[Log]:
+        if self.errors:
+            raise self.errors.pop(0)()
+        yield Log("orders", "id", {0: (0, 5)})
+
+    def source(self) -> None: ...
+
+    def holding(self, gaps: Sequence[Range]) -> list[Range]:
+        return []
+
+
+def alive(stopped: bool = False) -> Any:
+    """What the loop asks a Spark session before it waits."""
+    java = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: stopped))
+    return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=java))
+
+
+def run_once(folder: Path, origin: Any, clock: Clock, spark: Any, patience: float | None = None) -> bool:
+    archive = Archive(folder)
+    with archive.writing():
+        archive.commit(1, archive.stage(1), [Range("orders", 0, 0, 5, 0, "id")], [])
+    return run(
+        spark, archive, origin, LogBounds(), observer=Watcher(), meter=ProgressMeter(lambda: 0.0, lambda: 0.0),
+        outages=clock.outages(patience), over=lambda: True, stopped=lambda: False,
+    )  # fmt: skip
+
+
+def test_the_job_goes_on_after_an_outage(tmp_path: Path) -> None:
+    clock = Clock()
+    assert run_once(tmp_path, Origin(*[lambda: error(GONE, hidden=True)] * 3), clock, alive())
+    assert clock.said == ["text; waiting for it to pass", "the job goes on after 7 s"]
+
+
+def test_the_job_ends_where_it_was_refused_or_spark_is_gone(tmp_path: Path) -> None:
+    class Recreated(Origin):
+        def logs(self) -> Iterator[Log]:
+            yield Log("orders", "another", {0: (0, 5)})
+
+    clock = Clock()
+    with pytest.raises(PipelineError, match="the topic was made anew"):
+        run_once(tmp_path / "a", Recreated(), clock, alive())
+    for spark in (alive(stopped=True), None):
+        with pytest.raises(PipelineError, match="text"):
+            run_once(tmp_path / f"b{spark is None}", Origin(lambda: error(GONE)), clock, spark)
+    assert (clock.said, clock.pauses) == ([], [])
+    with pytest.raises(PipelineError, match="text"):
+        run_once(tmp_path / "c", Origin(*[lambda: error(GONE)] * 9), clock, alive(), 5)
+    assert clock.pauses == [1, 2, 2]
