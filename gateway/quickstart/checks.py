@@ -7,6 +7,9 @@ from typing import Final, TypeVar
 
 from gateway.quickstart.terminal_output import TerminalOutput, cut
 
+PATIENCE: Final = 60.0
+"""Seconds that a step may take: a busy machine is slow, and nobody waits for a step that works."""
+
 _SHOWN: Final = 300
 
 

@@ -27,9 +27,10 @@ from proton import (
 from proton.handlers import MessagingHandler
 from proton.reactor import Container, Filter, LinkOption
 
+from gateway.quickstart.checks import PATIENCE
+
 Ended: TypeAlias = Link | Session | Connection | Transport
 """Objects that the gateway may end with an error."""
-_PATIENCE: Final = 20.0
 _TURN: Final = 0.1
 _WINDOW: Final = 1000
 _OUTCOMES: Final[dict[int, str]] = {
@@ -231,13 +232,13 @@ class Clients(MessagingHandler):
 
     def wait(self, condition: Callable[[], object], what: str | Callable[[], str]) -> None:
         """Run the container until `condition` holds; a refusal raises."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             if self._refused is not None:
                 raise ClientError(self._refused)
             if time.monotonic() > deadline:
                 said = what if isinstance(what, str) else what()
-                raise ClientError(f"nothing came within {_PATIENCE:.0f} s: {said}")
+                raise ClientError(f"nothing came within {PATIENCE:.0f} s: {said}")
             self._container.process()
 
     # -- called by the container

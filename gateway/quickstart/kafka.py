@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
+from gateway.quickstart.checks import PATIENCE
+
 _BATCH: Final = 1000
-_PATIENCE: Final = 20.0
 
 
 class KafkaError(Exception):
@@ -27,8 +28,10 @@ def read_topic(bootstrap: str, topic: str, count: int) -> dict[tuple[int, int], 
     group = {"group.id": "scopegate-quickstart", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, **group})
     try:
-        partitions = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+        found = consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
+        if found.error or not found.partitions:
+            raise KafkaError(f"Kafka names no partition of {topic}: {found.error}")
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found.partitions])
         return _read(consumer, count)
     except KafkaException as error:
         raise KafkaError(str(error)) from error
@@ -38,12 +41,12 @@ def read_topic(bootstrap: str, topic: str, count: int) -> dict[tuple[int, int], 
 
 def _read(consumer: Consumer, count: int) -> dict[tuple[int, int], Read]:
     found: dict[tuple[int, int], Read] = {}
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + PATIENCE
     while len(found) < count:
         for record in consumer.consume(_BATCH, timeout=0.1):
             if record.error():
                 raise KafkaError(str(record.error()))
             found[record.partition() or 0, record.offset() or 0] = Read(record.key(), record.value())
         if time.monotonic() > deadline:
-            raise KafkaError(f"{len(found)} of {count} records within {_PATIENCE:.0f} s")
+            raise KafkaError(f"{len(found)} of {count} records within {PATIENCE:.0f} s")
     return found

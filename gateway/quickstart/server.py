@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from gateway.observability.readiness import PartReport, ReadinessReport
+from gateway.quickstart.checks import PATIENCE
 from gateway.quickstart.ports import Ports
 
-_READY: Final = 20.0
 _DRAINED: Final = 60.0
 _LOOK: Final = 0.02
 _TAIL: Final = 15
@@ -64,9 +64,9 @@ class Server:
     def _check_waiting(self, begin: float) -> None:
         if (code := self.ended()) is not None:
             raise NotStarted(f"the gateway ended with {code} before it was ready:\n{self.tail()}")
-        if time.monotonic() - begin > _READY:
+        if time.monotonic() - begin > PATIENCE:
             parts = json.dumps(self.parts()[1])
-            raise NotStarted(f"the gateway is not ready after {_READY:.0f} s: {parts}\n{self.tail()}")
+            raise NotStarted(f"the gateway is not ready after {PATIENCE:.0f} s: {parts}\n{self.tail()}")
 
     def parts(self) -> tuple[bool, dict[str, PartReport]]:
         """The result of `/readyz`: whether it is ready, and each part."""

@@ -13,13 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Producer
 
-from gateway.quickstart.checks import Checks, StepFailed
+from gateway.quickstart.checks import PATIENCE, Checks, StepFailed
 from gateway.quickstart.ports import Ports
 from gateway.quickstart.terminal_output import TerminalOutput
 
 _COLLECTION: Final = "/subscriptions"
 _TOPIC: Final = "orders"
-_PATIENCE: Final = 20.0
 _WANTED: Final = "com.example.order.created"
 _EVENTS: Final = (("order-1", _WANTED), ("return-1", "com.example.return.created"), ("order-2", _WANTED))
 
@@ -55,7 +54,7 @@ def show(place: Ports, bootstrap: str, screen: TerminalOutput, checks: Checks) -
 
 def _show_status(api: str, at: str, screen: TerminalOutput, checks: Checks) -> None:
     screen.step("team", f"GET {_COLLECTION}/ID/status", "how does it go?")
-    deadline, status = time.monotonic() + _PATIENCE, _ask(api, "GET", f"{at}/status")[1]
+    deadline, status = time.monotonic() + PATIENCE, _ask(api, "GET", f"{at}/status")[1]
     while status["events"]["delivered"] < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
         status = _ask(api, "GET", f"{at}/status")[1]
@@ -64,7 +63,7 @@ def _show_status(api: str, at: str, screen: TerminalOutput, checks: Checks) -> N
 
 
 def _ask(api: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
-    connection = HTTPConnection(api, timeout=_PATIENCE)
+    connection = HTTPConnection(api, timeout=PATIENCE)
     try:
         data = None if body is None else json.dumps(body)
         connection.request(method, path, data, {} if data is None else {"content-type": "application/json"})
@@ -88,12 +87,12 @@ def _write(bootstrap: str) -> None:
         headers: list[tuple[str, str | bytes | None]] = [(f"ce_{name}", value) for name, value in attributes.items()]
         headers.append(("content-type", b"application/json"))
         producer.produce(_TOPIC, _body(id), key="customer-01", headers=headers)
-    if producer.flush(_PATIENCE):
+    if producer.flush(PATIENCE):
         raise StepFailed("the producer writes three events", "Kafka's acknowledgement", "none in time")
 
 
 def _wait(got: list[PushedEvent], count: int) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + PATIENCE
     while len(got) < count and time.monotonic() < deadline:
         time.sleep(0.02)
 

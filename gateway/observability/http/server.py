@@ -75,9 +75,9 @@ def _bind(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(128)
-    except OSError:
+    except OSError as error:
         listening.close()
-        raise
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
     listening.setblocking(False)
     return listening
 

@@ -173,8 +173,16 @@ def read_terminal(terminal: int, until: bytes) -> bytes:
     while until not in shown:
         assert time.monotonic() < deadline, shown.decode(errors="replace")
         if select.select([terminal], [], [], 0.1)[0]:
-            shown += os.read(terminal, 65536)
+            shown += read_some(terminal, shown)
     return shown
+
+
+def read_some(terminal: int, shown: bytes) -> bytes:
+    """Return what comes next; fails with what came before if the command has ended (Linux answers EIO then)."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError as error:
+        pytest.fail(f"the command ended ({error}) after\n{shown.decode(errors='replace')}")
 
 
 def example(text: str, start: str) -> str:
