@@ -57,7 +57,7 @@ def ids(sink: HttpSinkServer) -> list[str | None]:
 async def test_lifecycle(running: Running) -> None:
     api, events, sink, other = running.api, running.events, running.sink, running.other
     offered = await api.ask("OPTIONS")
-    assert offered.headers["allow"] == "GET, POST, OPTIONS"
+    assert offered.headers["allow"] == "GET, HEAD, POST, OPTIONS"
     assert offered.json["operations"] == ["create", "retrieve", "query", "update", "delete"]
     assert offered.json["protocols"] == ["HTTP"]
 

@@ -18,10 +18,12 @@ from bridges.cloudevents.manager.bindings.routes import (
     etag,
     expected_revisions,
     flags_of,
+    implemented_by,
     is_known,
     once,
     query_of,
     route_of,
+    with_head,
 )
 from bridges.cloudevents.manager.dependencies import QueryFilter
 from bridges.cloudevents.manager.documents import SubscriptionPage, SubscriptionView
@@ -112,7 +114,8 @@ class ManagerRoutes:
         methods = self._methods.get(found[0]) if found is not None else None
         if found is None or methods is None:
             return error_response(404, ErrorCode.NOT_FOUND, "there is nothing at this path")
-        handler, allowed = methods.get(request.method), self._allowed(found[0], methods)
+        allowed = self._allowed(found[0], methods)
+        handler = methods.get(implemented_by(request.method))
         if handler is None or request.method not in allowed:
             text = f"{request.method} is not offered here"
             return error_response(405, ErrorCode.UNSUPPORTED, text, {"allow": ", ".join(allowed)})
@@ -129,7 +132,8 @@ class ManagerRoutes:
         """The methods that the policy offers here, as the text of `Allow`."""
         offered = self._manager.rules.operations
         off = {method for (at, method), name in OPERATIONS.items() if at == route and name not in offered}
-        return [method for method in methods if method not in off]
+        offered = [method for method in methods if method not in off]
+        return with_head(offered) if route != CONFIRM else offered
 
     # -- operations
 

@@ -44,6 +44,16 @@ def route_of(raw_path: bytes, base: str) -> tuple[str, str] | None:
     return (rest.decode("ascii", "replace") if rest else SUBSCRIPTION), decoded
 
 
+def implemented_by(method: str) -> str:
+    """The method whose handler answers `method`; the server leaves the content out for HEAD (RFC 9110, 9.3.2)."""
+    return "GET" if method == "HEAD" else method
+
+
+def with_head(methods: Sequence[str]) -> list[str]:
+    """`methods` with HEAD after GET, for `Allow`; not for the consent of a sink, which mail scanners must not give."""
+    return [each for method in methods for each in (("GET", "HEAD") if method == "GET" else (method,))]
+
+
 def query_of(given: Mapping[str, str]) -> tuple[QueryFilter, bool]:
     """The filter of a list, and whether an empty list is an ordinary result; raises ApiError with every mistake."""
     mistakes = _unknown(given, {"protocol", "state", "limit", "after", "empty"})
