@@ -132,8 +132,8 @@ class ManagerRoutes:
         """The methods that the policy offers here, as the text of `Allow`."""
         offered = self._manager.rules.operations
         off = {method for (at, method), name in OPERATIONS.items() if at == route and name not in offered}
-        offered = [method for method in methods if method not in off]
-        return with_head(offered) if route != CONFIRM else offered
+        found = [method for method in methods if method not in off]
+        return with_head(found) if route != CONFIRM else found
 
     # -- operations
 
