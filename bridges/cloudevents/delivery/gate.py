@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from bridges.cloudevents.delivery.answers import Answer
-from bridges.cloudevents.delivery.circuit_breaker import CircuitBreaker, RetryBackoff
-from bridges.cloudevents.delivery.rate_limiter import AttemptRateLimiter
+from bridges.cloudevents.delivery.pace.circuit_breaker import CircuitBreaker, RetryBackoff
+from bridges.cloudevents.delivery.pace.rate_limiter import AttemptRateLimiter
 from bridges.cloudevents.model.values import DeliverySettings
 
 

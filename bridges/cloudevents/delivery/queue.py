@@ -15,10 +15,10 @@ from typing import Final
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.delivery.backlog import EventBacklog
 from bridges.cloudevents.delivery.batching import collect_batch
-from bridges.cloudevents.delivery.circuit_breaker import RetryBackoff
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import DeadLetter, EventEntry, EventLocation, ordering_key
 from bridges.cloudevents.delivery.gate import AttemptTicket, SinkGate
+from bridges.cloudevents.delivery.pace.circuit_breaker import RetryBackoff
 from bridges.cloudevents.delivery.queue_settings import QueueListener, QueueSettings
 from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.delivery.state import Reason

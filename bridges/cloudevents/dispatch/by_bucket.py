@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, MutableMapping
 from typing import Final, TypeVar
 
-from bridges.cloudevents.dispatch.checkpoint_record import bucket_of
+from bridges.cloudevents.dispatch.stored.checkpoint_record import bucket_of
 
 T = TypeVar("T")
 

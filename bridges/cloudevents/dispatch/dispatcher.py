@@ -18,17 +18,17 @@ from bridges.cloudevents.delivery.queue_settings import QueueSettings
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.dispatch.by_bucket import ByBucket
-from bridges.cloudevents.dispatch.checkpoint_record import APPLIED
 from bridges.cloudevents.dispatch.dead_letters import DeadLetterWriter, log_refusal
 from bridges.cloudevents.dispatch.group_offsets import GroupOffsets
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription, OpenSink, SubscriptionVersion
 from bridges.cloudevents.dispatch.memory_limit import MemoryLimit
 from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from bridges.cloudevents.dispatch.registration import RegisteredSubscription, starting_checkpoint
-from bridges.cloudevents.dispatch.remote_records import RemoteRecords
 from bridges.cloudevents.dispatch.scheduler import StepScheduler
 from bridges.cloudevents.dispatch.slices import SliceOwnership
 from bridges.cloudevents.dispatch.statuses import local_status, remote_status
+from bridges.cloudevents.dispatch.stored.checkpoint_record import APPLIED
+from bridges.cloudevents.dispatch.stored.remote_records import RemoteRecords
 from bridges.cloudevents.dispatch.worker import DeliveryWorker
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.reading.filter_evaluator import EventOf, SharedFilterEvaluator

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from bridges.cloudevents.dispatch.checkpoint_record import BUCKETS, bucket_of
+from bridges.cloudevents.dispatch.stored.checkpoint_record import BUCKETS, bucket_of
 from bridges.cloudevents.dispatch.worker import DeliveryWorker
 from bridges.kafka.tap import TopicLog
 from gateway.tasks import TimeSlice

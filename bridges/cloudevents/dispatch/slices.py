@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Final, Protocol
 
-from bridges.cloudevents.dispatch.checkpoint_record import BUCKETS, CheckpointRecord, bucket_of
+from bridges.cloudevents.dispatch.stored.checkpoint_record import BUCKETS, CheckpointRecord, bucket_of
 from gateway.errors import AmqpError
 from gateway.observability.logs import get_logger
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason, Share

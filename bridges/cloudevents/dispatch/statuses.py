@@ -10,7 +10,7 @@ from bridges.cloudevents.delivery.checkpoint import StreamPosition
 from bridges.cloudevents.delivery.state import DeliveryState
 from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.dispatch.registration import RegisteredSubscription
-from bridges.cloudevents.dispatch.remote_records import RemoteRecords
+from bridges.cloudevents.dispatch.stored.remote_records import RemoteRecords
 from bridges.cloudevents.dispatch.worker import DeliveryWorker
 from bridges.kafka.tap import TopicLog
 from gateway.errors import AmqpError

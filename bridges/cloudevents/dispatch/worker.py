@@ -9,11 +9,11 @@ from typing import Final, Protocol
 
 from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.delivery.checkpoint import DeliveryCheckpoint, StreamPosition
-from bridges.cloudevents.delivery.circuit_breaker import RetryBackoff
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import DeadLetter, EventLocation
 from bridges.cloudevents.delivery.gate import SinkGate
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
+from bridges.cloudevents.delivery.pace.circuit_breaker import RetryBackoff
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.delivery.sink import SendAttempt, Sink
 from bridges.cloudevents.delivery.state import DeliveryState, Reason

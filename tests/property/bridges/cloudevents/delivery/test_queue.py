@@ -6,14 +6,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
-from bridges.cloudevents.delivery.circuit_breaker import CircuitBreaker, RetryBackoff
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import DeadLetter, EventLocation
 from bridges.cloudevents.delivery.gate import SinkGate
+from bridges.cloudevents.delivery.pace.circuit_breaker import CircuitBreaker, RetryBackoff
+from bridges.cloudevents.delivery.pace.rate_limiter import AttemptRateLimiter
 from bridges.cloudevents.delivery.positions import Position, dump_positions, load_positions
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.delivery.queue_settings import QueueSettings
-from bridges.cloudevents.delivery.rate_limiter import AttemptRateLimiter
 from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
-from bridges.cloudevents.delivery.circuit_breaker import CircuitBreaker, RetryBackoff
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import DeadLetter, EventLocation
 from bridges.cloudevents.delivery.gate import SinkGate
+from bridges.cloudevents.delivery.pace.circuit_breaker import CircuitBreaker, RetryBackoff
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.delivery.queue_settings import QueueSettings
 from bridges.cloudevents.delivery.sink import SendAttempt

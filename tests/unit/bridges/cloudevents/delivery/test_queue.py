@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
-from bridges.cloudevents.delivery.circuit_breaker import CircuitBreaker, RetryBackoff
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import DeadLetter
 from bridges.cloudevents.delivery.gate import SinkGate
+from bridges.cloudevents.delivery.pace.circuit_breaker import CircuitBreaker, RetryBackoff
+from bridges.cloudevents.delivery.pace.rate_limiter import AttemptRateLimiter
 from bridges.cloudevents.delivery.queue import MAX_OFFSETS, DeliveryQueue
 from bridges.cloudevents.delivery.queue_settings import QueueSettings
-from bridges.cloudevents.delivery.rate_limiter import AttemptRateLimiter
 from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from bridges.cloudevents.delivery.checkpoint import load_checkpoint
-from bridges.cloudevents.dispatch.checkpoint_record import bucket_of, record_key
 from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
+from bridges.cloudevents.dispatch.stored.checkpoint_record import bucket_of, record_key
 from bridges.cloudevents.events.filter import EventFilter
 from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, until
 from tests.support.cloudevents.objects import HTTP, parsed

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from bridges.cloudevents.delivery.checkpoint import DeliveryCheckpoint, load_checkpoint
-from bridges.cloudevents.dispatch.checkpoint_record import APPLIED, bucket_of, record_key
+from bridges.cloudevents.dispatch.stored.checkpoint_record import APPLIED, bucket_of, record_key
 from gateway.state.termini.store import Termini, TerminiUnavailable
 
 _POLL_INTERVAL: Final = 0.05

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridges.cloudevents.delivery.circuit_breaker import CircuitBreaker, RetryBackoff
+from bridges.cloudevents.delivery.pace.circuit_breaker import CircuitBreaker, RetryBackoff
 
 PAUSES = RetryBackoff(1.0, 60.0, lambda: 1.0)
 
