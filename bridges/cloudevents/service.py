@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.state import DeliveryState
-from bridges.cloudevents.dispatch.dispatcher import (
-    DispatcherServices,
-    DispatcherSettings,
-    OpenSink,
-    SubscriptionDispatcher,
-)
+from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
+from bridges.cloudevents.dispatch.interface import OpenSink
 from bridges.cloudevents.dispatch.journal_rows import JournalRows
 from bridges.cloudevents.dispatch.observer import DeliveryObserver
+from bridges.cloudevents.dispatch.settings import DispatcherServices, DispatcherSettings
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.manager.bindings.amqp import ManagerResponder
 from bridges.cloudevents.manager.bindings.http import ManagerRoutes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from bridges.cloudevents.delivery.answers import Answer
 from bridges.cloudevents.delivery.checkpoint import dump_checkpoint
@@ -17,7 +17,6 @@ from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.queue_settings import QueueSettings
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.delivery.status import SubscriptionStatus
-from bridges.cloudevents.dispatch.by_bucket import ByBucket
 from bridges.cloudevents.dispatch.dead_letters import DeadLetterWriter, log_refusal
 from bridges.cloudevents.dispatch.group_offsets import GroupOffsets
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription, OpenSink, SubscriptionVersion
@@ -25,8 +24,11 @@ from bridges.cloudevents.dispatch.memory_limit import MemoryLimit
 from bridges.cloudevents.dispatch.observer import DeliveryObserver
 from bridges.cloudevents.dispatch.registration import RegisteredSubscription, starting_checkpoint
 from bridges.cloudevents.dispatch.scheduler import StepScheduler
+from bridges.cloudevents.dispatch.settings import DispatcherServices, DispatcherSettings
 from bridges.cloudevents.dispatch.slices import SliceOwnership
+from bridges.cloudevents.dispatch.state_counts import CountedState, StateCounts
 from bridges.cloudevents.dispatch.statuses import local_status, remote_status
+from bridges.cloudevents.dispatch.stored.by_bucket import ByBucket
 from bridges.cloudevents.dispatch.stored.checkpoint_record import APPLIED
 from bridges.cloudevents.dispatch.stored.remote_records import RemoteRecords
 from bridges.cloudevents.dispatch.worker import DeliveryWorker
@@ -37,12 +39,8 @@ from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.kafka.bridge import ClusterBridge
 from bridges.kafka.tap import TopicLog
 from gateway.observability.logs import get_logger
-from gateway.state.leases.manager import Leases
-from gateway.state.termini.store import Termini
-from gateway.tasks import Supervisor, TimeSlice
-from policies.rules import KafkaRoute
+from gateway.tasks import TimeSlice
 
-__all__ = ["DeliverableSubscription", "DispatcherServices", "DispatcherSettings", "OpenSink", "SubscriptionDispatcher"]
 LOG: Final = get_logger(__name__)
 _WRITE_INTERVAL: Final = 0.1
 """Seconds between two writes of checkpoints."""
@@ -52,30 +50,6 @@ _WRITES_PER_OWNER_CHECK: Final = 20
 """Number of writes after which the owner of every record is checked, even without changes."""
 _CLOSE_GRACE: Final = 2.0
 """Seconds that attempts may take when the gateway shuts down."""
-
-
-class DispatcherSettings(NamedTuple):
-    """The settings of the policy for a dispatcher; times in seconds."""
-
-    scope: str
-    manager: str
-    streams: Mapping[str, KafkaRoute]
-    """By address."""
-    slices: int = 1
-    refusals: int = 20
-    suspend_after: float = 5 * 86400
-    retry_after: float = 3600
-    max_buffered_bytes: int = 64 * 1024 * 1024
-    """Maximum size of the events in memory of all subscriptions together, in bytes."""
-
-
-class DispatcherServices(NamedTuple):
-    """Services of the gateway that its dispatchers share."""
-
-    clusters: Mapping[str, ClusterBridge]
-    leases: Leases
-    termini: Termini
-    supervisor: Supervisor
 
 
 class SubscriptionDispatcher:
@@ -100,7 +74,8 @@ class SubscriptionDispatcher:
         self.tails: Final = SharedTails(event_of, self.scheduler.add, services.supervisor.attempt)
         self._registered: Final = ByBucket[RegisteredSubscription]()
         self._workers: Final = ByBucket[DeliveryWorker]()
-        self.observer: Final = DeliveryObserver(self._registered, self._workers, self.filters, self.tails)
+        self._states: Final = StateCounts()
+        self.observer: Final = DeliveryObserver(self._states, self._workers, self.filters, self.tails)
         self._changed: Final[dict[DeliveryWorker, None]] = {}
         self._memory: Final = MemoryLimit(self._workers)
         self._advanced: Final[dict[DeliveryWorker, None]] = {}
@@ -162,6 +137,7 @@ class SubscriptionDispatcher:
             self._registered[subscription.id] = RegisteredSubscription(
                 subscription, revision, start_offsets, hold_reason, revision if edition is None else edition
             )
+            self._count(subscription.id)
             await self._start_worker(subscription.id)
 
     async def remove(self, id: str) -> None:
@@ -169,6 +145,7 @@ class SubscriptionDispatcher:
         async with self._lock(id):
             self._registered.pop(id, None)
             await self._stop_worker(id)
+            self._count(id)
             record = self._ownership.record(id)
             if record is not None:
                 record.remove(id)
@@ -185,11 +162,17 @@ class SubscriptionDispatcher:
 
     def state(self, id: str) -> DeliveryState:
         """Its state as far as this process knows it; one that another gateway delivers counts as active, or as held."""
-        registered, worker = self._registered.get(id), self._workers.get(id)
+        worker, registered = self._workers.get(id), self._registered.get(id)
         if worker is not None:
             return worker.state
-        held = None if registered is None else registered.hold_reason
-        return DeliveryState.ACTIVE if held is None else held.state
+        return DeliveryState.ACTIVE if registered is None else registered.state
+
+    def _count(self, id: str) -> None:
+        registered, worker = self._registered.get(id), self._workers.get(id)
+        if registered is None:
+            return self._states.set(id, None)
+        reason = registered.hold_reason if worker is None else worker.queue.reason
+        return self._states.set(id, CountedState(registered.subscription.protocol, self.state(id), reason))
 
     def set_applied(self, revision: int) -> None:
         """All changes of the manager up to this revision are in force here."""
@@ -247,6 +230,7 @@ class SubscriptionDispatcher:
         self.observer.track(registered.subscription, registered.start_offsets.streams, counts)
         record.put(id, dump_checkpoint(checkpoint))
         worker.open(self._open_sink(registered.subscription, worker))
+        self._count(id)
 
     async def _stop_worker(self, id: str, grace: float | None = None) -> DeliveryCounts:
         """Stop its delivery and update its checkpoint; returns its counts."""
@@ -258,6 +242,7 @@ class SubscriptionDispatcher:
             self._update_checkpoint(worker)
             self._memory.forget(worker)
             del self._workers[id]
+            self._count(id)
         return worker.counts
 
     def _queue_settings(self, registered: RegisteredSubscription) -> QueueSettings:
@@ -295,6 +280,7 @@ class SubscriptionDispatcher:
             self._changed.pop(worker, None)
             self._advanced.pop(worker, None)
             self._memory.forget(worker)
+            self._count(worker.subscription.id)
         self.supervisor.start(self._abort(lost), "deliveries-abort")
 
     async def _abort(self, workers: Collection[DeliveryWorker]) -> None:
@@ -346,6 +332,11 @@ class SubscriptionDispatcher:
         """See `WorkerContext`."""
         self._advanced[worker] = None
         self._memory.note(worker)
+
+    def on_state_changed(self, worker: DeliveryWorker) -> None:
+        """See `WorkerContext`."""
+        if self._workers.get(worker.subscription.id) is worker:
+            self._count(worker.subscription.id)
 
     def restart(self, worker: DeliveryWorker) -> None:
         """See `WorkerContext`."""

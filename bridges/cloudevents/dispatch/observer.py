@@ -10,7 +10,7 @@ from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription
 from bridges.cloudevents.dispatch.journal_rows import JournalRows, row_key
-from bridges.cloudevents.dispatch.registration import RegisteredSubscription
+from bridges.cloudevents.dispatch.state_counts import StateCounts
 from bridges.cloudevents.dispatch.worker import DeliveryWorker
 from bridges.cloudevents.model.values import SinkProtocol
 from bridges.cloudevents.reading.filter_evaluator import SharedFilterEvaluator
@@ -25,12 +25,12 @@ class DeliveryObserver:
 
     def __init__(
         self,
-        registered: Mapping[str, RegisteredSubscription],
+        states: StateCounts,
         workers: Mapping[str, DeliveryWorker],
         evaluator: SharedFilterEvaluator,
         tails: SharedTails,
     ) -> None:
-        self._registered: Final = registered
+        self._states: Final = states
         self._workers: Final = workers
         self._evaluator: Final = evaluator
         self._tails: Final = tails
@@ -54,18 +54,11 @@ class DeliveryObserver:
 
     def states(self) -> Counter[tuple[SinkProtocol, DeliveryState]]:
         """The number of subscriptions per state; those that other gateways deliver count as active, or as on hold."""
-        found: Counter[tuple[SinkProtocol, DeliveryState]] = Counter()
-        for name, registered in self._registered.items():
-            worker = self._workers.get(name)
-            elsewhere = DeliveryState.ACTIVE if registered.hold_reason is None else registered.hold_reason.state
-            found[registered.subscription.protocol, elsewhere if worker is None else worker.state] += 1
-        return found
+        return self._states.by_state()
 
     def suspended(self) -> Counter[Reason]:
         """The number of suspended subscriptions by reason, as far as this process knows it."""
-        workers, registered = self._workers, self._registered
-        reasons = (workers[id].queue.reason if id in workers else registered[id].hold_reason for id in registered)
-        return Counter(reason for reason in reasons if reason is not None)
+        return self._states.by_reason()
 
     def filters(self) -> dict[str, int]:
         """The number of different filters of the streams, by how events are compared with them."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from bridges.cloudevents.delivery.checkpoint import DeliveryCheckpoint, StreamPosition, load_checkpoint
 from bridges.cloudevents.delivery.positions import Position
-from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription
 from bridges.cloudevents.reading.start_offsets import StartOffsets
 
@@ -24,6 +24,11 @@ class RegisteredSubscription(NamedTuple):
     hold_reason: Reason | None
     edition: int
     """Grows when the owner changes it, and not with every revision."""
+
+    @property
+    def state(self) -> DeliveryState:
+        """Its state where another gateway delivers it, as far as this process knows it."""
+        return DeliveryState.ACTIVE if self.hold_reason is None else self.hold_reason.state
 
 
 def starting_checkpoint(registered: RegisteredSubscription, stored: str | None) -> DeliveryCheckpoint:

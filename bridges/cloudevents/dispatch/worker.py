@@ -78,6 +78,9 @@ class WorkerContext(Protocol):
     def on_position_advanced(self, worker: DeliveryWorker) -> None:
         """Its position may have advanced; the checkpoint may be written later."""
 
+    def on_state_changed(self, worker: DeliveryWorker) -> None:
+        """Its state has changed."""
+
     def restart(self, worker: DeliveryWorker) -> None:
         """Start its delivery again from its stored position."""
 
@@ -117,7 +120,7 @@ class DeliveryWorker:
         self._scheduled = self._opened = self._closed = self._halted = False
         self._timer: asyncio.TimerHandle | None = None
         self._tests: Final[dict[int, asyncio.Future[Answer | None]]] = {}
-        self._last_state = DeliveryState.ACTIVE
+        self._last_state = self.state
 
     # -- life
 
@@ -266,6 +269,7 @@ class DeliveryWorker:
         """Record when the state changed."""
         if self.state is not self._last_state:
             self._last_state, self.since = self.state, _now_ms()
+            self._context.on_state_changed(self)
 
     def resume(self) -> bool:
         """End a suspension; False if it is not suspended."""
@@ -367,6 +371,7 @@ class DeliveryWorker:
         why = "" if failure is None or reason.state is DeliveryState.ENDED else failure.reason
         LOG.warning(f"subscription {reason.state.value}", id=self.subscription.id, reason=reason.value, detail=why)
         self._context.on_attempts_changed(self)
+        self._context.on_state_changed(self)
         self.wake()
 
 

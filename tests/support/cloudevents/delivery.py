@@ -13,8 +13,9 @@ from bridges.cloudevents.delivery.answers import DONE, Answer
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.sink import SendAttempt, SinkListener
 from bridges.cloudevents.delivery.state import Reason
-from bridges.cloudevents.dispatch.dispatcher import DispatcherServices, DispatcherSettings, SubscriptionDispatcher
+from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription
+from bridges.cloudevents.dispatch.settings import DispatcherServices, DispatcherSettings
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
 from bridges.cloudevents.model.values import (
@@ -89,7 +90,7 @@ class ScriptedSink:
     def __init__(self, listener: SinkListener, heard: list[SendAttempt], script: Script, slots: int) -> None:
         self.listener = listener
         self._heard = heard
-        self._script = script
+        self.script = script
         self._slots = slots
         self.waiting: dict[int, SendAttempt] = {}
         self.closed = False
@@ -103,7 +104,7 @@ class ScriptedSink:
         assert not self.closed
         self._heard.append(attempt)
         self.waiting[attempt.number] = attempt
-        answer = self._script(attempt)
+        answer = self.script(attempt)
         if answer is not None:
             asyncio.get_running_loop().call_soon(self.answer, attempt, answer)
 

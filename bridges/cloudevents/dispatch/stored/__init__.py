@@ -5,6 +5,6 @@ The room uses stored termini of `gateway.state`.
 
 from __future__ import annotations
 
-from bridges.cloudevents.dispatch.stored import checkpoint_record, remote_records
+from bridges.cloudevents.dispatch.stored import by_bucket, checkpoint_record, remote_records
 
-__all__ = ["checkpoint_record", "remote_records"]
+__all__ = ["by_bucket", "checkpoint_record", "remote_records"]

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from bridges.cloudevents.dispatch.by_bucket import ByBucket
+from bridges.cloudevents.dispatch.stored.by_bucket import ByBucket
 from bridges.cloudevents.dispatch.stored.checkpoint_record import BUCKETS, bucket_of
 from tests.support.cloudevents.delivery import Subscribed, Topic, until
 
