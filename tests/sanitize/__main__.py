@@ -50,6 +50,7 @@ TESTS = (
     "tests/property/bridges/kafka/records/test_lossless.py",
     "tests/property/bridges/kafka/records/test_mapping.py",
     "tests/property/bridges/kafka/records/test_record_forms.py",
+    "tests/property/bridges/kafka/records/test_records_of_messages.py",
     "tests/property/bridges/spark/archive/write/test_records.py",
     "tests/property/bridges/spark/columns/test_rows_together.py",
     "tests/property/gateway/amqp/codec/test_codec.py",

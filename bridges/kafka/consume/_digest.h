@@ -10,32 +10,15 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { SHA256_SIZE = 32, SHA256_STATE = 256, SMALL_INPUT = 4096 }; /* libcrypto's SHA256_CTX has 112 bytes */
+#include "../_libcrypto.h"
 
-static struct {
-    int (*init)(void *state);
-    int (*update)(void *state, const void *data, size_t size);
-    int (*final)(unsigned char *digest, void *state);
-} libcrypto;
-
-static bool knows_sha256(void) { return libcrypto.final != NULL; }
+enum { SMALL_INPUT = 4096 };
 
 static void sha256(const char *data, size_t size, uint8_t *digest) {
     _Alignas(16) unsigned char state[SHA256_STATE];
     libcrypto.init(state);
     libcrypto.update(state, data, size);
     libcrypto.final(digest, state);
-}
-
-/* bind_sha256(addresses of SHA256_Init, SHA256_Update and SHA256_Final, or three zeros) */
-static PyObject *bind_sha256(PyObject *module, PyObject *args) {
-    unsigned long long init, update, final;
-    if (!PyArg_ParseTuple(args, "KKK", &init, &update, &final))
-        return NULL;
-    libcrypto.init = (int (*)(void *))(uintptr_t)init;
-    libcrypto.update = (int (*)(void *, const void *, size_t))(uintptr_t)update;
-    libcrypto.final = (int (*)(unsigned char *, void *))(uintptr_t)final;
-    Py_RETURN_NONE;
 }
 
 /* sha256(data) -> its digest, or None without addresses */
@@ -53,8 +36,6 @@ static PyObject *sha256_py(PyObject *module, PyObject *data) {
 
 /* -- sealing: what `amqp.bare` of a record has in front of the sections (envelope.py) */
 
-enum { SEAL_DIGEST = 16, SEAL_HEAD = 13 }; /* the kind, and the sizes of key, value and the rest of `amqp.bare` */
-
 /* The bytes of an argument, or none for None; -1: it is neither. */
 static Py_ssize_t optional_bytes(PyObject *given, const char **data) {
     *data = NULL;
@@ -66,11 +47,8 @@ static Py_ssize_t optional_bytes(PyObject *given, const char **data) {
     return PyBytes_GET_SIZE(given);
 }
 
-static unsigned char *put_size(unsigned char *at, PyObject *of, Py_ssize_t size) {
-    uint32_t number = of == Py_None ? UINT32_MAX : (uint32_t)size;
-    at[0] = (unsigned char)(number >> 24), at[1] = (unsigned char)(number >> 16);
-    at[2] = (unsigned char)(number >> 8), at[3] = (unsigned char)number;
-    return at + 4;
+static unsigned char *put_optional_size(unsigned char *at, PyObject *of, Py_ssize_t size) {
+    return put_size(at, of == Py_None ? UINT32_MAX : (uint32_t)size);
 }
 
 /* Hash the headers; false if they are no pairs of a text, and bytes or None. */
@@ -86,7 +64,7 @@ static bool hash_headers(void *state, PyObject *headers) {
         size = optional_bytes(PyTuple_GET_ITEM(pair, 1), &content);
         if (name == NULL || size < 0)
             return false;
-        put_size(number, PyTuple_GET_ITEM(pair, 1), size);
+        put_optional_size(number, PyTuple_GET_ITEM(pair, 1), size);
         libcrypto.update(state, name, (size_t)name_size);
         libcrypto.update(state, number, sizeof number);
         libcrypto.update(state, content, (size_t)size);
@@ -113,7 +91,7 @@ static PyObject *seal(PyObject *module, PyObject *const *args, Py_ssize_t count)
         Py_RETURN_NONE;
     }
     head[0] = (unsigned char)kind;
-    put_size(put_size(put_size(head + 1, args[1], key_size), args[2], value_size), args[3], rest);
+    put_size(put_optional_size(put_optional_size(head + 1, args[1], key_size), args[2], value_size), (uint32_t)rest);
     libcrypto.init(state);
     libcrypto.update(state, head, sizeof head);
     libcrypto.update(state, key, (size_t)key_size);

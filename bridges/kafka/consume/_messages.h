@@ -96,7 +96,7 @@ static char *put_number(char *at, uint64_t number, int size) {
     return at;
 }
 
-enum { BINARY = 0xa0, STRING = 0xa1, NOTHING = 0x40, MAP = 0xc1 };
+enum { BINARY = 0xa0, STRING = 0xa1, NOTHING = 0x40 };
 
 /* A binary or a string (part 1, 1.6.19 and 1.6.20) with a size of one byte or four. */
 static char *put_sized(char *at, int kind, const char *data, size_t size) {

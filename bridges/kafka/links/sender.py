@@ -69,6 +69,7 @@ class LogSender(BatchIncoming):
         self._topic = None if isinstance(topic, str) else topic
         self._writer: Final = writer
         self._shortcut: Final = shortcut
+        self._rules: Final = None if isinstance(topic, str) else writer.rules  # the topic may turn out to be compacted
         self._counters: Final = counters
         self._bound: Final = bound
         self._partition: Final = _ANY if bound is None else bound
@@ -107,11 +108,11 @@ class LogSender(BatchIncoming):
         return True
 
     def on_transfers(self, messages: Sequence[Transfer]) -> None:
-        """Several messages: those with nothing but data go to Kafka in one call. Any other may end the link."""
-        at = 0
+        """Several messages: runs of usual ones go to Kafka in one call each. Any other may end the link."""
+        at, rules = 0, self._rules
         while at < len(messages) and self._link.open:
-            if self._shortcut and self._topic is not None and self._cluster.up:
-                at = self._producer.produce_plain(self._name, self._partition, messages, at, self)
+            if rules is not None and self._topic is not None and self._cluster.up:
+                at = self._producer.produce_messages(self._name, self._partition, messages, at, self, rules)
             if at < len(messages):
                 self.on_transfer(*messages[at])
                 at += 1

@@ -3,7 +3,7 @@
  * confluent-kafka's `produce` takes eight Python arguments and releases the interpreter lock for each record; for each
  * report `poll` takes the lock, creates a message object with copies of topic, key and value, and calls a callback.
  * Here one call returns the reports of all records, as lists of the contexts that were stored for them, and whole runs
- * of messages with a single data section go to librdkafka without Python.
+ * of messages become records (`_record.h`) and go to librdkafka without Python.
  *
  * Reports arrive as events (`rd_kafka_queue_poll`), which call no callbacks: confluent-kafka's callback for reports
  * would interpret our numbers as its own pointers. So `poll` and `flush` must not be called on a client that has an
@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "../_client.h"
+#include "_record.h"
 
 #define REPORTS 0x1 /* RD_KAFKA_EVENT_DR */
 #define ERROR 0x8   /* RD_KAFKA_EVENT_ERROR */
@@ -146,11 +147,6 @@ static void trim(Outbox *self) {
 
 /* -- handing records to librdkafka */
 
-typedef struct {
-    const char *data; /* NULL: null, which differs from empty */
-    size_t size;
-} piece;
-
 /* librdkafka's error code; 0: it has taken the record and its headers, and will report it. */
 static int produce(Outbox *self, pointer topic, int partition, piece key, piece value, pointer headers, size_t kept) {
     return kafka.produce(self->handle, TOPIC, topic, PARTITION, partition, FLAGS, COPY, VALUE, value.data, value.size, KEY,
@@ -244,46 +240,50 @@ static PyObject *outbox_put(Outbox *self, PyObject *args) {
     return PyLong_FromLong(code);
 }
 
-#define SHORT 256 /* from this size on, the size of a binary needs four bytes */
+/* The headers of a record for librdkafka, NULL if there are none; their size is added to `size`. False: it refuses them. */
+static bool make_headers(const record *made, pointer *headers, size_t *size) {
+    size_t index;
+    *headers = made->count == 0 ? NULL : kafka.make_headers(made->count);
+    for (index = 0; index < made->count; index++) {
+        piece name = made->headers[index].name, content = made->headers[index].content;
+        *size += name.size + content.size;
+        if (kafka.add_header(*headers, name.data, (Py_ssize_t)name.size, content.data, (Py_ssize_t)content.size) != 0) {
+            kafka.drop_headers(*headers);
+            return false;
+        }
+    }
+    return true;
+}
 
-/* The content of a message that is one data section in its shortest form and nothing else, which becomes the
- * record's value unchanged (encoding.plain_value). Readers of the record restore that form, so every other form is
- * refused here. */
-static bool data_of(PyObject *message, piece *value) {
-    const unsigned char *data;
-    size_t size, said;
-    if (!PyBytes_Check(message))
+/* Hand over one message; false: the caller does so by itself, and gets the error there. */
+static bool put_message(Outbox *self, pointer topic, int partition, PyObject *delivery, const record *made, PyObject *owner) {
+    size_t kept, size = made->key.size + made->value.size;
+    pointer headers;
+    if ((self->free == self->capacity && !grow(self)) || !make_headers(made, &headers, &size))
         return false;
-    data = (const unsigned char *)PyBytes_AS_STRING(message);
-    size = (size_t)PyBytes_GET_SIZE(message);
-    if (size >= 5 && memcmp(data, "\x00\x53\x75\xa0", 4) == 0) {
-        *value = (piece){(const char *)data + 5, size - 5};
-        return data[4] == size - 5;
-    }
-    if (size >= 8 && memcmp(data, "\x00\x53\x75\xb0", 4) == 0) {
-        said = (size_t)data[4] << 24 | (size_t)data[5] << 16 | (size_t)data[6] << 8 | data[7];
-        *value = (piece){(const char *)data + 8, size - 8};
-        return said == size - 8 && said >= SHORT;
-    }
+    kept = store_context(self, owner, delivery, size);
+    if (produce(self, topic, partition, made->key, made->value, headers, kept) == 0)
+        return true;
+    discard(self, kept);
+    if (headers != NULL)
+        kafka.drop_headers(headers);
     return false;
 }
 
-/* Messages are tuples (delivery, message, settled); this hands over those that are unsettled and plain. */
-static bool is_plain(PyObject *item, piece *value) {
-    return PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 3 && PyTuple_GET_ITEM(item, 2) == Py_False &&
-           data_of(PyTuple_GET_ITEM(item, 1), value);
+/* Messages are tuples (delivery, message, settled); this hands over those that are unsettled. */
+static bool is_unsettled(PyObject *item) {
+    return PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 3 && PyTuple_GET_ITEM(item, 2) == Py_False;
 }
 
-/* put_plain(topic, partition, messages, start, owner) -> the index of the first message that was not handed over */
-static PyObject *outbox_put_plain(Outbox *self, PyObject *args) {
+/* put_messages(topic, partition, messages, start, owner, rules) -> the index of the first message that was not handed over */
+static PyObject *outbox_put_messages(Outbox *self, PyObject *args) {
     const char *name;
-    int partition;
+    int partition, rules = 0;
     PyObject *messages, *owner, *item;
     Py_ssize_t index;
-    piece value, none = {NULL, 0};
     pointer topic;
-    size_t kept;
-    if (!PyArg_ParseTuple(args, "siO!nO", &name, &partition, &PyList_Type, &messages, &index, &owner))
+    record made;
+    if (!PyArg_ParseTuple(args, "siO!nO|i", &name, &partition, &PyList_Type, &messages, &index, &owner, &rules))
         return NULL;
     if (index < 0) {
         PyErr_SetString(PyExc_IndexError, "a list begins with 0");
@@ -293,17 +293,44 @@ static PyObject *outbox_put_plain(Outbox *self, PyObject *args) {
         return NULL;
     if ((topic = topic_handle(self, name)) == NULL)
         return PyLong_FromSsize_t(index);
-    for (; index < PyList_GET_SIZE(messages) && is_plain(item = PyList_GET_ITEM(messages, index), &value); index++) {
-        if (self->free == self->capacity && !grow(self))
+    for (; index < PyList_GET_SIZE(messages) && is_unsettled(item = PyList_GET_ITEM(messages, index)); index++)
+        if (!map_record(PyTuple_GET_ITEM(item, 1), rules, &made) ||
+            !put_message(self, topic, partition, PyTuple_GET_ITEM(item, 0), &made, owner))
             break;
-        kept = store_context(self, owner, PyTuple_GET_ITEM(item, 0), value.size);
-        if (produce(self, topic, partition, none, value, NULL, kept) != 0) {
-            discard(self, kept); /* the caller hands this message over by itself, and gets the error there */
-            break;
-        }
-    }
     kafka.let_go(topic);
     return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(index);
+}
+
+/* -- records for tests, and for messages that are handed over one by one */
+
+static PyObject *bytes_or_none(piece found) {
+    return found.data == NULL ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(found.data, (Py_ssize_t)found.size);
+}
+
+static PyObject *header_list(const record *made) {
+    PyObject *list = PyList_New((Py_ssize_t)made->count), *pair;
+    size_t index;
+    for (index = 0; list != NULL && index < made->count; index++) {
+        piece name = made->headers[index].name;
+        pair = Py_BuildValue("(s#N)", name.data, (Py_ssize_t)name.size, bytes_or_none(made->headers[index].content));
+        if (pair == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)index, pair);
+    }
+    return list;
+}
+
+/* record_of(message, rules) -> (key, value, headers), or ...: Python has to make it, or says what is wrong */
+static PyObject *record_of(PyObject *module, PyObject *args) {
+    PyObject *message;
+    int rules;
+    record made;
+    if (!PyArg_ParseTuple(args, "Si", &message, &rules))
+        return NULL;
+    if (!map_record(message, rules, &made))
+        return Py_NewRef(Py_Ellipsis);
+    return Py_BuildValue("(NNN)", bytes_or_none(made.key), bytes_or_none(made.value), header_list(&made));
 }
 
 /* -- records from columns */
@@ -646,7 +673,7 @@ static PyGetSetDef outbox_values[] = {
 
 static PyMethodDef outbox_methods[] = {
     {"put", (PyCFunction)outbox_put, METH_VARARGS, "Hand one record over."},
-    {"put_plain", (PyCFunction)outbox_put_plain, METH_VARARGS, "Hand over messages that are nothing but data."},
+    {"put_messages", (PyCFunction)outbox_put_messages, METH_VARARGS, "Hand over messages, as records."},
     {"put_columns", (PyCFunction)outbox_put_columns, METH_VARARGS, "Hand over records that are rows of columns."},
     {"settle", (PyCFunction)outbox_settle, METH_VARARGS, "Take reports of records without a context."},
     {"reports", (PyCFunction)outbox_reports, METH_NOARGS, "What became of records since the last call."},
@@ -682,6 +709,8 @@ static PyObject *bind(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, "Give the addresses of librdkafka's functions, once."},
+    {"bind_sha256", bind_sha256, METH_VARARGS, "Give the addresses of libcrypto's functions."},
+    {"record_of", record_of, METH_VARARGS, "The record for a message."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,6 +1,7 @@
 """Records on their way to Kafka (`_produce.c`); `bridges.kafka.produce.client` is what uses it."""
 
 from collections.abc import Sequence
+from types import EllipsisType
 from typing import Any, final
 
 from typing_extensions import Buffer
@@ -32,11 +33,22 @@ class Outbox:
         context: Any,
         /,
     ) -> int: ...
-    def put_plain(
-        self, topic: str, partition: int, messages: Sequence[tuple[Any, bytes, bool]], start: int, owner: Any, /
+    def put_messages(
+        self,
+        topic: str,
+        partition: int,
+        messages: Sequence[tuple[Any, bytes, bool]],
+        start: int,
+        owner: Any,
+        rules: int = 0,
+        /,
     ) -> int: ...
     def put_columns(self, topic: str, records: Columns, start: int, /) -> tuple[int, int]: ...
     def settle(self, milliseconds: int, /) -> tuple[int, int]: ...
     def reports(self) -> tuple[list[Group], list[Error]]: ...
+
+def bind_sha256(init: int, update: int, final: int, /) -> None: ...
+def record_of(message: bytes, rules: int, /) -> tuple[bytes | None, bytes | None, list[Header]] | EllipsisType:
+    """Key, value and headers of the record; `rules` as of `RecordWriter.rules`."""
 
 def bind(addresses: tuple[int, ...], clients: type[Any], /) -> None: ...

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from bridges.kafka.common.librdkafka import ClientSettings, bind, calls_back
 from bridges.kafka.produce import _produce
+from bridges.kafka.records import digest
 from gateway.amqp.link.handlers import Transfer
 
 _FUNCTIONS: Final = (
@@ -80,10 +81,13 @@ class ProduceClient(Protocol):
     def put(self, *record: *RecordArguments) -> None:
         """Produce a record; its owner gets the report. Raises `BufferError` or `KafkaException`."""
 
-    def put_plain(
-        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner
+    def put_messages(
+        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner, rules: int
     ) -> int:
-        """Produce messages from `start` on while each is one data section; returns the index of the next one."""
+        """Produce messages from `start` on while they are unsettled and C makes their records by these rules.
+
+        Returns the index of the next one. `rules`: see `RecordWriter`.
+        """
 
     def reports(self) -> list[Reports]:
         """The delivery reports since the last call."""
@@ -91,6 +95,7 @@ class ProduceClient(Protocol):
 
 BOUND: Final = bind(_produce.bind, _FUNCTIONS, Producer)
 """Whether the C code can be used."""
+_produce.bind_sha256(*(digest.ADDRESSES or (0, 0, 0)))
 
 
 def make_client(settings: ClientSettings, on_error: ErrorCallback) -> ProduceClient:
@@ -117,10 +122,10 @@ class NativeClient:
             error = KafkaError(code)
             raise BufferError(error.str()) if code == _FULL else KafkaException(error)
 
-    def put_plain(
-        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner
+    def put_messages(
+        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner, rules: int
     ) -> int:
-        return self._outbox.put_plain(topic, partition, messages, start, owner)
+        return self._outbox.put_messages(topic, partition, messages, start, owner, rules)
 
     def reports(self) -> list[Reports]:
         groups, errors = self._outbox.reports()
@@ -148,8 +153,8 @@ class FallbackClient:
         self.client.produce(topic, value, key, partition, report, **more)  # type: ignore[arg-type]
         self.size += size
 
-    def put_plain(
-        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner
+    def put_messages(
+        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner, rules: int
     ) -> int:
         return start  # none: each record takes a call in any case
 

@@ -111,14 +111,14 @@ class ClusterProducer:
         if not self._busy:
             self._begin()
 
-    def produce_plain(
-        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner
+    def produce_messages(
+        self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner, rules: int
     ) -> int:
-        """Produce messages from `start` on while each is one data section, with their deliveries as contexts.
+        """Produce messages from `start` on while C makes their records, with their deliveries as contexts.
 
-        Returns the index of the first one that is not, or that librdkafka does not accept.
+        Returns the index of the first one of which it does not, or that librdkafka does not accept.
         """
-        end = self._client_for(topic).put_plain(topic, partition, messages, start, owner)
+        end = self._client_for(topic).put_messages(topic, partition, messages, start, owner, rules)
         if not self._busy and end > start:
             self._begin()
         return end

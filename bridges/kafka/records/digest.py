@@ -17,20 +17,20 @@ _FUNCTIONS: Final = ("SHA256_Init", "SHA256_Update", "SHA256_Final")
 _SAMPLE: Final = bytes(range(200))
 
 
-def bind() -> bool:
-    """Bind the functions; False: they were not found, or do not make the digests that hashlib makes."""
+def bind() -> tuple[int, int, int] | None:
+    """Bind the functions, and their addresses; None: they were not found, or do not make the digests of hashlib."""
     try:
         import _hashlib
 
         library = ctypes.CDLL(_hashlib.__file__)  # its symbols include those of the libraries that it needs
         init, update, final = (_address(library, name) for name in _FUNCTIONS)
     except (ImportError, AttributeError, OSError):
-        return False
+        return None
     bind_sha256(init, update, final)
     if native_sha256(_SAMPLE) == hashlib.sha256(_SAMPLE).digest():
-        return True
+        return init, update, final
     bind_sha256(0, 0, 0)
-    return False
+    return None
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:
@@ -39,8 +39,8 @@ def _address(library: ctypes.CDLL, name: str) -> int:
     return found
 
 
-BOUND: Final = bind()
-"""Whether the C code has them."""
+ADDRESSES: Final = bind()
+"""Those of the functions, for other C code; None: it cannot use them."""
 
 
 def sha256(data: bytes) -> bytes:

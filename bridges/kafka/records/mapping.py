@@ -33,8 +33,14 @@ __all__ = [
 ]
 
 
+_MAPPED, _TOMBSTONES, _COMPACTED = 1, 2, 4
+
+
 class RecordWriter:
-    """Maps messages to records of one topic."""
+    """Maps messages to records of one topic.
+
+    `rules` tells C code (bridges/kafka/produce/_record.h) to do the same with most messages; None: it cannot.
+    """
 
     def __init__(
         self,
@@ -48,6 +54,8 @@ class RecordWriter:
         self._keys: Final = keys
         self._tombstones: Final = tombstones
         self._compacted: Final = compacted
+        mapped = _MAPPED * (tuple(keys) == ("group-key",)) | _TOMBSTONES * tombstones | _COMPACTED * compacted
+        self.rules: Final = mapped if mode == "auto" else None
 
     def record(self, data: bytes, layout: SectionOffsets) -> tuple[bytes | None, bytes | None, list[Header]]:
         """Key, value and headers of the record for a message."""

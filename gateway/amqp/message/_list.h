@@ -1,34 +1,36 @@
-/* Steps through the fields of an encoded list, in any legal form (AMQP 1.0 part 1, 1.6.22). Nothing outside the given
+/* Steps through the items of an encoded list or map, in any legal form (AMQP 1.0 part 1, 1.6.22 and 1.6.23). Nothing outside the given
  * bytes is read. */
 #pragma once
 #include "_section.h"
 
-enum { LIST_OF_1 = 3, LIST_OF_4 = 9, NULL_VALUE = 0x40 }; /* bytes before the first field */
+enum { MAP = 0xC1, LIST_OF_1 = 3, LIST_OF_4 = 9, NULL_VALUE = 0x40 }; /* bytes before the first field */
 
 typedef struct {
     const uint8_t *data;
     ptrdiff_t at, end, count;
 } list_view;
 
-/* Enter the list at `at`; false if it is none, or does not fit. */
-static bool open_list(list_view *list, ptrdiff_t at, ptrdiff_t length) {
+/* Enter the LIST or MAP at `at`; false if it is none, or does not fit. */
+static bool open_items(list_view *list, ptrdiff_t at, ptrdiff_t length, uint8_t kind) {
     ptrdiff_t head;
     list->end = simple_end(list->data, at, length);
     if (list->end < 0)
         return false;
-    if (list->data[at] == EMPTY_LIST) {
+    if (list->data[at] == EMPTY_LIST && kind == LIST) {
         list->at = list->end, list->count = 0;
         return true;
     }
-    if (list->data[at] != LIST && list->data[at] != LIST + WIDE)
+    if (list->data[at] != kind && list->data[at] != kind + WIDE)
         return false;
-    head = list->data[at] == LIST ? LIST_OF_1 : LIST_OF_4;
+    head = list->data[at] == kind ? LIST_OF_1 : LIST_OF_4;
     list->at = at + head;
     if (list->at > list->end)
         return false;
     list->count = head == LIST_OF_1 ? list->data[at + head - 1] : (ptrdiff_t)read_u32(list->data + at + head - 4);
     return list->count >= 0 && list->count <= list->end - list->at;
 }
+
+static bool open_list(list_view *list, ptrdiff_t at, ptrdiff_t length) { return open_items(list, at, length, LIST); }
 
 /* Skip the next field; returns where its bytes begin; -1: it does not fit. */
 static ptrdiff_t skip_field(list_view *list) {

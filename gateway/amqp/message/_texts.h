@@ -3,91 +3,15 @@
  * Included by `_sections.c`. The result is `...` for a value of another type, and for malformed ones.
  */
 
-enum { DIGITS_OF_64_BITS = 24 };
+#include "_value_text.h"
 
-static int64_t signed_number(const uint8_t *at, int size) {
-    uint64_t number = at[0] & 0x80 ? UINT64_MAX : 0;
-    for (; size > 0; size--)
-        number = number << 8 | *at++;
-    return (int64_t)number;
-}
-
-static uint64_t unsigned_number(const uint8_t *at, int size) {
-    uint64_t number = 0;
-    for (; size > 0; size--)
-        number = number << 8 | *at++;
-    return number;
-}
-
-static bool is_ascii_text(const uint8_t *at, size_t size) {
-    uint8_t all = 0;
-    for (; size > 0; size--)
-        all |= *at++;
-    return all < 0x80;
-}
-
-/* A binary as it is, a string if it is UTF-8, a symbol if it is ASCII. */
-static PyObject *variable_text(const uint8_t *at, Py_ssize_t size, int form) {
-    PyObject *checked;
-    if (form != 0xA0 && !is_ascii_text(at, (size_t)size)) {
-        if (form == SYMBOL)
-            return not_supported();
-        checked = PyUnicode_DecodeUTF8((const char *)at, size, NULL);
-        if (checked == NULL) {
-            PyErr_Clear();
-            return not_supported();
-        }
-        Py_DECREF(checked);
-    }
-    return PyBytes_FromStringAndSize((const char *)at, size);
-}
-
-static PyObject *boolean_text(bool value) { return PyBytes_FromString(value ? "true" : "false"); }
-
-/* The text of the simple value from `at` to `end`. */
+/* The text of the simple value from `at` to `end`, or `...`. */
 static PyObject *value_text(const uint8_t *at, const uint8_t *end) {
-    uint8_t form = *at++;
-    int size = (int)(end - at);
     char digits[DIGITS_OF_64_BITS];
-    switch (form) {
-    case 0x40:
-        Py_RETURN_NONE;
-    case 0x41:
-    case 0x42:
-        return boolean_text(form == 0x41);
-    case 0x56:
-        return *at > 1 ? not_supported() : boolean_text(*at == 1);
-    case 0x43:
-    case 0x44:
-        return PyBytes_FromString("0");
-    case 0x50:
-    case 0x52:
-    case 0x53:
-    case 0x60:
-    case 0x70:
-    case 0x80:
-        snprintf(digits, sizeof digits, "%llu", (unsigned long long)unsigned_number(at, size));
-        return PyBytes_FromString(digits);
-    case 0x51:
-    case 0x54:
-    case 0x55:
-    case 0x61:
-    case 0x71:
-    case 0x81:
-    case 0x83:
-        snprintf(digits, sizeof digits, "%lld", (long long)signed_number(at, size));
-        return PyBytes_FromString(digits);
-    case 0xA0:
-    case 0xA1:
-    case 0xA3:
-        return variable_text(at + 1, size - 1, form);
-    case 0xB0:
-    case 0xB1:
-    case 0xB3:
-        return variable_text(at + 4, end - at - 4, form & ~WIDE);
-    default:
+    value_span text;
+    if (!read_text(at, end, digits, &text))
         return not_supported();
-    }
+    return text.data == NULL ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.size);
 }
 
 /* Append (name, text) for the next value; takes over `name`. 1: done, 0: unusual, -1: an exception. */

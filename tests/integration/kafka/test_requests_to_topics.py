@@ -115,7 +115,7 @@ async def test_nothing_overtakes_a_request_that_waits(streams: Streams, monkeypa
     sender = await streams.sender(SOLO)
     headers = [("amqp.response-address-cookie", b"c")]
     monkeypatch.setattr("bridges.kafka.records.mapping.RecordWriter.record", lambda *_: (None, b"2", headers))
-    assert await sender.send(message(b"2", subject="s")) == ACCEPTED
+    assert await sender.send(message(b"2", app={"double": 0.5})) == ACCEPTED  # with a double, which C leaves to Python
     monkeypatch.undo()
     await fill(streams, SOLO, 2, first=3)
     slow = Slow(2)

@@ -194,7 +194,7 @@ async def test_a_full_queue_takes_what_it_can(kafka: EmbeddedKafka, way: Any) ->
 async def test_plain_messages_are_written_as_their_data(place: Place, kafka: EmbeddedKafka) -> None:
     owner = ReportRecorder()
     run = [(number, b"\x00\x53\x75\xa0\x04%04d" % number, False) for number in range(500)]
-    at = place.producer.produce_plain(TOPIC, 0, run, 0, owner)
+    at = place.producer.produce_messages(TOPIC, 0, run, 0, owner, 0)
     for delivery, data, _ in run[at:]:  # the Python client polls none of them
         place.producer.produce(TOPIC, 0, None, data[5:], None, owner, delivery)
     await place.until(lambda: owner.heard == list(range(500)))

@@ -115,7 +115,7 @@ def idle() -> Producer:
 @given(MESSAGES)
 def test_c_takes_what_python_takes(idle: Producer, data: bytes) -> None:
     kept = _produce.Outbox(idle)
-    taken = kept.put_plain("topic", -1, [(0, data, False)], 0, None)
+    taken = kept.put_messages("topic", -1, [(0, data, False)], 0, None)
     idle.purge()
     kept.reports()
     assert (taken == 1) == (plain_value(data) is not None)
@@ -165,7 +165,7 @@ def sent(log: Log, messages: list[bytes]) -> None:
     owner, at = Count(), 0
     run = [(number, data, False) for number, data in enumerate(messages)]
     while at < len(run):
-        at = log.outbox.put_plain("forms", 0, run, at, owner)
+        at = log.outbox.put_messages("forms", 0, run, at, owner, 1)
         if at < len(run):
             key, value, headers = WRITER.record(messages[at], walk(messages[at]))
             log.outbox.put("forms", 0, key, value, headers, owner, at)

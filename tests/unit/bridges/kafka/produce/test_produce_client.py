@@ -16,10 +16,13 @@ from bridges.kafka.common.librdkafka import address
 from bridges.kafka.produce import _produce
 from bridges.kafka.produce import client as outbox
 from bridges.kafka.produce.client import FallbackClient, NativeClient
+from bridges.kafka.records.mapping import RecordWriter
+from gateway.amqp.message.sections import APPLICATION_PROPERTIES, DATA, PROPERTIES, section, walk
 from tests.support.gateway.process import wait_until
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 TOPIC = "topic"
+EMPTY_HEADER = b"\x00\x53\x70\x45"
 
 
 class ReportRecorder:
@@ -106,8 +109,8 @@ def test_a_client_that_hides_its_library_is_used_its_own_way(monkeypatch: pytest
         lambda: put(new_outbox(), None, None, headers=[(b"h", b"")]),
         lambda: put(new_outbox(), None, None, headers=[("h", "text")]),
         lambda: put(new_outbox(), None, None, headers=[("h", b"v"), None]),
-        lambda: new_outbox().put_plain(TOPIC, -1, (), 0, None),
-        lambda: new_outbox().put_plain(TOPIC, -1, [], "0", None),  # type: ignore[arg-type]
+        lambda: new_outbox().put_messages(TOPIC, -1, (), 0, None),
+        lambda: new_outbox().put_messages(TOPIC, -1, [], "0", None),  # type: ignore[arg-type]
         lambda: _produce.bind((1, 2, 3), Producer),
         lambda: _produce.bind((1,) * len(outbox._FUNCTIONS), "Producer"),  # type: ignore[arg-type]
         lambda: _produce.bind([1], Producer),  # type: ignore[arg-type]
@@ -127,11 +130,11 @@ def test_other_values_that_cannot_be() -> None:
     with pytest.raises(OverflowError):
         kept.put(TOPIC, 1 << 40, None, b"", None, None, None)
     with pytest.raises(IndexError):
-        kept.put_plain(TOPIC, -1, [], -1, None)
-    assert kept.put_plain(TOPIC, -1, [], 5, None) == 5
+        kept.put_messages(TOPIC, -1, [], -1, None)
+    assert kept.put_messages(TOPIC, -1, [], 5, None) == 5
     assert kept.put("", -1, None, b"", None, None, None) in (0, KafkaError._INVALID_ARG)
     assert kept.put("t" * 600, -1, None, b"", [("h", b"v")], None, None) == KafkaError._INVALID_ARG
-    assert kept.put_plain("t" * 600, -1, [(1, plain(b""), False)], 0, None) == 0
+    assert kept.put_messages("t" * 600, -1, [(1, plain(b""), False)], 0, None) == 0
 
 
 def test_nothing_is_at_address_zero_and_the_functions_stay_bound() -> None:
@@ -161,11 +164,11 @@ def test_a_closed_client_has_no_outbox() -> None:
 def test_only_plain_messages_that_are_not_settled_are_taken_together() -> None:
     kept = new_outbox()
     several = [(1, plain(b"a"), False), (2, plain(b"b"), False), (3, plain(b"c"), True), (4, plain(b"d"), False)]
-    assert kept.put_plain(TOPIC, -1, several, 0, None) == 2
-    assert kept.put_plain(TOPIC, -1, several, 2, None) == 2
-    assert kept.put_plain(TOPIC, -1, several, 3, None) == 4
+    assert kept.put_messages(TOPIC, -1, several, 0, None) == 2
+    assert kept.put_messages(TOPIC, -1, several, 2, None) == 2
+    assert kept.put_messages(TOPIC, -1, several, 3, None) == 4
     for odd in ((5, b"", False), (5, b"\x00\x53\x77\xa0\x00", False), (5, plain(b""), 0), (5, plain(b"")), 5, [], None):
-        assert kept.put_plain(TOPIC, -1, [odd], 0, None) == 0  # type: ignore[list-item]
+        assert kept.put_messages(TOPIC, -1, [odd], 0, None) == 0  # type: ignore[list-item]
     assert len(kept) == 3
 
 
@@ -197,9 +200,41 @@ def test_nothing_is_kept_for_a_record_that_is_not_taken() -> None:
     before = sys.getrefcount(owner), sys.getrefcount(context)
     assert put(kept, owner, context, value=bytes(2000), headers=[("h", b"v")]) == KafkaError.MSG_SIZE_TOO_LARGE
     assert (sys.getrefcount(owner), sys.getrefcount(context), len(kept)) == (*before, 0)
-    assert kept.put_plain(TOPIC, -1, [(number, plain(b""), False) for number in range(5)], 0, owner) == 2
+    assert kept.put_messages(TOPIC, -1, [(number, plain(b""), False) for number in range(5)], 0, owner) == 2
     assert put(kept, owner, context) == KafkaError._QUEUE_FULL
     assert (sys.getrefcount(context), len(kept)) == (before[1], 2)
+
+
+def test_nothing_is_kept_for_a_mapped_message_that_is_not_taken() -> None:
+    kept = _produce.Outbox(Producer({**NOWHERE, "queue.buffering.max.messages": 2, "message.max.bytes": 1000}))
+    owner, context = ReportRecorder(), object()
+    before = sys.getrefcount(owner), sys.getrefcount(context)
+    assert kept.put_messages(TOPIC, -1, [(context, EMPTY_HEADER + section(DATA, bytes(2000)), False)], 0, owner, 1) == 0
+    assert (sys.getrefcount(owner), sys.getrefcount(context), len(kept), kept.size) == (*before, 0, 0)
+    run = [(context, EMPTY_HEADER + plain(b"v"), False)] * 5
+    assert kept.put_messages(TOPIC, -1, run, 0, owner, 1) == 2
+    del run
+    assert (sys.getrefcount(context), len(kept)) == (before[1] + 2, 2)
+    del kept
+    assert sys.getrefcount(context) == before[1]
+
+
+def test_a_mapped_message_counts_as_its_record_does() -> None:
+    data = EMPTY_HEADER + section(PROPERTIES, ["id"]) + section(APPLICATION_PROPERTIES, {"a": "b"}) + plain(b"v")
+    one, other = new_outbox(), new_outbox()
+    assert one.put_messages(TOPIC, -1, [(1, data, False)], 0, None, 1) == 1
+    key, value, headers = RecordWriter().record(data, walk(data))
+    assert other.put(TOPIC, -1, key, value, headers, None, 1) == 0
+    assert one.size == other.size > 256 + len(data)
+
+
+def test_what_is_no_message_has_no_record() -> None:
+    for arguments in ((), (b"",), ("", 1), (b"", "1"), (None, 1)):
+        with pytest.raises(TypeError):
+            _produce.record_of(*arguments)  # type: ignore[arg-type]
+    for addresses in ((), (0, 0), ("", 0, 0)):
+        with pytest.raises(TypeError):
+            _produce.bind_sha256(*addresses)  # type: ignore[arg-type]
 
 
 def test_errors_are_raised_as_the_client_raises_them() -> None:
@@ -240,7 +275,7 @@ def test_room_is_given_back() -> None:
     kept, owner = _produce.Outbox(client), ReportRecorder()
     for again in range(3):
         messages = [(number, plain(b""), False) for number in range(20_000)]
-        assert kept.put_plain(TOPIC, -1, messages, 0, owner) == 20_000
+        assert kept.put_messages(TOPIC, -1, messages, 0, owner) == 20_000
         found = [each for group in purged(client, kept, 20_000) for each in group[3]]
         assert found == list(range(20_000)), f"round {again}"
 
@@ -252,7 +287,7 @@ def test_records_on_their_way_are_counted_in_bytes_until_they_are_reported(way: 
     assert made.size == 0
     made.put(TOPIC, -1, b"k" * 100, b"v" * 5000, [("name", b"h" * 1000)], owner, "one")
     assert 6104 <= made.size < 7000
-    made.put_plain(TOPIC, -1, [("two", plain(b"v" * 100), False)], 0, owner)
+    made.put_messages(TOPIC, -1, [("two", plain(b"v" * 100), False)], 0, owner, 1)
     with pytest.raises((TypeError, KafkaException)):
         made.put(TOPIC, -1, None, "no bytes" if way is NativeClient else b"x" * 2**21, None, owner, "three")
     made.client.purge()
