@@ -69,12 +69,16 @@ class HubReceiver(WrappedOutgoingLink):
     def accept(
         self, handler: Incoming | Outgoing, *, distribution_mode: str | None = None, **_: object
     ) -> None:
-        """Answer with the filter of the client, which is in force in another form."""
+        """Answer with the filter of the client, which is in force in another form.
+
+        Events are sent settled, as Event Hubs does: a position is all that its receivers acknowledge, and the client
+        for Python never settles.
+        """
         asked = self._link.source.filter
         if self._tracker is not None:
             handler = _Tracked(cast(BatchOutgoing, handler), self._tracker)
             self._tracker.start()
-        self._link.accept(handler, filter=asked, distribution_mode=distribution_mode)
+        self._link.accept(handler, filter=asked, distribution_mode=distribution_mode, settled=True)
 
     def track(self, tracker: EndFollower) -> None:
         """Tell the client with each event where the partition ends."""

@@ -96,7 +96,7 @@ class RequestNode:
         else:
             receiver = _AnswerReceiver(link, self)
             self._receivers.setdefault(link.session, []).append(receiver)
-            link.accept(receiver)
+            link.accept(receiver, settled=True)  # some clients never settle, and a drain would wait for them
 
     def ended(self, receiver: _AnswerReceiver) -> None:
         """A receiver has ended."""

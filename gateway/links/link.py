@@ -168,6 +168,7 @@ class NodeLink(Protocol):
         node_properties: Mapping[Any, Any] | None = None,
         durable: bool = False,
         volatile: bool = False,
+        settled: bool = False,
         understands: frozenset[bytes] = ROUTING,
     ) -> None:
         """Answer the attach; from now on `handler` gets the link's events (`link.Link.accept`)."""

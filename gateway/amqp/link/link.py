@@ -42,13 +42,15 @@ class Link(ReceiverHalf, SenderHalf):
         node_properties: Mapping[Value, Value] | None = None,
         durable: bool = False,
         volatile: bool = False,
+        settled: bool = False,
         understands: frozenset[bytes] = ROUTING,
     ) -> None:
         """Answer the attach; from now on `handler` gets the link's events.
 
         Only the given filters and capabilities are in force, and only they are in the answer (CORE-3). `durable`: the
         terminus outlives its link; `volatile`: but not this process, so the answer does not call it durable (AMQP
-        3.5.5). `understands`: the names of the delivery annotations that the node gets (3.2.2).
+        3.5.5). `settled`: every message is sent settled, whatever the peer prefers (2.7.3). `understands`: the names of
+        the delivery annotations that the node gets (3.2.2).
         """
         if self.gone:
             handler.on_detach(None)
@@ -58,7 +60,7 @@ class Link(ReceiverHalf, SenderHalf):
         properties = {**self.fixed_properties, **(properties or {})}
         granted = proton_data.AttachReply(
             address, capabilities, properties, filter, distribution_mode, max_message_size, node_properties,
-            durable=durable, volatile=volatile,
+            durable=durable, volatile=volatile, settled=settled,
         )  # fmt: skip
         self.durable = durable
         self._answer(granted)
@@ -79,7 +81,9 @@ class Link(ReceiverHalf, SenderHalf):
         proton_data.write(
             lib.pn_link_properties(pointer), dict(granted.properties) if granted.properties else None
         )
-        lib.pn_link_set_snd_settle_mode(pointer, lib.pn_link_remote_snd_settle_mode(pointer))
+        self.presettled = self.presettled or granted.settled
+        mode = lib.PN_SND_SETTLED if granted.settled else lib.pn_link_remote_snd_settle_mode(pointer)
+        lib.pn_link_set_snd_settle_mode(pointer, mode)
         lib.pn_link_set_rcv_settle_mode(pointer, lib.pn_link_remote_rcv_settle_mode(pointer))
         self._limit(granted.max_message_size)
 

@@ -174,7 +174,7 @@ class AttachReply(NamedTuple):
     volatile: bool = False
     """A terminus that outlives its link, but not this process."""
     settled: bool = False
-    """Request pre-settled messages, for links of ours."""
+    """Pre-settled messages: requested for links of ours, and all that a sender of ours sends on the peer's."""
     stays: bool = False
     """Links of ours: a message that would end the link is rejected, for after a detach it would come again."""
 

@@ -77,7 +77,10 @@ func (s *fileCheckpoints) SetCheckpoint(_ context.Context, checkpoint azeventhub
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(s.file, text, 0o600)
+	if err := os.WriteFile(s.file+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(s.file+".new", s.file) // whole, even if we are killed
 }
 
 func send(ctx context.Context, connection, hub string) error {

@@ -30,7 +30,9 @@ class FileCheckpoints {
   async listCheckpoints() { return Object.values(this.checkpoints); }
   async updateCheckpoint(checkpoint) {
     this.checkpoints[checkpoint.partitionId] = checkpoint;
-    if (file) fs.writeFileSync(file, JSON.stringify(this.checkpoints));
+    if (!file) return;
+    fs.writeFileSync(`${file}.new`, JSON.stringify(this.checkpoints));
+    fs.renameSync(`${file}.new`, file); // whole, even if we are killed
   }
 }
 

@@ -14,7 +14,10 @@ from azure.eventhub import aio as eventhubs
 from tests.support.eventhubs.hubs import HubGateway
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, wait_until
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, writing
+
+PERSISTENT: dict[str, Any] = {"retry_total": 600, "retry_mode": "fixed", "retry_backoff_factor": 0.1}
+"""Retries at short intervals: the client's own back-off soon waits for many seconds."""
 
 
 class Checkpoints(CheckpointStore):
@@ -62,9 +65,9 @@ class Consumer:
             consumer_group="$Default",
             eventhub_name=hub,
             checkpoint_store=store,
-            load_balancing_interval=0.5,
+            load_balancing_interval=0.2,
             partition_ownership_expiration_interval=30,
-            retry_backoff_factor=0.1,
+            **PERSISTENT,
         )
         begin = {
             "on_partition_initialize": lambda context: self.partitions.add(context.partition_id),
@@ -79,7 +82,11 @@ class Consumer:
         context.update_checkpoint(event)
 
     def close(self) -> None:
+        """Let go of all partitions, without waiting for it."""
         self._client.close()
+
+    def join(self) -> None:
+        """Wait for the end."""
         self._thread.join(PATIENCE)
 
 
@@ -88,22 +95,18 @@ def hubs(start_module_gateway: Gateways) -> HubGateway:
     return HubGateway(start_module_gateway)
 
 
-def send(hubs: HubGateway, hub: str, bodies: list[str]) -> None:
-    """Send to each partition in turn, with retries."""
-    client = EventHubProducerClient.from_connection_string(hubs.connection(), eventhub_name=hub)
-    with client:
-        for partition in range(3):
-            batch = client.create_batch(partition_id=str(partition))
-            for body in bodies[partition::3]:
-                batch.add(EventData(body))
-            client.send_batch(batch)
+def fill(hubs: HubGateway, hub: str, bodies: list[str]) -> None:
+    """Write to each partition in turn, as a Kafka client: the producers of Event Hubs' client connect for each one."""
+    with writing(hubs.kafka.bootstrap) as produce:
+        for number, body in enumerate(bodies):
+            produce(hub, body, partition=number % 3)
 
 
 @pytest.mark.row("EH-7", "EH-12")
 def test_four_consumers_share_three_partitions(hubs: HubGateway) -> None:
     hub, store = hubs.hub(), Checkpoints()
     first = [f"first {number}" for number in range(9)]
-    send(hubs, hub, first)
+    fill(hubs, hub, first)
     consumers = [Consumer(hubs, hub, store)]
     wait_until(lambda: len(consumers[0].bodies) == 9, "the first consumer to read everything", 2 * PATIENCE)
     consumers += [Consumer(hubs, hub, store) for _ in range(3)]
@@ -113,11 +116,13 @@ def test_four_consumers_share_three_partitions(hubs: HubGateway) -> None:
             "each partition to have a consumer of its own",
             2 * PATIENCE,
         )
-        send(hubs, hub, [f"second {number}" for number in range(9)])
+        fill(hubs, hub, [f"second {number}" for number in range(9)])
         wait_until(lambda: sum(len(each.bodies) for each in consumers) >= 18, "all events", 2 * PATIENCE)
     finally:
         for each in consumers:
             each.close()
+        for each in consumers:
+            each.join()
     read = [body for each in consumers for body in each.bodies]
     assert sorted(read) == sorted([*first, *(f"second {number}" for number in range(9))])
     assert {int(each["sequence_number"]) for each in store.checkpoints.values()} == {5}
@@ -159,17 +164,19 @@ def test_clients_survive_a_restart_of_the_gateway(kafka_broker: KafkaBroker, sta
     hub, store = kafka_broker.create_topic(partitions=3), Checkpoints()
     restarted = HubGateway(start_gateway, at=kafka_broker)
     producer = EventHubProducerClient.from_connection_string(
-        restarted.connection(), eventhub_name=hub, retry_backoff_factor=0.1, retry_total=10
+        restarted.connection(), eventhub_name=hub, **PERSISTENT
     )
     consumer = Consumer(restarted, hub, store)
     try:
         producer.send_event(EventData("before"), partition_id="0")
         wait_until(lambda: consumer.bodies == ["before"], "the first event")
         restarted.gateway.stop()
+        assert restarted.gateway.wait_log("draining", unsettled=0)  # this client settles nothing: none may wait for it
         restarted.gateway.restart()
         producer.send_event(EventData("after"), partition_id="0")
         wait_until(lambda: "after" in consumer.bodies, "the event after the restart", 2 * PATIENCE)
     finally:
         producer.close()
         consumer.close()
+        consumer.join()
     assert consumer.bodies == ["before", "after"]

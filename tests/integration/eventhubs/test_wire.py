@@ -183,6 +183,22 @@ def test_a_batch_that_is_too_large_ends_its_link_only(hubs: HubGateway, hub: str
     assert client.until("disposition").state.name == "accepted"
 
 
+@pytest.mark.row("EH-8")
+def test_events_are_settled_when_they_are_sent(hubs: HubGateway, hub: str, client: HubPeer) -> None:
+    client.attach_sender(f"{hub}/Partitions/0")
+    client.until("flow")
+    client.transfer(batch(data(b"one"), data(b"two")), message_format=BATCH)
+    client.until("disposition")
+    kind = Symbol("apache.org:selector-filter:string")
+    start = {kind: frames.Described(kind, "amqp.annotation.x-opt-offset > '-1'")}
+    source = frames.source(f"{hub}/ConsumerGroups/$Default/Partitions/0", filter=start)
+    unsettled = 0
+    answer = client.attach_receiver(None, 5, snd_settle_mode=unsettled, source=source)
+    assert answer.snd_settle_mode == 1
+    client.flow(5, link_credit=2)
+    assert [client.until("transfer").settled for _ in range(2)] == [True, True]
+
+
 @pytest.mark.row("EH-10")
 def test_a_partition_key_is_the_key_of_the_record(hubs: HubGateway, hub: str, client: HubPeer) -> None:
     client.attach_sender(hub)

@@ -59,7 +59,7 @@ class HubPeer(Peer):
         answer = self.until("transfer")
         while answer.more:
             answer = self.until("transfer")
-        self.disposition(answer.delivery_id, "accepted")
+        assert answer.settled, "some clients never settle"
         got = parts(answer.payload)
         named = got["application_properties"]
         return Answered(named["status-code"], named["status-description"], got.get("value"))

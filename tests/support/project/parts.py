@@ -36,6 +36,7 @@ GO = "/usr/local/go/bin"
 TCK = "github.com/cloudevents/sdk-go/sql/v2@v2.16.2"
 TCK_SUM = "h1:ufWHXiH1ZVd0WDbzTX9Nod9Sdq5wcnaqyL0iA1fBwYs="
 NPM = ("package.json", "package-lock.json")
+JAVA = ("pom.xml", "HubsClient.java", "FileCheckpoints.java")
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
 
@@ -167,6 +168,13 @@ def compile_jms_clients(folder: Path) -> None:
     (folder / "clients.zip").rename(folder / "clients.jar")
 
 
+def compile_hubs_client(folder: Path) -> None:
+    """Compile our client beside the jars of Azure's unmodified library."""
+    maven_jars("eventhubs-java/pom.xml")(folder)
+    sources = sorted((CLIENTS / "eventhubs-java").glob("*.java"))
+    run("javac", "-cp", f"{folder}/*", "-d", str(folder / "classes"), *map(str, sources))
+
+
 def archive_jms_classes(folder: Path) -> None:
     """Run the client whose classes the suite's clients need not load again."""
     run(sys.executable, "-m", "tests.support.amqp.jms_classes", str(folder), cwd=ROOT)
@@ -238,6 +246,7 @@ ALL = (
     Part("cesql-tck", (TCK, TCK_SUM), fetch_cesql_tck),
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), npm_modules("rhea")),
     Part("eventhubs-js", tuple(f"eventhubs-js/{file}" for file in NPM), npm_modules("eventhubs-js")),
+    Part("eventhubs-java", tuple(f"eventhubs-java/{file}" for file in JAVA), compile_hubs_client),
     Part("eventhubs-go", tuple(f"eventhubs-go/{file}" for file in ("go.mod", "go.sum", "main.go")), build_go_client),
 )
 
