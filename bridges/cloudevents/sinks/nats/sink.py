@@ -1,4 +1,4 @@
-"""The NATS sink: core NATS, confirmed by the answer to a PING after the message, or JetStream (NATS binding)."""
+"""The NATS sink: core NATS, confirmed by the answer to a PING after the messages, or JetStream (NATS binding)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import ssl
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from nats.aio.client import Client
 from nats.errors import Error, FlushTimeoutError, MaxPayloadError, NoServersError
 from nats.js.errors import APIError, NoStreamResponseError
 
@@ -20,6 +19,7 @@ from bridges.cloudevents.model.values import AccessToken, NatsSettings, PlainCre
 from bridges.cloudevents.sinks.common.concurrent_sink import ConcurrentSink
 from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.common.dialer import Dialer, EgressRefused, failure_reason, uri_host
+from bridges.cloudevents.sinks.nats.client import ConfirmingClient, TlsNotOffered
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.tasks import Supervisor
 from policies.egress import SinkRule
@@ -43,22 +43,6 @@ class NatsTarget(NamedTuple):
     timeout: float
 
 
-class _SecuredClient(Client):
-    """The library's client, but with TLS required by us; by itself, it uses TLS only if the server requires it."""
-
-    secured = False
-
-    async def _process_info(self, info: dict[str, object], initial_connection: bool = False) -> None:
-        """Check TLS before anything is sent: neither server nor man in the middle can downgrade the connection."""
-        if self.secured and initial_connection and not info.get("tls_required"):
-            raise TlsNotOffered
-        await super()._process_info(info, initial_connection=initial_connection)
-
-
-class TlsNotOffered(OSError):
-    """The server does not offer the TLS that the sink's URI requires."""
-
-
 class NatsSink(ConcurrentSink):
     """One connection per subscription; the next attempt replaces a lost one."""
 
@@ -75,7 +59,7 @@ class NatsSink(ConcurrentSink):
         self._dialer: Final = dialer
         self._target: Final = target
         self._encode: Final = encode
-        self._client: Client | None = None
+        self._client: ConfirmingClient | None = None
         self._connecting: Final = asyncio.Lock()
         self._last_error: Exception | None = None
         """The last error, which the client hides behind `NoServersError`."""
@@ -108,16 +92,16 @@ class NatsSink(ConcurrentSink):
         except (Error, OSError) as error:
             return Answer(DeliveryOutcome.FAILED, _loss_reason(error), reached=False)
 
-    async def _publish(self, client: Client, payload: bytes, headers: dict[str, str]) -> Answer:
+    async def _publish(self, client: ConfirmingClient, payload: bytes, headers: dict[str, str]) -> Answer:
         denied = self._permission_errors
         await client.publish(self._target.subject, payload, headers=headers)
-        await client.flush(int(self._target.timeout) + 1)
+        await client.confirm(int(self._target.timeout) + 1)
         if self._permission_errors > denied:
             return Answer(DeliveryOutcome.CREDENTIAL, "the server does not let us publish to the subject")
         return DONE
 
     async def _publish_to_stream(
-        self, client: Client, event: CloudEvent, payload: bytes, headers: dict[str, str]
+        self, client: ConfirmingClient, event: CloudEvent, payload: bytes, headers: dict[str, str]
     ) -> Answer:
         headers["Nats-Msg-Id"] = message_id(event)
         try:
@@ -128,20 +112,19 @@ class NatsSink(ConcurrentSink):
             return Answer(DeliveryOutcome.FAILED, f"the stream answered {error.code}", error.code)
         return DONE
 
-    async def _connected(self) -> Client:
+    async def _connected(self) -> ConfirmingClient:
         async with self._connecting:
             if self._client is None or not self._client.is_connected:
                 await self._disconnect()
                 self._client = await self._connect()
             return self._client
 
-    async def _connect(self) -> Client:
+    async def _connect(self) -> ConfirmingClient:
         """Connect to a checked address, and to no server that it announces; the next attempt reconnects."""
         target = self._target
         failure: Exception = EgressRefused()
         for address in await self._dialer.addresses(target.host, target.port):
-            client = _SecuredClient()
-            client.secured = target.tls is not None
+            client = ConfirmingClient(self._supervisor, secured=target.tls is not None)
             try:
                 async with asyncio.timeout(target.timeout):
                     await client.connect(
@@ -153,7 +136,6 @@ class NatsSink(ConcurrentSink):
                         error_cb=self._on_error,
                         name="scopegate",
                         no_echo=True,
-                        pending_size=1,  # `publish` returns once the message is written, so that the PING follows it
                         tls=target.tls,
                         tls_hostname=target.host if target.tls is not None else None,
                         user=target.login.identifier if isinstance(target.login, PlainCredential) else None,
