@@ -32,8 +32,11 @@ _EXIT_CODES: Final = (
 )
 
 
-_MESSAGES: Final = ("receive", "request", "send")
-"""The commands of `gateway.cli.messages`, which are imported when they are called: they need the codec."""
+_LATER: Final = {
+    **dict.fromkeys(("receive", "request", "send"), "messages"),
+    **dict.fromkeys(("close", "connections", "links", "status"), "admin"),
+}
+"""Commands that are imported when they are called, by their package: they need more than click."""
 
 
 class _Commands(click.Group):
@@ -42,14 +45,14 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         from gateway.server.composition import bridge_commands
 
-        return sorted({*super().list_commands(ctx), *_MESSAGES, *bridge_commands()})
+        return sorted({*super().list_commands(ctx), *_LATER, *bridge_commands()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from gateway.server.composition import bridge_commands
 
         command = super().get_command(ctx, cmd_name)
-        if cmd_name in _MESSAGES:
-            command = getattr(import_module(f"gateway.cli.messages.{cmd_name}"), cmd_name)
+        if (package := _LATER.get(cmd_name)) is not None:
+            command = getattr(import_module(f"gateway.cli.{package}.{cmd_name}"), cmd_name)
         if command is None and (make := bridge_commands().get(cmd_name)) is not None:
             command = make()
         return command

@@ -266,6 +266,7 @@ class Connector:
     def established(self, connection: Connection) -> None:
         connection.peer.scope, connection.peer.connector = self.scope, self.name
         self._connection = connection
+        self._report.connected(connection)
 
     def secure(self, connection: Connection) -> SaslClient:
         sasl = self.model.sasl
@@ -345,6 +346,7 @@ class Connector:
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
         self._connection, self._unfit = None, False
+        self._report.disconnected(connection)
         self.attempt(self.reply_address.closed)
         if self._anonymous_sender is not None:
             self.attempt(self._anonymous_sender.closed)

@@ -7,6 +7,7 @@ have a body, a secret or a cookie. Metric labels are words of the policy, never 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -17,9 +18,11 @@ from gateway.observability.counters import LinkCounters, Reading
 from gateway.observability.logs import get_logger
 from gateway.observability.metrics import Metrics
 from gateway.observability.redaction import redact
+from gateway.observability.roster import Roster
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
+    from gateway.amqp.transport.connection import Connection
 
 
 class LinkJournal(Protocol):
@@ -68,6 +71,7 @@ class LinkEvents:
         metrics.count_source(_filter_events)
         self.log: Final = get_logger("gateway")
         self.journal: LinkJournal | None = None
+        self.connections: Final[Roster[Connection]] = Roster()
 
     def increment(self, name: str, *labels: str) -> None:
         """Count one rare event."""
@@ -82,6 +86,14 @@ class LinkEvents:
         """A policy or its files are accepted, but have something that should be changed."""
         for text in texts:
             self.log.warning("policy warning", warning=text)
+
+    def connected(self, connection: Connection) -> None:
+        """A socket was accepted, or connected to a container of ours."""
+        self.connections.add(connection, time.time())
+
+    def disconnected(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self.connections.remove(connection)
 
     def link_attached(self, link: Link) -> None:
         """A link was requested and not refused at once."""

@@ -49,9 +49,10 @@ from gateway.tasks import Supervisor, off_loop, until
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
     from gateway.connectors.connector import Connector
+    from gateway.server.admin.administration import Administration
     from policies.rules import CompiledPolicy
 
-_FIXED: Final = ("http", "state", "lease", "log", "journal", "memory")
+_FIXED: Final = ("http", "admin", "state", "lease", "log", "journal", "memory")
 """Keys of `gateway` that a reload does not change."""
 _CLOSING: Final = 2.0
 """Seconds that peers have to answer our close at shutdown."""
@@ -76,6 +77,8 @@ _SLICE: Final = 20
 
 class Gateway:
     """The running gateway."""
+
+    _administration: Administration | None = None
 
     def __init__(
         self,
@@ -162,6 +165,11 @@ class Gateway:
             app = make_app(self.report.metrics, self.readiness, groups)
             keep_http(self.supervisor, bind.host, bind.port, app, started, self.report.bad_input)
             await started.wait()
+        if self.policy.model.gateway.admin.listen is not None:
+            from gateway.server.admin.administration import Administration
+
+            self._administration = Administration(self)
+            await self._administration.start()
         self.supervisor.start(off_loop(prepare_filters), "filter-languages")
         policy = self.policy
         self.report.log.info("serving", gateway=policy.model.gateway.id, policy=str(policy.file), digest=policy.digest)
@@ -337,6 +345,8 @@ class Gateway:
         for connector in connectors:
             connector.close()
         await until(lambda: not any(self.connections()), _CLOSING)
+        if self._administration is not None:
+            await self._administration.close()
         await self._journaling.close()
         for bridge in self.clusters.values():
             await bridge.close(min(patience, 5.0))

@@ -153,9 +153,9 @@ class Listener:
             self._count_bytes(connection)
 
     def _count_bytes(self, connection: Connection) -> None:
-        self._counters.bytes_in += connection.bytes_in
-        self._counters.bytes_out += connection.bytes_out
-        connection.bytes_in = connection.bytes_out = 0
+        taken = connection.take_bytes()
+        self._counters.bytes_in += taken[0]
+        self._counters.bytes_out += taken[1]
 
     # -- delegate of connections
 
@@ -184,6 +184,7 @@ class Listener:
         connection.peer.scope = self.settings.scope
         admitted = self._tls is not None or self.admits(connection.peer.address, connection.descriptor)
         self.connections.add(connection)
+        self._report.connected(connection)
         self._quota.connected()
         self._report.increment("connections_accepted", self.settings.scope)
         if not admitted:
@@ -304,6 +305,7 @@ class Listener:
             self._dialect.closed(engine)
         if connection in self.connections:
             self.connections.remove(connection)
+            self._report.disconnected(connection)
             self._quota.disconnected()
         self._report.increment("connections_closed", self.settings.scope)
         self._count_bytes(connection)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from policies.model.admin import AdminSection
 from policies.model.journal import JournalSection
 from policies.values.base import Count, Name, StrictSection, parsed
 from policies.values.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration
@@ -16,6 +17,7 @@ class GatewaySection(StrictSection):
 
     id: Name = Field(default="scopegate", description="name of this gateway, and its container id")
     http: PlaceOrOff = parsed(parse_bind, "127.0.0.1:8672", "host:port of /healthz, /readyz and /metrics, or off")
+    admin: AdminSection = Field(default_factory=AdminSection, description="admin API and commands, see AdminSection")
     state: State = Field(default="memory", description="shared state: memory, or redis://host:port/db")
     lease: Annotated[Duration, Field(ge=1000, le=300_000)] = parsed(
         parse_duration,

@@ -231,6 +231,11 @@ class Engine(Restraint):
         """The links that the peer or we have attached."""
         return list(self._links.values())
 
+    @property
+    def live_links(self) -> int:
+        """The number of `links`."""
+        return len(self._links)
+
     # -- links of ours
 
     def message_format(self, name: str, tag: bytes) -> int:

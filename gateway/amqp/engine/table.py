@@ -59,7 +59,7 @@ class LinkTable:
         self._refused: Final[dict[ProtonLink, Link]] = {}
         self._of_session: Final[dict[ProtonSession, dict[ProtonLink, None]]] = {}
         self._large: Final[dict[ProtonLink, int]] = {}
-        self._bytes = 0
+        self._bytes = self._numbered = 0
         """Bytes of unusually large attaches, in total."""
         self._ending: Final[deque[Callable[[], None]]] = deque()
         """Pending notifications of nodes about the ends of their links, and calls that follow them."""
@@ -92,6 +92,8 @@ class LinkTable:
 
     def _keep(self, where: dict[ProtonLink, Link], link: Link) -> None:
         where[link.ptr] = link
+        self._numbered += 1
+        link.serial = self._numbered
         self._of_session.setdefault(link.session, {})[link.ptr] = None
 
     def opened(self, pointer: ProtonLink, asked: AttachInfo) -> None:

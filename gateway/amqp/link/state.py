@@ -52,8 +52,8 @@ class LinkState:
         "attach_listener", "context", "counted", "counter", "decision", "default_outcome", "desired", "draining",
         "durable", "engine", "failure", "filter_rules", "fixed_properties", "gone", "handle", "handler", "held",
         "incoming", "leaving", "left", "max_message_size", "message_format", "most", "name", "open", "outcome_counts",
-        "presettled", "properties", "proton_address", "ptr", "refusals", "requester", "session", "source", "target",
-        "transfers", "unannounced", "understands", "unsettled", "window",
+        "presettled", "properties", "proton_address", "ptr", "refusals", "requester", "serial", "session", "source",
+        "target", "totals", "transfers", "unannounced", "understands", "unsettled", "window",
     )  # fmt: skip
 
     context: NodeData
@@ -98,9 +98,10 @@ class LinkState:
         self.transfers = self.accepted = self.refusals = 0
         """Deliveries; accepted ones (`outcome_counts` has the other outcomes); refused messages."""
         self.outcome_counts: dict[str, int] = {}
+        self.totals: dict[str, int] | None = None  # what `recount` has reset, by outcome, and `transfers`
         self.counted = 0  # deliveries that `transfers` leaves out (`recount`), and credit that we gave back
         self.handle = -1  # of a sender of ours, once its attach is written
-        self.window = self._granted = self._withheld = 0
+        self.serial = self.window = self._granted = self._withheld = 0  # `serial`: among the links of its connection
         self._partial_body: bytearray | None = None
         self.held: Final = Received(self, engine.tally)
         """Received messages without an outcome."""
@@ -111,8 +112,16 @@ class LinkState:
     def recount(self) -> None:
         """Reset the counts, which were added elsewhere."""
         self.counted += self.transfers
+        self.totals = self.counts()
         self.transfers = self.accepted = 0
         self.outcome_counts.clear()
+
+    def counts(self) -> dict[str, int]:
+        """Since the attach: `transfers`, and the outcomes by name."""
+        found = dict(self.totals or {})
+        for name, count in (("transfers", self.transfers), ("accepted", self.accepted), *self.outcome_counts.items()):
+            found[name] = found.get(name, 0) + count
+        return found
 
     @property
     def scope(self) -> str:

@@ -77,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._pressure: Pressure | None = None
         self.bytes_in = 0
         self.bytes_out = 0
+        self._taken_bytes = 0, 0
 
     # -- asyncio
 
@@ -287,6 +288,11 @@ class Connection(asyncio.Protocol):
             self.hub.loop.call_later(_CLOSE_GRACE, self.abort)
         else:
             transport.close()
+
+    def take_bytes(self) -> tuple[int, int]:
+        """The bytes that came in and went out since the last call."""
+        before, self._taken_bytes = self._taken_bytes, (self.bytes_in, self.bytes_out)
+        return self.bytes_in - before[0], self.bytes_out - before[1]
 
     def _write(self, data: bytes) -> None:
         if data and self.transport is not None:

@@ -50,6 +50,8 @@ class BoundedProtocol(H11Protocol):
     waiting: ClassVar[Waiting]
     most: ClassVar[int] = CONNECTIONS
     """Open connections at a time."""
+    answer: ClassVar[float] = ANSWER
+    """Seconds for an answer."""
     _deadline: asyncio.TimerHandle | None = None
     _answering: object = None
 
@@ -80,6 +82,11 @@ class BoundedProtocol(H11Protocol):
         self._stop()
         self.transport.abort()
 
+    def endless(self) -> None:
+        """Let the answer in progress take any time: whoever gives it sees to its end."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+
     def _wait(self) -> None:
         self.waiting.add(self)
         self._set_deadline(HEAD)
@@ -89,7 +96,7 @@ class BoundedProtocol(H11Protocol):
         if cycle is not None and not cycle.response_complete and cycle is not self._answering:
             self._answering = cycle
             self.waiting.remove(self)
-            self._set_deadline(ANSWER)
+            self._set_deadline(type(self).answer)
 
     def _set_deadline(self, seconds: float) -> None:
         if self._deadline is not None:

@@ -16,6 +16,7 @@ from bridges.cloudevents.manager.manager import SubscriptionManager
 from bridges.kafka.clusters.cluster import Cluster
 from bridges.kafka.links.checkpointer import TerminusCheckpointer
 from gateway import tasks
+from gateway.admin.credit import CreditWaits
 from gateway.amqp.codec.types import Symbol, Uint
 from gateway.amqp.transport import tls_server
 from gateway.connectors import connector
@@ -41,6 +42,7 @@ KILLED: dict[str, tuple[Any, str]] = {
     "state-store": (MemoryCounterStore, "run"),
     "leases": (Leases, "_looks"),
     "memory": (Memory, "run"),
+    "admin-credit": (CreditWaits, "finish"),
     "http": (server._QuietServer, "startup"),
     "journal": (JournalWriter, "turn"),
     "policy-watch": (process, "stamps"),

@@ -1,0 +1,1 @@
+"""What runs in a gateway as JSON documents; pure functions."""

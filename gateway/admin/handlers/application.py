@@ -1,0 +1,66 @@
+"""The application of the admin API: its paths and their handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.admin.handlers import connections, links
+from gateway.admin.queries import BadQuery, check_names
+from gateway.http.request import error_response, json_response
+
+if TYPE_CHECKING:
+    from gateway.admin.source import AdminSource
+
+PREFIX: Final = "/api/v1"
+Handler = Callable[["AdminSource", Request], Awaitable[Response]]
+
+
+async def _status(source: AdminSource, request: Request) -> Response:
+    """`GET /status`."""
+    check_names(request.query_params, ())
+    return json_response(source.status())
+
+
+HANDLERS: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", "/status", _status),
+    ("GET", "/connections", connections.list_connections),
+    ("GET", "/connections/{id}", connections.show_connection),
+    ("DELETE", "/connections/{id}", connections.close_connection),
+    ("GET", "/links", links.list_links),
+    ("GET", "/links/{id}", links.show_link),
+    ("DELETE", "/links/{id}", links.close_link),
+)
+
+
+def make_admin_app(source: AdminSource) -> Starlette:
+    """The application; `gateway.admin.gate.AdminGate` stands before it."""
+    paths: dict[str, dict[str, Handler]] = {}
+    for method, path, handler in HANDLERS:
+        paths.setdefault(path, {})[method] = handler
+    routes = [Route(PREFIX + path, _endpoint(source, found), methods=[*found]) for path, found in paths.items()]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _plain, BadQuery: _bad})
+
+
+def _endpoint(source: AdminSource, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return await handlers["GET" if request.method == "HEAD" else request.method](source, request)
+
+    return endpoint
+
+
+async def _plain(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    codes = {404: ("notfound", "there is nothing at this path"), 405: ("method", "this path has no such method")}
+    code, text = codes.get(error.status_code, ("refused", str(error.detail)))
+    return error_response(error.status_code, code, text, error.headers)
+
+
+async def _bad(_: Request, error: Exception) -> Response:
+    return error_response(400, "query", str(error))
