@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.amqp.codec.codec import Symbol, Timestamp, encode, encode_binary
-from gateway.amqp.message import _sections
+from gateway.amqp.message._sections import add_annotations
 from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS, SectionOffsets, edit_map, property_field, splice, walk
 from gateway.response.annotations import (
     REQUEST_COOKIE,
@@ -88,10 +88,20 @@ class Annotator:
         If it asks for its response over the paired link, the cookie names the encoded address that `own` returns;
         the message itself does not change (RA-2.3-8). Only an `answer` keeps the cookie of its own request.
         """
-        found = _sections.add_annotations(
-            data, self._recent.at(now_ms)
-        )  # most: it has none, and its reply-to came before
-        return self._annotate(data, now_ms, own, permit, answer) if found is ... else found
+        return self.crossing(lambda: now_ms, own, permit, answer=answer)(data)
+
+    def crossing(
+        self, clock: Callable[[], int], own: Callable[[], bytes] | None, permit: Permit, *, answer: bool
+    ) -> Callable[[bytes], bytes]:
+        """`annotate` for one sender, as a function of the request alone."""
+        recent, general = self._recent.at, self._annotate
+
+        def crossed(data: bytes) -> bytes:
+            now_ms = clock()  # most requests have no annotations, and a reply-to that came before
+            found = add_annotations(data, recent(now_ms))
+            return general(data, now_ms, own, permit, answer) if found is ... else found
+
+        return crossed
 
     def _annotate(
         self, data: bytes, now_ms: int, own: Callable[[], bytes] | None, permit: Permit, answer: bool

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.amqp.codec.codec import encode
+from gateway.amqp.message._sections import rewrite_request
 from gateway.amqp.message.sections import SectionOffsets, edit_map, splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.response.annotations import (
@@ -64,13 +65,15 @@ class ReplyTokens:
     counted.
     """
 
-    __slots__ = ("_encoded", "_maker", "_recent", "_shared", "_store")
+    __slots__ = ("_encoded", "_maker", "_recent", "_shared", "_store", "recent")
 
     def __init__(
         self, maker: CookieMaker, ttl_ms: int, store: CookieStore, encoded: Callable[[bytes], bytes], *, shared: bool
     ) -> None:
         self._maker, self._store, self._encoded, self._shared = maker, store, encoded, shared
         self._recent: ExpiryStepCache[bytes | tuple[bytes, Previous], bytes] = ExpiryStepCache(ttl_ms)
+        self.recent: Final = self._recent.at
+        """The tokens of a time, in milliseconds since 1970, by encoded reply-to."""
 
     def token(self, field: bytes, previous: Previous, now_ms: int, permit: Permit) -> bytes:
         """The encoded token for the encoded reply-to `field`; raises AmqpError where `permit` does."""
@@ -140,6 +143,25 @@ class Rewriter:
         `own` returns the encoded address of the paired link, for a request that asks for its response there. A quoted
         id that was made for one of the destination scope is translated back, which alone makes a new message, too.
         """
+        return self.crossing(lambda: now_ms, own, permit, answer=answer)(data)
+
+    def crossing(
+        self, clock: Callable[[], int], own: Callable[[], bytes] | None, permit: Permit, *, answer: bool
+    ) -> Callable[[bytes], bytes]:
+        """`rewrite` for one sender, as a function of the request alone."""
+        recent, mint, general = self._addresses.recent, self._ids.mint, self._rewrite
+
+        def crossed(data: bytes) -> bytes:
+            now_ms = clock()  # most requests have nothing of ours, and a reply-to that came before
+            found = rewrite_request(data, recent(now_ms), MARK, mint)
+            return general(data, now_ms, own, permit, answer) if found is ... else found
+
+        return crossed
+
+    def _rewrite(
+        self, data: bytes, now_ms: int, own: Callable[[], bytes] | None, permit: Permit, answer: bool
+    ) -> bytes:
+        """The general form, for any request; its token is cached for others with the same reply-to."""
         layout = walk(data)
         annotations, previous = b"", NO_PREVIOUS
         if layout.da != layout.ma:

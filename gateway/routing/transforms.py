@@ -165,14 +165,14 @@ class TransformRegistry:
         self, origin: LinkContext, destination: str, right: Right, reply_address: ReplyAddress | None = None
     ) -> Transform:
         announced = None if reply_address is None else reply_address.address
-        annotate = self._annotator((origin.scope, destination, announced, origin.uses, right.key)).annotate
-        clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
-        return self._storing_cookies(lambda data: annotate(data, clock(), own, right, answer=answer))
+        annotator = self._annotator((origin.scope, destination, announced, origin.uses, right.key))
+        own = partial(own_address, origin.pair)
+        return self._storing_cookies(annotator.crossing(self._clock, own, right, answer=origin.answer))
 
     def _rewriting(self, origin: LinkContext, destination: str, right: Right) -> Transform:
-        rewrite = self._rewriter(origin.scope, destination, origin.uses, right.key).rewrite
-        clock, own, answer = self._clock, partial(own_address, origin.pair), origin.answer
-        return self._storing_cookies(lambda data: rewrite(data, clock(), own, right, answer=answer))
+        rewriter = self._rewriter(origin.scope, destination, origin.uses, right.key)
+        own = partial(own_address, origin.pair)
+        return self._storing_cookies(rewriter.crossing(self._clock, own, right, answer=origin.answer))
 
     def _carrying(self, origin: LinkContext, destination: str, reply_address: ReplyAddress, right: Right) -> Transform:
         """Rewrite requests to a container that answers at its own address: the ids contain the reply address."""

@@ -301,6 +301,8 @@ static PyObject *remove_annotations(PyObject *module, PyObject *const *args, Py_
     return Py_BuildValue("(NNO)", found, rest, start == ABSENT ? Py_False : Py_True);
 }
 
+#include "_rewrite.h"
+
 static PyMethodDef methods[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "Give the class of layouts and the widths of values, once."},
     {"section_offsets", section_offsets, METH_O, "The offsets of the sections of a message."},
@@ -314,6 +316,7 @@ static PyMethodDef methods[] = {
     {"assemble", (PyCFunction)(void (*)(void))assemble, METH_FASTCALL, "With other annotations and leading fields."},
     {"encode_token_string", (PyCFunction)(void (*)(void))encode_token_string, METH_FASTCALL, "An encoded string with a token in it."},
     {"add_annotations", (PyCFunction)(void (*)(void))add_annotations, METH_FASTCALL, "Add the delivery annotations that are known for the reply-to."},
+    {"rewrite_request", (PyCFunction)(void (*)(void))rewrite_request, METH_FASTCALL, "With another reply-to and message-id."},
     {"remove_annotations", (PyCFunction)(void (*)(void))remove_annotations, METH_FASTCALL, "Remove delivery annotations that are known."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,8 +1,8 @@
 """Messages, read in C (`_sections.c`); `...` means: malformed or rare, use the general function."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import EllipsisType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.amqp.message.section_index import SectionOffsets
 
@@ -26,6 +26,9 @@ def assemble(
 ) -> bytes | EllipsisType: ...
 def encode_token_string(prefix: bytes, token: bytes, mac: bytes, size: int, /) -> bytes: ...
 def add_annotations(data: bytes, known: dict[bytes, bytes], /) -> bytes | EllipsisType: ...
+def rewrite_request(
+    data: bytes, addresses: Mapping[Any, bytes], mark: bytes, mint: Callable[[bytes], bytes], /
+) -> bytes | EllipsisType: ...
 def remove_annotations(
     data: bytes, known: dict[bytes, _Known], prefix: bytes, /
 ) -> tuple[_Known, bytes, bool] | EllipsisType: ...
