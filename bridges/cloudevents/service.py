@@ -139,7 +139,7 @@ class RunningManager:
         services = self._services
         return SinkDependencies(
             services.supervisor,
-            SinkCertificates(policy.path),
+            SinkCertificates(policy.path, policy.secret),
             policy.secret,
             lambda: services.gateway_addresses.addresses,
             partial(self._cluster_settings, policy),
@@ -269,7 +269,8 @@ def _inputs_of(rules: ManagerRules, policy: CompiledPolicy) -> tuple[object, ...
     certificates = [rule.tls for rule in rules.sinks if rule.tls is not None]
     names = [name for tls in certificates for name in (tls.ca, tls.cert, tls.key) if name is not None]
     clusters = [policy.client_settings(policy.model.kafka[rule.cluster]) for rule in rules.sinks if rule.cluster]
-    secrets = [policy.secret(entry.secret) for entry in rules.oauth if entry.secret is not None]
+    named = [*(entry.secret for entry in rules.oauth), *(tls.key_password for tls in certificates)]
+    secrets = [policy.secret(secret) for secret in named if secret is not None]
     return rules, policy.signing, [policy.files.get(name) for name in names], clusters, secrets
 
 

@@ -20,7 +20,7 @@ from policies.model.scopes.event_hubs import SharedKey
 if TYPE_CHECKING:
     from policies.model.scopes.api import ApiSection
     from policies.model.scopes.connect import ConnectorSection, ConnectorTls
-    from policies.model.scopes.listen import ListenerSection
+    from policies.model.scopes.listen import ListenerSection, ListenerTls
     from policies.model.scopes.scope import ScopeSection
     from policies.model.scopes.sinks import SinkTls
     from policies.rules import CompiledPolicy
@@ -190,6 +190,7 @@ def _listener(
             credentials.servers[model] = ServerTls(
                 policy.path(tls.cert),
                 policy.path(tls.key),
+                password=key_password(policy, tls),
                 client_ca=authority,
                 require_client_cert=tls.require_client_cert,
             )
@@ -203,7 +204,9 @@ def _connector(policy: CompiledPolicy, model: ConnectorSection, credentials: Cre
         return []
     ca, cert, key = _paths(policy, model.tls)
     try:
-        credentials.clients[model] = client_context(ca=ca, cert=cert, key=key, verify=model.tls.verify)
+        credentials.clients[model] = client_context(
+            ca=ca, cert=cert, key=key, password=key_password(policy, model.tls), verify=model.tls.verify
+        )
     except TlsError as error:
         return [f"{where}: tls: {error}"]
     return []
@@ -213,10 +216,15 @@ def _sink(policy: CompiledPolicy, tls: SinkTls, where: str) -> list[str]:
     """Whether the files can be used; each sink reads them when it is opened."""
     ca, cert, key = _paths(policy, tls)
     try:
-        client_context(ca=ca, cert=cert, key=key)
+        client_context(ca=ca, cert=cert, key=key, password=key_password(policy, tls))
     except TlsError as error:
         return [f"{where}: tls: {error}"]
     return []
+
+
+def key_password(policy: CompiledPolicy, tls: ListenerTls | ConnectorTls | SinkTls) -> bytes | None:
+    """The password of an encrypted key."""
+    return None if tls.key_password is None else policy.secret(tls.key_password)
 
 
 def _paths(policy: CompiledPolicy, tls: ConnectorTls | SinkTls) -> tuple[Path | None, Path | None, Path | None]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from policies.checks.certificates import check_own_certificate
 from policies.model.kafka import EMBEDDED, RESERVED_SETTINGS, SECRET_SETTINGS, KafkaCluster
 from policies.model.kafka_security import OAUTH, SECURITY_SETTINGS, KafkaSecurity
 from policies.parts.parts import PolicyPart
@@ -53,13 +54,8 @@ def check_cluster(part: PolicyPart[KafkaCluster]) -> Iterator[Diagnostic]:
 
 
 def _tls(security: KafkaSecurity, loc: Loc) -> Iterator[Diagnostic]:
-    tls = security.tls
-    if tls is None:
-        return
-    if (tls.cert is None) != (tls.key is None):
-        yield Diagnostic(loc, "cert and key belong together")
-    if tls.key_password is not None and tls.key is None:
-        yield Diagnostic((*loc, "key_password"), "there is no key for this password")
+    if security.tls is not None:
+        yield from check_own_certificate(security.tls, loc)
 
 
 def _sasl(security: KafkaSecurity, loc: Loc) -> Iterator[Diagnostic]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policies.checks.certificates import check_own_certificate
 from policies.model.scopes.connect import ConnectorSection
 from policies.model.scopes.listen import ListenerSection
 from policies.model.scopes.sasl import PASSWORD_MECHANISMS
@@ -45,8 +46,7 @@ def check_connector(part: PolicyPart[ConnectorSection]) -> Iterator[Diagnostic]:
     """Mistakes between the keys of one connector."""
     connector, loc = part.value, part.loc
     yield from _connector_sasl(part)
-    if (connector.tls.cert is None) != (connector.tls.key is None):
-        yield Diagnostic((*loc, "tls"), "cert and key belong together")
+    yield from check_own_certificate(connector.tls, (*loc, "tls"))
     if (connector.tls.ca or connector.tls.cert) and part.ok("to") and not any(url.tls for url in connector.to):
         yield Diagnostic((*loc, "tls"), "no URL is amqps://, so TLS is not used", warning=True)
     if connector.backoff.min > connector.backoff.max:

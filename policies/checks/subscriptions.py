@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Final
 
+from policies.checks.certificates import check_own_certificate
 from policies.model.kafka import EMBEDDED
 from policies.model.policy import Policy
 from policies.model.scopes.addresses import KafkaRule, ServiceRule
@@ -63,6 +64,8 @@ def _manager(part: Manager, parts: PolicyParts) -> Iterator[Diagnostic]:
         yield Diagnostic((*loc, "oauth"), "tokens are stored encrypted, which needs keys (`scopegate keys new`)")
     seen: list[str] = []
     for at, entry in enumerate(manager.oauth):
+        if entry.tls is not None:
+            yield from check_own_certificate(entry.tls, (*loc, "oauth", at, "tls"))
         if entry.endpoint in seen:
             yield Diagnostic((*loc, "oauth", at, "endpoint"), f"entry {seen.index(entry.endpoint)} already has this")
         seen.append(entry.endpoint)
@@ -86,6 +89,8 @@ def _sinks(part: Manager, scope: ScopeParts, parts: PolicyParts, no_such: NoSuch
             yield no_such((*loc, "connector"), "connector of this scope", sink.connector, scope.connector_names)
         if sink.cluster is not None and sink.cluster not in parts.cluster_names:
             yield no_such((*loc, "cluster"), "Kafka cluster", sink.cluster, parts.cluster_names)
+        if sink.tls is not None:
+            yield from check_own_certificate(sink.tls, (*loc, "tls"))
         if "http" in sink.protocol:
             yield from _http_sink(part, sink, loc)
 

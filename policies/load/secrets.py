@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from policies.model.keys import KeyEntry
+from policies.model.scopes.connect import ConnectorTls
+from policies.model.scopes.listen import ListenerTls
+from policies.model.scopes.sinks import SinkTls
 from policies.parts.parts import PolicyParts, ScopeParts
 from policies.text.diagnostics import Diagnostic, Loc
 from policies.values.base import Secret
@@ -110,6 +113,7 @@ def _secrets(parts: PolicyParts) -> Iterator[tuple[Loc, Secret]]:
         if cluster.value.security is not None:
             yield from (((*cluster.loc, "security", *keys), secret) for keys, secret in cluster.value.security.secrets)
     for scope in parts.scopes:
+        yield from _key_passwords(scope)
         for connector in scope.connect:
             if connector.value.sasl.password is not None:
                 yield (*connector.loc, "sasl", "password"), connector.value.sasl.password
@@ -131,17 +135,35 @@ def _files(parts: PolicyParts) -> Iterator[tuple[Loc, str]]:
 
 
 def _scope_files(scope: ScopeParts) -> Iterator[tuple[Loc, str]]:
-    listeners = [(part.loc, part.value.users, part.value.tls) for part in scope.listen]
-    for loc, users, tls in (*listeners, *((part.loc, part.value.users, part.value.tls) for part in scope.api)):
+    listeners = [(part.loc, part.value.users) for part in scope.listen]
+    for loc, users in (*listeners, *((part.loc, part.value.users) for part in scope.api)):
         if users is not None:
             yield (*loc, "users"), users
-        yield from (((*loc, "tls", key), name) for key, name in _certificates(tls))
-    for connector in scope.connect:
-        yield from (((*connector.loc, "tls", key), name) for key, name in _certificates(connector.value.tls))
+    for loc, tls in _tls_sections(scope):
+        yield from (((*loc, key), name) for key, name in _certificates(tls))
+
+
+def _key_passwords(scope: ScopeParts) -> Iterator[tuple[Loc, Secret]]:
+    for loc, tls in _tls_sections(scope):
+        if tls.key_password is not None:
+            yield (*loc, "key_password"), tls.key_password
+
+
+def _tls_sections(scope: ScopeParts) -> Iterator[tuple[Loc, ListenerTls | ConnectorTls | SinkTls]]:
+    """The sections of a scope that name certificates."""
+    sections: list[tuple[Loc, ListenerTls | ConnectorTls | None]] = [
+        *((part.loc, part.value.tls) for part in scope.listen),
+        *((part.loc, part.value.tls) for part in scope.api),
+        *((part.loc, part.value.tls) for part in scope.connect),
+    ]
+    for loc, tls in sections:
+        if tls is not None:
+            yield (*loc, "tls"), tls
     for manager in scope.subscriptions:
         for key in ("sinks", "oauth"):
             for at, entry in enumerate(getattr(manager.value, key)):
-                yield from (((*manager.loc, key, at, "tls", name), file) for name, file in _certificates(entry.tls))
+                if entry.tls is not None:
+                    yield (*manager.loc, key, at, "tls"), entry.tls
 
 
 def _certificates(tls: object) -> Iterator[tuple[str, str]]:

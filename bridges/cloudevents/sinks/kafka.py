@@ -193,4 +193,9 @@ def _tls(dependencies: SinkDependencies, tls: SinkTls | None) -> dict[str, objec
     if tls is None:
         return {}
     files = {"ssl.ca.location": tls.ca, "ssl.certificate.location": tls.cert, "ssl.key.location": tls.key}
-    return {name: str(dependencies.certificates.path(file)) for name, file in files.items() if file is not None}
+    found: dict[str, object] = {
+        name: str(dependencies.certificates.path(file)) for name, file in files.items() if file is not None
+    }
+    if tls.key_password is not None:
+        found["ssl.key.password"] = dependencies.secret(tls.key_password).decode()
+    return found

@@ -19,6 +19,8 @@ _ENCODING_DER: Final = 2  # OpenSSL's constant, which `_ssl` does not export
 _NAME_TYPES: Final = ("URI", "email", "DNS")
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _SOON: Final = timedelta(days=30)
+_LOCKED: Final = b"ENCRYPTED"
+"""In the head of a private key that needs a password, in both forms of PEM (RFC 7468, 11; RFC 1421)."""
 _KEPT: Final = 65_536
 """Maximum number of client certificates whose authority is remembered."""
 
@@ -34,11 +36,17 @@ class ServerTls:
     """
 
     def __init__(
-        self, cert: Path, key: Path, *, client_ca: Path | None = None, require_client_cert: bool = False
+        self,
+        cert: Path,
+        key: Path,
+        *,
+        password: bytes | None = None,
+        client_ca: Path | None = None,
+        require_client_cert: bool = False,
     ) -> None:
         self.context: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        _load_chain(self.context, cert, key)
+        _load_chain(self.context, cert, key, password)
         if client_ca is not None:
             _load_authorities(self.context, client_ca)
             self.context.verify_mode = ssl.CERT_REQUIRED if require_client_cert else ssl.CERT_OPTIONAL
@@ -97,7 +105,12 @@ class ClientTls(ssl.SSLContext):
 
 
 def client_context(
-    *, ca: Path | None = None, cert: Path | None = None, key: Path | None = None, verify: bool = True
+    *,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    password: bytes | None = None,
+    verify: bool = True,
 ) -> ClientTls:
     """A connector's TLS: the server's certificate and host name are checked unless `verify` is off.
 
@@ -113,7 +126,7 @@ def client_context(
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if cert is not None:
-        _load_chain(context, cert, key)
+        _load_chain(context, cert, key, password)
         context.certificate, context.expires = cert, _expires(cert)
     return context
 
@@ -176,16 +189,23 @@ def _alternatives(certificate: PeerCertificate) -> list[tuple[str, str]]:
     return list(certificate.get("subjectAltName", ()))
 
 
-def _load_chain(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
+def _load_chain(context: ssl.SSLContext, cert: Path, key: Path | None, password: bytes | None) -> None:
     for path in (cert, key):
         if path is not None:
             _readable(path)
     try:
         # An empty password, so that OpenSSL does not ask for one on the terminal.
-        context.load_cert_chain(cert, key, password="")
+        context.load_cert_chain(cert, key, password=password or b"")
     except (ssl.SSLError, ValueError) as error:
         files = str(cert) if key is None else f"{cert}, {key}"
-        raise TlsError(f"{files}: {_why(error)}") from None
+        locked = _LOCKED in (key or cert).read_bytes()  # what OpenSSL says of it varies
+        raise TlsError(f"{files}: {_why_locked(password) if locked else _why(error)}") from None
+
+
+def _why_locked(password: bytes | None) -> str:
+    if password is None:
+        return "the key is encrypted; a policy names its password with key_password"
+    return "key_password does not decrypt the key, or the key does not belong to the certificate"
 
 
 def _certificates(path: Path) -> list[bytes]:
@@ -214,7 +234,5 @@ def _why(error: Exception) -> str:
         "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
         "NO_CERTIFICATE_OR_CRL_FOUND": "holds no certificate in PEM",
         "NO_START_LINE": "not in PEM",
-        "BAD_DECRYPT": "the key is encrypted; give one without a passphrase",
-        "BAD_PASSWORD_READ": "the key is encrypted; give one without a passphrase",
     }
     return known.get(str(reason), "not a certificate chain and its key in PEM" if reason is None else str(reason))

@@ -26,6 +26,7 @@ class ConnectorTls(StrictSection):
         "system's")
     cert: Path | None = Field(default=None, description="own certificate chain, PEM")
     key: Path | None = Field(default=None, description="private key of the own certificate, PEM")
+    key_password: Secret | None = Field(default=None, description="where the password of an encrypted key is found")
     verify: Flag = Field(default=True, description="false: accept any server certificate; for experiments only")
 
 

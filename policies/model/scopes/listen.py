@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from policies.model.scopes.event_hubs import EventHubsSection
 from policies.model.scopes.sasl import PLAIN_DESCRIPTION, Mechanism
-from policies.values.base import Count, Flag, OneOrMany, Path, Strict, StrictSection, parsed
+from policies.values.base import Count, Flag, OneOrMany, Path, Secret, Strict, StrictSection, parsed
 from policies.values.units import Duration, Place, Size, parse_bind, parse_duration, parse_size
 
 
@@ -25,6 +25,7 @@ class ListenerTls(Strict):
 
     cert: Path = Field(description="certificate chain, PEM, path relative to the policy file")
     key: Path = Field(description="private key of the certificate, PEM, path relative to the policy file")
+    key_password: Secret | None = Field(default=None, description="where the password of an encrypted key is found")
     client_ca: Path | None = Field(
         default=None,
         description="authorities that must have issued client certificates, PEM; a reload closes connections whose "

@@ -165,6 +165,7 @@ class SinkTls(StrictSection):
         "system's")
     cert: Path | None = Field(default=None, description="own certificate chain, PEM")
     key: Path | None = Field(default=None, description="private key of the own certificate, PEM")
+    key_password: Secret | None = Field(default=None, description="where the password of an encrypted key is found")
 
 
 class SinkEntry(Strict):
@@ -238,8 +239,6 @@ def _misfits(entry: SinkEntry, place: str) -> Iterator[str]:
             yield "address is for protocol amqp"
     if entry.to is not None and entry.to.path is not None and entry.to.scheme not in SCHEMES["http"]:
         yield "only http and https URLs have a path here (amqp: address)"
-    if entry.tls is not None and (entry.tls.cert is None) != (entry.tls.key is None):
-        yield "tls: cert and key belong together"
     if entry.tls is not None and entry.to is None:
         yield f"tls is for URLs (to); the {place} has its own"
     if place == "local" and entry.address is not None:

@@ -76,7 +76,7 @@ class Sinks:
         none: Collection[IpAddress] = ()
         self._parts = SinkDependencies(
             service.supervisor,
-            SinkCertificates(service.policy.path),
+            SinkCertificates(service.policy.path, service.policy.secret),
             service.policy.secret,
             lambda: none,
             lambda cluster: {},

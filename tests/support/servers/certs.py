@@ -97,3 +97,10 @@ def _builder(
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def lock_key(key: Path, password: bytes) -> None:
+    """Encrypt a private key in place."""
+    secret = serialization.load_pem_private_key(key.read_bytes(), None)
+    locked = serialization.BestAvailableEncryption(password)
+    key.write_bytes(secret.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))

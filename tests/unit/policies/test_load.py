@@ -279,7 +279,10 @@ def test_a_key_must_be_usable(value: str, said: str) -> None:
         ("{limits: {connections: many}}", "must be a whole number"),
         ("{bind: 5672}", 'needs "host:port"'),
         ('{bind: "h:65536"}', 'needs "host:port"'),
-        ("{tls: on}", "must be a section (key: value) (allowed: cert, key, client_ca, require_client_cert)"),
+        (
+            "{tls: on}",
+            "must be a section (key: value) (allowed: cert, key, key_password, client_ca, require_client_cert)",
+        ),
     ],
 )
 def test_mistakes_of_a_listener(listener: str, said: str) -> None:
@@ -301,6 +304,9 @@ def test_mistakes_of_a_listener(listener: str, said: str) -> None:
         ("to: 'amqps://x', sasl: {user: u}", "ANONYMOUS uses no user or password"),
         ("to: 'amqps://x', sasl: {mechanism: EXTERNAL}", "EXTERNAL needs tls with cert and key"),
         ("to: 'amqps://x', tls: {cert: u}", "cert and key belong together"),
+        ("to: 'amqps://x', tls: {key_password: {env: K}}", "tls.key_password: there is no key for this password"),
+        ("to: 'amqps://x', tls: {cert: u, key: u, key_password: {env: NO}}", "environment variable NO is not set"),
+        ("to: 'amqps://x', tls: {cert: u, key: u, key_password: word}", "a secret is never written into the policy"),
         ("to: 'amqps://x', backoff: {min: 1m}", "min must not be longer than max"),
         (
             "to: 'amqps://x', sasl: {mechanism: plain, user: u, password: {env: K, file: u}}",

@@ -27,6 +27,7 @@ def test_keys_are_found_at_their_place() -> None:
     assert allowed_keys(("scopes", "edge", "listen", 0, "tls")) == [
         "cert",
         "key",
+        "key_password",
         "client_ca",
         "require_client_cert",
     ]

@@ -96,6 +96,10 @@ def sink(rest: str) -> str:
         (text(sink("protocol: http, to: 'https://a.example', networks: [10.0.0.1/8]")), "networks[0]: needs public or"),
         (text(sink("protocol: http, to: 'https://a.example', networks: private")), "networks: needs public or"),
         (text(sink("protocol: http, to: 'https://a.example', tls: {cert: x}")), "tls: cert and key belong together"),
+        (
+            text(sink("protocol: http, to: 'https://a.example', tls: {key_password: {file: x}}")),
+            "sinks[0].tls.key_password: there is no key for this password",
+        ),
         (text(sink("protocol: amqp, local: x, tls: {ca: x}")), "tls is for URLs (to); the local has its own"),
         (text(f"[{{name: m, events: events/a, sinks: [{SINK}]}}]"), "sinks[0]: asking sinks for their consent needs"),
         (text("[]", service="subscriptions"), "addresses[3]: service: subscriptions needs manager"),

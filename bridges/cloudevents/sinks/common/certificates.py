@@ -9,14 +9,16 @@ from typing import Final
 
 from gateway.amqp.transport.tls import client_context
 from policies.model.scopes.sinks import SinkTls
+from policies.values.base import Secret
 
 
 class SinkCertificates:
     """TLS contexts by entry of the policy: TLS 1.2 or later, with host name checks."""
 
-    def __init__(self, path: Callable[[str], Path]) -> None:
-        """`path` resolves a file name of the policy."""
+    def __init__(self, path: Callable[[str], Path], secret: Callable[[Secret], bytes]) -> None:
+        """`path` resolves a file name of the policy, and `secret` a secret."""
         self.path: Final = path
+        self._secret: Final = secret
         self._contexts: Final[dict[SinkTls | None, ssl.SSLContext]] = {}
 
     def context(self, tls: SinkTls | None) -> ssl.SSLContext:
@@ -30,4 +32,5 @@ class SinkCertificates:
         if tls is None:
             return client_context()
         ca, cert, key = (None if name is None else self.path(name) for name in (tls.ca, tls.cert, tls.key))
-        return client_context(ca=ca, cert=cert, key=key)
+        password = None if tls.key_password is None else self._secret(tls.key_password)
+        return client_context(ca=ca, cert=cert, key=key, password=password)

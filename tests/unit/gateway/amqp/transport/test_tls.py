@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, peer_subject, trust_anchor
-from tests.support.servers.certs import Authority
+from tests.support.servers.certs import Authority, lock_key
 
 
 @pytest.fixture
@@ -161,13 +159,16 @@ def test_unusable_files_are_named(authority: Authority, tmp_path: Path) -> None:
         client_context(ca=tmp_path)
 
 
-def test_an_encrypted_key_is_refused_without_asking(authority: Authority) -> None:
+def test_an_encrypted_key_needs_its_password_and_nobody_is_asked(authority: Authority) -> None:
     cert, key = authority.server()
-    secret = ec.generate_private_key(ec.SECP256R1())
-    locked = serialization.BestAvailableEncryption(b"passphrase")
-    key.write_bytes(secret.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))
-    with pytest.raises(TlsError, match="encrypted"):
+    lock_key(key, b"passphrase")
+    with pytest.raises(TlsError, match="the key is encrypted; a policy names its password with key_password"):
         ServerTls(cert, key)
+    with pytest.raises(TlsError, match="key_password does not decrypt the key"):
+        client_context(cert=cert, key=key, password=b"passphrase?")
+    far, near = handshake(ServerTls(cert, key, password=b"passphrase").context, client_context(ca=authority.ca))
+    far.write(b"hello")
+    assert near.read(5) == b"hello"
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
