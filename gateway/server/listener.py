@@ -90,8 +90,9 @@ class Listener:
             await server.start(bind.host, bind.port)
             self._server = server
         self._report.log.info(
-            "listening", scope=self.settings.scope, bind=self.bound, tls=self._tls is not None
-        )
+            "listening", scope=self.settings.scope, bind=self.bound, tls=self._tls is not None,
+            **({} if self.settings.model.websocket is None else {"websocket": self.settings.model.websocket}),
+        )  # fmt: skip
 
     @property
     def bound(self) -> str:
@@ -141,11 +142,13 @@ class Listener:
         for connection in list(self.connections):
             connection.close(error)
 
-    def _accept(self) -> Connection:
+    def _accept(self) -> asyncio.Protocol:
         self._serial += 1
         name = f"{self.settings.scope}/{self.bound}/{self._serial}"
         handshake = self.settings.model.limits.handshake.seconds
-        return Connection(self._hub, self, server=True, handshake=handshake, name=name)
+        connection = Connection(self._hub, self, server=True, handshake=handshake, name=name)
+        path = self.settings.model.websocket
+        return connection if path is None else _websocket(connection, path, partial(self.refused, connection))
 
     def count(self) -> None:
         """Update the counters for a scrape."""
@@ -316,6 +319,13 @@ class Listener:
             self._report.bad_input(
                 error.condition if error else "unknown", connection=connection.name, error=str(error), **_cause(error)
             )
+
+
+def _websocket(connection: Connection, path: str, refused: Callable[[str], None]) -> asyncio.Protocol:
+    """The WebSocket of a connection; loaded only by a gateway whose policy has a listener for them."""
+    from gateway.amqp.transport.websocket import WebSocketProtocol
+
+    return WebSocketProtocol(connection, path, refused)
 
 
 def _cause(error: AmqpError | None) -> dict[str, str]:

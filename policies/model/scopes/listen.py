@@ -112,6 +112,12 @@ class ListenerSection(StrictSection):
         "(`event_hubs.keys`), so `sasl` has to offer ANONYMOUS, which gives them no rights by itself",
     )
     event_hubs: EventHubsSection | None = Field(default=None, description="dialect eventhubs: its keys and addresses")
+    websocket: Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=256)] | None = Field(
+        default=None,
+        description="path at which clients speak AMQP over WebSockets (subprotocol amqp or AMQPWSB10), such as "
+        "/$servicebus/websocket for those of Event Hubs; this listener then takes nothing else. Pages that browsers "
+        "have from another host are refused; default: plain AMQP",
+    )
     strict_annotations: Flag = Field(
         default=False,
         description="true: a message with an annotation key that the gateway does not understand, and that does not "

@@ -4,9 +4,12 @@
 "use strict";
 const { EventHubProducerClient, EventHubConsumerClient, earliestEventPosition } = require("@azure/event-hubs");
 const fs = require("fs");
+const WebSocket = require("ws");
 
 const [, , command, connection, hub, group, count, file] = process.argv;
+const authority = process.env.WEBSOCKET_CA; // the file with it: AMQP over WebSockets
 const options = {
+  webSocketOptions: authority && { webSocket: WebSocket, webSocketConstructorOptions: { ca: fs.readFileSync(authority) } },
   retryOptions: { maxRetries: 1, timeoutInMs: 15000 },
   loadBalancingOptions: { strategy: "greedy", updateIntervalInMs: 500, partitionOwnershipExpirationIntervalInMs: 2000 },
 };

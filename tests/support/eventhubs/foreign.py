@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ def command(library: str) -> tuple[list[str], dict[str, str]]:
 class HubClient:
     """One client of a library at a hub."""
 
-    def __init__(self, library: str, hubs: HubGateway, hub: str) -> None:
+    def __init__(self, library: str, hubs: HubGateway, hub: str, environment: Mapping[str, str] | None = None) -> None:
         self._library = library
+        self._environment = environment or {}
         self._where = [hubs.connection(), hub]
 
     def start(self, action: str, *arguments: str) -> Process:
         """Start the client."""
         base, environment = command(self._library)
+        environment |= self._environment
         return Process(f"eventhubs-{self._library}", [*base, action, *self._where, *arguments], env=environment)
 
     def send(self) -> list[dict[str, Any]]:

@@ -30,10 +30,13 @@ def sas(resource: str, *, key: str = "app", secret: str | None = None, seconds: 
 class HubGateway:
     """One gateway with an embedded Kafka; `hub()` is an event hub that nobody has used."""
 
-    def __init__(self, start: Gateways, *, tls: Pair | None = None, at: KafkaBroker | None = None, **hubs: str) -> None:
+    def __init__(
+        self, start: Gateways, *, tls: Pair | None = None, at: KafkaBroker | None = None,
+        websocket: str | None = None, **hubs: str,
+    ) -> None:  # fmt: skip
         """`tls`: the listener's certificate; `at`: a broker in place of the embedded Kafka, which survives a restart.
 
-        `hubs`: further settings of the dialect.
+        `websocket`: the path, for AMQP over WebSockets; `hubs`: further settings of the dialect.
         """
         self.kafka = EmbeddedKafka()
         self._topics = iter(topics := {f"hub-{number}": 3 for number in range(40)})
@@ -45,6 +48,8 @@ class HubGateway:
         (self.plain,) = ports(1)
         self.port = document.edge
         scope["listen"][0].update(dialect="eventhubs", event_hubs={"address": "events/{hub}", "keys": keys, **hubs})
+        if websocket is not None:
+            scope["listen"][0]["websocket"] = websocket
         if tls is not None:
             scope["listen"][0]["tls"] = {"cert": str(tls.cert), "key": str(tls.key)}
         scope["listen"].append({"bind": f"127.0.0.1:{self.plain}"})

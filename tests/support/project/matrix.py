@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MATRIX = Path(__file__).resolve().parents[3] / "docs" / "conformance.md"
-FAMILIES = ("CORE", "ES", "FX", "CE", "AT", "RA", "X", "EH")
+FAMILIES = ("CORE", "ES", "FX", "CE", "AT", "RA", "X", "EH", "WS")
 ROW = re.compile(rf"^\| ((?:{'|'.join(FAMILIES)})-[^ |]+) \|")
 CELLS = re.compile(r"(?<!\\)\|")
 DEFINITIONAL = re.compile(r"none( \(.*\))?")
