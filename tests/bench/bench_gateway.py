@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.support.gateway.gateway import Gateway, written
 from tests.support.gateway.process import ports
 from tests.support.project.parts import ROOT
+from tests.support.servers.certs import Pair
 
 POLICY = """\
 gateway: {{id: bench, http: "127.0.0.1:{http}"{journal}}}
@@ -21,6 +22,7 @@ scopes:
       - bind: "127.0.0.1:{edge}"
         sasl: [anonymous]
         limits: {{connections: 20000, links: 20000, opens_per_second: 100000, idle_timeout: 30m}}
+      {edge_tls}
     addresses:
       - {{match: "direct/**", direct: balanced}}
       - {{match: "relay/{{name}}", relay: core, address: "direct/{{name}}", replies: none}}
@@ -30,16 +32,21 @@ scopes:
       {events}
     access: [{{who: "*", may: [send, receive, info], on: "**"}}]
   core:
-    listen: [{{bind: "127.0.0.1:{core}", sasl: [anonymous]}}]
+    listen:
+      - {{bind: "127.0.0.1:{core}", sasl: [anonymous]}}
+      {core_tls}
     addresses:
       - {{match: "direct/**", direct: balanced}}
       - {{match: "services/**", direct: balanced}}
       - {{match: "home/{{name}}", relay: edge, address: "direct/{{name}}", replies: none}}
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
-KAFKA = 'kafka: {{main: {{bootstrap: "{bootstrap}"}}}}'
+KAFKA = 'kafka: {{main: {{bootstrap: "{bootstrap}"{topics}}}}}'
 # As many in flight as the bench's consumers ask for: at the default of 1000 both sides wait for each other.
-EVENTS = '- {match: "events/{topic}", kafka: main, topic: "{topic}", credit: 5000}'
+EVENTS = '''\
+- {match: "events/{topic}", kafka: main, topic: "{topic}", credit: 5000}
+      - {match: "shared/{topic}", kafka: main, topic: "{topic}", credit: 5000, group_mode: shared, surplus: pend}'''
+SECURED = '- {{bind: "127.0.0.1:{port}", sasl: [anonymous], tls: {{cert: "{pair.cert}", key: "{pair.key}"}}}}'
 SECRET = {"SCOPEGATE_BENCH_KEY": "bench-key-of-no-value-0123456789abcdefghijk"}
 
 TREE = "SCOPEGATE_BENCH_TREE"
@@ -56,17 +63,25 @@ def script(tree: Path) -> str:
 class BenchGateway(Gateway):
     """`scopegate run` on free ports; `start_seconds` is the time from its start to ready."""
 
-    def __init__(self, bootstrap: str | None = None, journal: str | None = None) -> None:
-        """`journal`: what its policy says of a journal beside the cluster, such as `sample: 100`."""
-        edge, core, http = ports(3)
+    def __init__(
+        self, bootstrap: str | None = None, journal: str | None = None, *, tls: Pair | None = None, topics: str = ""
+    ) -> None:
+        """`journal`: what its policy says of a journal beside the cluster, such as `sample: 100`.
+
+        `tls`: the certificate of a second listener of each scope. `topics`: those of an embedded Kafka, such as `t: 1`.
+        """
+        edge, core, http, *secured = ports(5)
         self.edge = ("127.0.0.1", edge)
         self.core = ("127.0.0.1", core)
+        self._secured = {name: ("127.0.0.1", port) for name, port in zip(("edge", "core"), secured, strict=True)}
         text = POLICY.format(
             edge=edge,
             core=core,
             http=http,
+            edge_tls=SECURED.format(port=secured[0], pair=tls) if tls else "",
+            core_tls=SECURED.format(port=secured[1], pair=tls) if tls else "",
             journal=f", journal: {{kafka: main, {journal}}}" if journal is not None else "",
-            kafka=KAFKA.format(bootstrap=bootstrap) if bootstrap else "",
+            kafka=KAFKA.format(bootstrap=bootstrap, topics=topics and f", topics: {{{topics}}}") if bootstrap else "",
             events=EVENTS if bootstrap else "",
         )
         policy = written(text)
@@ -75,6 +90,10 @@ class BenchGateway(Gateway):
         start = time.perf_counter()
         super().__init__(policy, env=SECRET | ({"PYTHONPATH": tree} if tree else {}))
         self.start_seconds = time.perf_counter() - start
+
+    def places(self, secured: bool) -> dict[str, tuple[str, int]]:
+        """Where the listeners of the scopes are, those with TLS or those without."""
+        return self._secured if secured else {"edge": self.edge, "core": self.core}
 
     @property
     def pid(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, Final
@@ -96,6 +96,27 @@ def interleaved(value: Callable[[], Sample], baseline: Callable[[], Sample], rou
         for measure, results in sides if number % 2 == 0 else reversed(sides):
             results.append(measure())
     return medians(ours), medians(theirs)
+
+
+def beside(
+    name: str,
+    shape: str,
+    value: Callable[[], Sample],
+    baseline: Callable[[], Sample],
+    rounds: int,
+    what: str,
+    target: float,
+) -> Iterator[Figure]:
+    """The rate of a path as a share of another one's, and its processor time for a message, of the same gateway.
+
+    The load generator may be the limit of both rates: what the gateway takes for a message compares them, too.
+    """
+    ours, theirs = interleaved(value, baseline, rounds)
+    details: dict[str, Any] = {**ours, "baseline": theirs}
+    yield Figure(shaped(name, shape), ours["rate"], "msg/s", theirs["rate"], what, target, details=details)
+    details = {"others_cores": max(ours["others_cores"], theirs["others_cores"])}
+    cost, other = ours["cpu_us"], theirs["cpu_us"]
+    yield Figure(shaped(f"{name}_cpu", shape), cost, "us", other, what, 1 / target, at_most=True, details=details)
 
 
 def medians(samples: list[Sample]) -> Sample:

@@ -48,6 +48,20 @@ def background(name: str, *arguments: str) -> Iterator[None]:
         process.wait()
 
 
+@contextmanager
+def idle(port: int, connections: int, address: str, links: int = 1) -> Iterator[None]:
+    """Connections with so many links each, which do nothing."""
+    arguments = [str(port), str(connections), address, str(links)]
+    command = [sys.executable, "-m", "tests.bench.load.idle", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
+        assert child.stdout
+        assert child.stderr
+        if child.stdout.readline().strip() != "ready":
+            raise NotMeasured(f"{connections} idle connections: {child.stderr.read().strip()[-300:]}")
+        yield
+
+
 def load(plan: dict[str, Any], measured: int | None = None) -> Sample:
     """One run of the load generator; `measured` is the process whose processor time per message counts."""
     before, watch = cpu_seconds(measured) if measured else 0.0, Watch()

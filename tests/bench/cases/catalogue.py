@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import compileall
 import itertools
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
-from tests.bench.cases import direct, event_filters
+from tests.bench.cases import direct, event_filters, idle_links, tls
 from tests.bench.cases import filters as bench_filters
 from tests.bench.cases import scan as kafka_scan
 from tests.bench.cases.cookies import sign_verify
 from tests.bench.effort import Effort
-from tests.bench.figures import Figure, Sample, interleaved, medians, shaped
-from tests.bench.kafka import cases
+from tests.bench.figures import Figure, Sample, beside, interleaved, medians, shaped
+from tests.bench.kafka import cases, links
 from tests.bench.push import api, protocols
 from tests.bench.push import http as push
-from tests.bench.running import NotMeasured, StockRelay, cpu_seconds, load, resident_kib
+from tests.bench.running import StockRelay, cpu_seconds, idle, load, resident_kib
 from tests.bench.shapes import shapes
 from tests.support.project.parts import ROOT
 
@@ -77,19 +75,9 @@ def crossing(effort: Effort) -> Iterator[Figure]:
                 if shape == shapes.SYNTHETIC:
                     continue  # it has no properties
                 more["reply_to"] = "direct/answers"
-            ours, theirs = interleaved(
-                partial(_stream, gateway, kind, 100, effort, **more),
-                partial(_stream, gateway, "direct", 100, effort, **more),
-                effort.rounds,
-            )
-            details = {**ours, "direct": theirs}
-            figure = shaped(f"crossing_{name}", shape)
-            yield Figure(figure, ours["rate"], "msg/s", theirs["rate"], "a direct node", target, details=details)
-            # The load generator may be the limit of both: what the gateway takes for a message compares them, too.
-            cost, direct = ours["cpu_us"], theirs["cpu_us"]
-            details = {"others_cores": max(ours["others_cores"], theirs["others_cores"])}
-            name = shaped(f"crossing_{name}_cpu", shape)
-            yield Figure(name, cost, "us", direct, "a direct node", 1 / target, at_most=True, details=details)
+            ours = partial(_stream, gateway, kind, 100, effort, **more)
+            direct_node = partial(_stream, gateway, "direct", 100, effort, **more)
+            yield from beside(f"crossing_{name}", shape, ours, direct_node, effort.rounds, "a direct node", target)
 
 
 def _size(size: int) -> str:
@@ -170,14 +158,7 @@ def memory(effort: Effort) -> Iterator[Figure]:
 
 def _hold(gateway: BenchGateway, count: int) -> int:
     """Opens idle connections, returns the gateway's resident memory while they are there."""
-    command = [sys.executable, "-m", "tests.bench.load.idle", str(gateway.edge[1]), str(count), "direct/idle"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout
-        assert child.stderr
-        if child.stdout.readline().strip() != "ready":
-            raise NotMeasured(f"{count} idle connections: {child.stderr.read().strip()[-300:]}")
+    with idle(gateway.edge[1], count, "direct/idle"):
         return resident_kib(gateway.pid)
 
 
@@ -285,6 +266,9 @@ CASES: dict[str, Case] = {
     "reply queue": direct.reply_queue,
     "journal": journal,
     "kafka": cases.rates,
+    "links": links.links,
+    "tls": tls.tls,
+    "idle": idle_links.idle_links,
     "sharing": cases.sharing,
     "latency": cases.latency,
     "memory": memory,

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import selectors
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.amqp.codec.types import Described, Symbol
+from gateway.amqp.codec.types import Described, Symbol, Uint
 from tests.support.amqp import frames
 from tests.support.amqp.peer import Peer
 
@@ -29,9 +30,19 @@ class Lean:
     """A link that reads an event log from its beginning, once it is let `go`."""
 
     def __init__(
-        self, where: tuple[str, int], address: str, credit: int, *, sql: str = "", settled: bool = False
+        self,
+        where: tuple[str, int],
+        address: str,
+        credit: int,
+        *,
+        sql: str = "",
+        settled: bool = False,
+        group: str = "",
+        durable: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._peer: Final = Peer(connection=socket.create_connection(tuple(where)), seconds=_PATIENCE)
+        """`durable`: the name of a link whose source outlives it."""
+        self._peer: Final = Peer(connection=socket.create_connection(tuple(where)), seconds=_PATIENCE, tls=tls)
         self._socket: Final = self._peer._socket
         self._credit: Final = credit
         self._settled: Final = settled
@@ -43,8 +54,11 @@ class Lean:
         self._peer.sasl_anonymous().send_raw(b"AMQP\x00\x01\x00\x00").expect_header()
         self._peer.open(max_frame_size=65536).expect("open")
         self._peer.begin(incoming_window=_WINDOW).expect("begin")
-        mode = {"snd_settle_mode": 1} if settled else {}
-        self._peer.attach_receiver(None, source=frames.source(address, filter=_filter(sql)), **mode)
+        more: dict[str, Any] = {"snd_settle_mode": 1} if settled else {}
+        lasting = {"durable": Uint(2), "expiry_policy": Symbol("never")} if durable else {}
+        more |= {"name": durable} if durable else {}
+        more |= {"properties": {Symbol("event-streams-consumer-group"): group}} if group else {}
+        self._peer.attach_receiver(None, source=frames.source(address, filter=_filter(sql), **lasting), **more)
 
     def fileno(self) -> int:
         """For a selector."""
@@ -64,7 +78,7 @@ class Lean:
     def read(self) -> int:
         """Take what has come, accept it and grant as much again; how many events that were."""
         before = self.received
-        piece = self._socket.recv(_PIECE)
+        piece = self._piece()
         if not piece:
             raise ConnectionError("the gateway closed the connection")
         self._count(self._rest + piece if self._rest else piece)
@@ -74,6 +88,16 @@ class Lean:
         if (self.received - self._granted) * 2 >= self._credit:
             self._grant()
         return self.received - before
+
+    def _piece(self) -> bytes:
+        """What is there; with TLS as many records as are decrypted, because no selector sees them."""
+        piece = self._socket.recv(_PIECE)
+        if isinstance(self._socket, ssl.SSLSocket):
+            pieces = [piece]
+            while self._socket.pending():
+                pieces.append(self._socket.recv(_PIECE))
+            return b"".join(pieces)
+        return piece
 
     def _count(self, data: bytes) -> None:
         at, end, size_at, count, last = 0, len(data), _SIZE.unpack_from, 0, 0

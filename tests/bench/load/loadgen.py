@@ -11,6 +11,7 @@ import asyncio
 import gc
 import json
 import socket
+import ssl
 import sys
 import time
 from dataclasses import asdict, dataclass, fields
@@ -57,7 +58,18 @@ class Plan:
     count: int = 0
     consumers: int = 1
     rate: float = 0.0
+    group: str = ""
+    """The consumer group that consumers join."""
+    durable: str = ""
+    """The name of the link of a consumer whose source outlives it."""
+    tls: str = ""
+    """A file with the authority of the gateway's certificate: all connections have TLS."""
     shape: str = shapes.SYNTHETIC
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """For its connections; None: they have no TLS."""
+        return ssl.create_default_context(cafile=self.tls) if self.tls else None
 
 
 @dataclass(frozen=True)
@@ -90,7 +102,8 @@ class Run:
     async def connect(self, role: Base, where: tuple[str, int]) -> None:
         """Connects and waits until the role's first link is attached."""
         peer = Peer(role)
-        await self.loop.create_connection(lambda: peer, *where)
+        host, port = where
+        await self.loop.create_connection(lambda: peer, host, port, ssl=self.plan.context)
         self.peers.append(peer)
         await self.until(lambda: role.ready, 20.0, f"attach of {type(role).__name__}")
 
@@ -210,7 +223,16 @@ class Run:
 def consume(plan: Plan) -> Result:
     """Consumers of an event log, with next to no cost of their own; they begin together."""
     links = [
-        lean.Lean(plan.receive_from, plan.receive_address, plan.credit, sql=plan.sql, settled=plan.settled)
+        lean.Lean(
+            plan.receive_from,
+            plan.receive_address,
+            plan.credit,
+            sql=plan.sql,
+            settled=plan.settled,
+            group=plan.group,
+            durable=plan.durable,
+            tls=plan.context,
+        )
         for _ in range(plan.consumers)
     ]
     for each in links:

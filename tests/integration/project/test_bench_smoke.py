@@ -7,11 +7,17 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.bench.bench_gateway import BenchGateway
+from tests.bench.kafka.links import KINDS
+from tests.bench.running import module
 from tests.support.project.parts import ROOT
+from tests.support.servers.certs import Authority
 
 
 def shaped(*names: str) -> set[str]:
@@ -19,17 +25,25 @@ def shaped(*names: str) -> set[str]:
     return {name + shape for name in names for shape in ("", ":mix")}
 
 
+def with_cost(names: set[str]) -> set[str]:
+    """The figures of rates, and of the processor time for a message beside each."""
+    return names | {"_cpu:".join(parts) if len(parts := name.split(":")) > 1 else f"{name}_cpu" for name in names}
+
+
+_TLS = "tls_direct", "tls_relay", "tls_produce", "tls_consume"
 _RATES = [f"kafka_{job}{size}" for job in ("produce", "consume", "consume_settled") for size in ("", "_1k")]
 _RELAYS = "direct_100", "direct_10k", "direct_latency", "relay_100", "relay_10k", "relay_latency"
 _CROSSING = "crossing_none", "crossing_cookie", "crossing_rewrite"
 EXPECTED = {
     "loadgen": {"loadgen_self", "loadgen_self_10k"},
     "relays": shaped(*_RELAYS),
-    "crossing": {f"{name}{end}:mix" for name in _CROSSING for end in ("", "_cpu")}
-    | {"crossing_none", "crossing_none_cpu"},
+    "crossing": with_cost({f"{name}:mix" for name in _CROSSING} | {"crossing_none"}),
     "replies": shaped("cookie", "cookie_cpu", "rewrite", "rewrite_cpu"),
     "kafka": shaped(*_RATES) | {"kafka_consume:application"},
     "sharing": shaped("kafka_50_consumers"),
+    "links": with_cost(shaped("link_group", "link_durable", "link_shared", "link_filter")),
+    "tls": with_cost(shaped(*_TLS) | {"tls_cookie:mix", "tls_rewrite:mix"}),
+    "idle": shaped(*(f"idle_{path}_{name}" for path in ("direct", "crossing", "kafka") for name in ("p50", "p99"))),
     "latency": shaped("kafka_latency"),
     "scan": shaped("kafka_scan_100") | {"kafka_scan_1k", "kafka_scan_sealed"},
     "reply queue": {"reply_queue_0", "reply_queue_100", "reply_queue_1000"},
@@ -42,8 +56,9 @@ EXPECTED = {
     "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"}
     | {f"filters_1000_{kind}" for kind in ("equal", "prefix", "property", "suffix")},
 }
-KAFKA = EXPECTED["kafka"] | EXPECTED["sharing"] | EXPECTED["latency"] | EXPECTED["scan"] | EXPECTED["source"]
-SERVERS = "kafka", "sharing", "latency", "scan", "columns", "source", "archive"
+_OF_KAFKA = "kafka", "sharing", "links", "tls", "idle", "latency", "scan", "source"
+KAFKA = {figure for case in _OF_KAFKA for figure in EXPECTED[case]}
+SERVERS = "kafka", "sharing", "links", "tls", "idle", "latency", "scan", "columns", "source", "archive"
 """They start a Kafka or a Spark of their own."""
 LONG = *SERVERS, "crossing", "relays"
 CASES = [pytest.param(case, marks=pytest.mark.soak if case in LONG else ()) for case in EXPECTED]
@@ -66,3 +81,24 @@ def test_case_is_measured(case: str, tmp_path: Path) -> None:
         assert report[name]["value"] > 0
         assert name not in COMPARED or math.isfinite(report[name]["ratio"])
     assert report["run"]["cores"] == os.cpu_count()
+
+
+def test_consumers_of_each_kind_read_to_the_end(tmp_path: Path) -> None:
+    """What the cases `links` and `tls` ask of the load generator, with a Kafka that is there at once."""
+    authority = Authority(tmp_path)
+    with closing(BenchGateway("embedded", tls=authority.server(), topics="t: 1")) as gateway:
+        send = {"kind": "send", "send_to": gateway.edge, "send_address": "events/t", "seconds": 0.1, "warmup": 0.0}
+        sent = generated(send | {"shape": "jms/text", "in_flight": 50})  # the embedded Kafka keeps 5 MB
+        assert sent["not_accepted"] == 0
+        for more in (*KINDS.values(), {"tls": str(authority.ca)}):
+            where = gateway.places("tls" in more)["edge"]
+            node = {"receive_address": f"{more.get('node', 'events')}/t", "receive_from": where}
+            options = {key: value for key, value in more.items() if key not in ("node", "sql")}
+            plan = {"kind": "receive", "count": sent["total"], "earliest": True, **node, **options}
+            assert generated(plan)["total"] >= sent["total"] > 0, more
+
+
+def generated(plan: dict[str, Any]) -> dict[str, Any]:
+    """What the load generator says of a plan."""
+    found: dict[str, Any] = json.loads(module("load.loadgen", json.dumps(plan)))
+    return found
