@@ -146,6 +146,10 @@ class ClusterBridge:
         """The name of a consumer group's record among the leases."""
         return group_key(self.cluster.name, topic, group)
 
+    def topics(self) -> dict[str, int]:
+        """The known topics with their numbers of partitions."""
+        return self.cluster.known_topics()
+
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`."""
         return self.cluster.ready()

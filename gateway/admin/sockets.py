@@ -49,13 +49,13 @@ def live_sockets(environ: Mapping[str, str], uid: int) -> list[Path]:
     found: list[Path] = []
     for folder in folders(environ, uid):
         if usable(folder, uid) or uid == 0:
-            found += [each for each in _sockets(folder) if _answers(each)]
+            found += [each for each in _sockets(folder) if answers(each)]
     return list(dict.fromkeys(found))
 
 
 def bind(path: Path) -> socket.socket:
     """A listening socket at `path` for its owner alone; replaces one that nobody answers. Raises OSError."""
-    if path.is_socket() and _answers(path):
+    if path.is_socket() and answers(path):
         raise OSError(f"{path}: another process answers there")
     if path.exists() and not path.is_socket():
         raise OSError(f"{path}: there is a file that is no socket")
@@ -82,7 +82,8 @@ def _sockets(folder: Path) -> list[Path]:
     return []
 
 
-def _answers(path: Path) -> bool:
+def answers(path: Path) -> bool:
+    """Whether a process accepts connections at a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
@@ -97,6 +98,6 @@ def _answers(path: Path) -> bool:
 def _remove_dead(folder: Path) -> None:
     """Remove sockets of processes that were killed."""
     for each in _sockets(folder):
-        if not _answers(each):
+        if not answers(each):
             with suppress(OSError):
                 each.unlink()

@@ -17,7 +17,6 @@ from gateway.cli.check import check
 from gateway.cli.cookie import cookie
 from gateway.cli.explain import explain
 from gateway.cli.filter import filter_command
-from gateway.cli.groups import groups
 from gateway.cli.health import health
 from gateway.cli.keys import keys
 from gateway.cli.quickstart import quickstart
@@ -34,7 +33,7 @@ _EXIT_CODES: Final = (
 
 _LATER: Final = {
     **dict.fromkeys(("receive", "request", "send"), "messages"),
-    **dict.fromkeys(("close", "connections", "links", "status"), "admin"),
+    **dict.fromkeys(("close", "connections", "drain", "groups", "links", "reload", "status"), "admin"),
 }
 """Commands that are imported when they are called, by their package: they need more than click."""
 
@@ -69,7 +68,7 @@ def main() -> None:
 
 
 for _command in (
-    check, cookie, explain, filter_command, groups, health, keys, quickstart, run, schema, users, version,
+    check, cookie, explain, filter_command, health, keys, quickstart, run, schema, users, version,
 ):  # fmt: skip
     main.add_command(_command)
 

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from gateway.observability.link_events import LinkEvents
     from policies.rules import CompiledPolicy
+
+
+_REMEMBERED: Final = 10
+"""Policies whose time is remembered."""
+
+
+class ReloadOutcome(NamedTuple):
+    """How a reload ended, at `at` (seconds since 1970)."""
+
+    at: float
+    result: str
+    """`ok`, `failed` (mistakes: the old policy stays in force) or `error` (unexpected)."""
+    problems: Sequence[str] = ()
+    counts: Mapping[str, int] = {}
+    """What it has closed."""
 
 
 class PolicyState:
@@ -20,6 +37,10 @@ class PolicyState:
         """The reason of the reload in progress: a signal or a changed file."""
         self.changed: list[str] = []
         """The changed files."""
+        self.outcome: ReloadOutcome | None = None
+        """How the last reload ended; None: there was none."""
+        self.since: Final[dict[str, float]] = {}
+        """When the policies with these digests came into force; those of now and before."""
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`."""
@@ -34,14 +55,25 @@ class PolicyState:
         self._replacing = self._partial = False
         self._detail = "in force"
         self._report.increment("reloads", "ok")
+        self.outcome = ReloadOutcome(time.time(), "ok", counts=counts)
+        self.in_force(policy.digest)
         about = {"reason": self.reason, "changed": self.changed, "policy": str(policy.file), "digest": policy.digest}
         self._report.log.info("policy reloaded", **about, **counts)
+
+    def in_force(self, digest: str) -> None:
+        """Note since when a policy is in force; a reload of the same one changes nothing."""
+        if [*self.since][-1:] != [digest]:
+            self.since.pop(digest, None)
+            self.since[digest] = time.time()
+        while len(self.since) > _REMEMBERED:
+            del self.since[next(iter(self.since))]
 
     def refused(self, problems: list[str]) -> None:
         """The new file, or one that it names, has mistakes: the old policy stays in force."""
         if not self._partial:
             self._detail = "in force; the last reload was refused"
         self._report.increment("reloads", "failed")
+        self.outcome = ReloadOutcome(time.time(), "failed", problems)
         self._report.log.error(
             "policy reload rejected, keeping the current policy",
             reason=self.reason,
@@ -58,4 +90,5 @@ class PolicyState:
         else:
             self._detail = f"in force; the last reload failed ({kind})"
         self._report.increment("reloads", "error")
+        self.outcome = ReloadOutcome(time.time(), "error", [f"{self._detail}; the log has the error"])
         self._report.task_failed("reload", error)

@@ -71,6 +71,10 @@ class BridgeManager:
             self._shared.report.metrics.forget(name, _labels(key))
         bridge.stop()
 
+    def running(self) -> list[tuple[tuple[str, str], BridgeWorker]]:
+        """The bridges by scope and name."""
+        return [*self._running.items()]
+
     @property
     def held(self) -> int:
         """Unfinished events of all bridges."""

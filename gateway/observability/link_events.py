@@ -18,9 +18,11 @@ from gateway.observability.counters import LinkCounters, Reading
 from gateway.observability.logs import get_logger
 from gateway.observability.metrics import Metrics
 from gateway.observability.redaction import redact
+from gateway.observability.refusals import RecentRefusal, RecentRefusals
 from gateway.observability.roster import Roster
 
 if TYPE_CHECKING:
+    from gateway.amqp.link.config import PeerInfo
     from gateway.amqp.link.link import Link
     from gateway.amqp.transport.connection import Connection
 
@@ -71,6 +73,7 @@ class LinkEvents:
         metrics.count_source(_filter_events)
         self.log: Final = get_logger("gateway")
         self.journal: LinkJournal | None = None
+        self.refusals: Final = RecentRefusals()
         self.connections: Final[Roster[Connection]] = Roster()
 
     def increment(self, name: str, *labels: str) -> None:
@@ -103,6 +106,7 @@ class LinkEvents:
     def link_refused(self, link: Link, error: AmqpError) -> None:
         """A link was refused; `__cause__` holds a reason that is not for the peer."""
         self.increment("links_refused", link.scope, _label(error))
+        self.refusals.add(_refusal("link", link, error))
         if self.journal is not None:
             self.journal.link_refused(link, error)
         self._cookie(error)
@@ -122,6 +126,7 @@ class LinkEvents:
         """One message was refused; the sender gets the condition, the log also the reason behind it."""
         self._cookie(error)
         self.increment("messages_refused", link.scope, _label(error))
+        self.refusals.add(_refusal("message", link, error))
         if self.journal is not None:
             self.journal.message_refused(link, error)
         link.refusals += 1
@@ -131,6 +136,14 @@ class LinkEvents:
     def _cookie(self, error: AmqpError) -> None:
         if (reason := getattr(error.__cause__, "reason", None)) is not None:
             self.increment("cookie_failures", str(reason))
+
+    def login_failed(self, peer: PeerInfo, reason: str, claimed: str) -> None:
+        """Somebody has failed to log in at a listener."""
+        self.increment("sasl_failures", reason)
+        about = peer.scope, claimed, peer.connection, None, None, "sasl", reason
+        self.refusals.add(RecentRefusal(time.time(), "login", *about))
+        ids = {"connection": peer.connection, "peer": peer.address}
+        self.log.warning("authentication failed", reason=reason, claimed=claimed, **ids)
 
     def task_failed(self, name: str, error: BaseException) -> None:
         """A background task ended with an unexpected error."""
@@ -179,6 +192,12 @@ def _label(error: AmqpError) -> str:
 
 def _direction(link: Link) -> str:
     return "in" if link.incoming else "out"
+
+
+def _refusal(kind: str, link: Link, error: AmqpError) -> RecentRefusal:
+    action = "send" if link.incoming else "receive"
+    who = link.scope, link.user, link.engine.peer.connection
+    return RecentRefusal(time.time(), kind, *who, action, link.address, error.condition, error.description)
 
 
 def _ids(link: Link) -> dict[str, str | None]:

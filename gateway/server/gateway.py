@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.amqp.sasl.password_checks import PasswordChecks
@@ -47,6 +47,7 @@ from gateway.state import open_state
 from gateway.tasks import Supervisor, off_loop, until
 
 if TYPE_CHECKING:
+    from gateway.admin.source import Steering
     from gateway.amqp.link.link import Link
     from gateway.connectors.connector import Connector
     from gateway.server.admin.administration import Administration
@@ -79,6 +80,8 @@ class Gateway:
     """The running gateway."""
 
     _administration: Administration | None = None
+    steering: Steering | None = None
+    """The process, which reloads and drains; None: the gateway runs in another program."""
 
     def __init__(
         self,
@@ -161,8 +164,8 @@ class Gateway:
         if bind is not None:
             from gateway.observability.http.server import keep_http, make_app
 
-            started, groups = asyncio.Event(), GroupAdmin(self.leases, self.scopes, self.clusters)
-            app = make_app(self.report.metrics, self.readiness, groups)
+            started = asyncio.Event()
+            app = make_app(self.report.metrics, self.readiness, self.groups)
             keep_http(self.supervisor, bind.host, bind.port, app, started, self.report.bad_input)
             await started.wait()
         if self.policy.model.gateway.admin.listen is not None:
@@ -172,6 +175,7 @@ class Gateway:
             await self._administration.start()
         self.supervisor.start(off_loop(prepare_filters), "filter-languages")
         policy = self.policy
+        self.policy_state.in_force(policy.digest)
         self.report.log.info("serving", gateway=policy.model.gateway.id, policy=str(policy.file), digest=policy.digest)
 
     async def load(self, policy: CompiledPolicy) -> CredentialFiles:
@@ -267,6 +271,18 @@ class Gateway:
             quota=quota,
             keys=credentials.keys_of(settings.model),
         )
+
+    # -- for operators
+
+    @cached_property
+    def groups(self) -> GroupAdmin:
+        """Answers about consumer groups."""
+        return GroupAdmin(self.leases, self.scopes, self.clusters)
+
+    @property
+    def connectors(self) -> Mapping[ConnectorKey, Connector]:
+        """The connectors of the policy."""
+        return self._connectors.running
 
     # -- connections, links and counts
 

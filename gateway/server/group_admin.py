@@ -60,6 +60,15 @@ class GroupAdmin:
         self._scopes: Final = scopes
         self._clusters: Final = clusters
 
+    def keys(self) -> list[str]:
+        """The groups with links of this process; bridges and subscriptions hold leases, too, and are not among them."""
+        found = (key.split("/", 2) for key in self._leases.groups())
+        return ["/".join(parts) for parts in found if len(parts) == 3 and parts[0] in self._clusters and parts[1]]
+
+    async def show_key(self, key: str) -> dict[str, object]:
+        """As `show`, for one of `keys`."""
+        return self._as_dict(await self._leases.view(key))
+
     async def show(self, scope: str, address: str, group: str) -> dict[str, object]:
         """Which member owns which partition, and how many links wait."""
         return self._as_dict(await self._leases.view(self._key(scope, address, group)))

@@ -227,14 +227,7 @@ class Listener:
         if security.claimed is None:
             self.refused(connection, security.reason)
             return
-        self._report.increment("sasl_failures", security.reason)
-        self._report.log.warning(
-            "authentication failed",
-            reason=security.reason,
-            claimed=security.claimed,
-            connection=connection.name,
-            peer=connection.peer.address,
-        )
+        self._report.login_failed(connection.peer, security.reason, security.claimed)
 
     def revoke(self, connection: Connection) -> None:
         """Close a connection whose login a reload has revoked."""

@@ -16,6 +16,7 @@ from typing import Final
 
 from gateway.config.credential_files import CredentialFilesError
 from gateway.config.policy import load
+from gateway.config.policy_state import ReloadOutcome
 from gateway.config.watch import Stamp, Stamps, changed_files, named_stamps, stamp, stamps
 from gateway.observability.logs import configure_logs
 from gateway.server.composition import check_cluster, make_cluster, make_subscriptions
@@ -32,7 +33,7 @@ which takes less than 10 ms and stops everything else. It almost never scans all
 _READ_TIMEOUT: Final = 30.0
 """Time limit in seconds for reading the policy and the files that it names."""
 _SHUTTING_DOWN: Final = "the gateway is shutting down; the next start reads the file"
-SIGNAL, CHANGED = "signal", "changed file"
+SIGNAL, REQUEST, CHANGED = "signal", "request", "changed file"
 """Reasons of a reload, for the log."""
 _UNREADABLE: Final = (
     f"the policy, or a file that it names, could not be read within {_READ_TIMEOUT:.0f} s: a pipe, or a file system "
@@ -88,7 +89,7 @@ def prepare_process() -> None:
 async def _serve(policy: CompiledPolicy, seen: Stamps) -> int:
     service = Gateway(policy, make_cluster, check_cluster, make_subscriptions)
     # Its signal handlers exist before clients can connect: from then on the shutdown is an orderly one.
-    process = GatewayProcess(service, policy.file, seen)
+    process = service.steering = GatewayProcess(service, policy.file, seen)
     try:
         await service.start()
     except (OSError, CredentialFilesError) as error:
@@ -114,6 +115,7 @@ class GatewayProcess:
         self._reload = asyncio.Event()
         self._signalled = False
         self._seen = seen
+        self._asked: list[asyncio.Future[ReloadOutcome]] = []
         self._stamp_task: asyncio.Task[dict[Path, Stamp | None]] | None = None
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
@@ -124,6 +126,31 @@ class GatewayProcess:
     def _on_stop(self) -> None:
         if self._stop.is_set():  # a second signal ends the process at once
             os._exit(1)
+        self._stop.set()
+
+    async def reload(self) -> ReloadOutcome:
+        """Reload now, or when a reload in progress is over; returns how it ended."""
+        answer: asyncio.Future[ReloadOutcome] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        self._reload.set()
+        return await answer
+
+    async def check(self) -> tuple[list[str], list[str]]:
+        """The mistakes and warnings that a reload would find now; nothing is changed."""
+        try:
+            async with asyncio.timeout(_READ_TIMEOUT):
+                policy = await off_loop(load, self._path)
+                credentials = await self._service.load(policy)
+        except PolicyErrors as errors:
+            return str(errors).splitlines(), []
+        except CredentialFilesError as errors:
+            return errors.problems, []
+        except TimeoutError:
+            return [_UNREADABLE], []
+        return [], [*map(str, policy.warnings), *credentials.warnings]
+
+    def drain(self) -> None:
+        """End the process in order, as SIGTERM does; once that has begun, nothing more happens."""
         self._stop.set()
 
     async def ended(self) -> None:
@@ -155,18 +182,22 @@ class GatewayProcess:
             if not self._reload.is_set():
                 break
         changed = changed_files(self._seen, now)
-        reason = SIGNAL if self._signalled else CHANGED if changed else None
+        reason = _reason(self._signalled, asked=bool(self._asked), changed=bool(changed))
         if reason:
             self._signalled, self._seen = False, now
             self._service.policy_state.changed = [str(path) for path in changed]
         return reason
 
     async def _answer(self, reason: str) -> None:
-        self._service.policy_state.reason = reason
+        state, asked = self._service.policy_state, self._asked
+        state.reason, self._asked = reason, []
         try:
             await self._apply()
         except Exception as error:  # unexpected: later reloads must still work
-            self._service.policy_state.broken(error)
+            state.broken(error)
+        for answer in asked:
+            if not answer.done() and state.outcome is not None:
+                answer.set_result(state.outcome)
 
     async def _stamped(self) -> Stamps:
         """The present versions of the watched files; the previous ones if a file system does not answer."""
@@ -195,3 +226,10 @@ class GatewayProcess:
         else:
             self._seen = {self._path: self._seen.get(self._path), **named}
             await self._service.apply(policy, credentials)
+
+
+def _reason(signalled: bool, *, asked: bool, changed: bool) -> str | None:
+    """The reason for a reload, or None; whoever asks sets the event that a signal sets."""
+    if signalled:
+        return REQUEST if asked else SIGNAL
+    return CHANGED if changed else None

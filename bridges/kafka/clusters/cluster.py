@@ -161,6 +161,10 @@ class Cluster:
             **self.config.client,
         }
 
+    def known_topics(self) -> dict[str, int]:
+        """The number of partitions of each topic that is known because it is used."""
+        return self._topics.sizes()
+
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`; the detail of an embedded cluster has its address, because it chooses its port itself."""
         state = f"embedded at {self.bootstrap}" if self._embedded else "up"

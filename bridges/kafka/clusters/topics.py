@@ -49,6 +49,10 @@ class TopicTable:
         """All known topics."""
         return list(self._topics)
 
+    def sizes(self) -> dict[str, int]:
+        """The number of partitions of each known topic."""
+        return {name: topic.partitions for name, topic in self._topics.items()}
+
     def update(self, new: Topic) -> None:
         """Store what Kafka says of a topic now, and notify its watchers of what has changed."""
         old = self._topics.get(new.name)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.admin.handlers import connections, links
+from gateway.admin.handlers import connections, groups, links, lists, steering
 from gateway.admin.queries import BadQuery, check_names
 from gateway.http.request import error_response, json_response
 
@@ -36,6 +36,21 @@ HANDLERS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/links", links.list_links),
     ("GET", "/links/{id}", links.show_link),
     ("DELETE", "/links/{id}", links.close_link),
+    ("GET", "/addresses", lists.list_addresses),
+    ("GET", "/clusters", lists.list_clusters),
+    ("GET", "/topics", lists.list_topics),
+    ("GET", "/topics/{cluster}/{topic}", lists.show_topic),
+    ("GET", "/groups", groups.list_groups),
+    ("POST", "/groups/rebalance", groups.rebalance_group),
+    ("GET", "/bridges", lists.list_bridges),
+    ("GET", "/connectors", lists.list_connectors),
+    ("GET", "/policy", lists.show_policy),
+    ("GET", "/keys", lists.list_keys),
+    ("GET", "/certificates", lists.list_certificates),
+    ("GET", "/refusals", lists.list_refusals),
+    ("POST", "/reload", steering.reload),
+    ("POST", "/check", steering.check),
+    ("POST", "/drain", steering.drain),
 )
 
 

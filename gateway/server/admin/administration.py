@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -27,12 +27,19 @@ from policies.model.admin import UnixSocket
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from gateway.admin.documents.backends import ShownCluster
     from gateway.admin.documents.common import Document
+    from gateway.admin.source import GroupAnswers, Key, Steering
     from gateway.amqp.link.link import Link
     from gateway.amqp.transport.connection import Connection
+    from gateway.config.policy_state import PolicyState
+    from gateway.connectors.connector import Connector
+    from gateway.forwarding.manager import BridgeManager
+    from gateway.forwarding.worker import BridgeWorker
     from gateway.held.account import Budget
     from gateway.observability.link_events import LinkEvents
     from gateway.observability.readiness import Readiness
+    from gateway.observability.refusals import RecentRefusals
     from gateway.observability.roster import Roster
     from gateway.tasks import Supervisor
     from policies.rules import CompiledPolicy
@@ -59,6 +66,18 @@ class AdministeredGateway(Protocol):
     def supervisor(self) -> Supervisor: ...
     @property
     def memory(self) -> _HeldMemory: ...
+    @property
+    def policy_state(self) -> PolicyState: ...
+    @property
+    def clusters(self) -> Mapping[str, ShownCluster]: ...
+    @property
+    def bridges(self) -> BridgeManager: ...
+    @property
+    def groups(self) -> GroupAnswers: ...
+    @property
+    def connectors(self) -> Mapping[Key, Connector]: ...
+    @property
+    def steering(self) -> Steering | None: ...
     def links(self) -> Iterator[Link]: ...
     def unsettled(self) -> int: ...
 
@@ -132,6 +151,48 @@ class Administration:
     def connections(self) -> Roster[Connection]:
         """The open connections."""
         return self._report.connections
+
+    @property
+    def refusals(self) -> RecentRefusals:
+        """The last refusals."""
+        return self._report.refusals
+
+    @property
+    def policy(self) -> CompiledPolicy:
+        """The policy in force."""
+        return self._gateway.policy
+
+    @property
+    def policy_state(self) -> PolicyState:
+        """The last reload."""
+        return self._gateway.policy_state
+
+    @property
+    def clusters(self) -> Mapping[str, ShownCluster]:
+        """The Kafka clusters by name."""
+        return self._gateway.clusters
+
+    @property
+    def groups(self) -> GroupAnswers:
+        """The consumer groups."""
+        return self._gateway.groups
+
+    @property
+    def steering(self) -> Steering | None:
+        """The process."""
+        return self._gateway.steering
+
+    def bridges(self) -> Iterable[tuple[Key, BridgeWorker]]:
+        """The bridges by scope and name."""
+        return self._gateway.bridges.running()
+
+    def connectors(self) -> Iterable[tuple[Key, Connector]]:
+        """The connectors by scope and name."""
+        return [*self._gateway.connectors.items()]
+
+    def unsettled(self) -> int:
+        """Deliveries without an outcome yet."""
+        return self._gateway.unsettled()
 
     def audit(self, who: str, action: str, **about: object) -> None:
         """Log a change and who made it."""

@@ -65,6 +65,10 @@ class Leases:
         """Whether the session certainly has not expired."""
         return self.session.in_time
 
+    def groups(self) -> list[str]:
+        """The keys of the groups in which links of this process are, or wait."""
+        return sorted(self._sessions)
+
     def ready(self) -> tuple[bool, str]:
         """Readiness and its reason, for `/readyz`."""
         held = sum(len(session.leases) for session in self._sessions.values())

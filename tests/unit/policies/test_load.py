@@ -87,7 +87,7 @@ WRONG_SAID = """\
 9:48: scopes.edge.listen[0].sasl[1]: not one of the values allowed here (allowed: anonymous, plain, external, scram-sha-256, scram-sha-512)
 9:62: scopes.edge.listen[0].users: file users.yaml cannot be read: No such file or directory
 9:79: scopes.edge.listen[0].tls.key: missing, and required: private key of the certificate, PEM, path relative to the policy file
-10:10: scopes.edge.listen[1].bnd: unknown key; did you mean bind? (allowed: bind, advertise, sasl, users, tls, allow_plain_without_tls, annotations, dialect, event_hubs, strict_annotations, limits)
+10:10: scopes.edge.listen[1].bnd: unknown key; did you mean bind? (allowed: bind, advertise, sasl, users, tls, allow_plain_without_tls, annotations, dialect, event_hubs, websocket, strict_annotations, limits)
 11:16: scopes.edge.listen[2].bind: 0.0.0.0:5672 is already in use by scopes.edge.listen[0].bind
 11:38: scopes.edge.listen[2].sasl: plain is offered only on TLS: add tls, or allow_plain_without_tls: true
 11:38: scopes.edge.listen[2].sasl: plain needs users: the file of users and their passwords

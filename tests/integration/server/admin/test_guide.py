@@ -34,4 +34,4 @@ def test_every_command_of_the_guide_works(start_gateway: Gateways) -> None:
                 done = subprocess.run([name, "--silent", "--fail", *arguments], capture_output=True, text=True)
             assert done.returncode == 0, f"{line}\n{done.stderr}"
             assert done.stdout, line
-    assert len(LINES) >= 9
+    assert len(LINES) >= 12

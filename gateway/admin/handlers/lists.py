@@ -1,0 +1,102 @@
+"""Short lists, which are made whole and cut to a page: what the policy has, and what is known of its backends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.admin.documents import backends
+from gateway.admin.documents import policy as policies
+from gateway.admin.queries import check_names, page_of
+from gateway.config.certificates import certificate_files, read_times
+from gateway.errors import AmqpError
+from gateway.http.request import error_response, json_response
+from gateway.tasks import off_loop
+
+if TYPE_CHECKING:
+    from gateway.admin.documents.common import Document
+    from gateway.admin.source import AdminSource
+
+_ANSWER: Final = 10.0
+"""Seconds that Kafka has to answer."""
+
+
+def named_page(request: Request, items: Iterable[Document]) -> Response:
+    """A page of items by their position: `after` is that of the last item of the page before."""
+    check_names(request.query_params, ("limit", "after"))
+    page = page_of(request.query_params, 1)
+    found = [*items]
+    end = page.after[0] + page.limit
+    following = str(end) if end < len(found) else None
+    return json_response({"items": found[page.after[0] : end], "next": following, "total": len(found)})
+
+
+async def show_policy(source: AdminSource, request: Request) -> Response:
+    """`GET /policy`."""
+    check_names(request.query_params, ())
+    state = source.policy_state
+    return json_response(policies.policy_document(source.policy, state.since, state.outcome))
+
+
+async def list_keys(source: AdminSource, request: Request) -> Response:
+    """`GET /keys`."""
+    return named_page(request, policies.keys_documents(source.policy))
+
+
+async def list_addresses(source: AdminSource, request: Request) -> Response:
+    """`GET /addresses`."""
+    return named_page(request, policies.address_documents(source.policy))
+
+
+async def list_certificates(source: AdminSource, request: Request) -> Response:
+    """`GET /certificates`: the files are read now, in another thread."""
+    files = certificate_files(source.policy)
+    found = await off_loop(lambda: [(file, read_times(file.path)) for file in files])
+    return named_page(request, policies.certificate_documents(found, datetime.now(UTC)))
+
+
+async def list_refusals(source: AdminSource, request: Request) -> Response:
+    """`GET /refusals`: the newest first."""
+    newest = source.refusals.newest()
+    return named_page(request, (policies.refusal_document(*each, source.policy) for each in newest))
+
+
+async def list_clusters(source: AdminSource, request: Request) -> Response:
+    """`GET /clusters`."""
+    return named_page(request, (backends.cluster_document(*each) for each in source.clusters.items()))
+
+
+async def list_topics(source: AdminSource, request: Request) -> Response:
+    """`GET /topics`."""
+    return named_page(request, backends.topic_documents(source.clusters))
+
+
+async def show_topic(source: AdminSource, request: Request) -> Response:
+    """`GET /topics/{cluster}/{topic}`: with the end of each partition, which Kafka is asked for."""
+    check_names(request.query_params, ())
+    name, topic = request.path_params["cluster"], request.path_params["topic"]
+    cluster = source.clusters.get(name)
+    if cluster is None or topic not in cluster.topics():
+        return error_response(404, "notfound", "no topic of this name is in use here")
+    try:
+        async with asyncio.timeout(_ANSWER):
+            ends = await cluster.ends(topic)
+    except (AmqpError, TimeoutError) as error:
+        return error_response(503, "unavailable", f"Kafka has no answer: {error}")
+    partitions = [{"partition": number, "end": end} for number, end in sorted(ends.items())]
+    return json_response({"id": f"{name}/{topic}", "cluster": name, "topic": topic, "partitions": partitions})
+
+
+async def list_bridges(source: AdminSource, request: Request) -> Response:
+    """`GET /bridges`."""
+    return named_page(request, (backends.bridge_document(*key, each) for key, each in source.bridges()))
+
+
+async def list_connectors(source: AdminSource, request: Request) -> Response:
+    """`GET /connectors`."""
+    return named_page(request, (backends.connector_document(*key, each) for key, each in source.connectors()))

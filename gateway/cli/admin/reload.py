@@ -1,0 +1,41 @@
+"""`scopegate reload`: have a running gateway read its policy again, and wait for the result."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from gateway.cli.admin.client import AdminClient, Item
+from gateway.cli.admin.options import admin_command
+
+
+@admin_command
+@click.option("--check", is_flag=True, help="Only find the mistakes of the file as it is now; change nothing.")
+def reload(place: str | None, output: str, check: bool) -> None:
+    """Read the policy of a running gateway again, and wait until it is in force.
+
+    If the file, or one that it names, has mistakes, all of them are printed, and the policy in force stays.
+    """
+    status, found = AdminClient(place).ask("POST", "/check" if check else "/reload")
+    if output == "json":
+        click.echo(json.dumps(found, ensure_ascii=False))
+    elif status >= 400:
+        _print_problems(found)
+    elif check:
+        for warning in found["warnings"]:
+            click.echo(f"warning: {warning}", err=True)
+        click.echo("ok: a reload would accept the policy")
+    else:
+        closed = f"{found['links_closed']} links closed, {found['logins_revoked']} logins revoked"
+        click.echo(f"reloaded: digest {found['digest']}, {closed}")
+    sys.exit(1 if status >= 400 else 0)
+
+
+def _print_problems(found: Item) -> None:
+    problems = found.get("problems", [found.get("message", "no answer")])
+    for problem in problems:
+        click.echo(problem, err=True)
+    count = len(problems)
+    click.echo(f"{count} mistake{'' if count == 1 else 's'}: the policy in force stays", err=True)
