@@ -302,9 +302,7 @@ class Connector:
         self._was_open = True
         self._failures.clear()
         self._report.increment("connector_opens", self.name)
-        self._report.log.info(
-            "connector open", connector=self.name, to=str(self._endpoint), container=engine.remote_container
-        )
+        self._report.connection_opened(connection, connector=self.name, to=str(self._endpoint))
         self.reply_address.opened(engine)
         if self._anonymous_sender is not None:
             self._anonymous_sender.opened(engine)

@@ -98,8 +98,33 @@ class LinkEvents:
         """A connection has ended."""
         self.connections.remove(connection)
 
+    def connection_opened(self, connection: Connection, /, **ids: object) -> None:
+        """Both sides have opened a connection; log who it is, and how it is protected."""
+        engine, tls = connection.engine, connection.ssl_object
+        self.log.info(
+            "connection open" if not connection.peer.connector else "connector open",
+            **ids,
+            mechanism=connection.peer.mechanism or None,
+            tls=None if tls is None else tls.version(),
+            container=redact(engine.remote_container if engine is not None else None),
+            product=engine.remote_product if engine is not None else "",
+        )
+
+    def connection_closed(self, connection: Connection, error: AmqpError | None) -> None:
+        """A connection that was open has ended, and is still known here."""
+        self.log.info(
+            "connection closed",
+            connection=connection.name,
+            user=connection.peer.user,
+            error=error and str(error),
+            seconds=_seconds(self.connections.since(connection)),
+            bytes_in=connection.bytes_in,
+            bytes_out=connection.bytes_out,
+        )
+
     def link_attached(self, link: Link) -> None:
         """A link was requested and not refused at once."""
+        link.since = time.time()
         self.increment("links_attached", link.scope, _direction(link))
         self.log.info("link attached", **_ids(link))
 
@@ -116,11 +141,13 @@ class LinkEvents:
 
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         """A link was detached, by either side."""
+        counts = {name: count for name, count in link.counts().items() if count}
         self.flush(link)
         if self.journal is not None:
             self.journal.ended(link)
         self.increment("links_ended", link.scope, _label(error) if error else "none")
-        self.log.info("link ended", **_ids(link), **(_why(error) if error else {}))
+        why = _why(error) if error else {}
+        self.log.info("link ended", **_ids(link), **why, seconds=_seconds(link.since or None), counts=counts)
 
     def message_refused(self, link: Link, error: AmqpError) -> None:
         """One message was refused; the sender gets the condition, the log also the reason behind it."""
@@ -183,6 +210,11 @@ def _label_without_rule(link: Link) -> str:
     if address is None:
         return "$anonymous" if link.incoming and not link.target.dynamic else "$temp"
     return next((word for word in ("$temp", "$replies") if address.startswith(word)), "none")
+
+
+def _seconds(since: float | None) -> float | None:
+    """How long something was there, in seconds with milliseconds; `since` in seconds since 1970."""
+    return None if since is None else round(max(0.0, time.time() - since), 3)
 
 
 def _label(error: AmqpError) -> str:

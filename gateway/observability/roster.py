@@ -60,6 +60,11 @@ class Roster(Generic[T]):
         """The number of an item, if it is here."""
         return self._number_of.get(item)
 
+    def since(self, item: T) -> float | None:
+        """The time at which an item came, if it is here."""
+        number = self._number_of.get(item)
+        return None if number is None else self._entries[number].since
+
     def after(self, number: int) -> Iterator[Entry[T]]:
         """The entries with higher numbers, ascending. Nothing may be added or removed between two of them."""
         numbers, entries = self._numbers, self._entries

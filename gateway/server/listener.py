@@ -245,13 +245,8 @@ class Listener:
         engine, user = connection.engine, connection.peer.user
         assert engine is not None
         engine.open()
-        self._report.log.info(
-            "connection open",
-            connection=connection.name,
-            peer=connection.peer.address,
-            user=user,
-            container=engine.remote_container,
-        )
+        ids = {"connection": connection.name, "peer": connection.peer.address, "user": user}
+        self._report.connection_opened(connection, **ids)
         try:
             self._quota.opened(user, self._hub.loop.time())
         except Refusal as refusal:
@@ -299,15 +294,15 @@ class Listener:
         engine = connection.engine
         if self._dialect is not None:
             self._dialect.closed(engine)
+        if engine is not None and engine.opened:
+            self._quota.closed(connection.peer.user)
+            self._report.connection_closed(connection, error)
         if connection in self.connections:
             self.connections.remove(connection)
             self._report.disconnected(connection)
             self._quota.disconnected()
         self._report.increment("connections_closed", self.settings.scope)
         self._count_bytes(connection)
-        if engine is not None and engine.opened:
-            self._quota.closed(connection.peer.user)
-            self._report.log.info("connection closed", connection=connection.name, error=error and str(error))
         if engine is not None and engine.faulted:
             self._report.bad_input(
                 error.condition if error else "unknown", connection=connection.name, error=str(error), **_cause(error)

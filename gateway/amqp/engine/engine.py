@@ -19,6 +19,7 @@ from gateway.amqp.engine.echoes import Echoes
 from gateway.amqp.engine.input import Input
 from gateway.amqp.engine.listener import EngineListener
 from gateway.amqp.engine.output import CANNOT_GO_ON, Output
+from gateway.amqp.engine.product import product_of
 from gateway.amqp.engine.restraint import Restraint
 from gateway.amqp.engine.sessions import Sessions
 from gateway.amqp.engine.setup import connected
@@ -47,7 +48,7 @@ class Engine(Restraint):
         self._soon: CallSoon | None = owner.soon
         self._server: Final = server
         self.dirty = self.opened = self.closed = self.faulted = self.discarding = False
-        self.remote_container = ""
+        self.remote_container = self.remote_product = ""
         self.remote_hostname: str | None = None
         self.offered = self.desired = frozenset[str]()
         self._attached = LinkTable(self, owner)
@@ -307,6 +308,7 @@ class Engine(Restraint):
         connection = self._connection
         self.remote_container = proton_data.text(lib.pn_connection_remote_container(connection)) or ""
         self.remote_hostname = proton_data.text(lib.pn_connection_remote_hostname(connection))
+        self.remote_product = product_of(lib.pn_connection_remote_properties(connection))
         self.offered = proton_data.names(lib.pn_connection_remote_offered_capabilities(connection))
         self.desired = proton_data.names(lib.pn_connection_remote_desired_capabilities(connection))
         self.opened = True

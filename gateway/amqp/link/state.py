@@ -52,8 +52,8 @@ class LinkState:
         "attach_listener", "context", "counted", "counter", "decision", "default_outcome", "desired", "draining",
         "durable", "engine", "failure", "filter_rules", "fixed_properties", "gone", "handle", "handler", "held",
         "incoming", "leaving", "left", "max_message_size", "message_format", "most", "name", "open", "outcome_counts",
-        "presettled", "properties", "proton_address", "ptr", "refusals", "requester", "serial", "session", "source",
-        "target", "totals", "transfers", "unannounced", "understands", "unsettled", "window",
+        "presettled", "properties", "proton_address", "ptr", "refusals", "requester", "serial", "session", "since",
+        "source", "target", "totals", "transfers", "unannounced", "understands", "unsettled", "window",
     )  # fmt: skip
 
     context: NodeData
@@ -64,6 +64,8 @@ class LinkState:
     """The rules for reading its filters (`filter_set.Rules`)."""
     counter: NodeData
     """The journal's counts (`LinkCounter`); its `instrument` wraps the handler."""
+    since: float
+    """When its attach was taken, in seconds since 1970."""
     leaving: NodeData
     """The transform of requests in a topic for its reader (`topic_requests`)."""
     handler: Any  # an `Incoming` or `Outgoing`, as `incoming` says, perhaps one that takes batches; None: none yet
@@ -85,8 +87,7 @@ class LinkState:
         self.attach_listener: AttachListener[Self] | None = None  # of a link of ours
         self.default_outcome: Outcome = SETTLED  # the outcome of what the peer settles without one
         self.fixed_properties: Mapping[Value, Value] = {}  # link properties that our answer always has
-        self.unannounced = False
-        """Our target did not announce that responses follow the annotations of requests (RA-2.3-3)."""
+        self.unannounced = False  # our target did not announce that responses follow annotations (RA-2.3-3)
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
         self.decision = self.counter = self.filter_rules = self.context = self.leaving = None
         self.requester: Requester = engine.peer.requester  # the requester of its messages
@@ -101,6 +102,7 @@ class LinkState:
         self.totals: dict[str, int] | None = None  # what `recount` has reset, by outcome, and `transfers`
         self.counted = 0  # deliveries that `transfers` leaves out (`recount`), and credit that we gave back
         self.handle = -1  # of a sender of ours, once its attach is written
+        self.since = 0.0
         self.serial = self.window = self._granted = self._withheld = 0  # `serial`: among the links of its connection
         self._partial_body: bytearray | None = None
         self.held: Final = Received(self, engine.tally)

@@ -92,7 +92,7 @@ async def test_a_bridge_that_fails_costs_neither_the_others_nor_the_next_connect
     failed: list[str] = []
     model = ConnectorSection.model_validate({"name": "broker", "to": "amqp://127.0.0.1:5672"})
     report: Any = SimpleNamespace(
-        disconnected=lambda connection: None,
+        disconnected=lambda connection: None, connection_opened=lambda connection, **ids: None,
         log=structlog.get_logger(), increment=lambda *_: None, task_failed=lambda name, _: failed.append(name)
     )
     connector = Connector(
