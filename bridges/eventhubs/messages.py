@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from gateway.amqp.codec.codec import Long, Symbol, Timestamp, encode
+from gateway.amqp.codec.decoder import decode, skip
 from gateway.amqp.codec.types import Value
 from gateway.amqp.message import sections
+from gateway.amqp.message.section_index import descriptor
 from gateway.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
 
 BATCH_FORMAT: Final = 0x80013700
@@ -35,14 +37,36 @@ class LastEvent(NamedTuple):
 def unpack(data: bytes) -> list[bytes]:
     """The messages of a batch, each checked; the batch's partition key is that of all of them.
 
+    A batch may have as many of them as fit: it has more sections than a message may have.
+
     Raises:
         AmqpError: DECODE_ERROR if it is no batch, or one of its messages is none.
     """
-    layout = sections.walk(data)
-    if sections.body_kind(data, layout) != sections.DATA:
-        raise AmqpError(DECODE_ERROR, "a batch must have data sections, each of which is an encoded message")
+    front, messages = _front(data), []
+    layout = sections.walk(data[:front])
     key = sections.map_entry(data[layout.ma : layout.bare], PARTITION_KEY) if layout.ma < layout.bare else None
-    return [_keyed(message, key) for message in sections.body_values(data, layout)]
+    while front < len(data):
+        code, position = descriptor(data, front)
+        message, front = decode(data, position)
+        if code != sections.DATA or not isinstance(message, bytes):
+            raise _no_batch()
+        messages.append(_keyed(message, key))
+    return messages
+
+
+def _front(data: bytes) -> int:
+    """Where the first data section of a batch begins."""
+    position = 0
+    while position < len(data):
+        code, value = descriptor(data, position)
+        if code == sections.DATA:
+            return position
+        position = skip(data, value)
+    raise _no_batch()
+
+
+def _no_batch() -> AmqpError:
+    return AmqpError(DECODE_ERROR, "a batch must have data sections, each of which is an encoded message")
 
 
 def _keyed(message: bytes, key: bytes | None) -> bytes:

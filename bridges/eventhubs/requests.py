@@ -75,7 +75,11 @@ def read_request(data: bytes) -> NodeRequest:
 def encode_answer(request: NodeRequest, answer: RequestAnswer) -> bytes:
     """The message that answers a request; `status-code` is an int (the Java client insists on it)."""
     properties = b"\x00\x53\x73" + encode_list([_NULL] * 5 + [request.message_id])
-    status = {"status-code": Int(answer.status), "status-description": answer.description}
+    status = {
+        "status-code": Int(answer.status),
+        "status-description": answer.description,
+        "statusDescription": answer.description,  # the name by which the client for Python shows it
+    }
     named = b"\x00\x53\x74" + encode(status)
     return properties + named + sections.section(sections.AMQP_VALUE, answer.body)
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import time
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from tests.support.gateway.document import Document
@@ -32,17 +33,18 @@ class HubGateway:
 
     def __init__(
         self, start: Gateways, *, tls: Pair | None = None, at: KafkaBroker | None = None,
-        websocket: str | None = None, **hubs: str,
+        websocket: str | None = None, client: Mapping[str, str] | None = None, **hubs: str,
     ) -> None:  # fmt: skip
         """`tls`: the listener's certificate; `at`: a broker in place of the embedded Kafka, which survives a restart.
 
-        `websocket`: the path, for AMQP over WebSockets; `hubs`: further settings of the dialect.
+        `websocket`: the path, for AMQP over WebSockets; `client`: settings of Kafka's client; `hubs`: further
+        settings of the dialect.
         """
         self.kafka = EmbeddedKafka()
         self._topics = iter(topics := {f"hub-{number}": 3 for number in range(40)})
         document = self.document = Document()
         cluster = {"bootstrap": "embedded", "topics": topics} if at is None else {"bootstrap": at.bootstrap}
-        document.data["kafka"] = {"main": cluster}
+        document.data["kafka"] = {"main": cluster | ({"client": dict(client)} if client else {})}
         scope = document.scope()
         keys = [{"name": name, "user": name, "env": f"{name.upper()}_KEY"} for name in KEYS]
         (self.plain,) = ports(1)

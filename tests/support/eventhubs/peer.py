@@ -62,6 +62,7 @@ class HubPeer(Peer):
         assert answer.settled, "some clients never settle"
         got = parts(answer.payload)
         named = got["application_properties"]
+        assert named["statusDescription"] == named["status-description"]
         return Answered(named["status-code"], named["status-description"], got.get("value"))
 
     def put_token(self, resource: str, token: str) -> Answered:
