@@ -36,7 +36,7 @@ WARM, FOLLOWED, SETTLED = 3, 5, 0.2
 """Messages before those that are followed; these, of which the shortest walk counts; seconds between them."""
 BACKGROUND: Final = (
     "gateway.tasks", "gateway.observability", "gateway.held", "gateway.server.process", "gateway.server.listeners",
-    "bridges.kafka.produce.producer",
+    "gateway.server.memory", "bridges.kafka.produce.producer",
 )  # fmt: skip
 """What also runs now and then, for reasons of its own. `event in` counts the producer, though."""
 _OURS: Final = tuple(f"{ROOT}/{package}/" for package in ("gateway", "bridges"))
@@ -66,7 +66,7 @@ def _module(file: str) -> str:
 
 def document() -> tuple[Document, int]:
     """Two scopes with a rule between them, and an embedded Kafka; the port of the second scope."""
-    made = Document()
+    made = Document(admin={"listen": "off"})  # it looks at the credit of links once a second
     core = made.relay(replies="rewrite")
     made.scope()["addresses"].append({"match": "q/**", "direct": "balanced"})
     made.kafka("embedded", topics={"log": 1})
