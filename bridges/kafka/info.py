@@ -21,6 +21,7 @@ from gateway.amqp.message import sections
 from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, Fault
 from gateway.filters.position.event_stream import offset_symbol
 from gateway.links.link import NodeLink, OutgoingLink, is_outgoing
+from gateway.tasks import set_within
 
 INTERVAL: Final = 5.0
 MIN_INTERVAL: Final = 1.0
@@ -201,11 +202,7 @@ class InfoSource(Outgoing):
     async def _woken_within(self, seconds: float) -> bool:
         """Wait up to `seconds`; True if the peer drains."""
         self._wake.clear()
-        try:
-            await asyncio.wait_for(self._wake.wait(), seconds)
-        except TimeoutError:
-            return False
-        return self._link.draining
+        return await set_within(self._wake, seconds) and self._link.draining
 
     def _now(self) -> float:
         return self._cluster.loop.time()

@@ -21,7 +21,7 @@ from gateway.config.watch import Stamp, Stamps, changed_files, named_stamps, sta
 from gateway.observability.logs import configure_logs
 from gateway.server.composition import check_cluster, make_cluster, make_subscriptions
 from gateway.server.gateway import Gateway
-from gateway.tasks import Work, off_loop
+from gateway.tasks import Work, off_loop, set_within
 from policies.rules import CompiledPolicy
 from policies.text.diagnostics import PolicyErrors
 
@@ -163,8 +163,7 @@ class GatewayProcess:
         A signal during a reload is followed by another reload, so the last file wins.
         """
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._reload.wait(), _WATCH_INTERVAL)
+            await set_within(self._reload, _WATCH_INTERVAL)
             if reason := await self._due():
                 await self._answer(reason)
             elif not self._stop.is_set():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.observability.logs import get_logger
 from gateway.state.counters.redis_store import RedisCounterStore
+from gateway.state.redis_connections import redis_client
 from gateway.state.subscriptions.redis_store import RedisSubscriptionStore
 from gateway.state.termini.redis_store import RedisTermini
 from gateway.state.termini.store import EACH
@@ -25,12 +25,8 @@ class RedisState:
     """A Redis server by URL. The URL may contain a password, so only host and port are shown."""
 
     def __init__(self, url: str, *, every: float = 1.0, user_termini: int = EACH) -> None:
-        self._client: Redis = Redis.from_url(
-            url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry_on_timeout=False, retry=None
-        )
-        self._listener: Redis = Redis.from_url(
-            url, socket_timeout=LISTEN, socket_connect_timeout=TIMEOUT, retry_on_timeout=False, retry=None
-        )
+        self._client: Final = redis_client(url, timeout=TIMEOUT, connect_timeout=TIMEOUT)
+        self._listener: Final = redis_client(url, timeout=LISTEN, connect_timeout=TIMEOUT)
         known = self._client.connection_pool.connection_kwargs
         self._where = str(known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}")
         self._every = every

@@ -29,7 +29,7 @@ from bridges.kafka.consume.fetch_scheduler import FetchScheduler
 from bridges.kafka.consume.reader import PartitionReader, ReaderOwner, join_all
 from gateway.errors import NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.logs import SINGLE, LogDemand, LogShare, TurnBudget, unlimited, whole
-from gateway.tasks import Supervisor
+from gateway.tasks import Supervisor, set_within
 from policies.rules import legal_topic
 
 EMBEDDED: Final = "embedded"
@@ -304,11 +304,8 @@ class Cluster:
             if self.up:
                 await self._refresh_topics()
             pause = self.config.refresh if self.up else self.config.retry
-            try:
-                await asyncio.wait_for(self._probe_wanted.wait(), pause)
-            except TimeoutError:
-                continue
-            await asyncio.sleep(min(0.1, pause))  # errors come in bursts: one probe serves them all
+            if await set_within(self._probe_wanted, pause):
+                await asyncio.sleep(min(0.1, pause))  # errors come in bursts: one probe serves them all
 
     async def _probe(self) -> None:
         try:

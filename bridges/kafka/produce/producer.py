@@ -26,6 +26,7 @@ from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.produce.client import Header, ProduceClient, ProduceOwner, ReportContext, Reports, make_client
 from gateway.amqp.link.handlers import Transfer
 from gateway.errors import AmqpError
+from gateway.tasks import set_within
 
 _BUSY: Final = 0.001
 """Seconds between two polls while records are in flight."""
@@ -210,8 +211,7 @@ class ClusterProducer:
         """Wait up to `limit` seconds for records in flight, then stop."""
         if self._busy:
             self._idle.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), limit)
+            await set_within(self._idle, limit)
         self._closed = True
         self._timer.cancel()
         for _, each in self._all():

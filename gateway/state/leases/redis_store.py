@@ -13,13 +13,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from gateway.observability.logs import get_logger
 from gateway.state.leases.claim import Now
 from gateway.state.leases.store import EVERYTHING, CasResult, ChangeListener, StoreUnavailable, VersionedRecord
+from gateway.state.redis_connections import redis_client
 
 T = TypeVar("T")
 ScriptAnswer: TypeAlias = Any
@@ -98,12 +98,8 @@ class RedisLeaseStore:
         self, url: str, ttl: float, now_ms: Callable[[], int] = lambda: -1, patience: float | None = None
     ) -> None:
         limit = patience or min(2.0, ttl / 4)
-        self._client: Redis = Redis.from_url(
-            url, socket_timeout=limit, socket_connect_timeout=limit, retry=None, decode_responses=True
-        )
-        self._listener: Redis = Redis.from_url(
-            url, socket_timeout=_LISTEN, socket_connect_timeout=limit, retry=None, decode_responses=True
-        )
+        self._client: Final = redis_client(url, timeout=limit, connect_timeout=limit, decode_responses=True)
+        self._listener: Final = redis_client(url, timeout=_LISTEN, connect_timeout=limit, decode_responses=True)
         self._ttl: Final = ttl
         self._now_ms: Final = now_ms
         self._limit: Final = 2 * limit

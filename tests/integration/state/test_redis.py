@@ -14,6 +14,7 @@ import pytest
 from gateway.state.counters.redis_store import MOST, RedisCounterStore
 from gateway.state.counters.store import PATIENCE
 from gateway.state.redis import RedisState
+from gateway.state.redis_connections import redis_client
 from gateway.tasks import Supervisor
 from tests.support.servers.servers import Redis
 
@@ -172,3 +173,24 @@ async def becomes(redis: Redis, wanted: str, *command: str) -> None:
     async with asyncio.timeout(60):
         while await asyncio.to_thread(redis.command, *command) != wanted:  # noqa: ASYNC110 (nothing tells; it is asked)
             await asyncio.sleep(0.02)
+
+
+async def test_a_time_limit_ends_whatever_asks_redis_in_a_loop(redis_server: Redis) -> None:
+    """A cancellation that comes while a command is sent is not lost, as it is with `wait_for` of Python 3.11."""
+    client = redis_client(redis_server.url, timeout=30.0, connect_timeout=30.0)
+    asked = 0
+
+    async def asks() -> None:
+        nonlocal asked
+        for _ in range(10_000):
+            await client.get("scopegate:nothing")
+            asked += 1
+
+    try:
+        for _ in range(30):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await asks()
+    finally:
+        await client.aclose()
+    assert asked > 0
