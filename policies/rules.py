@@ -243,19 +243,19 @@ class ScopeRules:
     def decide(self, user: str, action: Action, address: str) -> Decision:
         """The decision on an attach. Existence comes first, then permission (docs/conformance.md 0.3)."""
         suffixed = self.log_of(address) is not None
-        asked: Action = "info" if suffixed else action
-        base = address.removesuffix(INFO_SUFFIX) if asked == "info" else address
+        right: Action = "info" if suffixed else action
+        base = address.removesuffix(INFO_SUFFIX) if right == "info" else address
         route = self.route(base)
-        if route is None or (asked == "info" and not self.leads_to_log(route)):
+        if route is None or (right == "info" and not self.leads_to_log(route)):
             return Decision(None, Grant(False), False, NOT_FOUND, "no node has this address")
-        grant = self.access(user, asked, base)
+        grant = self.access(user, right, base)
         if not grant.allowed:
-            return Decision(route, grant, asked == "info", UNAUTHORIZED, f"not allowed to {VERBS[asked]} this address")
+            return Decision(route, grant, right == "info", UNAUTHORIZED, f"not allowed to {VERBS[right]} this address")
         if suffixed and action == "send":
             return Decision(route, grant, True, NOT_ALLOWED, "$info can only be read")
         if isinstance(route, RedirectRoute):
             return Decision(route, grant, False, REDIRECT, "this node is in another container")
-        return Decision(route, grant, asked == "info")
+        return Decision(route, grant, right == "info")
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,11 +74,11 @@ class HubReceiver(WrappedOutgoingLink):
         Events are sent settled, as Event Hubs does: a position is all that its receivers acknowledge, and the client
         for Python never settles.
         """
-        asked = self._link.source.filter
+        filters = self._link.source.filter
         if self._tracker is not None:
             handler = _Tracked(cast(BatchOutgoing, handler), self._tracker)
             self._tracker.start()
-        self._link.accept(handler, filter=asked, distribution_mode=distribution_mode, settled=True)
+        self._link.accept(handler, filter=filters, distribution_mode=distribution_mode, settled=True)
 
     def track(self, tracker: EndFollower) -> None:
         """Tell the client with each event where the partition ends."""

@@ -123,11 +123,11 @@ def event(data: bytes, last: LastEvent | None = None) -> bytes:
     if annotations and (key := sections.map_entry(annotations, _GROUP_KEY)) is not None:
         put[PARTITION_KEY] = key
         drop = (_GROUP_KEY,)
-    told = {} if last is None else _last_annotations(last, int(offset))
+    last_annotations = {} if last is None else _last_annotations(last, int(offset))
     return sections.splice(
         data,
         layout,
-        da=sections.edit_map(data[layout.da : layout.ma], put=told, drop=_OF_LOG),
+        da=sections.edit_map(data[layout.da : layout.ma], put=last_annotations, drop=_OF_LOG),
         ma=sections.edit_map(annotations, put=put, drop=drop, code=sections.MESSAGE_ANNOTATIONS),
     )
 

@@ -148,25 +148,25 @@ class Tap:
     def arrived(self, partition: int) -> None:
         """See `Waiter`."""
         self._waiting.pop(partition, None)
-        self._tell(partial(self._owner.on_records, partition))
+        self._guarded(partial(self._owner.on_records, partition))
 
     def lost(self, partition: int, low: int) -> None:
         """See `Waiter`."""
         self._waiting.pop(partition, None)
-        self._tell(partial(self._owner.on_truncated, partition, low))
+        self._guarded(partial(self._owner.on_truncated, partition, low))
 
     def failed(self, error: AmqpError) -> None:
         """See `Waiter`."""
-        self._tell(partial(self._owner.on_failed, error))
+        self._guarded(partial(self._owner.on_failed, error))
 
     def topic_grew(self, topic: Topic) -> None:
         """See `TopicWatcher`."""
-        self._tell(partial(self._owner.on_partitions_added, topic.partitions))
+        self._guarded(partial(self._owner.on_partitions_added, topic.partitions))
 
     def topic_gone(self) -> None:
         """See `TopicWatcher`."""
-        self._tell(self._owner.on_topic_gone)
+        self._guarded(self._owner.on_topic_gone)
 
-    def _tell(self, step: Callable[[], None]) -> None:
+    def _guarded(self, step: Callable[[], None]) -> None:
         if self._open:
             self._cluster.supervisor.attempt(step, "kafka-tap")

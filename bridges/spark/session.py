@@ -135,14 +135,14 @@ def check_java() -> None:
     """Raise `PipelineError` if Java is missing or too old for Spark."""
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    way = f"apt-get install openjdk-{JAVA}-jre-headless" + (", or set JAVA_HOME" if not home else ", or mend JAVA_HOME")
+    fix = f"apt-get install openjdk-{JAVA}-jre-headless, or {'correct' if home else 'set'} JAVA_HOME"
     if program is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
-        raise PipelineError(f"Spark needs Java {JAVA} or later, and there is none {where}: {way}")
+        raise PipelineError(f"Spark needs Java {JAVA} or later, and there is none {where}: {fix}")
     version = _version(program)
     if version is None or version < JAVA:
         what = f"is Java {version}" if version else "does not say its version"
-        raise PipelineError(f"Spark needs Java {JAVA} or later, and {program} {what}: {way}")
+        raise PipelineError(f"Spark needs Java {JAVA} or later, and {program} {what}: {fix}")
 
 
 @cache

@@ -46,7 +46,7 @@ class AdminGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        refusal, caller = self._judge(Request(scope))
+        refusal, caller = self._authenticate(Request(scope))
         if refusal is not None:
             await refusal(scope, receive, send)
             return
@@ -58,7 +58,7 @@ class AdminGate:
             self._failed(error)
             await error_response(500, "internal", "this request could not be answered")(scope, receive, send)
 
-    def _judge(self, request: Request) -> tuple[Response | None, AdminCaller | None]:
+    def _authenticate(self, request: Request) -> tuple[Response | None, AdminCaller | None]:
         if not names_us(request.headers.get("host", ""), self._hosts()):
             text = "the Host of the request is no name of this gateway (gateway.admin.hosts)"
             return error_response(421, "host", text), None

@@ -92,12 +92,12 @@ def _token(
     if purpose != RETURN:
         yield _line("kind", "response-address cookie" if purpose == COOKIE else "rewritten reply address")
         yield from _form(data, 2)
-    said = describe(token)
+    description = describe(token)
     if found is not None:
         whole, place = _resolve(policy, ring, found, now_ms)
         yield _line("kept", place)
-        said = describe(whole) if whole is not None else {name: said[name] for name in _OF_A_REFERENCE}
-    for name, value in said.items():
+        description = describe(whole) if whole is not None else {name: description[name] for name in _OF_A_REFERENCE}
+    for name, value in description.items():
         yield _line(name, value if value.isprintable() else repr(value))
     if token.scope not in policy.model.scopes:
         raise BadToken("its scope is not in this policy")

@@ -143,8 +143,8 @@ def _by_password(listener: ListenerSection | ApiSection) -> bool:
     """Whether every user of a listener is in its users file."""
     from policies.model.scopes.listen import ListenerSection
 
-    ways = {way.lower() for way in (listener.sasl if isinstance(listener, ListenerSection) else listener.auth)}
-    return listener.users is not None and not ways & {"anonymous", "external", "certificate"}
+    mechanisms = {name.lower() for name in (listener.sasl if isinstance(listener, ListenerSection) else listener.auth)}
+    return listener.users is not None and not mechanisms & {"anonymous", "external", "certificate"}
 
 
 def _users(path: Path, warnings: list[str]) -> UserStore:

@@ -145,7 +145,7 @@ class ConnectorReplyAddress:
         self.address = address if self._address_mode == DYNAMIC else self._address_mode
         link.grant(response_window(self.scope()))
         self._after(ReplyEvent.ATTACHED)
-        self._tell(None)
+        self._notify(None)
         self._owner.reply_address_changed()
 
     def refused(self, error: AmqpError) -> None:
@@ -156,9 +156,9 @@ class ConnectorReplyAddress:
         self._owner.reply_address_failed(error)
         if dynamic:
             self.address = None
-        self._tell(None if dynamic else error)
+        self._notify(None if dynamic else error)
 
-    def _tell(self, error: AmqpError | None) -> None:
+    def _notify(self, error: AmqpError | None) -> None:
         waiting, self._waiting = self._waiting, []
         for then in waiting:
             self._owner.attempt(partial(then, error))

@@ -74,7 +74,7 @@ def compiled(pattern: str, escape: str | None = None) -> Callable[[str], bool] |
         return simple
     first, last = found[0], found[-1]
     if len(found) == 1:
-        return lambda text: len(text) == first.length and _stands(first, text, 0)
+        return lambda text: len(text) == first.length and _matches_at(first, text, 0)
     middle = [_finder(part) for part in found[1:-1] if part.length]
     return lambda text: _like(text, first, middle, last)
 
@@ -106,7 +106,7 @@ Finder = Callable[[str, int, int], int]
 
 def _like(text: str, first: LikePart, middle: list[Finder], last: LikePart) -> bool:
     position, end = first.length, len(text) - last.length
-    if position > end or not _stands(first, text, 0) or not _stands(last, text, end):
+    if position > end or not _matches_at(first, text, 0) or not _matches_at(last, text, end):
         return False
     for find in middle:
         position = find(text, position, end)
@@ -125,7 +125,7 @@ def _part(characters: list[str | None]) -> LikePart:
     return LikePart(len(characters), tuple(chunks))
 
 
-def _stands(part: LikePart, text: str, start: int) -> bool:
+def _matches_at(part: LikePart, text: str, start: int) -> bool:
     return all(text.startswith(chunk, start + offset) for offset, chunk in part.chunks)
 
 

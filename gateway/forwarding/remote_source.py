@@ -49,7 +49,7 @@ class RemoteSource(Incoming):
         self._link: Link | None = None
         self._bound: str | None = None
         self._test: Test | None = None
-        self._asked = False
+        self._requested = False
         self._behind: dict[str, str] = {}
         """By partition: the offset up to which events were finished when the link began, until a later one comes."""
         self.gone = False
@@ -83,13 +83,13 @@ class RemoteSource(Incoming):
             durable=durable,
             stays=True,
         )
-        self._asked = True
+        self._requested = True
         link.understands = EVENTS
         link.request(self, granted)
 
     def closed(self) -> None:
         """The connection was lost: end an attach that was not answered, which has no other notification."""
-        if self._asked:
+        if self._requested:
             self.end(AmqpError(DETACH_FORCED, "the connection was lost"))
 
     def _properties(self) -> ValueMap:

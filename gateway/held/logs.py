@@ -19,9 +19,9 @@ _LEAST: Final = 2**20
 """The same if there is not: fewer clients are better than smaller queues."""
 BATCH: Final = 2**20
 """Bytes after which a batch ends."""
-_ON_THE_WAY: Final = 2 * BATCH
+_IN_TRANSIT: Final = 2 * BATCH
 """Bytes that a client has delivered and that are not processed yet."""
-_CLIENT: Final = 2 * _LEAST + _ON_THE_WAY
+_CLIENT: Final = 2 * _LEAST + _IN_TRANSIT
 """Bytes of the smallest client."""
 AHEAD: Final = 16 * 2**20
 """Bytes that may be read ahead even with a small cache, if there is enough memory."""
@@ -89,7 +89,7 @@ def shares(limit: int, demands: Mapping[str, LogDemand]) -> dict[str, LogShare]:
 def _scaled(share: LogShare, factor: float) -> LogShare:
     clients = _CLIENT + int((share.readers * share.client - _CLIENT) * factor)
     readers = min(clients // _CLIENT, share.readers)
-    queue = (clients // readers - _ON_THE_WAY) // 2
+    queue = (clients // readers - _IN_TRANSIT) // 2
     return LogShare(int(share.cache * factor), int(share.ahead * factor), readers, min(queue, QUEUE))
 
 
@@ -115,7 +115,7 @@ class TurnBudget:
         self._clock: Final = clock
         self._turn: Final = min(_TURN, pool.limit // 16)
         self._used = 0
-        self._asked = False
+        self._reset_due = False
         self._waiting: deque[Callable[[], None]] = deque()
 
     def _most(self, holds: bool) -> int:
@@ -139,8 +139,8 @@ class TurnBudget:
         self._ask()
 
     def _ask(self) -> None:
-        if not self._asked:
-            self._asked = True
+        if not self._reset_due:
+            self._reset_due = True
             if self._most(True) <= 0:
                 self._clock.call_later(_AGAIN, self._next)
             else:
@@ -148,7 +148,7 @@ class TurnBudget:
 
     def _next(self) -> None:
         self._charge()
-        self._asked, self._used = False, 0
+        self._reset_due, self._used = False, 0
         if self._most(False) <= 0 and self._waiting:
             self._ask()
             return

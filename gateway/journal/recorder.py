@@ -43,10 +43,10 @@ RowSource = Callable[[], Iterable[tuple[str, dict[str, object]] | None]]
 
 
 class JournalRow(NamedTuple):
-    """A record value; `told` are the losses that it reports."""
+    """A record value; `reported` are the losses that it reports."""
 
     value: bytes
-    told: dict[str, int]
+    reported: dict[str, int]
 
 
 class Journal:
@@ -57,7 +57,7 @@ class Journal:
         self.rows: Final[deque[JournalRow]] = deque()
         self.lost: Final[dict[str, int]] = {"buffer": 0, "kinds": 0, "kafka": 0}
         """Totals since start: rows without room, kinds of links and crossings without room, rows that Kafka refused."""
-        self._told: Final[dict[str, int]] = dict.fromkeys(self.lost, 0)
+        self._reported: Final[dict[str, int]] = dict.fromkeys(self.lost, 0)
         self._heading: Final = heading
         self._clock: Final = clock
         self._since = clock()
@@ -216,8 +216,8 @@ class Journal:
             return
         if not counts.begun:
             counts.begun = self._heading.begun("message", counts.seen.fields())
-        told = message_text(len(data), settled, annotated(data), _addresses(data))
-        self.rows.append(JournalRow(finished(counts.begun, self._seq, now := self._clock(), now, told), {}))
+        text = message_text(len(data), settled, annotated(data), _addresses(data))
+        self.rows.append(JournalRow(finished(counts.begun, self._seq, now := self._clock(), now, text), {}))
 
     # -- rows
 
@@ -238,39 +238,40 @@ class Journal:
             else:
                 totals.links = 0
                 del self._crossings[crossed]
-        for told in self.readings.rows():
-            if told is not None:
-                seen, fields = told
+        for reading in self.readings.rows():
+            if reading is not None:
+                seen, fields = reading
                 self._put("reading", start, now, {**seen.fields(), **fields})
             yield
         for row in chain.from_iterable(source() for source in self.sources):
             if row is not None:
                 self._put(row[0], start, now, row[1])
             yield
-        self._tell(start, now)
+        self._report_losses(start, now)
 
-    def _tell(self, start: int, now: int) -> None:
+    def _report_losses(self, start: int, now: int) -> None:
         """Write a row about losses that no row has reported yet, if there is room."""
-        untold = {cause: count - self._told[cause] for cause, count in self.lost.items() if count > self._told[cause]}
-        if untold and len(self.rows) < self.options.buffer:
-            for cause, count in untold.items():
-                self._told[cause] += count
-            self._put("lost", start, now, {"count": sum(untold.values()), "causes": untold}, untold)
+        since = {cause: count - self._reported[cause] for cause, count in self.lost.items()}
+        unreported = {cause: count for cause, count in since.items() if count > 0}
+        if unreported and len(self.rows) < self.options.buffer:
+            for cause, count in unreported.items():
+                self._reported[cause] += count
+            self._put("lost", start, now, {"count": sum(unreported.values()), "causes": unreported}, unreported)
 
     def _put(
-        self, kind: str, start: int, now: int, fields: dict[str, Any], told: dict[str, int] | None = None
+        self, kind: str, start: int, now: int, fields: dict[str, Any], reported: dict[str, int] | None = None
     ) -> None:
         self._seq += 1
         if len(self.rows) >= self.options.buffer:
             self.lost["buffer"] += 1
         else:
-            self.rows.append(JournalRow(self._heading.row(kind, self._seq, start, now, fields), told or {}))
+            self.rows.append(JournalRow(self._heading.row(kind, self._seq, start, now, fields), reported or {}))
 
     def lose(self, row: JournalRow) -> None:
         """Kafka has refused a row: report its losses again."""
         self.lost["kafka"] += 1
-        for cause, count in row.told.items():
-            self._told[cause] -= count
+        for cause, count in row.reported.items():
+            self._reported[cause] -= count
 
 
 def _addresses(data: bytes) -> dict[str, str | None]:

@@ -148,9 +148,9 @@ def finished(begun: str, seq: int, start_ms: int, end_ms: int, more: str = "") -
 
 def message_text(size: int, settled: bool, is_annotated: bool, texts: Mapping[str, str | None]) -> str:
     """The fields of a row about one message, for `finished`."""
-    told = "".join([f',"{name}":{_json(text)}' for name, text in texts.items() if text is not None])
+    text_fields = "".join([f',"{name}":{_json(text)}' for name, text in texts.items() if text is not None])
     flags = f'"settled":{"true" if settled else "false"},"annotated":{"true" if is_annotated else "false"}'
-    return f',"size":{size},{flags}{told}'
+    return f',"size":{size},{flags}{text_fields}'
 
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -12,17 +12,17 @@ def reject_delivery(link: MessageOrigin, delivery: Delivery, error: AmqpError, s
 
     In both cases `info` has the delivery-tag (ledger A24); of an error in another scope only the condition is sent.
     """
-    said = error.told_to(link.scope)
-    told = AmqpError(
-        said.condition,
-        said.description,
-        info={**said.info, "delivery-tag": link.tag(delivery)},
-        fault=said.fault,
+    foreign = error.told_to(link.scope)
+    shown = AmqpError(
+        foreign.condition,
+        foreign.description,
+        info={**foreign.info, "delivery-tag": link.tag(delivery)},
+        fault=foreign.fault,
     )
     link.message_refused(error)
     if settled or not link.rejects:
         if settled:  # otherwise only the detach answers it (AT-2.2.2-7)
             link.settle(delivery, SETTLED)
-        link.fail(told)
+        link.fail(shown)
     else:
-        link.settle(delivery, Rejected(told))
+        link.settle(delivery, Rejected(shown))

@@ -55,7 +55,7 @@ class _RequestRouter(MessageRouter):
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         try:
             request, destination = self._read(data)
-            asked, responder = self._asked(request), self._responder()
+            service_request, responder = self._service_request(request), self._responder()
         except AmqpError as error:
             self.refuse(delivery, error, settled)
             return
@@ -64,11 +64,11 @@ class _RequestRouter(MessageRouter):
         def answered(answer: ServiceAnswer) -> None:
             self._waiting -= 1
             if not self.ended:
-                response = respond(request, asked.subject or "", answer.properties, answer.document)
+                response = respond(request, service_request.subject or "", answer.properties, answer.document)
                 self._answer = destination._replace(data=response)
                 super(_RequestRouter, self).on_transfer(delivery, b"", settled)
 
-        responder(asked, answered)
+        responder(service_request, answered)
 
     def _answer_of(self, link: IncomingLink, data: bytes) -> Destination:
         assert self._answer is not None
@@ -84,7 +84,7 @@ class _RequestRouter(MessageRouter):
             self._open(destination)
         return request, destination
 
-    def _asked(self, request: Request) -> ServiceRequest:
+    def _service_request(self, request: Request) -> ServiceRequest:
         requester = self.link.requester
         if not isinstance(requester, User) or requester.scope != self._scope.name or not requester.name:
             raise AmqpError(UNAUTHORIZED_ACCESS, "this service is for users of its own scope")

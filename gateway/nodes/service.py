@@ -96,8 +96,8 @@ def _destination(link: IncomingLink, request: Request, scope: str) -> str:
 
 def _responder(link: IncomingLink, scope: str) -> User:
     """The user that a response is sent as: that of the request, so that the access rules apply."""
-    asked = link.requester
-    return asked if isinstance(asked, User) and asked.scope == scope else nobody(scope)
+    requester = link.requester
+    return requester if isinstance(requester, User) and requester.scope == scope else nobody(scope)
 
 
 def _attach(scope: Resolver, address: str, responder: User) -> Callable[[DestinationLink], None]:

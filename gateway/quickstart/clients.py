@@ -237,8 +237,8 @@ class Clients(MessagingHandler):
             if self._refused is not None:
                 raise ClientError(self._refused)
             if time.monotonic() > deadline:
-                said = what if isinstance(what, str) else what()
-                raise ClientError(f"nothing came within {PATIENCE:.0f} s: {said}")
+                awaited = what if isinstance(what, str) else what()
+                raise ClientError(f"nothing came within {PATIENCE:.0f} s: {awaited}")
             self._container.process()
 
     # -- called by the container

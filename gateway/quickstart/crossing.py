@@ -31,7 +31,7 @@ from gateway.response.annotations import REQUEST_ANNOTATIONS, REQUEST_COOKIE, RE
 from gateway.response.cookies.cookie import describe, open_cookie
 
 CAPABILITY: Final = "response-address-supported"
-_ASKED: Final = "svc/echo"
+_SERVICE: Final = "svc/echo"
 _SERVED: Final = "services/echo"
 _BODY: Final = "Two pounds of tea, please."
 _FIELDS: Final = (
@@ -75,12 +75,12 @@ def show(place: Ports, screen: TerminalOutput, checks: Checks) -> None:
 def _client(stage: Stage) -> CrossingClient:
     edge = stage.clients.connect(stage.place.edge)
     replies = stage.clients.receiver(edge, None)
-    requests = stage.clients.sender(edge, _ASKED)
+    requests = stage.clients.sender(edge, _SERVICE)
     message = Message(
         id="order-1", reply_to=replies.address, subject="order", body=_BODY, properties={"shop": "harbour"}
     )
     stage.screen.say(
-        f"A client in scope {EDGE} knows the address {_ASKED}, and nothing of scope {CORE}. It takes answers at a "
+        f"A client in scope {EDGE} knows the address {_SERVICE}, and nothing of scope {CORE}. It takes answers at a "
         f"temporary address the gateway made for it: {replies.address}"
     )
     return CrossingClient(requests, replies, message.encode())
@@ -94,7 +94,7 @@ def _annotated(stage: Stage, client: CrossingClient, jobs: Inbox) -> bytes:
     screen.gap()
     screen.say(f"In {CORE} a service serves {_SERVED} and announces {CAPABILITY}.")
     posted = client.requests.post(client.request)
-    screen.step("client", _ASKED, f'"{_BODY}"')
+    screen.step("client", _SERVICE, f'"{_BODY}"')
     asked = jobs.take("the request at the service")
     layout, sent = walk(asked), walk(client.request)
     annotations = delivery_annotations(asked, layout)
@@ -120,10 +120,10 @@ def _show_annotations(stage: Stage, client: CrossingClient, annotations: ValueMa
     )  # fmt: skip
     screen.step("cookie", "opened with the key", "what the gateway keeps no table of:")
     screen.table(list(describe(opened).items()))
-    said = (opened.scope, opened.address, opened.link_target)
+    opened_fields = (opened.scope, opened.address, opened.link_target)
     checks.equal(
         "it names the client's scope and address, and the one place where it is good",
-        said, (EDGE, client.replies.address, annotations[REQUEST_TARGET]),
+        opened_fields, (EDGE, client.replies.address, annotations[REQUEST_TARGET]),
     )  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def _rewritten(stage: Stage, client: CrossingClient, jobs: Inbox) -> bytes:
         "and it asks again with the very same bytes."
     )
     posted = client.requests.post(client.request)
-    screen.step("client", _ASKED, f'"{_BODY}"')
+    screen.step("client", _SERVICE, f'"{_BODY}"')
     asked = jobs.take("the request at the old service")
     before, after = _properties(client.request), _properties(asked)
     screen.step("gateway", _SERVED, "a new message, which any service can answer:")

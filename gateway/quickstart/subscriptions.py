@@ -58,8 +58,8 @@ def _show_status(api: str, at: str, screen: TerminalOutput, checks: Checks) -> N
     while status["events"]["delivered"] < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
         status = _ask(api, "GET", f"{at}/status")[1]
-    told = status["state"], status["guarantee"], status["events"]["delivered"]
-    checks.equal("active, at least once, two delivered", told, ("active", "at-least-once", 2))
+    summary = status["state"], status["guarantee"], status["events"]["delivered"]
+    checks.equal("active, at least once, two delivered", summary, ("active", "at-least-once", 2))
 
 
 def _ask(api: str, method: str, path: str, body: object = None) -> tuple[int, Any]:

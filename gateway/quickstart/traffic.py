@@ -125,10 +125,10 @@ def _refused(place: Ports, checks: Checks) -> None:
     try:
         with Clients() as clients:
             clients.receiver(clients.connect(place.edge), REFUSED)
-        said = "attached"
+        result = "attached"
     except ClientError as error:
-        said = str(error).partition(": ")[0]
-    checks.equal(f"nobody may read {REFUSED}: {UNAUTHORIZED_ACCESS}", said, UNAUTHORIZED_ACCESS)
+        result = str(error).partition(": ")[0]
+    checks.equal(f"nobody may read {REFUSED}: {UNAUTHORIZED_ACCESS}", result, UNAUTHORIZED_ACCESS)
 
 
 def _order(number: int) -> SentTraffic:

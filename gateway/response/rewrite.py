@@ -171,10 +171,10 @@ class Rewriter:
         fields = leading_fields(data, layout)
         leading = fields[0]
         quoted = self._quoted(leading[CORRELATION_ID], now_ms) if leading[CORRELATION_ID] != NULL else None
-        if (asked := leading[REPLY_TO]) != NULL:
-            if own is not None and asked.endswith(ME) and is_me(asked):
-                asked = own()
-            leading[REPLY_TO] = self._addresses.token(asked, previous, now_ms, permit)
+        if (reply_to := leading[REPLY_TO]) != NULL:
+            if own is not None and reply_to.endswith(ME) and is_me(reply_to):
+                reply_to = own()
+            leading[REPLY_TO] = self._addresses.token(reply_to, previous, now_ms, permit)
         elif quoted is None:
             return splice(data, layout, da=annotations or None) if layout.da != layout.ma else data
         if quoted is not None:

@@ -19,14 +19,14 @@ class CookieOffload(Exception):
         super().__init__("to be kept first")
         self.data: Final = data
         self.kept: bool | None = None
-        self._unkept: Final = pending_cookie
+        self._pending: Final = pending_cookie
         self._then: Callable[[bool], None] | None = None
 
     def answered(self, kept: bool) -> None:
         """The store has answered."""
         self.kept = kept
         if kept:
-            self._unkept.stored()
+            self._pending.stored()
         if self._then is not None:
             self._then(kept)
 

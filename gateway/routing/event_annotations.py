@@ -54,14 +54,13 @@ def read_event(data: bytes, *, keep_partition: bool = False) -> Event:
         layout = walk(data)
         if layout.da == layout.ma:
             return Event(data)
-        said = delivery_annotations(data, layout)
-        partition = _text(said.get(_SOURCE))
+        annotations = delivery_annotations(data, layout)
+        partition = _text(annotations.get(_SOURCE))
         put = {_TARGET: encode(Symbol(partition))} if keep_partition and partition is not None else {}
         left = edit_map(data[layout.da : layout.ma], drop=_OF_THE_LOG, put=put)
-        time = said.get(_TIMESTAMP)
-        return Event(
-            splice(data, layout, da=left), _text(said.get(_OFFSET)), partition, time if isinstance(time, int) else None
-        )
+        time = annotations.get(_TIMESTAMP)
+        timestamp = time if isinstance(time, int) else None
+        return Event(splice(data, layout, da=left), _text(annotations.get(_OFFSET)), partition, timestamp)
     except AmqpError:
         return Event(data)  # malformed: the node at the target rejects it
 

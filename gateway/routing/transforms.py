@@ -85,7 +85,7 @@ class TransformRegistry:
         self._clock: Final = clock
         self._annotators: dict[tuple[str, str, str | None, int | None, Hashable], Annotator] = {}
         self._carriers: dict[tuple[str, str, int | None, Hashable, bool], CorrelationRewriter] = {}
-        self._carried: dict[str, CorrelationRestorer] = {}
+        self._restorers: dict[str, CorrelationRestorer] = {}
         self._targets: dict[str, LinkTarget] = {}
         self._origins: dict[tuple[str, str], Rewriter] = {}
         self.tokens: Final[dict[str, dict[bytes, str]]] = defaultdict(dict)
@@ -177,13 +177,13 @@ class TransformRegistry:
     def _carrying(self, origin: LinkContext, destination: str, reply_address: ReplyAddress, right: Right) -> Transform:
         """Rewrite requests to a container that answers at its own address: the ids contain the reply address."""
         assert reply_address.address is not None
-        carrier = self._carrier((origin.scope, destination, origin.uses, right.key, reply_address.correlation))
+        ids = self._id_rewriter((origin.scope, destination, origin.uses, right.key, reply_address.correlation))
         clock, pair = self._clock, origin.pair
         reply_to, answer = encode(reply_address.address), origin.answer
 
         def crossing(data: bytes) -> bytes:
             own = with_own_address(data, pair) if asks_me(data) else data
-            return carrier.rewrite(own, clock(), reply_to=reply_to, answer=answer, permit=right)
+            return ids.rewrite(own, clock(), reply_to=reply_to, answer=answer, permit=right)
 
         return self._storing_cookies(crossing)
 
@@ -206,7 +206,7 @@ class TransformRegistry:
             )
         return self._annotators[key]
 
-    def _carrier(self, key: tuple[str, str, int | None, Hashable, bool]) -> CorrelationRewriter:
+    def _id_rewriter(self, key: tuple[str, str, int | None, Hashable, bool]) -> CorrelationRewriter:
         origin, destination, uses, _, correlation = key
         if key not in self._carriers:
             assert self._ring is not None
@@ -273,11 +273,11 @@ class TransformRegistry:
         layout = walk(data)
         if map_entry(data[layout.da : layout.ma], RESPONSE_COOKIE) is not None:
             return self.restore(scope, data)
-        if scope not in self._carried:
-            self._carried[scope] = CorrelationRestorer(
+        if scope not in self._restorers:
+            self._restorers[scope] = CorrelationRestorer(
                 self._ring, scope, replies_address(scope), self._scopes, store=self._cookies
             )
-        return self._carried[scope].restore(data, self._clock())
+        return self._restorers[scope].restore(data, self._clock())
 
     def undo(self, scope: str, token: str, data: bytes, layout: SectionOffsets | None = None) -> Restored:
         """Restore a response to a rewritten request that came to the address with `token` in `scope`."""

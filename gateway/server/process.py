@@ -115,7 +115,7 @@ class GatewayProcess:
         self._reload = asyncio.Event()
         self._signalled = False
         self._seen = seen
-        self._asked: list[asyncio.Future[ReloadOutcome]] = []
+        self._reload_requests: list[asyncio.Future[ReloadOutcome]] = []
         self._stamp_task: asyncio.Task[dict[Path, Stamp | None]] | None = None
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
@@ -131,7 +131,7 @@ class GatewayProcess:
     async def reload(self) -> ReloadOutcome:
         """Reload now, or when a reload in progress is over; returns how it ended."""
         answer: asyncio.Future[ReloadOutcome] = asyncio.get_running_loop().create_future()
-        self._asked.append(answer)
+        self._reload_requests.append(answer)
         self._reload.set()
         return await answer
 
@@ -181,20 +181,20 @@ class GatewayProcess:
             if not self._reload.is_set():
                 break
         changed = changed_files(self._seen, now)
-        reason = _reason(self._signalled, asked=bool(self._asked), changed=bool(changed))
+        reason = _reason(self._signalled, asked=bool(self._reload_requests), changed=bool(changed))
         if reason:
             self._signalled, self._seen = False, now
             self._service.policy_state.changed = [str(path) for path in changed]
         return reason
 
     async def _answer(self, reason: str) -> None:
-        state, asked = self._service.policy_state, self._asked
-        state.reason, self._asked = reason, []
+        state, waiting = self._service.policy_state, self._reload_requests
+        state.reason, self._reload_requests = reason, []
         try:
             await self._apply()
         except Exception as error:  # unexpected: later reloads must still work
             state.broken(error)
-        for answer in asked:
+        for answer in waiting:
             if not answer.done() and state.outcome is not None:
                 answer.set_result(state.outcome)
 

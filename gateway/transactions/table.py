@@ -128,19 +128,19 @@ class Post:
         """The message is refused: by an outcome if its sender can get one, else the transaction fails (AT 2.2.2)."""
         link = self._link
         link.message_refused(error)
-        said = error.told_to(link.scope)
-        told = AmqpError(said.condition, said.description, info={**said.info, "delivery-tag": self.tag})
+        foreign = error.told_to(link.scope)
+        shown = AmqpError(foreign.condition, foreign.description, info={**foreign.info, "delivery-tag": self.tag})
         if not self.settled and link.rejects:
-            self._settle(Rejected(told))
+            self._settle(Rejected(shown))
             link.grant(1)
             return
-        if told.condition != TRANSACTION_UNKNOWN:
-            self.transaction.fail(told)
+        if shown.condition != TRANSACTION_UNKNOWN:
+            self.transaction.fail(shown)
         if self.settled:
             self._settle(SETTLED)
             link.grant(1)
         else:
-            link.detach(told)
+            link.detach(shown)
 
     def _settle(self, outcome: Outcome) -> None:
         if self.settled:

@@ -31,9 +31,9 @@ class ApiRefused(Exception):
 
     def __init__(self, status: int, document: object) -> None:
         """`document` is the error object, or a substitute if there is none."""
-        told = document if isinstance(document, dict) else {}
-        mistakes = [f"{each['field'] or 'object'}: {each['message']}" for each in told.get("mistakes", ())]
-        super().__init__("; ".join(mistakes) or str(told.get("message", status)))
+        body = document if isinstance(document, dict) else {}
+        mistakes = [f"{each['field'] or 'object'}: {each['message']}" for each in body.get("mistakes", ())]
+        super().__init__("; ".join(mistakes) or str(body.get("message", status)))
         self.status: Final = status
 
 

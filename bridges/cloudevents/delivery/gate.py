@@ -97,8 +97,8 @@ class SinkGate:
     def paused(self, ticket: AttemptTicket, answer: Answer, now: float) -> None:
         """The sink has asked for a pause."""
         self._origin.succeeded(ticket.origin)
-        asked = answer.retry_after
-        pause = None if asked is None else min(max(asked, 0.0), self._max_pause)
+        requested = answer.retry_after
+        pause = None if requested is None else min(max(requested, 0.0), self._max_pause)
         self._sink.paused(ticket.sink, now, pause, self._backoff)
 
     def cancelled(self, ticket: AttemptTicket) -> None:

@@ -154,9 +154,9 @@ def _message(condition: MessageCondition) -> Check:
         record = event.record
         if record is None:
             return False
-        judged = wanted.may_match(record)
-        if judged is not None:
-            return judged
+        matches = wanted.may_match(record)
+        if matches is not None:
+            return matches
         place = record.partition(), record.offset(), *record.timestamp()
         return wanted.matches(reader.encode(record.key(), record.value(), record.headers(), *place))
 

@@ -77,11 +77,11 @@ def status_document(
 
 def _reason(status: SubscriptionStatus) -> str:
     """`gone: 410 from the sink; again at …`."""
-    said = ": ".join(filter(None, (status.reason.value if status.reason is not None else "", status.detail)))
+    cause = ": ".join(filter(None, (status.reason.value if status.reason is not None else "", status.detail)))
     if status.next_attempt is None:
-        return said
+        return cause
     again = f"again at {time_text(status.next_attempt)}"
-    return f"{said}; {again}" if said else again
+    return f"{cause}; {again}" if cause else again
 
 
 def _settled(subscription: Subscription) -> dict[str, Json]:

@@ -69,8 +69,8 @@ class Members:
     def section(self, name: str) -> Members:
         """The object in a member; an empty one if it is missing. A wrong one is reported once."""
         found: dict[str, Json] | None = self.take(name, object_value, None)
-        told = self._mistakes if found is not None or name not in self._value else []
-        return Members(found or {}, self._at + pointer(name), told)
+        mistakes = self._mistakes if found is not None or name not in self._value else []
+        return Members(found or {}, self._at + pointer(name), mistakes)
 
     def finish(self, hints: Mapping[str, str] = {}) -> None:
         """Record the unknown members, each with its hint or the nearest known name."""

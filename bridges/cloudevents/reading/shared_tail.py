@@ -38,13 +38,13 @@ class ParkedReader(Hashable, Protocol):
 
 
 class _Parked:
-    """`floors`: where a reader had read further than the tail; `told`: the last advance that it was told of."""
+    """`floors`: where a reader had read further than the tail; `advances`: the last advance that it was told of."""
 
-    __slots__ = ("floors", "told")
+    __slots__ = ("advances", "floors")
 
-    def __init__(self, floors: dict[int, int], told: int) -> None:
+    def __init__(self, floors: dict[int, int], advances: int) -> None:
         self.floors: Final = floors
-        self.told = told
+        self.advances = advances
 
 
 class SharedTail:
@@ -105,9 +105,9 @@ class SharedTail:
     def report_advance(self, most: int) -> None:
         """Tell up to `most` parked readers that their position has advanced, those told longest ago first."""
         for reader, parked in list(islice(self._parked.items(), most)):
-            if parked.told == self._advances:
+            if parked.advances == self._advances:
                 break
-            parked.told = self._advances
+            parked.advances = self._advances
             self._parked.move_to_end(reader)
             reader.on_tail_advanced()
 

@@ -95,7 +95,7 @@ def exceeded(request: DeliveryRequest, policy: DeliverySection) -> list[Mistake]
     rate = None if policy.rate is None else policy.rate.number * 1000 / policy.rate.per_ms
     if rate is not None:
         most.append(("x-rate", request.rate, rate))
-    found = [(name, f"at most {limit:g} here") for name, asked, limit in most if asked and asked > limit]
+    found = [(name, f"at most {limit:g} here") for name, requested, limit in most if requested and requested > limit]
     if request.retry_min is not None and request.retry_min < retry.min.seconds:
         found.append(("x-retry/min", f"at least {retry.min.seconds:g}s here"))
     return [Mistake(f"/protocolsettings/{name}", message) for name, message in found]
@@ -104,20 +104,20 @@ def exceeded(request: DeliveryRequest, policy: DeliverySection) -> list[Mistake]
 _N = TypeVar("_N", int, float)
 
 
-def _or(asked: _N | None, otherwise: _N) -> _N:
-    return otherwise if asked is None else asked
+def _or(requested: _N | None, otherwise: _N) -> _N:
+    return otherwise if requested is None else requested
 
 
 def _batch(members: Members, mode: Mode) -> Batching | None:
     if "x-batch" in members and mode != "batched":
         members.report("x-batch", "needs x-mode: batched")
-    asked = members.section("x-batch")
+    batch = members.section("x-batch")
     found = Batching(
-        events=asked.take("events", integer(1, 10_000), _BATCH.events),
-        size=asked.take("bytes", _size, _BATCH.size),
-        wait=asked.take("wait", duration(0, 60_000), _BATCH.wait),
+        events=batch.take("events", integer(1, 10_000), _BATCH.events),
+        size=batch.take("bytes", _size, _BATCH.size),
+        wait=batch.take("wait", duration(0, 60_000), _BATCH.wait),
     )
-    asked.finish()
+    batch.finish()
     if mode != "batched":
         return None
     return _BATCH if found == _BATCH else found

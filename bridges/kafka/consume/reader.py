@@ -183,7 +183,7 @@ class PartitionReader:
                 consumer.close()
         except KafkaException as error:
             log.error("kafka reader failed", reason=errors.cause_of(error).str())
-            self._tell(self._owner.failed, None, errors.link_error(errors.cause_of(error)))
+            self._call_on_loop(self._owner.failed, None, errors.link_error(errors.cause_of(error)))
         finally:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._owner.ended, self)
@@ -216,9 +216,9 @@ class PartitionReader:
         if fetched.records or fetched.ends or fetched.lost:
             with self._wake:
                 self._in_flight += 1
-            self._tell(self._arrived, fetched)
+            self._call_on_loop(self._arrived, fetched)
 
-    def _tell(self, call: Callable[..., None], *arguments: object) -> None:
+    def _call_on_loop(self, call: Callable[..., None], *arguments: object) -> None:
         if self._stopped:
             return
         try:
@@ -261,9 +261,9 @@ class PartitionReader:
 
     def _report(self, error: KafkaError, topic: str | None) -> None:
         if error.code() in errors.UNAUTHORIZED:
-            self._tell(self._owner.failed, topic, errors.link_error(error))
+            self._call_on_loop(self._owner.failed, topic, errors.link_error(error))
         else:  # librdkafka retries; a refresh of the metadata finds deleted topics
-            self._tell(self._owner.trouble)
+            self._call_on_loop(self._owner.trouble)
 
     def _position_lost(self, consumer: Consumer, key: Key, offset: int, fetched: Fetched) -> None:
         """KM-8: retention has deleted the position: continue at the oldest event, and report it.
@@ -274,13 +274,13 @@ class PartitionReader:
         try:
             low, _ = consumer.get_watermark_offsets(TopicPartition(*key), timeout=_METADATA_TIMEOUT)
         except KafkaException:
-            self._tell(self._owner.trouble)
+            self._call_on_loop(self._owner.trouble)
             time.sleep(_RETRY_PAUSE)
             self._assign_again(consumer, key, offset)
             return
         if 0 <= low < offset:
             gone = AmqpError(RESOURCE_DELETED, f"the event log {key[0]!r} was replaced")
-            self._tell(self._owner.failed, key[0], gone)
+            self._call_on_loop(self._owner.failed, key[0], gone)
             return
         log.warning("events lost to retention", topic=key[0], partition=key[1], oldest=low)
         fetched.lost[key] = low

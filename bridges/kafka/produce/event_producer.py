@@ -78,7 +78,7 @@ class EventProducer:
         """`settings`: where, with which login, `acks`, and `message.timeout.ms`."""
         self._settings: Final = {**_SETTINGS, **settings}
         self._loop: Final = asyncio.get_running_loop()
-        self._together: Final = make_client(self._settings, self._said)
+        self._together: Final = make_client(self._settings, self._on_error)
         self._alone: ProduceClient | None = None
         self._denied = False
         """The last thing that the client said was that its login is not accepted."""
@@ -129,10 +129,10 @@ class EventProducer:
 
     def _single(self) -> ProduceClient:
         if self._alone is None:
-            self._alone = make_client({**self._settings, "batch.num.messages": 1}, self._said)
+            self._alone = make_client({**self._settings, "batch.num.messages": 1}, self._on_error)
         return self._alone
 
-    def _said(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         self._denied = error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 
     def _clients(self) -> list[ProduceClient]:

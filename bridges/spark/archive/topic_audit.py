@@ -148,8 +148,8 @@ def _compared(
             compared, different = _sampled(archive, records, topic, partition, held, bounds[partition].low, sample)
             problems = problems + different
         name = partition_name((address, partition))
-        said = tuple(f"{name}: {text}" for text in problems)
-        yield TopicVerdict(address, partition, held.rows, compared, max(high - end, 0), said)
+        lines = tuple(f"{name}: {text}" for text in problems)
+        yield TopicVerdict(address, partition, held.rows, compared, max(high - end, 0), lines)
 
 
 def _missing(

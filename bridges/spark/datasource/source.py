@@ -106,7 +106,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._initial: StreamOffset | None = None
         self._target: NodeInfo | None = None
         self._node: NodeInfo | None = None
-        self._asked = 0.0
+        self._fetched_at = 0.0
 
     def initialOffset(self) -> StreamOffset:
         if self._initial is None:  # resolved once: `latest` must not move
@@ -126,8 +126,8 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         return _written({partition: at.high for partition, at in node.bounds.items()}, node.log)
 
     def _now(self) -> NodeInfo:
-        if self._node is None or time.monotonic() - self._asked > _FRESH:
-            self._node, self._asked = plan.fetch_info(self._options), time.monotonic()
+        if self._node is None or time.monotonic() - self._fetched_at > _FRESH:
+            self._node, self._fetched_at = plan.fetch_info(self._options), time.monotonic()
         return self._node
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:

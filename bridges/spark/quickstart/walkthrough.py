@@ -117,8 +117,8 @@ class Walkthrough:
     def _archived(self, ports: Ports, sent: list[SentTraffic], terminal: TerminalOutput, checks: Checks) -> None:
         for address in (ORDERS, _JOURNAL):
             self._command(terminal, _read(ports, self._archive, address))
-        said = self._command(terminal, ["verify", str(self._archive)])
-        checks.equal("no gap, no overlap, no file that is not the one committed", "wrong" in said, False)
+        output = self._command(terminal, ["verify", str(self._archive)])
+        checks.equal("no gap, no overlap, no file that is not the one committed", "wrong" in output, False)
         rows = self._rows(ORDERS)
         checks.equal(f"{COUNT:,} events, byte for byte those that were sent", *_same((row[2] for row in rows), sent))
         numbers = {each.bare: number for number, each in enumerate(sent)}
@@ -134,8 +134,8 @@ class Walkthrough:
         candidate = self._folder / "candidate.yaml"
         candidate.write_text(text)
         words = ["--policy", str(ports.policy), "--candidate", str(candidate), "--journal", str(self._archive)]
-        said = json.loads(self._command(terminal, ["simulate", *words, "--json"], code=_DIFFERENT))
-        found = said["differences"]
+        comparison = json.loads(self._command(terminal, ["simulate", *words, "--json"], code=_DIFFERENT))
+        found = comparison["differences"]
         checks.equal("it finds what was changed, and nothing else", sorted(found), sorted(_WOULD))
         terminal.table([(word, _WOULD[word], f"{found[word]['messages']:,} messages") for word in _WOULD])
         checks.equal(f"of {COUNT:,} orders none could be sent", found["denied"]["messages"], COUNT)
@@ -143,8 +143,8 @@ class Walkthrough:
     def _replayed(self, ports: Ports, sent: list[SentTraffic], terminal: TerminalOutput, checks: Checks) -> None:
         url = ["--amqp", f"url=amqp://{ports.edge}", "--amqp", f"address={AGAIN}"]
         words = ["replay", str(self._archive), "--from", ORDERS, *url]
-        said = self._command(terminal, words)
-        checks.equal("every event was accepted", f"{COUNT} events written in all" in said, True)
+        output = self._command(terminal, words)
+        checks.equal("every event was accepted", f"{COUNT} events written in all" in output, True)
         events = traffic.read_again(ports, COUNT)
         checks.equal(f"{COUNT:,} events at {AGAIN}, byte for byte", *_same((bare for _, bare in events), sent))
         numbers = {each.bare: number for number, each in enumerate(sent)}
@@ -178,10 +178,10 @@ class Walkthrough:
         """The output of a command. Raises `StepFailed` for another exit code."""
         terminal.gap()
         terminal.say(f"$ {_line(words)}")
-        said = self._commands.run(words)
-        if said.code != code:
-            raise StepFailed(f"scopegate pipeline {words[0]}", f"exit code {code}", f"{said.code}: {said.err[-300:]}")
-        return said.out
+        done = self._commands.run(words)
+        if done.code != code:
+            raise StepFailed(f"scopegate pipeline {words[0]}", f"exit code {code}", f"{done.code}: {done.err[-300:]}")
+        return done.out
 
     def _rows(self, address: str) -> list[tuple[int, int, bytes]]:
         """Partition, offset and bare message of an address, read as plain Parquet."""

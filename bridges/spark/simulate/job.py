@@ -290,8 +290,8 @@ def known_of(rows: DataFrame) -> KnownReceivers:
 def _few(frame: DataFrame, what: str) -> list[Row]:
     found = frame.limit(MOST + 1).collect()
     if len(found) > MOST:
-        way = "simulate a shorter time (--since, --until)"
-        raise PipelineError(f"there are more than {MOST:,} different {what}; {way}")
+        advice = "simulate a shorter time (--since, --until)"
+        raise PipelineError(f"there are more than {MOST:,} different {what}; {advice}")
     return found
 
 

@@ -62,7 +62,7 @@ class Dispatcher:
             event = lib.pn_collector_peek(collector)
             try:
                 if delivery := lib.pn_event_delivery(event):
-                    self._odd_delivery(lib.pn_delivery_link(delivery), delivery)
+                    self._partial_or_settled(lib.pn_delivery_link(delivery), delivery)
                 elif (kind := lib.pn_event_type(event)) == _FLOW:
                     self._flow(lib.pn_event_link(event))
                 else:
@@ -85,7 +85,7 @@ class Dispatcher:
         finally:
             run.clear()
 
-    def _odd_delivery(self, pointer: ProtonLink, delivery: ProtonDelivery) -> None:
+    def _partial_or_settled(self, pointer: ProtonLink, delivery: ProtonDelivery) -> None:
         """Handle a delivery that is neither a whole message nor accepted."""
         link = self._links.live.get(pointer)
         if link is None or (link.incoming and not link.open):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _OVERFULL = 8 * 1024 * 1024
 """Bytes queued in all sessions above which links stop sending until the peer reads some."""
 
-_ASKED: Final = 100
+_RESUMED_AT_ONCE: Final = 100
 """Links that resume in one turn of the loop."""
 
 
@@ -42,7 +42,7 @@ class Restraint(ABC):
         self.tally: Final = batch.Tally()  # what the deliveries of this connection take
         self._withheld: set[Link] = set()
         self._held_up: Final[OrderedDict[Link, None]] = OrderedDict()
-        self._asked = 0  # how many may still resume since nothing was blocked any more
+        self._to_resume = 0  # how many may still resume since nothing was blocked any more
         self.unfinished = self.largest_output = 0
         """Bytes of incomplete messages that were read from proton; the largest output so far, which is the size of the
         buffer that proton keeps."""
@@ -85,18 +85,18 @@ class Restraint(ABC):
 
     def _go_on(self) -> None:
         """Let the waiting links send in order, until enough is sent for now."""
-        self._asked = len(self._held_up)
+        self._to_resume = len(self._held_up)
         self._ask_some()
 
     def _ask_some(self) -> None:
         held_up, soon = self._held_up, self._soon
-        for _ in range(self._asked if soon is None else min(self._asked, _ASKED)):
+        for _ in range(self._to_resume if soon is None else min(self._to_resume, _RESUMED_AT_ONCE)):
             if self.blocked or not held_up:
-                self._asked = 0
+                self._to_resume = 0
                 return
-            self._asked -= 1
+            self._to_resume -= 1
             held_up.popitem(last=False)[0].flowed()
-        if self._asked and soon is not None:
+        if self._to_resume and soon is not None:
             soon(self._ask_some)
 
     def hold_up(self, link: Link) -> None:

@@ -96,20 +96,20 @@ class LinkTable:
         link.serial = self._numbered
         self._of_session.setdefault(link.session, {})[link.ptr] = None
 
-    def opened(self, pointer: ProtonLink, asked: AttachInfo) -> None:
-        """Handle the peer's attach: a request, with the fields `asked`, or the answer to ours."""
+    def opened(self, pointer: ProtonLink, attach: AttachInfo) -> None:
+        """Handle the peer's attach: a request, with the fields `attach`, or the answer to ours."""
         if (link := self.live.get(pointer)) is not None:
             _answered(link)
             return
         link = Link(self._engine, pointer)
-        if asked.size > _USUAL:
-            self._large[pointer] = asked.size
-            self._bytes += asked.size
+        if attach.size > _USUAL:
+            self._large[pointer] = attach.size
+            self._bytes += attach.size
         sized(link)
         self._engine.attached(link)
-        link.default_outcome = spoken_in(asked.default, self._engine.peer.scope)
-        link.desired = asked.desired
-        if (unwelcome := self._unwelcome(link, asked.address)) is not None:
+        link.default_outcome = spoken_in(attach.default, self._engine.peer.scope)
+        link.desired = attach.desired
+        if (unwelcome := self._unwelcome(link, attach.address)) is not None:
             self._keep(self._refused, link)
             link.refuse(unwelcome)
             return
@@ -119,13 +119,13 @@ class LinkTable:
         except AmqpError as error:
             link.refuse(error)
 
-    def _unwelcome(self, link: Link, asked: str | None) -> AmqpError | None:
+    def _unwelcome(self, link: Link, address: str | None) -> AmqpError | None:
         limit = self._engine.config.max_links
         if len(self._refused) >= max(limit, _REFUSED):
             text = f"{len(self._refused)} refused links are not detached yet: answer each detach with a detach"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
-        if asked is not None and "\0" in asked:  # proton shows the address only up to a NUL
-            return AmqpError(NOT_FOUND, f"{quoted(asked)}: no node has this address")
+        if address is not None and "\0" in address:  # proton shows the address only up to a NUL
+            return AmqpError(NOT_FOUND, f"{quoted(address)}: no node has this address")
         if (durable := max(link.source.durable, link.target.durable)) > _DURABLE:
             text = f"unknown terminus-durability {durable}: use 0 (none), 1 (configuration) or 2 (unsettled-state)"
             return AmqpError(INVALID_FIELD, text, info={"field": "durable"})

@@ -96,17 +96,17 @@ def read_transactional(delivery: ProtonDelivery) -> tuple[bytes, Outcome] | None
     return fields[0], read_outcome(fields[1] if len(fields) > 1 else None)
 
 
-def read(delivery: ProtonDelivery, state: int, scope: str | None = None, said: str | None = None) -> Outcome:
+def read(delivery: ProtonDelivery, state: int, scope: str | None = None, description: str | None = None) -> Outcome:
     """The outcome of a peer in `scope`; `FAILED` for a state that is no outcome (3.4), such as `received`.
 
-    Such a state does not say whether the message was processed. `said` is the whole text of an error, of which proton
+    Such a state does not say whether the message was processed. `description` is the text of an error, of which proton
     shows only the part before a NUL.
     """
     if state == _RELEASED:
         return RELEASED
     remote = lib.pn_delivery_remote(delivery)
     if state == _REJECTED:
-        return Rejected(proton_data.read_condition(lib.pn_disposition_condition(remote), scope, said))
+        return Rejected(proton_data.read_condition(lib.pn_disposition_condition(remote), scope, description))
     if state == _MODIFIED:
         return Modified(
             bool(lib.pn_disposition_is_failed(remote)),

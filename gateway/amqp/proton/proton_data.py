@@ -55,15 +55,15 @@ def text(pointer: CString) -> str | None:
     return str(ffi.string(pointer), "utf-8", "replace") if pointer else None
 
 
-def read_condition(condition: ProtonCondition, scope: str | None = None, said: str | None = None) -> AmqpError | None:
-    """The error in a close, end, detach or rejection of a peer in `scope`; `said` replaces proton's description."""
+def read_condition(condition: ProtonCondition, scope: str | None = None, sent: str | None = None) -> AmqpError | None:
+    """The error in a close, end, detach or rejection of a peer in `scope`; `sent` replaces proton's description."""
     name = text(lib.pn_condition_get_name(condition))
     if name is None:
         return None
     info = read(lib.pn_condition_info(condition))
     return AmqpError(
         name,
-        said or text(lib.pn_condition_get_description(condition)) or "",
+        sent or text(lib.pn_condition_get_description(condition)) or "",
         info={str(key): value for key, value in info.items()} if isinstance(info, dict) else None,
         scope=scope,
     )

@@ -59,7 +59,7 @@ def reworded(error: AmqpError | None) -> AmqpError:
 _COMPLAINT: Final = re.compile(r"process error -?\d+")
 
 
-def complaint(said: str) -> str:
+def complaint(log_line: str) -> str:
     """A message of proton's log for our log, without quoted bytes of the peer."""
-    found = _COMPLAINT.search(said)
+    found = _COMPLAINT.search(log_line)
     return found.group() if found else "proton gives a reason that may quote the peer"

@@ -108,11 +108,11 @@ _AUTHORIZED: Final = re.compile(r"([ny],)a=([^,]*)(,.*)", re.DOTALL)
 class _Header(NamedTuple):
     """A gs2-header with an authorization identity, which scramp does not support."""
 
-    said: bytes
+    response: bytes
 
     def make_cbind_input(self, binding: object) -> bytes:
         """The data that the client's last message has to repeat."""
-        return self.said
+        return self.response
 
 
 class Scram:

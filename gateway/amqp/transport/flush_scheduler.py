@@ -72,7 +72,7 @@ class FlushScheduler:
         self.slowed: Final = slowed
         self._dirty: list[FlushedConnection] = []
         self._steps: deque[Callable[[], None]] = deque()
-        self._asked = False
+        self._scheduled = False
         self._until = 0.0
 
     def soon(self, step: Callable[[], None]) -> None:
@@ -96,12 +96,12 @@ class FlushScheduler:
         return True
 
     def _ask(self) -> None:
-        if not self._asked:
-            self._asked = True
+        if not self._scheduled:
+            self._scheduled = True
             self.loop.call_soon(self._step)
 
     def _step(self) -> None:
-        self._asked, self._until = False, 0.0
+        self._scheduled, self._until = False, 0.0
         self._take_steps(time.monotonic() + _TURN)
 
     def _take_steps(self, until: float) -> None:
@@ -131,6 +131,6 @@ class FlushScheduler:
 
     def failed(self, connection: FlushedConnection, error: Exception) -> None:
         """Report the failure to the loop's exception handler, and end the connection."""
-        told = {"message": f"connection {connection.name}", "exception": error, "connection": connection.name}
-        self.loop.call_exception_handler(told)
+        context = {"message": f"connection {connection.name}", "exception": error, "connection": connection.name}
+        self.loop.call_exception_handler(context)
         connection.broken()

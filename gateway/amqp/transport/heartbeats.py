@@ -40,8 +40,8 @@ class Heartbeats:
     def begin(self, engine: Engine) -> None:
         """The connection is open: tick soon. Raises AmqpError if the peer's idle time-out is too short."""
         if 0 < engine.remote_idle < _LEAST:
-            asked, least = round(engine.remote_idle * 1000), round(_LEAST * 1000)
-            raise AmqpError(NOT_ALLOWED, f"idle-time-out is {asked} ms; the gateway keeps {least} ms or more, or none")
+            wanted, least = round(engine.remote_idle * 1000), round(_LEAST * 1000)
+            raise AmqpError(NOT_ALLOWED, f"idle-time-out is {wanted} ms; the gateway keeps {least} ms or more, or none")
         self._next(_FIRST)
 
     def looked(self, engine: Engine) -> None:

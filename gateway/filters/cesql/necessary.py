@@ -82,11 +82,11 @@ def _of_term(expression: Expression, field: Field) -> Predicate | None:
         return None
     if not isinstance(expression.operand, AttributeExpression):
         return None
-    asked = field(expression.operand.name)
+    attribute = field(expression.operand.name)
     if isinstance(expression, LikeExpression):
-        return like_term(expression, asked)
+        return like_term(expression, attribute)
     texts = [_text(item) for item in expression.items]
-    return None if None in texts else In(asked, tuple(map(Literal, texts)))
+    return None if None in texts else In(attribute, tuple(map(Literal, texts)))
 
 
 def like_term(expression: LikeExpression, value: ValueExpression = _NOTHING) -> Like:

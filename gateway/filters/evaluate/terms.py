@@ -260,10 +260,10 @@ def _like(node: Like, slots: Slots) -> Test:
     get_pattern, get_escape, escaped = value(pattern, slots), value(escape, slots), node.escape is not None
 
     def test(values: Values) -> bool | None:
-        asked = get_pattern(values)
-        if type(asked) in TEXTS and len(asked) > LONGEST_PATTERN:
+        pattern = get_pattern(values)
+        if type(pattern) in TEXTS and len(pattern) > LONGEST_PATTERN:
             return None
-        matches, text = _pattern(asked, get_escape(values), escaped), get(values)
+        matches, text = _pattern(pattern, get_escape(values), escaped), get(values)
         return matches(text) if matches is not None and type(text) in TEXTS else None
 
     return test

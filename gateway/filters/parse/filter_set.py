@@ -191,7 +191,7 @@ def read(filters: Mapping[Value, Value], rules: Rules = RULES) -> FilterSet:
     whole = limited(conjunction(tuple(found.values()))) if found else TRUE
     in_force = {name: filters[name] for name in found}
     positioned = reader.positioned or (rules.earliest and bool(found))
-    places = frozenset(name for name, asked in found.items() if asked != TRUE and not beyond_position(asked))
+    places = frozenset(name for name, each in found.items() if each != TRUE and not beyond_position(each))
     return FilterSet(whole, in_force, _position(whole, positioned), tuple(left_out), places)
 
 

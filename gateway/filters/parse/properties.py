@@ -50,8 +50,8 @@ def parse_properties(section: MessageSection, content: Value, limits: FilterLimi
         _element(FieldReference(section, name), reference, keyed=section not in FIXED)
         for name, reference in _references(section, content)
     ]
-    asked = tuple(element for element in elements if element is not None)
-    return conjunction(asked) if asked else TRUE
+    given = tuple(element for element in elements if element is not None)
+    return conjunction(given) if given else TRUE
 
 
 def _references(section: MessageSection, content: Value) -> Iterator[tuple[str, Value]]:
@@ -107,10 +107,10 @@ def _element(field: FieldReference, reference: Value, *, keyed: bool) -> Predica
 
 
 def _types(name: str) -> str:
-    return " or ".join(_SAID[each] for each in FAMILIES[name])
+    return " or ".join(_TYPE_TEXTS[each] for each in FAMILIES[name])
 
 
-_SAID: Final = {
+_TYPE_TEXTS: Final = {
     Family.BOOLEAN: "boolean",
     Family.INTEGER: "an integer",
     Family.TEXT: "text",

@@ -187,25 +187,25 @@ class Leases:
         """The log now has `partitions`: let waiting and sharing links of this process have any of `among`."""
         if (session := self._sessions.get(key)) is not None:
             mine = {GroupLink(self.member, link) for link in (*session.waiting, *session.shares)}
-            await self._asked(self._change(key, lambda group, now: group.grow(partitions, mine, among, now)))
+            await self._answered(self._change(key, lambda group, now: group.grow(partitions, mine, among, now)))
 
     async def rebalance(self, key: str) -> Group:
         """Ask all links with an assigned partition, in all processes, to end cleanly (ES-4.5.1-5)."""
         await self._begin()
-        _, group = await self._asked(self._change(key, lambda group, now: group.rebalance(now)))
+        _, group = await self._answered(self._change(key, lambda group, now: group.rebalance(now)))
         return group
 
     async def view(self, key: str) -> Group:
         """The current record."""
-        return await self._asked(self._group(key))
+        return await self._answered(self._group(key))
 
     async def members(self) -> Mapping[str, str]:
         """The processes that are alive, and their descriptions."""
         await self._begin()
-        return await self._asked(self._store.members())
+        return await self._answered(self._store.members())
 
     @staticmethod
-    async def _asked(question: Awaitable[T]) -> T:
+    async def _answered(question: Awaitable[T]) -> T:
         try:
             return await question
         except StoreUnavailable as error:
@@ -328,7 +328,7 @@ class Leases:
         """Ensure that there is a session; raises AmqpError if there is none and none can begin."""
         session = self.session
         if not (session.in_time or session.member or session.closing):
-            await self._asked(session.heartbeat())
+            await self._answered(session.heartbeat())
         if not session.in_time or session.closing:
             raise unavailable()
 

@@ -52,15 +52,15 @@ class ProcessSession:
         """Renew the session, or begin a new one if it has expired; may raise `StoreUnavailable`."""
         async with self._renewing:
             lasts = float("inf") if self._store.ttl is None else self._store.ttl * (1 - _MARGIN)
-            member, asked = self.member, self._clock()
+            member, started = self.member, self._clock()
             if member and await self._store.heartbeat(member, self.about, list(self._keys())):
                 if member == self.member:  # otherwise the deadline passed meanwhile, and all leases have ended
-                    self.deadline = asked + lasts
+                    self.deadline = started + lasts
                 return
             self.expired()
-            member, asked = secrets.token_hex(8), self._clock()
+            member, started = secrets.token_hex(8), self._clock()
             await self._store.join(member, self.about)
-            self.member, self.deadline = member, asked + lasts
+            self.member, self.deadline = member, started + lasts
 
     def expired(self) -> None:
         """The session has expired, or may have."""

@@ -33,10 +33,10 @@ class _Manager:
         """Store a document under the next revision."""
         self.revision += 1
         stored = self.stored[id] = StoredSubscription(id, owner, self.revision, document)
-        self.tell(id)
+        self.notify(id)
         return stored
 
-    def tell(self, id: str) -> None:
+    def notify(self, id: str) -> None:
         """Schedule the followers on the event loop, so that none of them runs during a change."""
         loop = asyncio.get_running_loop()
         for changed in list(self.followers.values()):
@@ -87,7 +87,7 @@ class MemorySubscriptionStore:
         own.owned[known.owner] -= 1
         if not own.owned[known.owner]:
             del own.owned[known.owner]
-        own.tell(id)
+        own.notify(id)
         return own.revision
 
     async def load(self, manager: str) -> tuple[int, Mapping[str, StoredSubscription]]:

@@ -173,13 +173,13 @@ class RedisSubscriptionStore:
                 self._wake.clear()
                 await self._wake.wait()
             try:
-                told = await self._changes()
+                changes = await self._changes()
             except (RedisError, OSError, TimeoutError) as error:
                 LOG.debug("subscription change notifications interrupted", reason=type(error).__name__)
                 self._seen.clear()
                 await asyncio.sleep(_AGAIN)
                 continue
-            self._tell(told)
+            self._notify(changes)
 
     async def _changes(self) -> Mapping[str, Sequence[Change] | None]:
         """The changes of managers since the last call; None for one that was not followed before."""
@@ -198,10 +198,10 @@ class RedisSubscriptionStore:
             self._seen[key] = entries[-1][0]
         return {names[key]: _changes_in(entries) for key, entries in found or ()}
 
-    def _tell(self, changes: Mapping[str, Sequence[Change] | None]) -> None:
-        for manager, told in changes.items():
+    def _notify(self, changes: Mapping[str, Sequence[Change] | None]) -> None:
+        for manager, own in changes.items():
             for changed in list(self._followers.get(manager, {}).values()):
-                changed(told)
+                changed(own)
 
 
 async def _answered(call: Awaitable[ScriptAnswer]) -> ScriptAnswer:

@@ -195,11 +195,11 @@ class ManagerRoutes:
     async def _confirm(self, call: _Call) -> Response:
         """Consent of a sink: its key authenticates it, and `WebHook-Allowed-Rate` may limit deliveries."""
         handshake = self._manager.rules.handshake
-        asked = None if handshake is None else handshake.rate.number * 60_000 // handshake.rate.per_ms
-        told = call.request.headers.get("webhook-allowed-rate", "")
-        if told.strip() and not is_rate(told):
+        requested = None if handshake is None else handshake.rate.number * 60_000 // handshake.rate.per_ms
+        allowed = call.request.headers.get("webhook-allowed-rate", "")
+        if allowed.strip() and not is_rate(allowed):
             raise invalid([Mistake("WebHook-Allowed-Rate", "a whole number of deliveries per minute, or *")])
-        rate = granted_rate(told, asked)
+        rate = granted_rate(allowed, requested)
         await self._manager.confirm(call.id, call.request.query_params.get("key", ""), rate)
         return Response(status_code=204)
 

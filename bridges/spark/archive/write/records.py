@@ -126,8 +126,8 @@ class RecordDecoder:
         nulls = pa.nulls(len(messages), pa.binary())
         columns = message_columns(messages, _DECODED) | dict.fromkeys(MESSAGE_COLUMNS, nulls)
         decoded = placed(columns, pa.array(partitions), pa.array(offsets), times, keys)
-        odd = pa.array(times, mask=decoded.column("timestamp").is_valid().to_numpy(zero_copy_only=False))
-        return with_record(decoded, _record(kinds, values, headers, decoded.column("body"), odd))
+        milliseconds = pa.array(times, mask=decoded.column("timestamp").is_valid().to_numpy(zero_copy_only=False))
+        return with_record(decoded, _record(kinds, values, headers, decoded.column("body"), milliseconds))
 
     def _messages(self, part: PartitionRecords) -> Iterable[bytes]:
         events, _ = self._encoder.events(part.records, part.partition)
