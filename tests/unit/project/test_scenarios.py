@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from tests.support.project.matrix import MATRIX
+from tests.support.project.named_tests import missing_tests, named_tests
 from tests.support.project.parts import ROOT
 
 PAGE = (ROOT / "docs/scenarios.md").read_text()
-TESTS = ROOT / "tests"
 
 
 def test_every_scenario_has_its_row() -> None:
@@ -22,9 +22,5 @@ def test_every_decision_on_kafka_has_its_row() -> None:
 
 
 def test_every_test_named_exists() -> None:
-    named = re.findall(r"`((?:\w+/)+test_\w+\.py)(?:::(test_\w+))?`", PAGE)
-    assert len(named) > 40
-    for file, test in named:
-        tier = file.partition("/")[0]
-        text = (TESTS / (file if tier in ("unit", "property", "protocol") else f"integration/{file}")).read_text()
-        assert not test or re.search(rf"^(?:async )?def {test}\(", text, re.MULTILINE), f"{file}::{test}"
+    assert len(named_tests(PAGE)) > 40
+    assert list(missing_tests(PAGE)) == []

@@ -1,0 +1,49 @@
+"""The commands and files of a page below docs/guide, so that tests run what readers copy."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.cli.commands import command
+from tests.support.gateway.process import PATIENCE
+from tests.support.project.parts import ROOT
+
+_BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, the name after it (a file, or what a test does with it), and its text."""
+
+    language: str
+    name: str
+    text: str
+
+
+class Guide:
+    """A page with its blocks."""
+
+    def __init__(self, name: str) -> None:
+        self.text = (ROOT / "docs/guide" / name).read_text()
+        self.blocks = [Block(*found) for found in _BLOCK.findall(self.text)]
+
+    def named(self, name: str) -> str:
+        """The text of the only block with this name."""
+        (found,) = [block.text for block in self.blocks if block.name == name]
+        return found
+
+
+def shell(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run lines of bash in a folder, where `scopegate` is the command of this tree; any failure ends them."""
+    scopegate = f'scopegate() {{ {" ".join(map(shlex.quote, command()))} "$@"; }}'
+    done = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{scopegate}\n{script}"],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True,
+        timeout=2 * PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+    return done
