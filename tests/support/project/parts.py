@@ -191,10 +191,14 @@ def npm_modules(client: str) -> Callable[[Path], None]:
     return fetch
 
 
-def build_go_client(folder: Path) -> None:
-    """Build our command-line client with the modules that go.sum pins."""
-    command = program("go"), "build", "-mod=readonly", "-o", str(folder / "client"), "."
-    run(*command, cwd=CLIENTS / "eventhubs-go", env={"GOTOOLCHAIN": "local", "GOFLAGS": "-trimpath"})
+def go_client(name: str) -> Part:
+    """The part of a client in Go, built with the modules that its go.sum pins."""
+
+    def build(folder: Path) -> None:
+        command = program("go"), "build", "-mod=readonly", "-o", str(folder / "client"), "."
+        run(*command, cwd=CLIENTS / name, env={"GOTOOLCHAIN": "local", "GOFLAGS": "-trimpath"})
+
+    return Part(name, tuple(f"{name}/{file}" for file in ("go.mod", "go.sum", "main.go")), build)
 
 
 def fetch_cesql_tck(folder: Path) -> None:
@@ -247,7 +251,8 @@ ALL = (
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), npm_modules("rhea")),
     Part("eventhubs-js", tuple(f"eventhubs-js/{file}" for file in NPM), npm_modules("eventhubs-js")),
     Part("eventhubs-java", tuple(f"eventhubs-java/{file}" for file in JAVA), compile_hubs_client),
-    Part("eventhubs-go", tuple(f"eventhubs-go/{file}" for file in ("go.mod", "go.sum", "main.go")), build_go_client),
+    go_client("eventhubs-go"),
+    go_client("go-amqp"),
 )
 
 
