@@ -7,8 +7,8 @@ A task is **essential** if the gateway would go on serving without it, but wrong
 `keep`: they are restarted after an error, with growing pauses, and the gateway is not ready until they have run for a
 while. These are the loops that refresh a Kafka cluster, write and mirror the positions of termini, keep up the shared
 state, its store and the leases, accept TLS connections, serve HTTP, keep connectors connected, run bridges, write the
-journal, account for memory, look after the credit of links, watch the policy, and follow, deliver and mark
-subscriptions, and mirror their positions.
+journal, account for memory, look after the credit of links and their lag, measure the loop, watch the policy, and
+follow, deliver and mark subscriptions, and mirror their positions.
 Every other task is the work of one attach, handshake, drain or hand-over: it ends by itself, and whatever waits for it
 has a time limit.
 """
@@ -46,8 +46,13 @@ class Supervisor:
         self,
         on_error: Callable[[str, BaseException], None],
         on_restart: Callable[[str], None] = lambda name: None,
+        on_keep: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """`on_error` is called for every task that fails, `on_restart` for every essential one that is restarted."""
+        """`on_error` is called for every task that fails, `on_restart` for every essential one that is restarted.
+
+        `on_keep` is called when an essential task begins.
+        """
+        self._on_keep = on_keep
         self._on_error = on_error
         self._on_restart = on_restart
         self._tasks: set[asyncio.Task[object]] = set()
@@ -65,6 +70,7 @@ class Supervisor:
 
         `name` up to the first colon is a label of metrics, so it must be a word of this project.
         """
+        self._on_keep(name)
         return self.start(self._kept(run, name), name)
 
     async def _kept(self, run: Callable[[], Work[object]], name: str) -> None:

@@ -195,6 +195,11 @@ class ScopeRules:
             return None
         return next((rule for rule in self._addresses if rule.match.regex.fullmatch(address)), None)
 
+    @property
+    def patterns(self) -> list[str]:
+        """The patterns of the address rules, in the order in which they are tried."""
+        return [rule.match.text for rule in self._addresses]
+
     def end_of(self, route: Route | None) -> Route | None:
         """The route at the end of one of this scope, where it leads through relays into other scopes."""
         hops = 0

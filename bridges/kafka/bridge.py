@@ -19,6 +19,7 @@ from bridges.kafka.links.checkpointer import TerminusCheckpointer
 from bridges.kafka.node import KafkaNode
 from bridges.kafka.produce import client
 from bridges.kafka.produce.append import RowProducer
+from bridges.kafka.produce.client import WrittenSeconds
 from bridges.kafka.produce.dead_letters import DeadLetters
 from bridges.kafka.produce.producer import ClusterProducer
 from bridges.kafka.route import NodeRoute
@@ -87,6 +88,11 @@ class ClusterBridge:
         """Gauges, for metrics."""
         slow = float(client_slowness() is not None)
         return {"up": float(self.cluster.up), "client_slow": slow, **self.cluster.reading()}
+
+    @property
+    def written(self) -> WrittenSeconds:
+        """How long records took to be written: counts by bucket, and the sum of the seconds."""
+        return self._producer.written
 
     @property
     def held(self) -> int:

@@ -1,4 +1,4 @@
-"""`scopegate schema`: the JSON Schema of the policy file, and its reference in Markdown."""
+"""`scopegate schema`: the JSON Schema of the policy file, its reference in Markdown, and that of the metrics."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ import click
 
 @click.command()
 @click.option("--markdown", is_flag=True, help="Print the reference in Markdown, docs/policy.md, instead.")
-def schema(markdown: bool) -> None:
+@click.option("--metrics", is_flag=True, help="Print the reference of the metrics, docs/metrics.md, instead.")
+def schema(markdown: bool, metrics: bool) -> None:
     """Print the JSON Schema of the policy file, for editors and other tools."""
+    if metrics:
+        from gateway.observability.catalog import markdown as metrics_page
+
+        click.echo(metrics_page(), nl=False)
+        return
     from policies.reference import markdown as page
     from policies.schema import json_schema
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gateway.observability.counters import Labels
 
@@ -29,8 +29,32 @@ class Histogram:
 
     def buckets(self) -> Iterator[tuple[str, int]]:
         """The bounds as texts, each with the number of observations up to it; the last one is `+Inf`."""
-        names = (*(f"{bound:g}" for bound in self._bounds), "+Inf")
-        return zip(names, accumulate(self._counts), strict=True)
+        return _buckets(self._bounds, self._counts)
+
+
+class ReadableHistogram(Protocol):
+    """A histogram, as a scrape reads it."""
+
+    @property
+    def total(self) -> float: ...
+    def buckets(self) -> Iterator[tuple[str, int]]: ...
+
+
+class CountedHistogram:
+    """A histogram that C code has counted: the counts by bucket and the sum, which it gives as `reading`."""
+
+    def __init__(self, bounds: Sequence[float], reading: tuple[Sequence[int], float]) -> None:
+        self._bounds: Final = bounds
+        self._counts, self.total = reading
+
+    def buckets(self) -> Iterator[tuple[str, int]]:
+        """As `Histogram.buckets`."""
+        return _buckets(self._bounds, self._counts)
+
+
+def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> Iterator[tuple[str, int]]:
+    names = (*(f"{bound:g}" for bound in bounds), "+Inf")
+    return zip(names, accumulate(counts), strict=True)
 
 
 class HistogramSample(NamedTuple):
@@ -38,4 +62,4 @@ class HistogramSample(NamedTuple):
 
     metric: str
     labels: Labels
-    value: Histogram
+    value: ReadableHistogram

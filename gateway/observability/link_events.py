@@ -8,14 +8,15 @@ have a body, a secret or a cookie. Metric labels are words of the policy, never 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.errors import STANDARD, AmqpError, Fault
 from gateway.filters.evaluate.readers import UNREAD
 from gateway.filters.evaluate.terms import UNSEARCHED
-from gateway.observability.counters import LinkCounters, Reading
+from gateway.observability.counters import Reading
 from gateway.observability.logs import get_logger
+from gateway.observability.measures import RuleMeasures
 from gateway.observability.metrics import Metrics
 from gateway.observability.redaction import redact
 from gateway.observability.refusals import RecentRefusal, RecentRefusals
@@ -55,6 +56,8 @@ def kafka_states(clusters: Mapping[str, _ClusterReadings]) -> Iterator[Reading]:
             yield f"kafka_{state}", (("cluster", name),), value
 
 
+NO_RULE: Final = ("$anonymous", "$temp", "$replies", "none")
+"""The labels of links that no address rule decided."""
 _REFUSED: Final = 100
 """Each of this many refused links of a connection is logged, then only the 128th, 256th, 512th…."""
 
@@ -65,12 +68,18 @@ def _filter_events() -> Iterator[Reading]:
     yield "filter_sections_unread", (), float(UNREAD.sections)
 
 
+TaskListeners = tuple[Callable[[str, BaseException], None], Callable[[str], None], Callable[[str], None]]
+"""Called when a task has failed, when an essential one is restarted, and when one begins."""
+
+
 class LinkEvents:
     """Log and counters of one gateway."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics: Final = metrics
         metrics.count_source(_filter_events)
+        self.measures: Final = RuleMeasures()
+        metrics.histogram_source(self.measures.samples)
         self.log: Final = get_logger("gateway")
         self.journal: LinkJournal | None = None
         self.refusals: Final = RecentRefusals()
@@ -125,8 +134,9 @@ class LinkEvents:
     def link_attached(self, link: Link) -> None:
         """A link was requested and not refused at once."""
         link.since = time.time()
+        self.measure(link)
         self.increment("links_attached", link.scope, _direction(link))
-        self.log.info("link attached", **_ids(link))
+        self.log.info("link attached", **link_ids(link))
 
     def link_refused(self, link: Link, error: AmqpError) -> None:
         """A link was refused; `__cause__` holds a reason that is not for the peer."""
@@ -137,7 +147,7 @@ class LinkEvents:
         self._cookie(error)
         level = self.log.error if error.fault is Fault.GATEWAY else self.log.warning
         if (count := link.engine.refusals) <= _REFUSED or count & (count - 1) == 0:
-            level("link refused", **_ids(link), **_why(error), refused=count)
+            level("link refused", **link_ids(link), **_why(error), refused=count)
 
     def link_ended(self, link: Link, error: AmqpError | None) -> None:
         """A link was detached, by either side."""
@@ -147,7 +157,7 @@ class LinkEvents:
             self.journal.ended(link)
         self.increment("links_ended", link.scope, _label(error) if error else "none")
         why = _why(error) if error else {}
-        self.log.info("link ended", **_ids(link), **why, seconds=_seconds(link.since or None), counts=counts)
+        self.log.info("link ended", **link_ids(link), **why, seconds=_seconds(link.since or None), counts=counts)
 
     def message_refused(self, link: Link, error: AmqpError) -> None:
         """One message was refused; the sender gets the condition, the log also the reason behind it."""
@@ -158,7 +168,7 @@ class LinkEvents:
             self.journal.message_refused(link, error)
         link.refusals += 1
         if link.refusals & (link.refusals - 1) == 0:  # the 1st, 2nd, 4th, 8th…: one link cannot flood the log
-            self.log.warning("message refused", **_ids(link), **_why(error), refused=link.refusals)
+            self.log.warning("message refused", **link_ids(link), **_why(error), refused=link.refusals)
 
     def _cookie(self, error: AmqpError) -> None:
         if (reason := getattr(error.__cause__, "reason", None)) is not None:
@@ -177,17 +187,33 @@ class LinkEvents:
         self.increment("task_failures", name.partition(":")[0])
         self.log.error("task failed", task=name, exc_info=error)
 
+    @property
+    def task_listeners(self) -> TaskListeners:
+        """What the supervisor of all tasks calls."""
+        return self.task_failed, self.task_restarted, self.task_kept
+
+    def task_kept(self, name: str) -> None:
+        """An essential task begins: from now on its failures are shown, at 0."""
+        for counter in ("task_failures", "task_restarts"):
+            self.metrics.expect(counter, name.partition(":")[0])
+
     def task_restarted(self, name: str) -> None:
         """An essential task was restarted after an error."""
         self.increment("task_restarts", name.partition(":")[0])
 
     # -- counts of links
 
+    def measure(self, link: Link) -> None:
+        """Have a link count sizes and times at its rule, which a reload may have changed."""
+        deliveries = link.held if link.incoming else link.unsettled
+        deliveries.measures = self.measures.of(link.scope, rule_of(link))
+
     def flush(self, link: Link) -> None:
         """Add what a link has counted since the last call to the metrics."""
         if self.journal is not None:
             self.journal.counted(link)
-        counters = self._counters(link)
+        self.measure(link)
+        counters = self.metrics.links(link.scope, rule_of(link))
         if not (link.transfers or link.accepted or link.outcome_counts):
             return  # most links are idle
         if link.incoming:
@@ -199,9 +225,11 @@ class LinkEvents:
             setattr(counters, name, getattr(counters, name) + count)
         link.recount()
 
-    def _counters(self, link: Link) -> LinkCounters:
-        rule = getattr(link.decision, "rule", None)
-        return self.metrics.links(link.scope, _label_without_rule(link) if rule is None else rule)
+
+def rule_of(link: Link) -> str:
+    """The label of a link: the pattern of its address rule, or one of `NO_RULE`."""
+    rule: str | None = getattr(link.decision, "rule", None)
+    return _label_without_rule(link) if rule is None else rule
 
 
 def _label_without_rule(link: Link) -> str:
@@ -232,7 +260,8 @@ def _refusal(kind: str, link: Link, error: AmqpError) -> RecentRefusal:
     return RecentRefusal(time.time(), kind, *who, action, link.address, error.condition, error.description)
 
 
-def _ids(link: Link) -> dict[str, str | None]:
+def link_ids(link: Link) -> dict[str, str | None]:
+    """What a log line says of a link, so that it can be found."""
     return {
         "connection": link.engine.peer.connection,
         "link": redact(link.name),

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Metric, ProcessCollector, gener
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from gateway.observability.catalog import CATALOG, RARE, known_labels
 from gateway.observability.counters import CounterTable, Labels, LinkCounters, Reading, Sample, SocketCounters
 from gateway.observability.histogram import HistogramSample
 
@@ -29,71 +30,6 @@ MAX_SERIES: Final = 200
 MAX_LABEL: Final = 128
 OTHER: Final = "other"
 
-RARE: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "bad_input": ("Peers that broke AMQP or a limit, by what they did.", ("reason",)),
-    "sasl_failures": ("Failed authentication attempts.", ("reason",)),
-    "logins_revoked": ("Connections closed because a reload took their login away.", ("scope",)),
-    "tls_failures": ("Failed TLS handshakes.", ()),
-    "connections_accepted": ("Connections accepted.", ("scope",)),
-    "connections_closed": ("Accepted connections that have ended.", ("scope",)),
-    "connector_opens": ("Connections a connector has opened.", ("connector",)),
-    "bridge_failures": ("Times an end of a bridge was not there, or no more.", ("bridge",)),
-    "pull_failures": ("Times a queue could not be pulled from, or no more.", ("connector",)),
-    "connector_failures": ("Connections a connector has lost or could not make.", ("connector",)),
-    "links_attached": ("Links asked for and not refused at once.", ("scope", "direction")),
-    "links_refused": ("Links refused.", ("scope", "condition")),
-    "links_ended": ("Links that have ended.", ("scope", "condition")),
-    "messages_refused": ("Messages refused.", ("scope", "condition")),
-    "cookie_failures": ("Response-address cookies and rewritten ids that did not verify.", ("reason",)),
-    "held_back": ("Connections that hold too much, by what happens: read or sent less, refused, closed.", ("how",)),
-    "reloads": ("Policy reloads.", ("result",)),
-    "task_failures": ("Background tasks that ended with an error.", ("task",)),
-    "task_restarts": ("Essential tasks begun again after an error.", ("task",)),
-    "scrape_errors": ("Metrics left out because reading them failed.", ("metric",)),
-}
-
-HELP: Final = {
-    "filter_texts_unsearched": "Texts that were too long for the LIKE of a filter, so that it was unknown.",
-    "filter_sections_unread": "Sections too long to be searched for a filter, so that the message did not match.",
-    "bridge_events": "Events of bridges: forwarded (moved), repeated, given up, skipped, of a wrong partition.",
-    "bridge_up": "1: this gateway forwards the events of the bridge, and both ends are attached.",
-    "bridge_held": "Unfinished events of the bridge in this gateway.",
-    "bridge_delay_seconds": "From an event's timestamp in its log to its acceptance by the target; the last one.",
-    "bridge_lag": "Unfinished records of the topic; NaN: unknown.",
-    "held_bytes": "Bytes held for peers, by kind (docs/design.md).",
-    "held_deliveries": "Messages held for peers, by kind.",
-    "held_limit_bytes": "Limit of the bytes held for all peers.",
-    "socket_bytes": "Bytes on sockets, before TLS.",
-    "deliveries": "Messages on links.",
-    "kafka_ahead_bytes": "Bytes read ahead of the links; about as much as the cache may hold at most.",
-    "kafka_cached_bytes": "Bytes cached for links that are slightly behind.",
-    "kafka_cached_chunks": "Batches of records in the cache or read ahead.",
-    "kafka_client_bytes": "Limit of the bytes in queues and fetches of the Kafka clients that read.",
-    "kafka_client_slow": "1: this version of confluent-kafka hands records over one by one, about half as fast.",
-    "kafka_readers": "Kafka clients that read, each with a thread.",
-    "kafka_streams": "Positions in partitions from which clients read; links at the same position share one.",
-    "kafka_turns": "Partitions with more positions than readers, which therefore take turns.",
-    "kafka_up": "1: the cluster answers.",
-    "kafka_events": "Transfers into topics by outcome, deliveries from topics, and what went wrong.",
-    "journal_rows": "Rows of the journal by result (docs/journal.md).",
-    "subscriptions": "Subscriptions of a manager, by the protocol of their sinks and by state.",
-    "subscription_events": "Events of subscriptions by what happened to them (docs/subscriptions.md).",
-    "subscription_held_bytes": "Bytes of events in memory for the sinks of a manager.",
-    "subscriptions_suspended": "Suspended subscriptions of a manager, by reason.",
-    "subscription_attempts": "Attempts to send events to sinks, by the class of the answer (docs/subscriptions.md).",
-    "subscription_attempt_seconds": "From sending events to a sink to its answer.",
-    "subscription_delivery_seconds": "From an event's timestamp in its topic to its acceptance by the sink.",
-    "subscription_handshakes": "Requests for the consent of HTTP sinks, by result.",
-    "subscription_egress_refused": "Sinks that the gateway did not connect to, by reason.",
-    "subscription_filters": "Different filters that are indexed, tried for every event, or true of every event.",
-    "subscription_oldest_seconds": "Age of the oldest event that is read and not done with; 0: there is none.",
-    "dropped": "Settled messages that no receiver could take.",
-    "outcomes": "Outcomes of messages, as sent to their senders.",
-    "state_events": "Requests to shared state without an answer, uses that could not be returned, a full memory.",
-    **{name: text for name, (text, _) in RARE.items()},
-}
-
-
 class Metrics:
     """The metrics of the process; every part that counts gets this object."""
 
@@ -102,7 +38,11 @@ class Metrics:
         self._registry.register(_CounterCollector(self._read))
         ProcessCollector(registry=self._registry)
         self._counters: dict[tuple[type[CounterTable], Labels], CounterTable] = {}
-        self._rare: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in RARE}
+        self._rare: dict[str, dict[tuple[str, ...], int]] = {
+            name: dict.fromkeys(known_labels(each), 0) for name, each in RARE.items()
+        }
+        self._known: dict[str, int] = {name: len(series) for name, series in self._rare.items()}
+        """The series that were shown before anything happened; `MAX_SERIES` limits the others."""
         self._gauges: dict[tuple[str, Labels], Callable[[], float]] = {}
         self._sources: list[Source] = []
         self._gauge_sources: list[Source] = []
@@ -118,12 +58,20 @@ class Metrics:
 
     def increment(self, name: str, *labels: str, by: int = 1) -> None:
         """Count a rare event: one of `RARE`, with its labels in order."""
-        if len(labels) != len(RARE[name][1]):
-            raise ValueError(f"{name} has the labels {RARE[name][1]}")
+        if len(labels) != len(RARE[name].labels):
+            raise ValueError(f"{name} has the labels {RARE[name].labels}")
         series = self._rare[name]
-        if labels not in series and (len(series) >= MAX_SERIES or max(map(len, labels), default=0) > MAX_LABEL):
+        full = len(series) >= MAX_SERIES + self._known[name]
+        if labels not in series and (full or max(map(len, labels), default=0) > MAX_LABEL):
             labels = (OTHER,) * len(labels)
         series[labels] = series.get(labels, 0) + by
+
+    def expect(self, name: str, *labels: str) -> None:
+        """Show a series of `RARE` at 0 from now on; its labels are names of the policy."""
+        series = self._rare[name]
+        if labels not in series:
+            series[labels] = 0
+            self._known[name] += 1
 
     def gauge(self, name: str, read: Callable[[], float], labels: Labels = ()) -> None:
         """Show `read()` as the gauge `name` (with its prefix) at every scrape; replaces an earlier one."""
@@ -162,11 +110,18 @@ class Metrics:
         own = (sample for counters in self._counters.values() for sample in counters.samples())
         yield from _families(CounterMetricFamily, chain(own, sources, self._rare_samples()))
         yield from _families(GaugeMetricFamily, gauges)
-        yield from _histograms(each for source in self._histogram_sources for each in source())
+        yield from _histograms(each for source in self._histogram_sources for each in self._histogram_samples(source))
 
     def _samples(self, source: Source) -> list[Sample]:
         try:
             return [Sample(*sample) for sample in source()]
+        except Exception:
+            self.increment("scrape_errors", getattr(source, "__qualname__", "source"))
+            return []
+
+    def _histogram_samples(self, source: HistogramSource) -> list[HistogramSample]:
+        try:
+            return [*source()]
         except Exception:
             self.increment("scrape_errors", getattr(source, "__qualname__", "source"))
             return []
@@ -180,8 +135,8 @@ class Metrics:
 
     def _rare_samples(self) -> Iterator[Sample]:
         for name, series in self._rare.items():
-            names = RARE[name][1]
-            for values, count in series.items() or (((), 0),) * (not names):
+            names = RARE[name].labels
+            for values, count in series.items():
                 yield Sample(name, tuple(zip(names, values, strict=True)), count)
 
 
@@ -204,7 +159,7 @@ def _histograms(samples: Iterable[HistogramSample]) -> Iterator[HistogramMetricF
         family = families.get(name)
         if family is None:
             names = [label for label, _ in labels]
-            family = families[name] = HistogramMetricFamily(PREFIX + name, HELP[name], labels=names)
+            family = families[name] = HistogramMetricFamily(PREFIX + name, CATALOG[name].text, labels=names)
         family.add_metric([text for _, text in labels], list(value.buckets()), value.total)
     return iter(families.values())
 
@@ -215,7 +170,8 @@ def _families(kind: Callable[..., Family], samples: Iterable[Sample]) -> Iterato
     for name, labels, value in samples:
         family = families.get(name)
         if family is None:
-            text = HELP.get(name, name.replace("_", " "))
+            described = CATALOG.get(name)
+            text = name.replace("_", " ") if described is None else described.text
             family = families[name] = kind(PREFIX + name, text, labels=[label for label, _ in labels])
         family.add_metric([text for _, text in labels], value)
     return iter(families.values())

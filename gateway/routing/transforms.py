@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gateway.links.link import MessageTarget, Transform
     from gateway.links.link_context import ReplyAddress
     from gateway.routing.announcements import ReceiverKind
+    from gateway.routing.response_times import ResponseTimes
     from gateway.state.counters.store import CounterStore
 
 _REMEMBERED: Final = 4096
@@ -71,11 +72,13 @@ class TransformRegistry:
         unrouted: Collection[str] = (),
         max_cookie: int | None = None,
         store: CounterStore | None = None,
+        times: ResponseTimes | None = None,
     ) -> None:
         """`unrouted` are the scopes without response routing: nothing there is annotated.
 
-        Cookies longer than `max_cookie` bytes are stored in `store`.
+        Cookies longer than `max_cookie` bytes are stored in `store`. `times` measures some requests.
         """
+        self._times: Final = times
         self._ring: Final = ring
         self._cookies: Final = None if ring is None else CookieStore(ring, None if store is None else max_cookie)
         self._store: Final = store
@@ -133,6 +136,12 @@ class TransformRegistry:
 
     def _enter(self, origin_context: LinkContext, target_context: LinkContext, result: str, right: Right) -> Transform:
         """The transform of requests into another scope, by the result of the decision."""
+        change = self._change(origin_context, target_context, result, right)
+        if self._times is None or origin_context.answer:
+            return change
+        return self._times.timed(origin_context.scope, target_context.scope, change)
+
+    def _change(self, origin_context: LinkContext, target_context: LinkContext, result: str, right: Right) -> Transform:
         if result == ANNOTATED:
             return self._annotating(origin_context, target_context.scope, right, target_context.reply_address)
         if result == IN_CORRELATION_ID:
@@ -251,7 +260,12 @@ class TransformRegistry:
 
     def restore(self, scope: str, data: bytes) -> Restored:
         """Restore a response with a cookie that came to the reply address of `scope`."""
-        return self._target(scope).restore(data, self._clock())
+        return self._timed(scope, self._target(scope).restore(data, self._clock()))
+
+    def _timed(self, scope: str, restored: Restored) -> Restored:
+        if self._times is not None:
+            self._times.answered(scope, restored.data)
+        return restored
 
     def own_cookie(self, scope: str, cookie: bytes) -> bool:
         """Whether a cookie is for the reply address of `scope` here, and not for another gateway's of the same name."""
@@ -277,11 +291,11 @@ class TransformRegistry:
             self._restorers[scope] = CorrelationRestorer(
                 self._ring, scope, replies_address(scope), self._scopes, store=self._cookies
             )
-        return self._restorers[scope].restore(data, self._clock())
+        return self._timed(scope, self._restorers[scope].restore(data, self._clock()))
 
     def undo(self, scope: str, token: str, data: bytes, layout: SectionOffsets | None = None) -> Restored:
         """Restore a response to a rewritten request that came to the address with `token` in `scope`."""
-        return self._origin(scope, token).undo(token, data, self._clock(), layout)
+        return self._timed(scope, self._origin(scope, token).undo(token, data, self._clock(), layout))
 
     def check(self, scope: str, token: str) -> None:
         """Refuse an attach to a rewritten address that is forged or expired (RA-2.5-9)."""

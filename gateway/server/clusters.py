@@ -5,7 +5,7 @@ Part of the composition root.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gateway.nodes.base import EventStreams
@@ -27,6 +27,8 @@ class ManagedCluster(EventStreams, MemoryReading, Protocol):
 
     @property
     def in_flight(self) -> int: ...
+    @property
+    def written(self) -> tuple[Sequence[int], float]: ...
     def identify(self, gateway: str, transaction_ms: int) -> None: ...
     def group_key(self, topic: str, group: str) -> str: ...
     def appender(self, topic: str) -> RowAppender: ...

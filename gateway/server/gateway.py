@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.amqp.sasl.password_checks import PasswordChecks
@@ -41,6 +41,7 @@ from gateway.server.listener_settings import Settings
 from gateway.server.listeners import Listeners
 from gateway.server.logins import Logins, close_revoked
 from gateway.server.memory import Memory
+from gateway.server.metrics.gauges import GatewayMetrics
 from gateway.server.quota import Quota
 from gateway.server.reload import LinkRevalidator, Replaced
 from gateway.state import open_state
@@ -63,6 +64,11 @@ _NAME_BYTES: Final = 16
 def now_ms() -> int:
     """The wall clock in milliseconds, for cookies."""
     return time.time_ns() // 1_000_000
+
+
+def _new_name() -> str:
+    """A name that nobody can guess."""
+    return secrets.token_urlsafe(_NAME_BYTES)
 
 
 class PreparedReload(NamedTuple):
@@ -96,7 +102,7 @@ class Gateway:
         self.report: Final = LinkEvents(Metrics())
         self.policy_state: Final = PolicyState(self.report)
         self.readiness: Final = Readiness()
-        self.supervisor: Final = Supervisor(self.report.task_failed, self.report.task_restarted)
+        self.supervisor: Final = Supervisor(*self.report.task_listeners)
         self.leases: Final = shared_leases(policy, self.supervisor, self.readiness)
         self._password_checks: Final = PasswordChecks(loop)
         self._clusters: Final = ClusterTable(make_cluster, self.supervisor, self.readiness)
@@ -105,15 +111,15 @@ class Gateway:
         self.listening: Final = Listeners(self._make_listener, self.report)
         self.listeners: Final = self.listening.serving
         self._replaced = Replaced(set(), set())
+        self._metrics: Final = GatewayMetrics(self, loop)
         self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
         self._transforms = self._make_transforms(policy)
         waits = AdmissionContext(self._state.store, now_ms, loop.time, loop.call_later)
-        new_name = partial(secrets.token_urlsafe, _NAME_BYTES)
         self.scopes: Final[dict[str, Scope]] = {}
         running = self.report, self.supervisor, self.readiness
         self._connectors: Final = ConnectorTable(self.scopes, self.memory.hub, *running)
         self.context: Final = GatewayContext(
-            self.scopes, self.clusters, self._transforms, new_name, waits, self.memory.hub.soon, NODE_FACTORIES
+            self.scopes, self.clusters, self._transforms, _new_name, waits, self.memory.hub.soon, NODE_FACTORIES
         )
         self.context.filter_rules = make_filter_rules(policy.model.filters)
         shared = Shared(self.leases, self._state.termini, self.report)
@@ -143,6 +149,7 @@ class Gateway:
             unrouted=unrouted,
             max_cookie=signing.max_cookie,
             store=self._state.store,
+            times=self._metrics.times,
         )
 
     # -- start
@@ -158,6 +165,7 @@ class Gateway:
         self._journaling.start(self.report.metrics, self.supervisor)
         credentials = load_credential_files(self.policy, self._check_cluster)
         await self._install(self.policy, credentials, self._prepare(self.policy))
+        self._metrics.policy_in_force(self.policy, self.supervisor)
         for error in (*self.listening.unbound.values(), *self.client_api.unbound):
             raise error
         bind = self.policy.model.gateway.http
@@ -176,6 +184,7 @@ class Gateway:
         self.supervisor.start(off_loop(prepare_filters), "filter-languages")
         policy = self.policy
         self.policy_state.in_force(policy.digest)
+        self._metrics.start(self.supervisor)
         self.report.log.info("serving", gateway=policy.model.gateway.id, policy=str(policy.file), digest=policy.digest)
 
     async def load(self, policy: CompiledPolicy) -> CredentialFiles:
@@ -190,6 +199,7 @@ class Gateway:
         self._warn_of_restart(self.policy, policy)
         self.policy, self.context.transforms, self.context.filter_rules = policy, transforms, filter_rules
         await self._install(policy, credentials, prepared)
+        self._metrics.policy_in_force(policy, self.supervisor)
         revoked = close_revoked(self.listening)
         closed = await self._revalidate_links()
         self.policy_state.replaced(policy, links_closed=closed, logins_revoked=revoked)

@@ -28,6 +28,17 @@ _TRIMS: Final = 5
 """Checks between two trims of the heap."""
 
 
+_KINDS: Final = (
+    *(
+        ("held_bytes", kind)
+        for kind in ("received", "unfinished", "unsettled", "events", "output", "kept", "retained", "connections")
+    ),
+    ("held_deliveries", "received"),
+    ("held_deliveries", "unsettled"),
+)
+"""What connections hold, by metric and kind; shown at 0 if there are none."""
+
+
 class MemoryReading(Protocol):
     """What the memory budget uses of a Kafka cluster."""
 
@@ -91,7 +102,7 @@ class Memory:
 
     def samples(self) -> Iterator[tuple[str, Labels, float]]:
         """The gauges, for metrics."""
-        sums: dict[tuple[str, str], int] = {}
+        sums: dict[tuple[str, str], int] = dict.fromkeys(_KINDS, 0)
         for account in self.budget.accounts:
             held = account.held
             for name, kind, value in (

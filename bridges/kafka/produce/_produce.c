@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../../../gateway/observability/_histogram.h"
 #include "../_client.h"
 #include "_record.h"
 
@@ -70,6 +71,7 @@ typedef struct {
         size_t next; /* the next free place */
     } its;
     size_t size; /* bytes that librdkafka needs for the record, roughly */
+    double since; /* when it was handed over */
 } place;
 
 #define BESIDE 256 /* bytes that librdkafka needs for a record beside its key, value and headers, roughly */
@@ -82,6 +84,8 @@ typedef struct {
     size_t capacity, free, count; /* `free` is the first free place; if it equals `capacity`, there is none */
     size_t bytes; /* the sum of all sizes */
     int failed; /* the first error code of a record without a context, since `settle` */
+    double now; /* at the start of the present call */
+    seconds_histogram written; /* from handing a record over to its report */
 } Outbox;
 
 static PyTypeObject outbox_type;
@@ -95,7 +99,7 @@ static bool grow(Outbox *self) {
         return false;
     }
     for (index = self->capacity; index < room; index++)
-        grown[index] = (place){NULL, {.next = index + 1}, 0};
+        grown[index] = (place){NULL, {.next = index + 1}, 0, 0.0};
     self->places = grown;
     self->free = self->capacity;
     self->capacity = room;
@@ -111,6 +115,7 @@ static size_t store_context(Outbox *self, PyObject *owner, PyObject *context, si
     place->owner = Py_NewRef(owner);
     place->its.context = Py_NewRef(context);
     self->bytes += place->size = size + BESIDE;
+    place->since = self->now;
     return index;
 }
 
@@ -226,6 +231,7 @@ static PyObject *outbox_put(Outbox *self, PyObject *args) {
     if (!is_open(self) || !parse_bytes(given_key, &key) || !parse_bytes(given_value, &value))
         return NULL;
     size = key.size + value.size;
+    self->now = monotonic_seconds();
     if ((self->free == self->capacity && !grow(self)) || !read_headers(given_headers, &headers, &size))
         return NULL;
     kept = store_context(self, owner, context, size);
@@ -293,6 +299,7 @@ static PyObject *outbox_put_messages(Outbox *self, PyObject *args) {
         return NULL;
     if ((topic = topic_handle(self, name)) == NULL)
         return PyLong_FromSsize_t(index);
+    self->now = monotonic_seconds();
     for (; index < PyList_GET_SIZE(messages) && is_unsettled(item = PyList_GET_ITEM(messages, index)); index++)
         if (!map_record(PyTuple_GET_ITEM(item, 1), rules, &made) ||
             !put_message(self, topic, partition, PyTuple_GET_ITEM(item, 0), &made, owner))
@@ -524,6 +531,8 @@ static bool add_report(Outbox *self, reports *reports, const message *record) {
         self->failed = record->code;
     if (record->own == NULL || !take_context(self, (size_t)(uintptr_t)record->own - 1, &owner, &context))
         return true;
+    if (record->code == 0) /* what was in the place is there until the next record */
+        observe_seconds(&self->written, self->now - self->places[(size_t)(uintptr_t)record->own - 1].since);
     if (reports->found == NULL || reports->owner != owner || reports->code != record->code || reports->keyed != keyed)
         done = append_group(reports, owner, record->code, keyed);
     done = done && PyList_Append(reports->found, context) == 0;
@@ -556,6 +565,7 @@ static bool add_event(Outbox *self, reports *reports, pointer event) {
     bool done = true;
     if (kind == ERROR)
         return add_error(self, reports, event);
+    self->now = monotonic_seconds();
     while (kind == REPORTS && done && (record = kafka.next(event)) != NULL)
         done = add_report(self, reports, record);
     return done;
@@ -666,7 +676,10 @@ static Py_ssize_t outbox_length(Outbox *self) { return (Py_ssize_t)self->count; 
 
 static PyObject *outbox_bytes(Outbox *self, void *unused) { return PyLong_FromSize_t(self->bytes); }
 
+static PyObject *outbox_written(const Outbox *self, void *unused) { return seconds_reading(&self->written); }
+
 static PyGetSetDef outbox_values[] = {
+    {"written", (getter)outbox_written, NULL, "Seconds until records were written: counts by bucket, and their sum.", NULL},
     {"size", (getter)outbox_bytes, NULL, "What the records take that librdkafka has not reported, roughly.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

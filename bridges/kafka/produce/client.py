@@ -16,6 +16,7 @@ from bridges.kafka.common.librdkafka import ClientSettings, bind, calls_back
 from bridges.kafka.produce import _produce
 from bridges.kafka.records import digest
 from gateway.amqp.link.handlers import Transfer
+from gateway.amqp.proton._batch import SECOND_BOUNDS
 
 _FUNCTIONS: Final = (
     "rd_kafka_opaque",
@@ -47,6 +48,8 @@ ReportContext: TypeAlias = Any
 """What an owner passes with a record, and gets back with its report; only the owner uses it."""
 Reports = tuple[Any, int, bool, list[ReportContext]]
 """Owner, librdkafka's error code (0: written), whether the failed records have keys, contexts."""
+WrittenSeconds = tuple[Sequence[int], float]
+"""Counts by bucket of `SECOND_BOUNDS`, and the sum."""
 ErrorCallback = Callable[[KafkaError], None]
 """Called with errors of the client itself: a broker went away, or it can write no more."""
 
@@ -92,6 +95,10 @@ class ProduceClient(Protocol):
     def reports(self) -> list[Reports]:
         """The delivery reports since the last call."""
 
+    @property
+    def written(self) -> WrittenSeconds:
+        """How long records took to be written, in seconds, since the client was made."""
+
 
 BOUND: Final = bind(_produce.bind, _FUNCTIONS, Producer)
 """Whether the C code can be used."""
@@ -116,6 +123,10 @@ class NativeClient:
     def size(self) -> int:
         """See `ProduceClient`, as everything below."""
         return self._outbox.size
+
+    @property
+    def written(self) -> WrittenSeconds:
+        return self._outbox.written
 
     def put(self, *record: *RecordArguments) -> None:
         if code := self._outbox.put(*record):
@@ -142,6 +153,7 @@ class FallbackClient:
         self._on_error: Final = on_error
         self._reports: list[Reports] = []
         self.size = 0
+        self.written: WrittenSeconds = (0,) * (len(SECOND_BOUNDS) + 1), 0.0  # not measured here
 
     def put(self, *record: *RecordArguments) -> None:
         """See `ProduceClient`, as everything below."""

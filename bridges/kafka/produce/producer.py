@@ -23,7 +23,15 @@ from confluent_kafka import KafkaError, KafkaException
 from bridges.kafka.admin.client import Topic
 from bridges.kafka.clusters.cluster import Cluster
 from bridges.kafka.common.librdkafka import ClientSettings
-from bridges.kafka.produce.client import Header, ProduceClient, ProduceOwner, ReportContext, Reports, make_client
+from bridges.kafka.produce.client import (
+    Header,
+    ProduceClient,
+    ProduceOwner,
+    ReportContext,
+    Reports,
+    WrittenSeconds,
+    make_client,
+)
 from gateway.amqp.link.handlers import Transfer
 from gateway.errors import AmqpError
 from gateway.tasks import set_within
@@ -174,6 +182,13 @@ class ClusterProducer:
     def held(self) -> int:
         """Bytes of these records in librdkafka's queues, which are copies of the unsettled messages."""
         return sum(each.size for _, each in self._all())
+
+    @property
+    def written(self) -> WrittenSeconds:
+        """How long records took to be written; those of a producer that was replaced count while it has records."""
+        readings = [each.written for _, each in self._all()]
+        counts = [sum(column) for column in zip(*(counts for counts, _ in readings), strict=True)]
+        return counts, sum(total for _, total in readings)
 
     def _poll(self) -> None:
         try:

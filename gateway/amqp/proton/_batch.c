@@ -20,6 +20,7 @@
 #include <structmember.h>
 
 #include "_log_capture.h"
+#include "_measures.h"
 #include "_received.h"
 #include "../message/_section.h"
 #include "_unsettled.h"
@@ -310,6 +311,8 @@ static int take_message(pointer link, Received *received, pointer delivery, size
         Py_DECREF(data);
         return -1;
     }
+    if (received->timed == NULL && !pn.is_settled(delivery))
+        time_delivery(received, delivery);
     item = delivery_tuple(delivery, data);
     if (item == NULL)
         return -1;
@@ -528,17 +531,22 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_batch", "proton
 
 PyMODINIT_FUNC PyInit__batch(void) {
     PyObject *module;
-    if (PyType_Ready(&unsettled_type) < 0 || PyType_Ready(&received_type) < 0 || PyType_Ready(&tally_type) < 0)
+    if (PyType_Ready(&unsettled_type) < 0 || PyType_Ready(&received_type) < 0 || PyType_Ready(&tally_type) < 0 ||
+        PyType_Ready(&measures_type) < 0)
         return NULL;
     module = PyModule_Create(&definition);
     if (module != NULL && (PyModule_AddObjectRef(module, "Unsettled", (PyObject *)&unsettled_type) < 0 ||
                            PyModule_AddObjectRef(module, "Received", (PyObject *)&received_type) < 0 ||
+                           PyModule_AddObjectRef(module, "Measures", (PyObject *)&measures_type) < 0 ||
                            PyModule_AddObjectRef(module, "Tally", (PyObject *)&tally_type) < 0))
         Py_CLEAR(module);
     if (module != NULL && (PyModule_AddIntConstant(module, "SCAN_STATE", sizeof(scan_state)) < 0 ||
                            PyModule_AddIntMacro(module, OTHER_FORMAT) < 0 || PyModule_AddIntMacro(module, BEFORE_END) < 0 ||
                            PyModule_AddIntMacro(module, ECHO_SESSION) < 0 || PyModule_AddIntMacro(module, ECHO_LINK) < 0 ||
                            PyModule_AddIntMacro(module, CUT_TEXT) < 0 || PyModule_AddIntMacro(module, SPLIT_DISPOSITION) < 0))
+        Py_CLEAR(module);
+    if (module != NULL && (add_bounds(module, "SECOND_BOUNDS", second_bounds, SECOND_BUCKETS - 1) < 0 ||
+                           add_bounds(module, "SIZE_BOUNDS", size_bounds, SIZE_BUCKETS - 1) < 0))
         Py_CLEAR(module);
     return module;
 }

@@ -30,8 +30,23 @@ class Tally:
     @property
     def full(self) -> bool: ...
 
+HistogramReading: TypeAlias = tuple[tuple[int, ...], float]
+"""Counts by bucket, and the sum of the observations."""
+SECOND_BOUNDS: tuple[float, ...]
+SIZE_BOUNDS: tuple[float, ...]
+
+@final
+class Measures:
+    @property
+    def sizes(self) -> HistogramReading: ...
+    @property
+    def received(self) -> HistogramReading: ...
+    @property
+    def sent(self) -> HistogramReading: ...
+
 @final
 class Received:
+    measures: Measures | None
     all_annotations: bool
     def __new__(cls, owner: object, tally: Tally = ..., /) -> Received: ...
     @property
@@ -45,6 +60,7 @@ class Received:
 
 @final
 class Unsettled:
+    measures: Measures | None
     in_batches: bool
     def __new__(cls, owner: object, tally: Tally = ..., /) -> Unsettled: ...
     @property

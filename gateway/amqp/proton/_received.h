@@ -78,6 +78,9 @@ typedef struct {
     slot *slots;
     size_t capacity, used; /* capacity: a power of two, or 0; used: slots that are not NULL */
     Py_ssize_t count, bytes;
+    Measures *measures;  /* or NULL */
+    const void *timed;   /* the delivery that is timed, or NULL */
+    double since;        /* when it came */
     char all_annotations; /* messages pass with all of their delivery annotations */
 } Received;
 
@@ -145,7 +148,17 @@ static int add_delivery(Received *self, void *delivery, Py_ssize_t size) {
         return -1;
     insert_slot(self, delivery, received_memory(size));
     count_received(self, received_memory(size), 1);
+    if (self->measures != NULL)
+        count_size(self->measures, size);
     return 0;
+}
+
+/* Time a delivery that waits for its outcome, unless another one is timed. */
+static void time_delivery(Received *self, const void *delivery) {
+    if (self->measures == NULL || self->timed != NULL)
+        return;
+    self->timed = delivery;
+    self->since = monotonic_seconds();
 }
 
 static void free_slots(Received *self) {
@@ -159,6 +172,11 @@ static void remove_delivery(Received *self, const void *delivery) {
     slot *found = slot_of(self, delivery);
     if (found == NULL)
         return;
+    if (self->timed == delivery) {
+        self->timed = NULL;
+        if (self->measures != NULL)
+            observe_seconds(&self->measures->received, monotonic_seconds() - self->since);
+    }
     count_received(self, -found->size, -1);
     found->delivery = REMOVED;
     if (self->count > 0)
@@ -188,6 +206,7 @@ static PyObject *received_remove(Received *self, PyObject *address) {
 static PyObject *received_clear(Received *self, PyObject *unused) {
     count_received(self, -self->bytes, -self->count);
     free_slots(self);
+    self->timed = NULL;
     Py_RETURN_NONE;
 }
 
@@ -209,6 +228,7 @@ static void received_free(Received *self) {
     free_slots(self);
     Py_CLEAR(self->owner);
     Py_CLEAR(self->tally);
+    Py_CLEAR(self->measures);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -262,7 +282,16 @@ static PyObject *received_deliveries(const Received *self, void *Py_UNUSED(closu
     return all;
 }
 
+static PyObject *received_measures(const Received *self, void *Py_UNUSED(closure)) {
+    return shown_measures(self->measures);
+}
+
+static int received_set_measures(Received *self, PyObject *given, void *Py_UNUSED(closure)) {
+    return replace_measures(&self->measures, given);
+}
+
 static PyGetSetDef received_getset[] = {
+    {"measures", (getter)received_measures, (setter)received_set_measures, "Of its rule, or None.", NULL},
     {"deliveries", (getter)received_deliveries, NULL, "All of them, in no order.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

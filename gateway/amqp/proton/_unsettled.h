@@ -20,7 +20,10 @@ typedef struct {
     sent *all;
     Py_ssize_t first, end, capacity; /* `all` from `first` up to, but not including, `end`; neither end is a hole */
     Py_ssize_t count, bytes;
-    char in_batches; /* the owner gets outcomes in batches */
+    Measures *measures; /* or NULL */
+    uint64_t timed;     /* the delivery that is timed; 0: none, since numbers begin with 1 */
+    double since;       /* when it was sent */
+    char in_batches;    /* the owner gets outcomes in batches */
 } Unsettled;
 
 static PyTypeObject unsettled_type;
@@ -77,6 +80,10 @@ static int add_sent(Unsettled *self, uint64_t number, Py_ssize_t size, PyObject 
     self->count++;
     self->bytes += size;
     count_sent(self, self->all + self->end - 1, 1);
+    if (self->measures != NULL && self->timed == 0) {
+        self->timed = number;
+        self->since = monotonic_seconds();
+    }
     return 0;
 }
 
@@ -117,6 +124,11 @@ static void trim(Unsettled *self) {
 static PyObject *take_context(Unsettled *self, Py_ssize_t index) {
     sent *place = self->all + index;
     PyObject *context = place->context;
+    if (self->timed != 0 && self->timed == place->number) {
+        self->timed = 0;
+        if (self->measures != NULL)
+            observe_seconds(&self->measures->sent, monotonic_seconds() - self->since);
+    }
     count_sent(self, place, -1);
     place->context = NULL;
     self->count--;
@@ -188,6 +200,7 @@ static int unsettled_clear(Unsettled *self) {
             count_sent(self, all + index, -1);
     self->all = NULL; /* code that runs while the contexts are freed finds the array empty */
     self->first = self->end = self->capacity = self->count = self->bytes = 0;
+    self->timed = 0;
     for (index = first; index < end; index++)
         Py_XDECREF(all[index].context);
     PyMem_Free(all);
@@ -220,6 +233,7 @@ static void unsettled_free(Unsettled *self) {
     PyObject_GC_UnTrack(self);
     unsettled_forget(self);
     Py_CLEAR(self->tally);
+    Py_CLEAR(self->measures);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -245,7 +259,16 @@ static PyMethodDef unsettled_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyObject *unsettled_measures(const Unsettled *self, void *Py_UNUSED(closure)) {
+    return shown_measures(self->measures);
+}
+
+static int unsettled_set_measures(Unsettled *self, PyObject *given, void *Py_UNUSED(closure)) {
+    return replace_measures(&self->measures, given);
+}
+
 static PyGetSetDef unsettled_fields[] = {
+    {"measures", (getter)unsettled_measures, (setter)unsettled_set_measures, "Of its rule, or None.", NULL},
     {"contexts", (getter)unsettled_contexts, NULL, "Of all deliveries, oldest first.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -22,9 +22,12 @@ from gateway.amqp.transport import tls_server
 from gateway.connectors import connector
 from gateway.forwarding.worker import BridgeWorker
 from gateway.journal.writer import JournalWriter
+from gateway.observability.histogram import Histogram
 from gateway.observability.http import server
 from gateway.server import process
 from gateway.server.memory import Memory
+from gateway.server.metrics.lag import LagMeter
+from gateway.server.metrics.starving import StarvingSenders
 from gateway.state.counters.memory_store import MemoryCounterStore
 from gateway.state.leases.manager import Leases
 from gateway.state.memory import MemoryState
@@ -43,6 +46,9 @@ KILLED: dict[str, tuple[Any, str]] = {
     "leases": (Leases, "_looks"),
     "memory": (Memory, "run"),
     "admin-credit": (CreditWaits, "finish"),
+    "lag": (LagMeter, "measure"),
+    "starving": (StarvingSenders, "look"),
+    "loop-lag": (Histogram, "observe"),
     "http": (server._QuietServer, "startup"),
     "journal": (JournalWriter, "turn"),
     "policy-watch": (process, "stamps"),

@@ -75,6 +75,7 @@ COMMANDS = (
     Command("go", "golang-go"),
     Command("mosquitto", "mosquitto"),
     Command("nats-server", "nats-server"),
+    Command("promtool", "prometheus"),
 )
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.observability.metrics import MAX_SERIES, OTHER, RARE, Metrics
+from gateway.observability.catalog import RARE, markdown
+from gateway.observability.metrics import MAX_SERIES, OTHER, Metrics
 from tests.support.project.parts import ROOT
 
 
@@ -127,11 +128,11 @@ def test_what_cannot_be_read_is_left_out_and_counted() -> None:
 
 def test_every_name_is_explained() -> None:
     metrics = Metrics()
-    for name, (_, names) in RARE.items():
-        metrics.increment(name, *names)
+    for name, described in RARE.items():
+        metrics.increment(name, *described.labels)
     text = metrics.exposition().decode()
-    for name, (explanation, _) in RARE.items():
-        assert f"# HELP scopegate_{name}_total {explanation}\n" in text
+    for name, described in RARE.items():
+        assert f"# HELP scopegate_{name}_total {described.text}\n" in text
     assert "process_resident_memory_bytes" in text
 
 
@@ -149,4 +150,20 @@ def test_what_the_gateway_counts_is_declared() -> None:
     # An undeclared name would raise on the day the rare event happens, and not before.
     calls = set(bumped())
     assert calls
-    assert {(name, size) for name, size in calls if name not in RARE or len(RARE[name][1]) != size} == set()
+    assert {(name, size) for name, size in calls if name not in RARE or len(RARE[name].labels) != size} == set()
+
+
+def test_the_page_about_metrics_is_the_catalogue() -> None:
+    again = "run `scopegate schema --metrics > docs/metrics.md`"
+    assert (ROOT / "docs" / "metrics.md").read_text() == markdown(), again
+
+
+def test_expected_series_are_shown_at_zero_and_do_not_use_up_the_room() -> None:
+    metrics = Metrics()
+    for number in range(2 * MAX_SERIES):
+        metrics.expect("connections_accepted", f"scope-{number}")
+    metrics.increment("connections_accepted", "new")
+    found = scrape(metrics)
+    assert found["scopegate_connections_accepted_total", labels(scope="scope-0")] == 0
+    assert found["scopegate_connections_accepted_total", labels(scope="new")] == 1
+    assert found["scopegate_reloads_total", labels(result="failed")] == 0

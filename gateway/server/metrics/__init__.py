@@ -1,0 +1,1 @@
+"""What the metrics say of the running gateway as a whole; each link and cluster counts for itself."""
