@@ -21,6 +21,10 @@ _PAUSE: Final = 0.1
 """Seconds to wait if the system has no more sockets."""
 
 
+_LEAST: Final = 0.001
+"""Seconds of a handshake that begins late."""
+
+
 class HandshakeLimit(Protocol):
     """Decides about accepted sockets before any data."""
 
@@ -95,13 +99,40 @@ class TlsServer:
         self.shaking += 1
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await asyncio.get_running_loop().connect_accepted_socket(
-                self._make, accepted, ssl=self._context(), ssl_handshake_timeout=self._handshake
+            loop = asyncio.get_running_loop()
+            end = loop.time() + self._handshake
+            if not await _says_something(accepted, end):  # a probe of the port, as load balancers make
+                accepted.close()
+                return
+            await loop.connect_accepted_socket(
+                self._make, accepted, ssl=self._context(), ssl_handshake_timeout=max(end - loop.time(), _LEAST)
             )
         except OSError as error:  # includes ssl.SSLError and TimeoutError
             self._gate.tls_failed(peer, error)
         finally:
             self.shaking -= 1
+
+
+async def _says_something(accepted: socket.socket, end: float) -> bool:
+    """Wait for the first byte, which stays to be read; False: the peer leaves without any.
+
+    Raises TimeoutError at `end`, a time of the loop, and closes the socket.
+    """
+    loop = asyncio.get_running_loop()
+    readable: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(accepted, lambda: None if readable.done() else readable.set_result(None))
+    try:
+        async with asyncio.timeout_at(end):
+            await readable
+    except BaseException:
+        loop.remove_reader(accepted)
+        accepted.close()
+        raise
+    loop.remove_reader(accepted)
+    try:
+        return bool(accepted.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False
 
 
 def _listen(family: int, place: tuple[object, ...]) -> socket.socket:

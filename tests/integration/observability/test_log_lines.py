@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 
 from tests.support.amqp.links import passes, receiving
 from tests.support.amqp.peer import Peer
@@ -42,14 +43,24 @@ def test_an_open_names_mechanism_tls_and_product_and_an_end_says_how_long_and_ho
     assert "s3cret" not in gateway.process.text()
 
 
-def test_a_probe_of_the_port_leaves_no_line(start_gateway: Gateways) -> None:
+def test_a_probe_of_the_port_leaves_no_line(start_gateway: Gateways, authority: Authority) -> None:
     """Load balancers connect and close every few seconds."""
     document = Document()
+    server = authority.server(file="probed")
+    secured = document.add_listener(tls={"cert": str(server.cert), "key": str(server.key)})
     gateway = start_gateway(document.text)
     gateway.wait_log("serving")
     before = len(gateway.log())
     for _ in range(3):
+        socket.create_connection(("127.0.0.1", secured)).close()
+    with socket.create_connection(("127.0.0.1", secured)) as reset:  # closed by a reset, not a FIN
+        reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    for _ in range(3):
         socket.create_connection(("127.0.0.1", document.edge)).close()
     accepted = 'scopegate_connections_closed_total{scope="edge"}'
-    wait_until(lambda: gateway.metrics().get(accepted) == 3, "the probes to be counted")
-    assert gateway.log()[before:] == []
+    wait_until(lambda: gateway.metrics().get(accepted, 0) >= 3, "the probes to be counted")
+    context = ssl.create_default_context(cafile=str(authority.ca))
+    Peer(secured, tls=context).start()  # the probes before it have been seen
+    after = gateway.log()[before:]
+    assert [line["event"] for line in after if line["event"] != "connection open"] == []
+    assert gateway.metrics()["scopegate_tls_failures_total"] == 0
