@@ -26,6 +26,7 @@ ENGINE: Final = "tests/property/gateway/amqp/engine/test_engine_fuzz.py"
 """Not drawn deep: it is the small form of the fuzzer `engine`."""
 LARGE: Final[dict[str, dict[str, str]]] = {
     "tests/integration/held/test_load.py": {"SCOPEGATE_MEMORY": "1GiB"},
+    "tests/integration/transactions/test_random.py": {"SCOPEGATE_TRANSACTIONS": "1000"},
 }
 """Tests whose environment makes them larger than `make test` can wait for."""
 WHOLE: Final[dict[str, tuple[int, dict[str, str]]]] = {

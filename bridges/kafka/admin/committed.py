@@ -9,16 +9,18 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bridges.kafka.common.librdkafka import ClientSettings
 
-_PATIENCE: Final = 5.0
+PATIENCE: Final = 5.0
 """Seconds to wait for offsets: Kafka does not tell those of an open transaction."""
 
 
-def committed(settings: ClientSettings, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+def committed(
+    settings: ClientSettings, group: str, topic: str, partitions: Iterable[int], seconds: float
+) -> dict[int, int]:
     """The committed offsets of a group, of the partitions that have one. Blocks; raises KafkaException."""
     consumer = Consumer({**settings, "group.id": group, "enable.auto.commit": False})
     try:
         wanted = [TopicPartition(topic, partition) for partition in partitions]
-        answers = consumer.committed(wanted, _PATIENCE)
+        answers = consumer.committed(wanted, seconds)
         for answer in answers:
             if answer.error is not None:
                 raise KafkaException(answer.error)

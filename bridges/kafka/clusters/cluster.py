@@ -18,7 +18,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from bridges.kafka.admin.client import Admin, Bounds, Topic
-from bridges.kafka.admin.committed import committed
+from bridges.kafka.admin.committed import PATIENCE, committed
 from bridges.kafka.admin.embedded import EmbeddedKafka
 from bridges.kafka.admin.offset_mirror import Mirror
 from bridges.kafka.admin.offset_queries import OffsetQueryCoalescer, mark_retrieved
@@ -240,9 +240,11 @@ class Cluster:
                 self._unmirrored.add(topic)
                 log.warning("positions not mirrored as committed offsets", topic=topic, reason=str(error))
 
-    async def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    async def committed(
+        self, group: str, topic: str, partitions: Iterable[int], seconds: float = PATIENCE
+    ) -> dict[int, int]:
         """The offsets that transactions have committed for a group; INTERNAL_ERROR while one of them is open."""
-        return await self._ask(topic, lambda: committed(self.settings(), group, topic, partitions))
+        return await self._ask(topic, lambda: committed(self.settings(), group, topic, partitions, seconds))
 
     async def _ask(self, topic: str, call: Callable[[], T]) -> T:
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -43,6 +44,8 @@ _HEARTBEAT: Final = 2.0
 _GRACE_MS: Final = 60_000
 """How much longer than its timeout an attached record lives: a gateway may be killed before its last write."""
 _MIRROR_INTERVAL: Final = 1.0
+_COMMIT_PATIENCE: Final = 2.0
+"""Seconds that a transaction is open at most after its positions were sent, unless its process is gone."""
 MAX_TERMINI: Final = 100_000
 """Records of one process, for links and for termini that are retained until the end of their connection."""
 _MIRRORED_AT_ONCE: Final = 100
@@ -158,13 +161,19 @@ class TerminusCheckpointer:
         """The record with the positions of transactions, which Kafka may have while the record does not yet."""
         if (marked := offsets.read_mark(record.marks)) is None or record.positions is None:
             return record
-        found = await self._cluster.committed(*marked, tuple(record.positions))
+        found = await self._committed(*marked, tuple(record.positions), record.marks.get(offsets.WRITER, ""))
         at = {partition: max(offset, found.get(partition, 0)) for partition, offset in record.positions.items()}
         return record._replace(positions=at)
 
-    def retire(
-        self, transaction: Enlisting, terminus: DurableTerminus, topic: str, retirement: Retirement
-    ) -> None:
+    async def _committed(self, group: str, topic: str, partitions: Iterable[int], writer: str) -> dict[int, int]:
+        """The positions of transactions; if one is open, and its process is gone, it is aborted."""
+        if writer and self.transactions is not None:
+            with suppress(AmqpError):
+                return await self._cluster.committed(group, topic, partitions, _COMMIT_PATIENCE)
+            await self.transactions.abort(writer)
+        return await self._cluster.committed(group, topic, partitions)
+
+    def retire(self, transaction: Enlisting, terminus: DurableTerminus, topic: str, retirement: Retirement) -> None:
         """An event of the terminus gets an outcome in a transaction; raises AmqpError if that cannot be."""
         if self.transactions is None:
             raise AmqpError(NOT_IMPLEMENTED, "the gateway's own links have no transactions")
@@ -322,7 +331,7 @@ class TerminusLease:
 
     __slots__ = (
         "_marked", "checkpointer", "displaced", "engine", "last", "positions", "progress", "request", "saved", "start",
-        "token", "topic", "transaction_group",
+        "token", "topic", "transaction_group", "transaction_writer",
     )  # fmt: skip
 
     def __init__(self, checkpointer: TerminusCheckpointer, request: TerminusRequest, record: TerminusRecord) -> None:
@@ -339,6 +348,8 @@ class TerminusLease:
         """The positions at the end of the link; None: it has not ended."""
         self.transaction_group = ""
         """The Kafka group of its positions in transactions; empty: no transaction has any."""
+        self.transaction_writer = ""
+        """The transactional.id of the last one."""
         self._marked: Final = bool(record.marks)
         self.engine: LinkEngine | None = None
         """The connection whose end starts the expiry of the terminus."""
@@ -368,9 +379,10 @@ class TerminusLease:
         if ttl is not None and (self.last is None or self.engine is not None):  # attached: the timeout has not begun
             ttl = ttl + _GRACE_MS if self.checkpointer.lasting else None
         if self.transaction_group:
-            return Save(self.request.key, self.token, positions, ttl, offsets.mark(self.transaction_group, self.topic))
+            marks = offsets.mark(self.transaction_group, self.topic, self.transaction_writer)
+            return Save(self.request.key, self.token, positions, ttl, marks)
         # The positions of earlier transactions are in those of this link, or it was told to begin somewhere else.
-        return Save(self.request.key, self.token, positions, ttl, removed=(offsets.MARK,) if self._marked else ())
+        return Save(self.request.key, self.token, positions, ttl, removed=offsets.MARKS if self._marked else ())
 
 
 def _unavailable_error(error: TerminiUnavailable) -> AmqpError:

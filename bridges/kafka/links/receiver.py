@@ -29,6 +29,7 @@ from bridges.kafka.links.receiver_state import TRANSITIONS, ReceiverEvent, Recei
 from bridges.kafka.links.redelivery_queue import RedeliveryQueue
 from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.ttl import unexpired
+from bridges.kafka.transactions.offsets import done_by
 from gateway.amqp.link.handlers import BatchOutgoing
 from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.amqp.link.transactions import Enlisting, Retirement
@@ -192,6 +193,8 @@ class LogReceiver(BatchOutgoing):
         """The peer gives an event an outcome in a transaction: a stored position is committed with it (KM-14)."""
         if self._terminus is not None:
             self._terminus.checkpointer.retire(transaction, self._terminus, self._topic, retirement)
+        if (event := done_by(retirement)) is not None:  # newer ones may be for the same transaction, before a rollback
+            self._resolved(event)
 
     def takes_batches(self) -> bool:
         """See `handlers.BatchOutgoing`."""
@@ -207,12 +210,14 @@ class LogReceiver(BatchOutgoing):
 
     def _done(self, event: EncodedEvent) -> None:
         """An event is settled finally: it will not be sent again."""
-        terminus = self._terminus
-        if terminus is not None:
+        if (terminus := self._terminus) is not None:
             terminus.progress.done(event[1], event[2])
             terminus.checkpointer.changed(terminus)
-        waiting = self._unresolved.get(event[1])
-        if waiting is not None:
+        self._resolved(event)
+
+    def _resolved(self, event: EncodedEvent) -> None:
+        """Newer events no longer wait for this one."""
+        if (waiting := self._unresolved.get(event[1])) is not None:
             waiting.discard(event[2])
             if not waiting:
                 del self._unresolved[event[1]]
@@ -306,8 +311,7 @@ class LogReceiver(BatchOutgoing):
             chosen, index, incomplete = rewritten(rewrite, events, chosen, index, partial(self._resume, partition))
             if incomplete:
                 del self._ready[partition]
-        terminus = self._terminus
-        if terminus is not None:
+        if (terminus := self._terminus) is not None:
             terminus.progress.sent(partition, map(_offset, chosen))
             terminus.checkpointer.changed(terminus)
         end = self._positions[partition] = events[index].offset if index < len(events) else batch.end
@@ -329,8 +333,8 @@ class LogReceiver(BatchOutgoing):
             self._deliver_later()
 
     def _unexpired(self, events: list[EncodedEvent], index: int, limit: int) -> tuple[list[EncodedEvent], int]:
-        now_ms = time.time_ns() // 1_000_000
-        chosen, after = unexpired(events, index, limit, now_ms, drop=self._policy.drop_expired)
+        now, drop = time.time_ns() // 1_000_000, self._policy.drop_expired
+        chosen, after = unexpired(events, index, limit, now, drop=drop)
         self._counters.expired += after - index - len(chosen)
         return chosen, after
 
@@ -355,8 +359,7 @@ class LogReceiver(BatchOutgoing):
             return
         if self._policy.strict_order:
             self._unresolved.setdefault(event.partition, set()).add(event.offset)
-        again = redelivered(event, failed=failed, annotations=annotations, counters=self._counters)
-        self._redeliveries.put(again)
+        self._redeliveries.put(redelivered(event, failed=failed, annotations=annotations, counters=self._counters))
         self._deliver_later()
 
     def _deliver_later(self) -> None:
@@ -372,9 +375,8 @@ class LogReceiver(BatchOutgoing):
 
     def _send_redeliveries(self) -> None:
         while self._redeliveries and self._link.credit > 0:
-            event = self._redeliveries.pop()
             self._counters.redelivered += 1
-            self._send_one(event)
+            self._send_one(self._redeliveries.pop())
 
     # -- drain
 

@@ -28,6 +28,7 @@ class TerminusPart(Protocol):
     """What a branch uses of a record of positions (`bridges.kafka.links.checkpointer.TerminusLease`)."""
 
     transaction_group: str
+    transaction_writer: str
     positions: Callable[[], Mapping[int, int]]
 
     @property
@@ -197,11 +198,20 @@ class KafkaBranch:
             positions = retired.positions()
             for part in terminus.parts:
                 if at := {each: positions[each] for each in part.positions() if each in positions}:
-                    part.transaction_group = part.transaction_group or new_group(part.request.group)
+                    if not await self._named(part):
+                        return await self._displaced()
                     await self._client.send_offsets(part.transaction_group, topic, at)
                     parts.append(part)
         held = all([await each.holds() for each in parts])
         return None if held else await self._displaced()
+
+    async def _named(self, part: TerminusPart) -> bool:
+        """Let the record name the client, so that others can abort its transaction; whether this link still has it."""
+        if part.transaction_writer == self._client.identifier:
+            return True
+        part.transaction_group = part.transaction_group or new_group(part.request.group)
+        part.transaction_writer = self._client.identifier
+        return await part.holds()
 
     async def _displaced(self) -> AmqpError:
         await self._abort()

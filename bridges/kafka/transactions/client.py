@@ -85,11 +85,15 @@ class TransactionalClient:
     # -- the transaction
 
     async def begin(self) -> None:
-        """Begin a transaction; the first one fences off earlier clients with its id. Raises KafkaException."""
+        """Begin a transaction. Raises KafkaException."""
         if not self._initialised:
-            await self._repeat(lambda: self._client.client.init_transactions(_CALL))
-            self._initialised = True
+            await self.initialise()
         await self._call(self._client.client.begin_transaction)
+
+    async def initialise(self) -> None:
+        """Fence off earlier clients with its id, and abort what they have left open. Raises KafkaException."""
+        await self._repeat(lambda: self._client.client.init_transactions(_CALL))
+        self._initialised = True
 
     async def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Make offsets of a group a part of the transaction. Raises KafkaException."""

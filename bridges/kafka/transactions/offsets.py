@@ -3,7 +3,8 @@
 They are offsets of a Kafka group that only transactions use, so that a position that is stored in any other way cannot
 take their place. The record of the terminus names that group. A link that acquires the record continues at the later of
 both positions. The record is checked after the offsets were sent and before the commit: whoever acquires it later waits
-for the transaction, because Kafka does not tell an offset while its transaction is open.
+for the transaction, because Kafka does not tell an offset while its transaction is open. The record also names the
+transactional.id, so that whoever has waited in vain aborts the transaction of a process that is gone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from gateway.amqp.link.transactions import Retirement
 
 MARK: Final = "transactions"
 """The name of a record's mark: the Kafka group of its transactions, and the topic."""
+WRITER: Final = "transactional.id"
+"""The name of a record's other mark: the client of its last transaction."""
+MARKS: Final = (MARK, WRITER)
 
 
 def new_group(group: str) -> str:
@@ -25,9 +29,9 @@ def new_group(group: str) -> str:
     return f"{group}.{secrets.token_hex(8)}"
 
 
-def mark(group: str, topic: str) -> dict[str, str]:
-    """The mark of a record."""
-    return {MARK: f"{group} {topic}"}
+def mark(group: str, topic: str, writer: str) -> dict[str, str]:
+    """The marks of a record."""
+    return {MARK: f"{group} {topic}", WRITER: writer}
 
 
 def read_mark(marks: Mapping[str, str]) -> tuple[str, str] | None:
@@ -62,16 +66,16 @@ class RetiredEvents:
         """Where another link resumes after the commit, in the partitions of these events."""
         done: dict[int, set[int]] = {}
         for each in self._retired:
-            event = each.context
-            if isinstance(event, EncodedEvent) and _final(each):
+            if (event := done_by(each)) is not None:
                 done.setdefault(event.partition, set()).add(event.offset)
         found = {partition: self._progress.after(partition, offsets) for partition, offsets in done.items()}
         return {partition: position for partition, position in found.items() if position is not None}
 
 
-def _final(retirement: Retirement) -> bool:
-    """Whether the event is not sent again after this outcome."""
-    outcome = retirement.outcome
-    if isinstance(outcome, Modified):
-        return outcome.undeliverable
-    return outcome is ACCEPTED or isinstance(outcome, Rejected)
+def done_by(retirement: Retirement) -> EncodedEvent | None:
+    """The event that is not sent again if the transaction is committed; None: it is."""
+    event, outcome = retirement.context, retirement.outcome
+    if not isinstance(event, EncodedEvent):
+        return None
+    final = outcome.undeliverable if isinstance(outcome, Modified) else outcome is ACCEPTED
+    return event if final or isinstance(outcome, Rejected) else None

@@ -12,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from confluent_kafka import KafkaException
 
+from bridges.kafka.common import errors
 from bridges.kafka.produce.producer import SETTINGS
 from bridges.kafka.transactions.branch import KafkaBranch
 from bridges.kafka.transactions.client import TransactionalClient
@@ -67,12 +69,27 @@ class TransactionalClients:
         return client
 
     def _make(self, number: int) -> TransactionalClient:
-        own = {"transactional.id": f"{self._prefix}-{number}", "transaction.timeout.ms": self._timeout_ms}
-        client = TransactionalClient(
-            {**SETTINGS, **self.cluster.settings(), **own}, self.cluster.loop, self._threads
-        )
+        client = self._client(f"{self._prefix}-{number}")
         self._numbers[client] = number
         return client
+
+    def _client(self, identifier: str) -> TransactionalClient:
+        own = {"transactional.id": identifier, "transaction.timeout.ms": self._timeout_ms}
+        settings = {**SETTINGS, **self.cluster.settings(), **own}
+        return TransactionalClient(settings, self.cluster.loop, self._threads)
+
+    async def abort(self, identifier: str) -> None:
+        """Abort what a process that is gone has left open; no effect on the transactions of this process."""
+        if any(each.identifier == identifier for each in self._all()):
+            return
+        log.warning("aborting the transaction of another process", cluster=self.cluster.name, client=identifier)
+        client = self._client(identifier)
+        try:
+            await client.initialise()
+        except KafkaException as error:
+            log.warning("kafka transaction left to its time-out", reason=errors.cause_of(error).str())
+        finally:
+            client.close()
 
     def give_back(self, client: TransactionalClient) -> None:
         """The transaction is over; a client that can do nothing any more is replaced at the next one."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.amqp.frames import source
 from tests.support.amqp.messages import message, sections
-from tests.support.amqp.peer import RECEIVER, Peer
+from tests.support.amqp.peer import Peer
 from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
@@ -18,8 +16,7 @@ from tests.support.gateway.process import PATIENCE
 from tests.support.project.parts import CLIENTS, folder, program
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.transactions.controller import Controller, in_transaction
-
-GROUP = "event-streams-consumer-group"
+from tests.support.transactions.topics import committed, consuming
 
 
 class Place(NamedTuple):
@@ -36,14 +33,7 @@ class Place(NamedTuple):
 
     def committed(self, topic: str, isolation: str = "read_committed") -> list[bytes]:
         """The payloads in a topic of one partition, for a reader of this isolation."""
-        settings = {"bootstrap.servers": self.broker.bootstrap, "group.id": "t", "isolation.level": isolation}
-        consumer = Consumer({**settings, "log_level": 0, "enable.partition.eof": True})
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[bytes] = []
-        while (record := consumer.poll(PATIENCE)) is not None and record.error() is None:
-            found.append(record.value() or b"")
-        consumer.close()
-        return found
+        return committed(self.broker.bootstrap, topic, isolation)
 
 
 @pytest.fixture(scope="module")
@@ -117,16 +107,6 @@ def test_more_transactions_than_producers_are_refused_at_their_first_message(pla
     for txn_id in ids[1:]:
         assert controller.discharge(txn_id).matches("accepted")
     assert place.committed(topic) == [b"0", b"1", b"again"]
-
-
-def consuming(peer: Peer, topic: str, handle: int, *, group: bool) -> Inbox:
-    """A link of a group, or a durable one; its name is the same at every connection."""
-    durable: dict[str, Any] = {} if group else {"durable": 1, "expiry_policy": "never"}
-    properties = {GROUP: "workers"} if group else None
-    peer.attach("worker", RECEIVER, handle, source=source(f"events/{topic}", **durable), properties=properties)
-    peer.until("attach", name="worker")
-    peer.flow(handle, link_credit=10, delivery_count=0)
-    return Inbox.adopt(peer, handle)
 
 
 @pytest.mark.parametrize("group", [True, False])

@@ -56,5 +56,5 @@ def test_an_event_that_is_sent_again_is_not_done(outcome: Outcome, final: bool) 
 def test_a_record_names_the_group_of_its_transactions() -> None:
     group = new_group("amqp.a group")
     assert group != new_group("amqp.a group")
-    assert read_mark({**mark(group, "orders"), "other": "x"}) == (group, "orders")
+    assert read_mark({**mark(group, "orders", "w"), "other": "x"}) == (group, "orders")
     assert read_mark({"other": "x"}) is None

@@ -1,0 +1,108 @@
+"""Transactions that a killed gateway has left open: whoever takes its place aborts them (KM-14)."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.support.amqp.messages import message, sections
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.crossing import Outbox
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.servers import Redis
+from tests.support.transactions.controller import Controller, in_transaction
+from tests.support.transactions.topics import committed, consuming
+
+
+def consume_one(port: int, topic: str, *, group: bool) -> bytes:
+    """Consume one event in a transaction, and return it."""
+    with Peer(port) as peer:
+        peer.start(container_id="worker")
+        inbox, controller = consuming(peer, topic, 0, group=group, credit=1), Controller(peer, 1)
+        txn_id, transfer = controller.declare(), inbox.transfer()
+        peer.disposition(transfer.delivery_id, in_transaction(txn_id, "accepted"))
+        assert controller.discharge(txn_id).matches("accepted")
+        peer.detach(0, closed=False)
+        peer.until("detach", handle=0)
+        return bytes(sections(transfer.payload)["data"])
+
+
+def left_open(broker: KafkaBroker, identifier: str, topic: str, offset: int) -> Producer:
+    """The client that a killed gateway has left: it was about to commit the position of its consumer."""
+    admin = broker.admin()  # referenced until the end: an answer ends with its client
+    names = [each.group_id for each in admin.list_consumer_groups().result(PATIENCE).valid]
+    (name,) = [each for each in names if each.count(".") == 2 and offset_of(broker, each, topic) > 0]
+    settings = {"transactional.id": identifier, "transaction.timeout.ms": 600_000, "log_level": 0}
+    producer = Producer({"bootstrap.servers": broker.bootstrap, **settings})
+    producer.init_transactions(PATIENCE)
+    producer.begin_transaction()
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name, "log_level": 0})
+    producer.send_offsets_to_transaction(
+        [TopicPartition(topic, 0, offset)], consumer.consumer_group_metadata(), PATIENCE
+    )
+    consumer.close()
+    return producer
+
+
+def offset_of(broker: KafkaBroker, group: str, topic: str) -> int:
+    """The offset that a group has committed; negative: none."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
+    (found,) = consumer.committed([TopicPartition(topic, 0)], PATIENCE)
+    consumer.close()
+    return int(found.offset)
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_a_transaction_that_a_killed_gateway_left_open_is_aborted_by_its_successor(
+    start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis, group: bool
+) -> None:
+    """It is of another name, and attaches the consumer long before Kafka would abort the transaction by itself."""
+    documents = [Document(id=f"gw-{name}-{group}", state=redis_server.url, lease="1s") for name in ("gone", "heir")]
+    for document in documents:
+        document.kafka(kafka_broker.bootstrap)
+    first, _ = [start_gateway(document.text) for document in documents]
+    topic = kafka_broker.create_topic()
+    with Peer(documents[0].edge) as peer:
+        peer.start(container_id="worker")
+        consuming(peer, topic, 0, group=group)  # a group begins at the end of the topic
+    with kafka_broker.writing() as write:
+        for number in range(3):
+            write(topic, b"%d" % number)
+    assert consume_one(documents[0].edge, topic, group=group) == b"0"
+    first.kill()
+    dead = left_open(kafka_broker, f"gw-gone-{group}-{socket.gethostname()}-0", topic, 2)
+
+    def attached() -> bytes:
+        try:
+            return consume_one(documents[1].edge, topic, group=group)
+        except AssertionError:  # the killed gateway still has its lease
+            return b""
+
+    assert wait_until(attached, "the successor to take over") == b"1"
+    with pytest.raises(KafkaException, match="fenced"):
+        dead.commit_transaction(PATIENCE)
+
+
+def test_a_restarted_gateway_aborts_what_it_had_left_open(start_gateway: Gateways, kafka_broker: KafkaBroker) -> None:
+    """Its first transaction does; readers wait no longer for the old one."""
+    document, topic = Document(id="gw-again"), kafka_broker.create_topic()
+    document.kafka(kafka_broker.bootstrap)
+    gateway = start_gateway(document.text)
+    for number in range(2):
+        with Peer(document.edge) as peer:
+            peer.start()
+            controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
+            txn_id = controller.declare()
+            state = outbox.send(message(b"%d" % number), state=in_transaction(txn_id))
+            assert state.matches({"outcome": "accepted"})
+            if not number:
+                gateway.kill()
+                gateway.restart()
+            else:
+                assert controller.discharge(txn_id).matches("accepted")
+    assert committed(kafka_broker.bootstrap, topic) == [b"1"]

@@ -1,0 +1,37 @@
+"""What tests of transactions on topics share: reading a topic, and links whose position is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.amqp.frames import source
+from tests.support.amqp.peer import RECEIVER, Peer
+from tests.support.gateway.crossing import Inbox
+from tests.support.gateway.process import PATIENCE
+
+GROUP = "event-streams-consumer-group"
+
+
+def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
+    """The payloads in a topic of one partition, for a reader of this isolation."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "t", "isolation.level": isolation}
+    consumer = Consumer({**settings, "log_level": 0, "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+    while (record := consumer.poll(PATIENCE)) is not None and record.error() is None:
+        found.append(record.value() or b"")
+    consumer.close()
+    return found
+
+
+def consuming(peer: Peer, topic: str, handle: int, *, group: bool, credit: int = 10) -> Inbox:
+    """A link of a group, or a durable one; its name is the same at every connection."""
+    durable: dict[str, Any] = {} if group else {"durable": 1, "expiry_policy": "never"}
+    properties = {GROUP: "workers"} if group else None
+    peer.attach("worker", RECEIVER, handle, source=source(f"events/{topic}", **durable), properties=properties)
+    assert peer.until("attach", name="worker").source is not None, "refused: another link has it"
+    if credit:
+        peer.flow(handle, link_credit=credit, delivery_count=0)
+    return Inbox.adopt(peer, handle)
