@@ -300,6 +300,9 @@ class CompiledPolicy:
     digest: str = ""
     """The first digits of the policy file's SHA-256: which of its versions is in force."""
 
+    text: str = field(default="", repr=False, compare=False)
+    """The policy file."""
+
     def path(self, name: str) -> Path:
         """A file the policy names; relative names start at the policy file."""
         return self.file.parent / name

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from gateway.admin.credit import CreditWaits
+    from gateway.admin.access.identity import Identity
     from gateway.admin.documents.backends import ShownCluster
     from gateway.admin.documents.common import Document
+    from gateway.admin.live.credit import CreditWaits
+    from gateway.admin.live.rates import Rates
+    from gateway.admin.live.streams import ChangeStreams
     from gateway.amqp.transport.connection import Connection
     from gateway.config.policy_state import PolicyState, ReloadOutcome
     from gateway.connectors.connector import Connector
@@ -43,15 +46,24 @@ class GroupAnswers(Protocol):
     async def show(self, scope: str, address: str, group: str) -> Mapping[str, object]: ...
     async def rebalance(self, scope: str, address: str, group: str) -> Mapping[str, object]: ...
     async def show_key(self, key: str) -> Mapping[str, object]: ...
+    async def rebalance_key(self, key: str) -> Mapping[str, object]: ...
 
 
 class AdminSource(Protocol):
     """The running gateway, as the admin API sees and changes it."""
 
     @property
+    def identity(self) -> Identity: ...
+    @property
     def connections(self) -> Roster[Connection]: ...
     @property
     def waits(self) -> CreditWaits: ...
+    @property
+    def rates(self) -> Rates: ...
+    @property
+    def streams(self) -> ChangeStreams: ...
+    def watched(self) -> None:
+        """Somebody wants rates of messages."""
     @property
     def refusals(self) -> RecentRefusals: ...
     @property

@@ -8,7 +8,7 @@ from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from gateway.admin.credit import LinkKey
+    from gateway.admin.live.credit import LinkKey
     from gateway.amqp.link.link import Link
     from gateway.amqp.transport.connection import Connection
     from gateway.observability.roster import Entry, Roster

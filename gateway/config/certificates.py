@@ -30,7 +30,9 @@ class CertificateTimes(NamedTuple):
 
 def certificate_files(policy: CompiledPolicy) -> list[CertificateFile]:
     """The files with certificates that a policy names, each once for each place."""
-    found = (each for name, scope in policy.model.scopes.items() for each in _of_scope(name, scope))
+    found = [each for name, scope in policy.model.scopes.items() for each in _of_scope(name, scope)]
+    if (tls := policy.model.gateway.admin.tls) is not None:
+        found += [("gateway.admin", "cert", tls.cert), ("gateway.admin", "client_ca", tls.client_ca)]
     return [CertificateFile(where, use, policy.path(name)) for where, use, name in found if name is not None]
 
 

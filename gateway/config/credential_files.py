@@ -42,6 +42,8 @@ class CredentialFiles:
 
     users: dict[str, UserStore] = field(default_factory=dict)
     servers: dict[ListenerSection | ApiSection, ServerTls] = field(default_factory=dict)
+    admin: ServerTls | None = None
+    """TLS of the admin API's port."""
     clients: dict[ConnectorSection, ssl.SSLContext] = field(default_factory=dict)
     keys: dict[ListenerSection | ApiSection, tuple[SharedKey, ...]] = field(default_factory=dict, repr=False)
     """The keys of the dialects of listeners."""
@@ -69,6 +71,7 @@ def load_credential_files(policy: CompiledPolicy, check_cluster: CheckCluster) -
         if settings := policy.client_settings(cluster):
             mistake = check_cluster(settings)
             problems += [f"kafka.{name}: {mistake}"] if mistake else []
+    problems += _admin(policy, credentials)
     for name, scope in policy.model.scopes.items():
         for kind, listener in _listeners(scope):
             problems += _listener(policy, listener, credentials, f"scopes.{name}.{kind} {listener.bind}")
@@ -102,6 +105,8 @@ def _exposed(policy: CompiledPolicy) -> Iterator[str]:
     """Warnings about files with secrets or users that every user of this machine may read or change."""
     listeners = [listener for scope in policy.model.scopes.values() for _, listener in _listeners(scope)]
     private = [secret.file for secret in policy.secrets] + [each.tls.key for each in listeners if each.tls is not None]
+    if (admin := policy.model.gateway.admin.tls) is not None:
+        private.append(admin.key)
     private += [tls.key for scope in policy.model.scopes.values() for _, tls in _sinks(scope)]
     for name in dict.fromkeys(filter(None, private)):
         if (mode := policy.path(name).stat().st_mode) & (stat.S_IWOTH | stat.S_IROTH):
@@ -114,7 +119,8 @@ def _exposed(policy: CompiledPolicy) -> Iterator[str]:
 
 def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
     """Warnings about certificates that have expired or are not valid yet."""
-    names: list[str | None] = []
+    admin = policy.model.gateway.admin.tls
+    names: list[str | None] = [] if admin is None else [admin.cert, admin.client_ca]
     for scope in policy.model.scopes.values():
         for _, listener in _listeners(scope):
             names += [] if listener.tls is None else [listener.tls.cert, listener.tls.client_ca]
@@ -185,18 +191,31 @@ def _listener(
     if model.users is not None and str(model.users) not in credentials.users:
         problems += _users_file(policy, str(model.users), credentials, where)
     if (tls := model.tls) is not None:
-        authority = policy.path(tls.client_ca) if tls.client_ca is not None else None
         try:
-            credentials.servers[model] = ServerTls(
-                policy.path(tls.cert),
-                policy.path(tls.key),
-                password=key_password(policy, tls),
-                client_ca=authority,
-                require_client_cert=tls.require_client_cert,
-            )
+            credentials.servers[model] = _server(policy, tls)
         except TlsError as error:
             problems.append(f"{where}: tls: {error}")
     return problems
+
+
+def _admin(policy: CompiledPolicy, credentials: CredentialFiles) -> list[str]:
+    tls = policy.model.gateway.admin.tls
+    try:
+        credentials.admin = None if tls is None else _server(policy, tls)
+    except TlsError as error:
+        return [f"gateway.admin: tls: {error}"]
+    return []
+
+
+def _server(policy: CompiledPolicy, tls: ListenerTls) -> ServerTls:
+    """TLS of a listener. Raises TlsError."""
+    return ServerTls(
+        policy.path(tls.cert),
+        policy.path(tls.key),
+        password=key_password(policy, tls),
+        client_ca=policy.path(tls.client_ca) if tls.client_ca is not None else None,
+        require_client_cert=tls.require_client_cert,
+    )
 
 
 def _connector(policy: CompiledPolicy, model: ConnectorSection, credentials: CredentialFiles, where: str) -> list[str]:

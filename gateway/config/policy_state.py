@@ -41,6 +41,9 @@ class PolicyState:
         """How the last reload ended; None: there was none."""
         self.since: Final[dict[str, float]] = {}
         """When the policies with these digests came into force; those of now and before."""
+        self.before: CompiledPolicy | None = None
+        """The policy before the one in force, if its text was another."""
+        self._now: CompiledPolicy | None = None
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`."""
@@ -56,13 +59,15 @@ class PolicyState:
         self._detail = "in force"
         self._report.increment("reloads", "ok")
         self.outcome = ReloadOutcome(time.time(), "ok", counts=counts)
-        self.in_force(policy.digest)
+        self.in_force(policy)
         about = {"reason": self.reason, "changed": self.changed, "policy": str(policy.file), "digest": policy.digest}
         self._report.log.info("policy reloaded", **about, **counts)
 
-    def in_force(self, digest: str) -> None:
+    def in_force(self, policy: CompiledPolicy) -> None:
         """Note since when a policy is in force; a reload of the same one changes nothing."""
+        digest = policy.digest
         if [*self.since][-1:] != [digest]:
+            self.before, self._now = self._now, policy
             self.since.pop(digest, None)
             self.since[digest] = time.time()
         while len(self.since) > _REMEMBERED:

@@ -9,7 +9,8 @@ from urllib.parse import unquote
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from gateway.http.login import BasicLogins, TooManyFailures
+from gateway.http.failures import TooManyFailures
+from gateway.http.login import BasicLogins
 from gateway.http.request import ANONYMOUS, ApiRequest, error_response, put
 from gateway.response.rate_limit import Buckets
 

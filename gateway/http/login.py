@@ -11,23 +11,18 @@ import base64
 import binascii
 import hmac
 import secrets
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
 from gateway.amqp.sasl.password_checks import PasswordChecks
 from gateway.amqp.sasl.verifiers import UserStore, prepare
+from gateway.http.failures import FailedLogins
 
-FAILURES: Final = 5
-"""Failed logins of one address per second after which further ones are refused."""
 REMEMBERED: Final = 60.0
 """Seconds for which a successful login is not checked again."""
 _KEPT: Final = 10_000
-"""The size of each cache: successful logins, and addresses with failures."""
-
-
-class TooManyFailures(Exception):
-    """Too many logins from this address have failed within a second."""
+"""Successful logins that are remembered."""
 
 
 class BasicLogins:
@@ -43,7 +38,7 @@ class BasicLogins:
         self._clock: Final = clock
         self._key: Final = secrets.token_bytes(32)
         self._passed: Final[OrderedDict[bytes, tuple[float, str]]] = OrderedDict()
-        self._failures: Final[OrderedDict[str, deque[float]]] = OrderedDict()
+        self._failures: Final = FailedLogins(clock)
 
     def renew(self, users: UserStore) -> None:
         """Use the users file of a reloaded policy."""
@@ -52,22 +47,19 @@ class BasicLogins:
             self._passed.clear()
 
     async def user(self, authorization: str, address: str) -> str | None:
-        """The user of an `Authorization` header; None: the login is wrong. Raises TooManyFailures."""
+        """The user of an `Authorization` header; None: the login is wrong.
+
+        Raises `gateway.http.failures.TooManyFailures`.
+        """
         digest = hmac.digest(self._key, authorization.encode(), "sha256")
         until, known = self._passed.get(digest, (0.0, ""))
         if self._clock() < until:  # even if other clients behind the same address fail
             return known
-        self._admit(address)
+        self._failures.admit(address)
         user = await self._check(authorization, digest, address)
         if user is None:
-            self._failures.setdefault(address, deque(maxlen=FAILURES)).append(self._clock())
-            _bound(self._failures)
+            self._failures.add(address)
         return user
-
-    def _admit(self, address: str) -> None:
-        failures = self._failures.get(address)
-        if failures is not None and len(failures) == FAILURES and self._clock() - failures[0] < 1:
-            raise TooManyFailures
 
     async def _check(self, authorization: str, digest: bytes, address: str) -> str | None:
         name, password = _credentials(authorization)
@@ -77,7 +69,8 @@ class BasicLogins:
             return None
         self._passed[digest] = self._clock() + REMEMBERED, name
         self._passed.move_to_end(digest)
-        _bound(self._passed)
+        if len(self._passed) > _KEPT:
+            self._passed.popitem(last=False)
         return name
 
     async def _hash(self, passes: Callable[[], bool], address: str) -> bool:
@@ -92,11 +85,6 @@ class BasicLogins:
             return await done
         finally:
             ticket.cancel()
-
-
-def _bound(kept: OrderedDict[str, deque[float]] | OrderedDict[bytes, tuple[float, str]]) -> None:
-    if len(kept) > _KEPT:
-        kept.popitem(last=False)
 
 
 def _credentials(authorization: str) -> tuple[str, str]:

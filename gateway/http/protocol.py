@@ -17,17 +17,23 @@ class ApiProtocol(BoundedProtocol):
     tls: ClassVar[Callable[[], ServerTls | None]]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        ssl_object = transport.get_extra_info("ssl_object")
-        subject, tls = peer_subject(ssl_object), type(self).tls()
-        anchor = tls.anchor(ssl_object) if tls is not None and subject is not None else b""
-
-        def trusted() -> str | None:
-            """The user, as long as the policy trusts the issuer of the certificate."""
-            now = type(self).tls()
-            return subject if now is not None and now.trusts(anchor) else None
-
-        self.app = WithSubject(self.app, trusted)
+        self.app = WithSubject(self.app, trusted_subject(transport, type(self).tls))
         super().connection_made(transport)
+
+
+def trusted_subject(
+    transport: asyncio.BaseTransport, tls_now: Callable[[], ServerTls | None]
+) -> Callable[[], str | None]:
+    """A function that returns the user of a connection's client certificate, as long as its issuer is trusted."""
+    ssl_object = transport.get_extra_info("ssl_object")
+    subject, tls = peer_subject(ssl_object), tls_now()
+    anchor = tls.anchor(ssl_object) if tls is not None and subject is not None else b""
+
+    def trusted() -> str | None:
+        now = tls_now()
+        return subject if now is not None and now.trusts(anchor) else None
+
+    return trusted
 
 
 def api_protocol(

@@ -56,6 +56,10 @@ class Roster(Generic[T]):
         """The entry with this number, if it is still here."""
         return self._entries.get(number)
 
+    def numbers(self) -> Iterator[int]:
+        """The numbers of all items, ascending."""
+        return iter(self._entries)
+
     def number(self, item: T) -> int | None:
         """The number of an item, if it is here."""
         return self._number_of.get(item)

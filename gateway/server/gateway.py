@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.amqp.sasl.password_checks import PasswordChecks
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from gateway.server.admin.administration import Administration
     from policies.rules import CompiledPolicy
 
-_FIXED: Final = ("http", "admin", "state", "lease", "log", "journal", "memory")
+_FIXED: Final = ("http", "admin.listen", "state", "lease", "log", "journal", "memory")
 """Keys of `gateway` that a reload does not change."""
 _CLOSING: Final = 2.0
 """Seconds that peers have to answer our close at shutdown."""
@@ -176,14 +177,15 @@ class Gateway:
             app = make_app(self.report.metrics, self.readiness, self.groups)
             keep_http(self.supervisor, bind.host, bind.port, app, started, self.report.bad_input)
             await started.wait()
-        if self.policy.model.gateway.admin.listen is not None:
+        if self.policy.model.gateway.admin.listen:
             from gateway.server.admin.administration import Administration
 
             self._administration = Administration(self)
+            self._administration.renew(self.policy, credentials)
             await self._administration.start()
         self.supervisor.start(off_loop(prepare_filters), "filter-languages")
         policy = self.policy
-        self.policy_state.in_force(policy.digest)
+        self.policy_state.in_force(policy)
         self._metrics.start(self.supervisor)
         self.report.log.info("serving", gateway=policy.model.gateway.id, policy=str(policy.file), digest=policy.digest)
 
@@ -207,7 +209,7 @@ class Gateway:
     def _warn_of_restart(self, before: CompiledPolicy, after: CompiledPolicy) -> None:
         """Log the changed keys that are read only at the start of the process."""
         old, new = before.model.gateway, after.model.gateway
-        fixed = [key for key in _FIXED if getattr(old, key) != getattr(new, key)]
+        fixed = [key for key in _FIXED if attrgetter(key)(old) != attrgetter(key)(new)]
         if fixed:
             self.report.log.warning("changes that need a restart", keys=[f"gateway.{key}" for key in fixed])
 
@@ -245,6 +247,8 @@ class Gateway:
         await self.listening.install(wanted, credentials, self.scopes)
         self.bridges.install(policy.model)
         await self.client_api.install(policy, credentials)
+        if self._administration is not None:
+            self._administration.renew(policy, credentials)
 
     # -- scopes and listeners
 

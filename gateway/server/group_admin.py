@@ -77,6 +77,10 @@ class GroupAdmin:
         """Ask every link whose partition was assigned to end in order and to attach again (ES-4.5.1-5)."""
         return self._as_dict(await self._leases.rebalance(self._key(scope, address, group)))
 
+    async def rebalance_key(self, key: str) -> dict[str, object]:
+        """As `rebalance`, for one of `keys`."""
+        return self._as_dict(await self._leases.rebalance(key))
+
     def _key(self, scope: str, address: str, group: str) -> str:
         found = self._scopes.get(scope)
         route = found.rules.route(address) if found is not None else None

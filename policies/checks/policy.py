@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from policies.checks.access import check_access
+from policies.checks.admin import check_admin
 from policies.checks.kafka import check_cluster, check_setting, check_topic
 from policies.checks.sasl import check_connector, check_listener
 from policies.checks.subscriptions import check_api, check_service, check_subscriptions
@@ -32,6 +33,7 @@ def check_parts(parts: PolicyParts) -> Iterator[Diagnostic]:
     yield from _keys(parts)
     yield from _binds(parts)
     yield from _journal(parts)
+    yield from check_admin(parts.gateway)
     yield from _pipeline(parts)
     for cluster in parts.kafka:
         yield from check_cluster(cluster)
@@ -108,6 +110,8 @@ def _binds(parts: PolicyParts) -> Iterator[Diagnostic]:
     gateway = parts.gateway
     if gateway is not None and gateway.value.http is not None and gateway.ok("http"):
         places.insert(0, _Place(("gateway", "http"), gateway.value.http))
+    if gateway is not None and gateway.ok("admin"):
+        places = [*(_Place(("gateway", "admin", "listen"), bind) for bind in gateway.value.admin.ports), *places]
     for at, later in enumerate(places):
         taken = next((early for early in places[:at] if _overlap(early.bind, later.bind)), None)
         if taken is not None:

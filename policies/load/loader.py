@@ -61,7 +61,8 @@ def load_policy(
     secrets, files = (reader.values, reader.digests) if reader is not None else ({}, {})
     signing, sinks = _signing(policy, secrets), compile_sinks(policy, tree)
     digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
-    return CompiledPolicy(path, policy, scopes, signing, tuple(warnings), secrets, sinks, files, digest)
+    text = content.decode("utf-8", "replace")
+    return CompiledPolicy(path, policy, scopes, signing, tuple(warnings), secrets, sinks, files, digest, text)
 
 
 def _read(path: Path, read_bytes: ReadBytes) -> bytes:

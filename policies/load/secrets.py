@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from policies.model.admin import MIN_TOKEN, AdminToken
+from policies.model.gateway import GatewaySection
 from policies.model.keys import KeyEntry
 from policies.model.scopes.connect import ConnectorTls
 from policies.model.scopes.listen import ListenerTls
@@ -89,6 +91,13 @@ def guessable(key: bytes) -> bool:
     return len(set(key)) < _FEW
 
 
+def check_token(token: bytes) -> None:
+    """Refuse a token that can be guessed. Raises SecretError."""
+    if len(token) < MIN_TOKEN or guessable(token) or not token.isascii() or b" " in token:
+        text = f"not {MIN_TOKEN} or more random characters of ASCII without spaces"
+        raise SecretError(f"{text}; make one with `scopegate keys new`")
+
+
 def check_secrets(parts: PolicyParts, reader: SecretReader) -> Iterator[Diagnostic]:
     """Every secret and file of the policy that is missing or unusable."""
     for loc, secret in _secrets(parts):
@@ -97,6 +106,8 @@ def check_secrets(parts: PolicyParts, reader: SecretReader) -> Iterator[Diagnost
             if isinstance(secret, KeyEntry) and guessable(signing_key(value)):
                 what = "is not random: an attacker who guesses it can forge response addresses"
                 yield Diagnostic(loc, f"the key {what}; make one with `scopegate keys new`", warning=True)
+            if isinstance(secret, AdminToken):
+                check_token(value)
         except SecretError as error:
             yield Diagnostic(loc, str(error))
     for loc, name in _files(parts):
@@ -112,6 +123,11 @@ def _secrets(parts: PolicyParts) -> Iterator[tuple[Loc, Secret]]:
     for cluster in parts.kafka:
         if cluster.value.security is not None:
             yield from (((*cluster.loc, "security", *keys), secret) for keys, secret in cluster.value.security.secrets)
+    if (gateway := _admin(parts)) is not None:
+        admin = gateway.admin
+        yield from ((("gateway", "admin", "tokens", name), token) for name, token in admin.tokens.items())
+        if admin.tls is not None and admin.tls.key_password is not None:
+            yield ("gateway", "admin", "tls", "key_password"), admin.tls.key_password
     for scope in parts.scopes:
         yield from _key_passwords(scope)
         for connector in scope.connect:
@@ -130,8 +146,16 @@ def _files(parts: PolicyParts) -> Iterator[tuple[Loc, str]]:
     for cluster in parts.kafka:
         if cluster.value.security is not None:
             yield from (((*cluster.loc, "security", *keys), name) for keys, name in cluster.value.security.files)
+    if (gateway := _admin(parts)) is not None:
+        loc = "gateway", "admin", "tls"
+        yield from (((*loc, key), name) for key, name in _certificates(gateway.admin.tls))
     for scope in parts.scopes:
         yield from _scope_files(scope)
+
+
+def _admin(parts: PolicyParts) -> GatewaySection | None:
+    """The section with a valid `admin`."""
+    return None if parts.gateway is None or not parts.gateway.ok("admin") else parts.gateway.value
 
 
 def _scope_files(scope: ScopeParts) -> Iterator[tuple[Loc, str]]:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, NamedTuple
+from ipaddress import ip_address
+from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import Field, PlainValidator, StringConstraints, WithJsonSchema
 
-from policies.values.base import StrictSection
-from policies.values.units import Bind, parse_bind
+from policies.model.scopes.listen import ListenerTls
+from policies.values.base import Flag, Name, OneOrMany, Secret, StrictSection
+from policies.values.units import Bind, is_host, parse_bind
 
 MAX_PATH: Final = 107
 """Bytes of the path of a unix socket that Linux takes (unix(7))."""
-_PATTERN: Final = r"^(off|unix|unix:/.+|.+:[0-9]+)$"
+MIN_TOKEN: Final = 16
+"""Bytes that a token has at least."""
+_PLACE: Final = {
+    "type": "string",
+    "pattern": r"^(off|unix|unix:/.+|.+:[0-9]+)$",
+    "examples": ["unix", "unix:/run/gate/admin.sock", "127.0.0.1:8673"],
+}
+_PLACES: Final = {"anyOf": [_PLACE, {"type": "array", "items": _PLACE, "minItems": 1}]}
+
+AdminRole = Literal["view", "operate"]
+"""`operate` includes `view`."""
 
 
 class UnixSocket(NamedTuple):
@@ -26,19 +38,34 @@ class UnixSocket(NamedTuple):
 AdminPlace = UnixSocket | Bind
 
 
-def parse_admin_place(value: object) -> AdminPlace | None:
-    """`unix`, `unix:/path` or `off`."""
+def parse_admin_places(value: object) -> tuple[AdminPlace, ...]:
+    """`unix`, `unix:/path`, `host:port`, a list of these, or `off`."""
     if value is None or value == "off" or value is False:
-        return None
+        return ()
+    if isinstance(value, list | tuple) and not isinstance(value, UnixSocket | Bind):
+        return _different([parse_admin_place(each) for each in value])
+    return (parse_admin_place(value),)
+
+
+def parse_admin_place(value: object) -> AdminPlace:
+    """`unix`, `unix:/path` or `host:port`."""
     if isinstance(value, UnixSocket | Bind):
         return value
     if not isinstance(value, str) or not value:
-        raise ValueError('needs "unix", "unix:/path/of/the.sock" or "off"')
+        raise ValueError('needs "unix", "unix:/path/of/the.sock", "host:port" or "off"')
     if value == "unix":
         return UnixSocket()
     if value.startswith("unix:"):
         return _socket(value.removeprefix("unix:"))
     return parse_bind(value)
+
+
+def _different(places: list[AdminPlace]) -> tuple[AdminPlace, ...]:
+    if not places:
+        raise ValueError('needs at least one place; "off" for none')
+    if len(set(places)) < len(places):
+        raise ValueError("has the same place twice")
+    return tuple(places)
 
 
 def _socket(path: str) -> UnixSocket:
@@ -49,19 +76,75 @@ def _socket(path: str) -> UnixSocket:
     return UnixSocket(path)
 
 
-class AdminSection(StrictSection):
-    """The admin API and the commands that use it: status, connections, links, close and others.
+def _host(value: object) -> str:
+    if isinstance(value, str) and ":" not in value and value.isprintable() and "*" not in value and is_host(value):
+        return value.lower()
+    raise ValueError('needs the name of a host without a port, like "gate.example"')
 
-    At a unix socket, root and the user of the gateway may see and change everything, and nobody else anything.
+
+HostName = Annotated[
+    str, PlainValidator(_host), WithJsonSchema({"type": "string", "examples": ["gate.example"]})
+]
+Subject = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+
+class AdminToken(Secret):
+    """One token: 16 or more characters, as `scopegate keys new` prints them."""
+
+    role: AdminRole = Field(default="view", description="view: read everything; operate: change it, too")
+
+
+class AdminSection(StrictSection):
+    """The admin API, its commands and the console.
+
+    At a unix socket, root and the user of the gateway may see and change everything, and nobody else anything. At a TCP
+    port nothing is answered without a token or a client certificate. Secrets are in no answer.
     """
 
     listen: Annotated[
-        AdminPlace | None,
-        PlainValidator(parse_admin_place),
-        WithJsonSchema({"type": "string", "pattern": _PATTERN, "examples": ["unix", "unix:/run/gate/admin.sock"]}),
+        tuple[AdminPlace, ...], PlainValidator(parse_admin_places), WithJsonSchema(_PLACES)
     ] = Field(
-        default_factory=UnixSocket,
+        default_factory=lambda: (UnixSocket(),),
         description="unix (a socket in the runtime folder of the process, which the commands find), unix:/path, "
-        "or off; a change needs a restart",
+        "host:port (needs tokens or certificates), a list of these, or off; a change needs a restart",
         json_schema_extra={"default": "unix"},
     )
+    tls: ListenerTls | None = Field(default=None, description="TLS of the host:port; default: none")
+    tokens: dict[Name, AdminToken] = Field(
+        default_factory=dict,
+        max_length=100,
+        description="name for the log: where the token is found, and what it allows; read again on reload",
+    )
+    certificates: dict[Subject, AdminRole] = Field(
+        default_factory=dict,
+        max_length=1000,
+        description="user of a client certificate (see ListenerTls): view or operate",
+    )
+    hosts: OneOrMany[HostName] = Field(
+        default=(),
+        description="names under which browsers and clients reach the host:port, beside IP addresses and localhost; "
+        "requests with another Host are refused",
+    )
+    allow_tokens_without_tls: Flag = Field(
+        default=False,
+        description="true: accept tokens without TLS also where listen is no loopback address, where anybody on the "
+        "path reads them",
+    )
+
+    @property
+    def ports(self) -> tuple[Bind, ...]:
+        """The TCP ports among `listen`."""
+        return tuple(each for each in self.listen if isinstance(each, Bind))
+
+    @property
+    def sockets(self) -> tuple[UnixSocket, ...]:
+        """The unix sockets among `listen`."""
+        return tuple(each for each in self.listen if isinstance(each, UnixSocket))
+
+
+def is_loopback(bind: Bind) -> bool:
+    """Whether only this machine reaches a port."""
+    try:
+        return ip_address(bind.host).is_loopback
+    except ValueError:
+        return bind.host == "localhost"

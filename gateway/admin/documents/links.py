@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 _OUTCOMES = ("accepted", "released", "rejected", "modified", "settled", "dropped")
 
 
-def link_document(connection: int, link: Link, waiting: float | None) -> Document:
-    """A link; `waiting` is the time since which it has waited for credit, in seconds since 1970."""
+def link_document(connection: int, link: Link, waiting: float | None, rate: float | None) -> Document:
+    """A link; `waiting` is the time since which it has waited for credit, in seconds since 1970.
+
+    `rate`: messages a second; None: nobody has looked yet.
+    """
     decision, counts = link.decision, link.counts()
     return {
         "id": f"{connection}.{link.serial}",
@@ -28,6 +31,7 @@ def link_document(connection: int, link: Link, waiting: float | None) -> Documen
         "credit": credit_of(link),
         "unsettled": unsettled_of(link),
         "transfers": counts.pop("transfers"),
+        "rate": rate,
         "outcomes": {name: counts[name] for name in _OUTCOMES if counts.get(name)},
         "refused": link.refusals,
         "waiting_since": moment(waiting),

@@ -46,8 +46,8 @@ def outcome_document(last: ReloadOutcome) -> Document:
     return {"at": moment(last.at), "result": last.result, "problems": problems, **last.counts}
 
 
-def keys_documents(policy: CompiledPolicy) -> list[Document]:
-    """The signing keys by name; nothing of their secrets."""
+def keys_documents(policy: CompiledPolicy, written: Mapping[str, datetime], now: datetime) -> list[Document]:
+    """The signing keys by name; nothing of their secrets. `written`: when the files of keys were."""
     signing = policy.signing
     if signing is None:
         return []
@@ -55,6 +55,7 @@ def keys_documents(policy: CompiledPolicy) -> list[Document]:
         {
             "id": name,
             "active": name == signing.active,
+            "age_days": (now - written[name]).days if name in written else None,
             "until": None if key.until_ms is None else moment(key.until_ms / 1000),
         }
         for name, key in signing.keys.items()

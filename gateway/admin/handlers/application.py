@@ -11,14 +11,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.admin.handlers import connections, groups, links, lists, steering
+from gateway.admin.access.gate import PREFIX
+from gateway.admin.console.pages import page_routes
+from gateway.admin.handlers import connections, groups, links, lists, live, policy, sessions, steering
 from gateway.admin.queries import BadQuery, check_names
 from gateway.http.request import error_response, json_response
 
 if TYPE_CHECKING:
     from gateway.admin.source import AdminSource
 
-PREFIX: Final = "/api/v1"
 Handler = Callable[["AdminSource", Request], Awaitable[Response]]
 
 
@@ -36,7 +37,7 @@ HANDLERS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/links", links.list_links),
     ("GET", "/links/{id}", links.show_link),
     ("DELETE", "/links/{id}", links.close_link),
-    ("GET", "/addresses", lists.list_addresses),
+    ("GET", "/addresses", policy.list_addresses),
     ("GET", "/clusters", lists.list_clusters),
     ("GET", "/topics", lists.list_topics),
     ("GET", "/topics/{cluster}/{topic}", lists.show_topic),
@@ -44,10 +45,17 @@ HANDLERS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", "/groups/rebalance", groups.rebalance_group),
     ("GET", "/bridges", lists.list_bridges),
     ("GET", "/connectors", lists.list_connectors),
-    ("GET", "/policy", lists.show_policy),
-    ("GET", "/keys", lists.list_keys),
-    ("GET", "/certificates", lists.list_certificates),
-    ("GET", "/refusals", lists.list_refusals),
+    ("GET", "/policy", policy.show_policy),
+    ("GET", "/policy/diff", policy.show_diff),
+    ("GET", "/explain", policy.explain_access),
+    ("GET", "/keys", policy.list_keys),
+    ("GET", "/certificates", policy.list_certificates),
+    ("GET", "/refusals", policy.list_refusals),
+    ("GET", "/rates", live.show_rates),
+    ("GET", "/events", live.stream_events),
+    ("GET", "/session", sessions.show_session),
+    ("POST", "/session", sessions.begin_session),
+    ("DELETE", "/session", sessions.end_session),
     ("POST", "/reload", steering.reload),
     ("POST", "/check", steering.check),
     ("POST", "/drain", steering.drain),
@@ -55,12 +63,12 @@ HANDLERS: Final[tuple[tuple[str, str, Handler], ...]] = (
 
 
 def make_admin_app(source: AdminSource) -> Starlette:
-    """The application; `gateway.admin.gate.AdminGate` stands before it."""
+    """The application; `gateway.admin.access.gate.AdminGate` stands before it."""
     paths: dict[str, dict[str, Handler]] = {}
     for method, path, handler in HANDLERS:
         paths.setdefault(path, {})[method] = handler
     routes = [Route(PREFIX + path, _endpoint(source, found), methods=[*found]) for path, found in paths.items()]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _plain, BadQuery: _bad})
+    return Starlette(routes=[*routes, *page_routes()], exception_handlers={HTTPException: _plain, BadQuery: _bad})
 
 
 def _endpoint(source: AdminSource, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.admin.access.gate import caller_of
 from gateway.admin.documents.connections import connection_document
-from gateway.admin.gate import caller_of
 from gateway.admin.queries import BadQuery, check_names, numbers_of, page_of
 from gateway.admin.walk import connections_after
 from gateway.errors import CONNECTION_FORCED, AmqpError

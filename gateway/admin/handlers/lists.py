@@ -1,22 +1,18 @@
-"""Short lists, which are made whole and cut to a page: what the policy has, and what is known of its backends."""
+"""Short lists, which are made whole and cut to a page: what is known of the policy's backends."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.admin.documents import backends
-from gateway.admin.documents import policy as policies
 from gateway.admin.queries import check_names, page_of
-from gateway.config.certificates import certificate_files, read_times
 from gateway.errors import AmqpError
 from gateway.http.request import error_response, json_response
-from gateway.tasks import off_loop
 
 if TYPE_CHECKING:
     from gateway.admin.documents.common import Document
@@ -34,36 +30,6 @@ def named_page(request: Request, items: Iterable[Document]) -> Response:
     end = page.after[0] + page.limit
     following = str(end) if end < len(found) else None
     return json_response({"items": found[page.after[0] : end], "next": following, "total": len(found)})
-
-
-async def show_policy(source: AdminSource, request: Request) -> Response:
-    """`GET /policy`."""
-    check_names(request.query_params, ())
-    state = source.policy_state
-    return json_response(policies.policy_document(source.policy, state.since, state.outcome))
-
-
-async def list_keys(source: AdminSource, request: Request) -> Response:
-    """`GET /keys`."""
-    return named_page(request, policies.keys_documents(source.policy))
-
-
-async def list_addresses(source: AdminSource, request: Request) -> Response:
-    """`GET /addresses`."""
-    return named_page(request, policies.address_documents(source.policy))
-
-
-async def list_certificates(source: AdminSource, request: Request) -> Response:
-    """`GET /certificates`: the files are read now, in another thread."""
-    files = certificate_files(source.policy)
-    found = await off_loop(lambda: [(file, read_times(file.path)) for file in files])
-    return named_page(request, policies.certificate_documents(found, datetime.now(UTC)))
-
-
-async def list_refusals(source: AdminSource, request: Request) -> Response:
-    """`GET /refusals`: the newest first."""
-    newest = source.refusals.newest()
-    return named_page(request, (policies.refusal_document(*each, source.policy) for each in newest))
 
 
 async def list_clusters(source: AdminSource, request: Request) -> Response:

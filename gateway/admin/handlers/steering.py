@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.admin.access.gate import caller_of
 from gateway.admin.documents.policy import outcome_document
-from gateway.admin.gate import caller_of
 from gateway.admin.queries import check_names
 from gateway.http.request import error_response, json_response
 

@@ -13,13 +13,12 @@ from gateway.cli.admin.options import admin_command
 @admin_command
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--reason", default="", help="A text for the peer and the log, up to 200 characters.")
-def close(place: str | None, output: str, ids: tuple[str, ...], reason: str) -> None:
+def close(client: AdminClient, output: str, ids: tuple[str, ...], reason: str) -> None:
     """Close connections (17) or links (17.3), by the ids that the lists show.
 
     The peer gets amqp:connection:forced or amqp:link:detach-forced with the reason; most clients connect again. To keep
     somebody out, change the policy.
     """
-    client = AdminClient(place)
     query = {"reason": reason} if reason else {}
     for each in ids:
         found = client.change("DELETE", f"/{'links' if '.' in each else 'connections'}/{each}", query)

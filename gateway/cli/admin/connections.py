@@ -19,10 +19,10 @@ _COLUMNS: Final = {
 @admin_command
 @click.option("--scope", help="Only those of this scope.")
 @click.option("--user", help="Only those of this user.")
-def connections(place: str | None, output: str, scope: str | None, user: str | None) -> None:
+def connections(client: AdminClient, output: str, scope: str | None, user: str | None) -> None:
     """List the connections of a running gateway, those of its connectors included."""
     query = {name: value for name, value in (("scope", scope), ("user", user)) if value is not None}
-    items = AdminClient(place).pages("/connections", query)
+    items = client.pages("/connections", query)
     if output == "table":
         items = ({**each, "age": ago(each["since"])} for each in items)
     print_items(items, _COLUMNS, output, "no connections")

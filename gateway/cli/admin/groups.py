@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from gateway.cli.admin.client import AdminClient
+from gateway.cli.admin.options import EPILOG, with_client
 from gateway.cli.admin.tables import print_items
 
 
-@click.command(epilog="Exit codes: 0 done; 1 the gateway refused, or did not answer (reported on stderr).")
-@click.option("--admin", "admin", envvar="SCOPEGATE_ADMIN", metavar="PLACE", help="The admin API, as in "
-    "gateway.admin.listen.  [default: $SCOPEGATE_ADMIN, else the only gateway of this user on this machine]")
-@click.option("--http", "place", help="Ask at the address of the policy's gateway.http instead.")
+@click.command(epilog=EPILOG)
+@with_client
+@click.option("--http", help="Ask at the address of the policy's gateway.http instead.")
 @click.option("--scope", help="The scope that has the address.")
 @click.option("--address", help="The address of the event log.")
 @click.option("--group", help="The consumer group.")
@@ -27,7 +27,7 @@ from gateway.cli.admin.tables import print_items
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="table for people, json "
     "for programs.")
 def groups(
-    admin: str | None, place: str | None, scope: str | None, address: str | None, group: str | None, rebalance: bool,
+    client: AdminClient, http: str | None, scope: str | None, address: str | None, group: str | None, rebalance: bool,
     as_json: bool, output: str,
 ) -> None:
     """List the consumer groups with links of a gateway; or show the owners of the partitions of one, or rebalance it.
@@ -35,33 +35,33 @@ def groups(
     One group is named by --scope, --address and --group. Any gateway that shares the state answers for all of them.
     """
     names = [scope, address, group]
-    if not any(names) and not rebalance and place is None:
-        _list(admin, "json" if as_json else output)
+    if not any(names) and not rebalance and http is None:
+        _list(client, "json" if as_json else output)
         return
     if not all(names):
         raise click.UsageError("--scope, --address and --group are needed together")
     path = "/groups/rebalance" if rebalance else "/groups"
     query = {"scope": str(scope), "address": str(address), "group": str(group)}
-    answer = _of_one(admin, place, "POST" if rebalance else "GET", path, query)
+    answer = _of_one(client, http, "POST" if rebalance else "GET", path, query)
     if as_json or output == "json":
         click.echo(json.dumps(answer))
     else:
         _print(answer)
 
 
-def _list(admin: str | None, output: str) -> None:
+def _list(client: AdminClient, output: str) -> None:
     columns = {"cluster": "CLUSTER", "topic": "TOPIC", "group": "GROUP", "held": "OWNED", "free": "FREE",
                "waiting": "WAITING", "sharing": "SHARING"}  # fmt: skip
-    items = AdminClient(admin).pages("/groups", {})
+    items = client.pages("/groups", {})
     if output == "table":
         items = ({**each, "held": len(each["owners"]), "free": len(each["free"])} for each in items)
     print_items(items, columns, output, "no groups")
 
 
-def _of_one(admin: str | None, place: str | None, method: str, path: str, query: dict[str, str]) -> dict[str, Any]:
-    if place is not None:
-        return _ask(place, method, path, query)
-    return AdminClient(admin).change(method, path, query)
+def _of_one(client: AdminClient, http: str | None, method: str, path: str, query: dict[str, str]) -> dict[str, Any]:
+    if http is not None:
+        return _ask(http, method, path, query)
+    return client.change(method, path, query)
 
 
 def _print(answer: dict[str, Any]) -> None:

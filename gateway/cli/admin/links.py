@@ -24,13 +24,13 @@ _COLUMNS: Final = {
 @click.option("--connection", help="Only those of the connection with this id.")
 @click.option("--direction", type=click.Choice(["in", "out"]), help="in: the client sends; out: it receives.")
 @click.option("--starved", is_flag=True, help="Only those whose sender waits for credit.")
-def links(place: str | None, output: str, starved: bool, **filters: str | None) -> None:
+def links(client: AdminClient, output: str, starved: bool, **filters: str | None) -> None:
     """List the links of a running gateway, with their credit and what they have carried.
 
     WAITS says for how long a sender has had no credit and sent nothing.
     """
     query = {name: value for name, value in filters.items() if value is not None}
-    items = AdminClient(place).pages("/links", query | ({"starved": "true"} if starved else {}))
+    items = client.pages("/links", query | ({"starved": "true"} if starved else {}))
     if output == "table":
         items = ({**each, "waits": ago(each["waiting_since"])} for each in items)
     print_items(items, _COLUMNS, output, "no links")

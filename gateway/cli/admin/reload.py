@@ -13,12 +13,12 @@ from gateway.cli.admin.options import admin_command
 
 @admin_command
 @click.option("--check", is_flag=True, help="Only find the mistakes of the file as it is now; change nothing.")
-def reload(place: str | None, output: str, check: bool) -> None:
+def reload(client: AdminClient, output: str, check: bool) -> None:
     """Read the policy of a running gateway again, and wait until it is in force.
 
     If the file, or one that it names, has mistakes, all of them are printed, and the policy in force stays.
     """
-    status, found = AdminClient(place).ask("POST", "/check" if check else "/reload")
+    status, found = client.ask("POST", "/check" if check else "/reload")
     if output == "json":
         click.echo(json.dumps(found, ensure_ascii=False))
     elif status >= 400:

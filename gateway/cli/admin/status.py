@@ -13,9 +13,9 @@ from gateway.cli.admin.tables import cell, span, table
 
 
 @admin_command
-def status(place: str | None, output: str) -> None:
+def status(client: AdminClient, output: str) -> None:
     """Show what a running gateway is, how much it serves, and whether its parts are ready."""
-    found = AdminClient(place).get("/status")
+    found = client.get("/status")
     if output == "json":
         click.echo(json.dumps(found, ensure_ascii=False))
         return

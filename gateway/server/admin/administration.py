@@ -9,29 +9,28 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway import __version__
-from gateway.admin.callers import AdminCaller, local_caller
-from gateway.admin.credit import CreditWaits
+from gateway.admin.access.callers import callers_of
+from gateway.admin.access.gate import AdminGate
+from gateway.admin.access.identity import Identity
 from gateway.admin.documents.common import moment
-from gateway.admin.gate import AdminGate
 from gateway.admin.handlers.application import make_admin_app
-from gateway.admin.protocol import admin_protocol, peer_of
-from gateway.admin.sockets import bind, own_path
+from gateway.admin.handlers.changes import Changes
+from gateway.admin.live.credit import CreditWaits
+from gateway.admin.live.rates import Rates
+from gateway.admin.live.streams import ChangeStreams
 from gateway.admin.walk import links_after
-from gateway.http.port import HttpPort
-from policies.model.admin import UnixSocket
+from gateway.server.admin.ports import AdminPorts
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from gateway.admin.documents.backends import ShownCluster
     from gateway.admin.documents.common import Document
     from gateway.admin.source import GroupAnswers, Key, Steering
     from gateway.amqp.link.link import Link
     from gateway.amqp.transport.connection import Connection
+    from gateway.config.credential_files import CredentialFiles
     from gateway.config.policy_state import PolicyState
     from gateway.connectors.connector import Connector
     from gateway.forwarding.manager import BridgeManager
@@ -88,56 +87,71 @@ class Administration:
     def __init__(self, gateway: AdministeredGateway) -> None:
         self._gateway: Final = gateway
         self._report: Final = gateway.report
+        self._clock: Final = asyncio.get_running_loop().time
         self.waits: Final = CreditWaits()
+        self.rates: Final = Rates()
+        self.streams: Final = ChangeStreams(self._dropped)
+        self.identity: Final = Identity(self._clock, self._login_failed)
         self._began: Final = time.time()
-        self._path: Path | None = None
-        gate = AdminGate(make_admin_app(self), self._caller, lambda: (), self._failed)
-        kind = admin_protocol(self._dropped, lambda: None)
-        self._port: Final = HttpPort(gate, kind, asyncio.get_running_loop())
+        gate = AdminGate(make_admin_app(self), self.identity.caller, self._hosts, self._failed)
+        self._ports: Final = AdminPorts(gate, gateway.report, gateway.supervisor)
+
+    def renew(self, policy: CompiledPolicy, credentials: CredentialFiles) -> None:
+        """Apply the tokens and certificates of a policy."""
+        self.identity.renew(callers_of(policy))
+        self._ports.renew(credentials.admin)
 
     async def start(self) -> None:
-        """Bind the socket, and look after the credit of links from now on. Raises OSError.
-
-        A default socket that cannot be bound, as on a read-only file system, is only reported.
-        """
-        place = self._gateway.policy.model.gateway.admin.listen
-        if not isinstance(place, UnixSocket):
-            return
-        try:
-            await self._bind(place)
-        except OSError as error:
-            if place.path is not None:
-                raise
-            self._report.log.info("no admin socket", error=str(error))
-            return
+        """Bind the sockets and ports, and look after the credit of links from now on. Raises OSError."""
+        model = self._gateway.policy.model.gateway
+        await self._ports.start(model.id, model.admin)
         self._gateway.supervisor.keep(self._look, "admin-credit")
 
-    async def _bind(self, place: UnixSocket) -> None:
-        name = self._gateway.policy.model.gateway.id
-        path = own_path(name, os.environ, os.geteuid()) if place.path is None else Path(place.path)
-        await self._port.start_unix(bind(path))
-        self._path = path
-        self._report.log.info("listening", bind=f"unix:{path}", protocol="admin")
-
     async def close(self) -> None:
-        """Answer no more requests, and remove the socket."""
-        await self._port.close()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        """Answer no more requests."""
+        self.streams.close()
+        await self._ports.close()
 
     async def _look(self) -> None:
+        changes: Changes | None = None
         while True:
             await asyncio.sleep(_LOOK)
-            now = time.time()
-            async for key, link in links_after(self.connections, (0, 0)):
-                self.waits.look(key, link, now)
-            self.waits.finish()
+            if self.streams:
+                self.watched()
+            await self._round()
+            if not self.streams:
+                changes = None
+            elif changes is None:  # the first stream begins with the status, and with what changes from now on
+                changes = Changes(self)
+                self.streams.publish([("status", self.status())])
+            else:
+                self.streams.publish(changes.round())
+
+    async def _round(self) -> None:
+        """Look at all links once."""
+        rated, now = self.rates.wanted(self._clock()), time.time()
+        async for key, link in links_after(self.connections, (0, 0)):
+            self.waits.look(key, link, now)
+            if rated:
+                self.rates.look(key, link)
+        self.waits.finish()
+        if rated:
+            events = {(name, event): n for name, each in self.clusters.items() for event, n in each.counts().items()}
+            self.rates.finish(self._clock(), events)
+
+    def watched(self) -> None:
+        """Somebody wants rates of messages."""
+        self.rates.watch(self._clock())
 
     # -- the gate
 
-    def _caller(self, request: Request) -> AdminCaller | None:
-        uid = peer_of(request).uid
-        return None if uid is None else local_caller(uid, os.geteuid())
+    def _hosts(self) -> tuple[str, ...]:
+        admin = self.policy.model.gateway.admin
+        return (*admin.hosts, *(each.host.lower() for each in admin.ports))
+
+    def _login_failed(self, address: str) -> None:
+        self._report.increment("sasl_failures", "admin-token")
+        self._report.log.warning("authentication failed", reason="admin-token", peer=address)
 
     def _dropped(self, reason: str) -> None:
         self._report.bad_input(reason, bind="admin")

@@ -16,7 +16,7 @@ from bridges.cloudevents.manager.manager import SubscriptionManager
 from bridges.kafka.clusters.cluster import Cluster
 from bridges.kafka.links.checkpointer import TerminusCheckpointer
 from gateway import tasks
-from gateway.admin.credit import CreditWaits
+from gateway.admin.live.credit import CreditWaits
 from gateway.amqp.codec.types import Symbol, Uint
 from gateway.amqp.transport import tls_server
 from gateway.connectors import connector

@@ -20,7 +20,7 @@ from bridges.spark.report.job import ReportRequest, make
 from bridges.spark.report.page import tables
 from bridges.spark.report.page.html import POLICY
 from bridges.spark.simulate.job import journal_rows
-from tests.support.gateway.chromium import Proxy, chromium, measured
+from tests.support.browser.chromium import Proxy, chromium, measured
 from tests.support.spark import archives
 from tests.support.spark.metrics import SqlMetrics
 from tests.support.spark.pipeline import here, lent

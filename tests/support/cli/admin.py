@@ -23,9 +23,13 @@ class Admin:
         """`document`: a policy, which gets the place of the socket."""
         self.socket = fresh_folder("admin") / "a.sock"
         self.document = document
-        document.data["gateway"]["admin"] = {"listen": f"unix:{self.socket}"}
+        document.data["gateway"].setdefault("admin", {})["listen"] = self.places()
         self.gateway: Gateway = start(document.text, env=env, ready=ready)
         wait_until(self.socket.exists, "the admin socket")
+
+    def places(self) -> list[str]:
+        """Where the admin API listens."""
+        return [f"unix:{self.socket}"]
 
     def run(self, *arguments: str) -> Result:
         """Run a command for this gateway."""

@@ -84,7 +84,7 @@ def test_the_policy_its_keys_and_certificates_are_shown_without_secrets(admin: A
     assert (status, policy["file"]) == (200, str(admin.gateway.policy))
     assert policy["digest"] == admin.ask("GET", "/status")[1]["policy"]["digest"]
     assert policy["scopes"]["edge"]["connectors"] == ["far"]
-    assert admin.listed("/keys") == [{"id": "one", "active": True, "until": None}]
+    assert admin.listed("/keys") == [{"id": "one", "active": True, "age_days": None, "until": None}]
     (certificate,) = admin.listed("/certificates")
     until = datetime.datetime.fromisoformat(certificate["until"])
     assert certificate["days"] == (until - datetime.datetime.now(datetime.UTC)).days

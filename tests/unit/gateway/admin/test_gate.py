@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.gate import names_us
+from gateway.admin.access.gate import names_us
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:80", "[::1]:9", "localhost:1", "Gate.Example:443"])

@@ -14,7 +14,7 @@ from typing import Any
 from tests.support.gateway.process import fresh_folder
 from tests.support.project.parts import program
 
-_FLAGS = (
+FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--no-first-run", "--hide-scrollbars", "--disable-sync", "--no-default-browser-check",
 )  # fmt: skip
@@ -80,7 +80,7 @@ def chromium(page: Path, *options: str, proxy: Proxy | None = None) -> str:
     """Open a page; return what the browser prints."""
     profile = fresh_folder("chromium")
     way = () if proxy is None else (f"--proxy-server=http://{proxy.place}", "--proxy-bypass-list=<-loopback>")
-    command = [program("chromium"), *_FLAGS, f"--user-data-dir={profile}", *way, *options, page.resolve().as_uri()]
+    command = [program("chromium"), *FLAGS, f"--user-data-dir={profile}", *way, *options, page.resolve().as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from starlette.requests import Request
 
-from gateway.amqp.transport.tls import ServerTls, peer_subject
+from gateway.amqp.transport.tls import ServerTls
+from gateway.http.protocol import trusted_subject
 from gateway.observability.http.bounded import BoundedProtocol, Waiting
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ CONNECTIONS: Final = 128
 """Open connections at a time."""
 ANSWER: Final = 120.0
 """Seconds for an answer: a reload reads files, which may take 30 of them, and then checks every link."""
+_STREAM_BUFFER: Final = 64 * 1024
+"""Bytes that the kernel may hold of a stream, for its own use as much again."""
 _PEER: Final = "scopegate.peer"
 _CREDENTIALS: Final = struct.Struct("3i")
 
@@ -29,9 +32,11 @@ class AdminPeer(NamedTuple):
 
     uid: int | None
     """The user at a unix socket."""
-    subject: str | None
-    """The subject of a client certificate that is trusted."""
-    connection: BoundedProtocol
+    subject: Callable[[], str | None]
+    """The user of a client certificate, as long as its issuer is trusted."""
+    address: str
+    """The IP address; empty at a unix socket."""
+    connection: AdminProtocol
 
 
 def peer_of(request: Request) -> AdminPeer:
@@ -48,10 +53,16 @@ class AdminProtocol(BoundedProtocol):
     answer = ANSWER
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        tls, ssl_object = type(self).tls(), transport.get_extra_info("ssl_object")
-        subject = peer_subject(ssl_object) if tls is not None else None
-        self.app = _WithPeer(self.app, AdminPeer(_uid(transport), subject, self))
+        subject, uid = trusted_subject(transport, type(self).tls), _uid(transport)
+        address = "" if uid is not None else str((transport.get_extra_info("peername") or ("",))[0])
+        self.app = _WithPeer(self.app, AdminPeer(uid, subject, address, self))
         super().connection_made(transport)
+
+
+    def stream(self) -> None:
+        """An answer without an end begins: it may take any time, and the kernel holds little for a slow reader."""
+        self.endless()
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _STREAM_BUFFER)
 
 
 class _WithPeer(NamedTuple):

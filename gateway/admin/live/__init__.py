@@ -1,0 +1,1 @@
+"""What changes while somebody watches: rates of messages, and a stream of changes. Costs nothing while nobody does."""
