@@ -110,7 +110,7 @@ class Supervisor:
         """For `/readyz`: whether all essential tasks run."""
         if not self._down:
             return True, "all run"
-        return False, "failed and begun again: " + ", ".join(sorted(self._down.values()))
+        return False, "failed and restarted: " + ", ".join(sorted(self._down.values()))
 
     def _ended(self, task: asyncio.Task[T]) -> None:
         self._tasks.discard(task)

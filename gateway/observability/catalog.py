@@ -76,7 +76,7 @@ RARE: Final[dict[str, MetricDescription]] = {
     ),
     "reloads": _counter("Policy reloads.", "result", known=(("ok", "failed", "error"),)),
     "task_failures": _counter("Background tasks that ended with an error.", "task"),
-    "task_restarts": _counter("Essential tasks begun again after an error.", "task"),
+    "task_restarts": _counter("Essential tasks restarted after an error.", "task"),
     "scrape_errors": _counter("Metrics left out because reading them failed.", "metric"),
 }
 """Counters of events that are too rare for an integer of their own (`Metrics.increment`)."""

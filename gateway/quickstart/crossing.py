@@ -60,7 +60,7 @@ class CrossingClient(NamedTuple):
 
 def show(place: Ports, screen: TerminalOutput, checks: Checks) -> None:
     """Both services in turn; then compare what the client saw."""
-    screen.heading("1  A request crosses the boundary, and the answer comes home")
+    screen.heading("1  A request crosses the boundary, and its response returns")
     with Clients() as clients:
         stage = Stage(place, screen, checks, clients, clients.connect(place.core))
         client = _client(stage)
@@ -103,7 +103,7 @@ def _annotated(stage: Stage, client: CrossingClient, jobs: Inbox) -> bytes:
         f"the service has the client's message byte for byte ({len(client.request) - sent.bare} bytes)",
         asked[layout.bare :], client.request[sent.bare :],
     )  # fmt: skip
-    checks.equal("the client was told: accepted, as the service had", client.requests.outcome(posted), ACCEPTED)
+    checks.equal("the client's outcome is accepted, as the service's", client.requests.outcome(posted), ACCEPTED)
     return _answer(stage, client, asked, annotations)
 
 
@@ -150,7 +150,7 @@ def _answer(stage: Stage, client: CrossingClient, asked: bytes, annotations: Val
     checks.equal("the answer carries the body of the request", _text(got), _text(client.request))
     checks.equal("it came home byte for byte", got[layout.bare :], answer[walk(answer).bare :])
     checks.equal("and without the cookie", delivery_annotations(got, layout), {})
-    checks.equal("the service was told: accepted", answers.outcome(posted), ACCEPTED)
+    checks.equal("the service's outcome is accepted", answers.outcome(posted), ACCEPTED)
     return got
 
 
@@ -185,14 +185,14 @@ def _rewritten(stage: Stage, client: CrossingClient, jobs: Inbox) -> bytes:
     changed = [name for name in _FIELDS if before[name] != after[name]]
     screen.table([(_dashed(name), before[name], after[name]) for name in changed], ("field", "before", "after"))
     _check_rewritten(stage, client, asked, changed)
-    checks.equal("the client was told: accepted", client.requests.outcome(posted), ACCEPTED)
+    checks.equal("the client's outcome is accepted", client.requests.outcome(posted), ACCEPTED)
     reply_to = after["reply_to"]
     answers = stage.clients.sender(stage.core, reply_to)
     screen.step("service", f"{reply_to[:18]}...", f'"{_BODY}" to that address, about that id')
     outcome = answers.post(_reply(asked))
     got = client.replies.take("the answer of the old service at the client")
     screen.step("gateway", "client", f'"{_text(got)}"')
-    checks.equal("the service was told: accepted", answers.outcome(outcome), ACCEPTED)
+    checks.equal("the service's outcome is accepted", answers.outcome(outcome), ACCEPTED)
     return got
 
 

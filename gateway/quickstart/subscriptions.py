@@ -36,7 +36,7 @@ def show(place: Ports, bootstrap: str, screen: TerminalOutput, checks: Checks) -
     api, sink = place.binds.get("api"), place.binds.get("sink")
     if api is None or sink is None:
         return
-    screen.heading("4  A topic pushes its events to whoever asks")
+    screen.heading("4  A topic pushes its events to a subscriber")
     with _service(sink) as got:
         proposal = {"protocol": "HTTP", "sink": f"http://{sink}/hook", "types": [_WANTED]}
         screen.step("team", f"POST {_COLLECTION}", json.dumps(proposal))

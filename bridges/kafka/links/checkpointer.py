@@ -395,6 +395,6 @@ def _loss_error(saved: Saved) -> AmqpError:
     """Why a link has lost its record."""
     if saved is Saved.TAKEN:
         return AmqpError(STOLEN, "another link has taken over this durable terminus")
-    text = "this durable terminus is no longer in the shared state (expired, deleted or emptied); attach to begin anew"
+    text = "this durable terminus is no longer in the shared state (expired, deleted or emptied); attach again"
     log.warning("durable terminus missing from shared state")
     return AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND)

@@ -140,7 +140,7 @@ def _compared(
         high = bounds[partition].high if partition in bounds else 0
         problems, compared = [], 0
         if held.identity and there.identity and held.identity != there.identity:
-            problems = ["the topic was made anew, there is nothing to compare with"]
+            problems = ["the topic was recreated, there is nothing to compare with"]
         elif high < end:
             problems = [f"the topic ends at offset {high}, but the archive goes to {end}"]
         else:

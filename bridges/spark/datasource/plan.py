@@ -247,7 +247,7 @@ def same_log(options: ReadOptions, before: str | None, now: str | None) -> bool:
     """Whether this is still the same log. Raises `PipelineError` for another one, unless failOnDataLoss is false."""
     if before is None or now is None or before == now:
         return True
-    text = f"{options.address}: the log was made anew (its id was {before} and is {now}); its old offsets mean nothing"
+    text = f"{options.address}: the log was recreated (its id was {before} and is {now}); its old offsets mean nothing"
     report_loss(options, text, "failOnDataLoss=false reads the new one from its start")
     return False
 
@@ -262,7 +262,7 @@ def available_ranges(
         start = starts.get(partition, at.low)
         log = f"{options.address}, partition {partition}"
         if at.known and at.high < max(start, end):
-            text = f"{log}: the log ends at offset {at.high}, not {max(start, end)}: it was cut off or made anew"
+            text = f"{log}: the log ends at offset {at.high}, not {max(start, end)}: it was truncated or recreated"
             report_loss(options, text, "failOnDataLoss=false goes on where it ends")
             start, end = min(start, at.high), min(end, at.high)
         if start < min(at.low, end):

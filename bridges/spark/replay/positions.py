@@ -68,7 +68,7 @@ def offset_maps(
         if old and max(old) >= found.partitions:
             raise PipelineError(
                 f"topic {topic} has fewer partitions ({found.partitions}) than the archive: events are mixed, and "
-                f"the positions of groups cannot be told"
+                f"the positions of groups cannot be determined"
             )
         bounds = {number: (each.low, each.high) for number, each in queries.bounds(found).items()}
         new = _in_topic(settings, topic, {number: bounds[number] for number in old})
@@ -78,7 +78,7 @@ def offset_maps(
         if len(new[number]) != len(offsets):
             raise PipelineError(
                 f"topic {topic}, partition {number} has {len(new[number])} events, and {len(offsets)} were replayed: "
-                f"positions can be told only in a topic that has the events of one complete replay and no others"
+                f"positions can be determined only in a topic that has the events of one complete replay and no others"
             )
     return {number: OffsetMap(offsets, new[number], bounds[number][0]) for number, offsets in old.items()}
 

@@ -46,11 +46,11 @@ DIFFERENCES: Final = {
     "annotated": "requests would be annotated",
     "rewritten": "requests would be rewritten",
     "carried": "requests would be rewritten, with the way home in their ids (connect.replies)",
-    "unchanged": "requests would cross unchanged, and no response come home through the gateway",
+    "unchanged": "requests would cross unchanged, and no response would return through the gateway",
     "refused": "requests would be refused where they cross",
     "filtered": "its filters would be read differently",
     "filters-unknown": "its filters may be read differently: the journal does not have them (gateway.journal.filters)",
-    "responses": "its responses would come home where they did not, or the other way round",
+    "responses": "its responses would return where they did not, or the other way round",
 }
 
 

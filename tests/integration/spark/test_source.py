@@ -128,7 +128,7 @@ def test_a_stream_goes_on_from_its_offsets_and_notices_what_changed(kafka_broker
     stream.run(url, topic, failOnDataLoss="false")
     assert len(stream.places) == len(set(stream.places)) == 65
     stream.checkpoint = {"0": 99, "1": 20}
-    with pytest.raises(PipelineError, match="the log ends at offset 50, not 99: it was cut off or made anew"):
+    with pytest.raises(PipelineError, match="the log ends at offset 50, not 99: it was truncated or recreated"):
         stream.run(url, topic)
 
 

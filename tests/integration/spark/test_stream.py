@@ -132,7 +132,7 @@ def test_a_log_that_was_cut_off_or_made_anew_is_noticed(
     kafka_broker.create_topic(topic)
     produce(kafka_broker, topic, 50, 1, first=300)  # longer than the old one: its length tells nothing
     old = query.offsets()["log"]
-    assert query.fails().startswith(f"events/{topic}: the log was made anew (its id was {old} and is ")
+    assert query.fails().startswith(f"events/{topic}: the log was recreated (its id was {old} and is ")
     query.run(failOnDataLoss="false")
     new = [each for each in query.seen() if each in expected(kafka_broker, topic)]
     assert [each[1] for each in new] == list(range(50))

@@ -110,7 +110,7 @@ def row_differences(ranges: Sequence[Range], counts: Counts) -> list[str]:
         wanted = expected.get(key)
         name = partition_name(key)
         if wanted is None:
-            found.append(f"{name}: {count.rows} rows that no range of the commit speaks of")
+            found.append(f"{name}: {count.rows} rows outside all ranges of the commit")
             continue
         if count.rows != wanted.rows:
             found.append(f"{name}: {count.rows} rows in the files, {wanted.rows} in the manifest")

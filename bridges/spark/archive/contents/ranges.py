@@ -69,7 +69,7 @@ def _continued(log: Log, before: Range, low: int, high: int) -> int:
     place = f"{log.address}, partition {before.partition}"
     if before.identity and log.identity and before.identity != log.identity:
         raise Refused(
-            f"{place}: the topic was made anew (its id was {before.identity}, now it is {log.identity}), so its "
+            f"{place}: the topic was recreated (its id was {before.identity}, now it is {log.identity}), so its "
             f"offsets are other events: archive it under another address, or into another archive"
         )
     if high < before.end:

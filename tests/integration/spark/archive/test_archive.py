@@ -180,7 +180,7 @@ def test_topics_that_grow_lose_or_begin_anew_are_noticed(
 
     admin.delete_topics([topic])[topic].result(PATIENCE)
     kafka_broker.create_topic(topic, partitions=2)
-    with pytest.raises(PipelineError, match="the topic was made anew"):
+    with pytest.raises(PipelineError, match="the topic was recreated"):
         steps(spark, archive, source)
 
 

@@ -175,7 +175,7 @@ def test_another_topic_and_a_mistake_are_said(kafka_broker: KafkaBroker, kept: A
     produce(kafka_broker, other, 500, 2)
     code, _, errors = compared(kafka_broker, AuditedTopic(other, kept.archive), kept.archive)
     assert code == 1
-    assert errors[0] == "wrong: orders, partition 0: the topic was made anew, there is nothing to compare with"
+    assert errors[0] == "wrong: orders, partition 0: the topic was recreated, there is nothing to compare with"
     done = here("verify", kept.archive, "--against", "kafka", "--kafka", kafka_broker.bootstrap)
     assert (done.returncode, "name the topics to compare with" in done.stderr) == (2, True)
     done = here(

@@ -49,7 +49,7 @@ def test_lost_offsets_end_the_job_or_are_noted() -> None:
 @pytest.mark.parametrize(
     ("now", "said"),
     [
-        (log({0: (0, 9)}, identity="new"), "made anew"),
+        (log({0: (0, 9)}, identity="new"), "recreated"),
         (log({0: (0, 3)}), "ends at offset 3, but the archive goes to 5"),
     ],
 )

@@ -159,7 +159,7 @@ def test_the_job_ends_where_it_was_refused_or_spark_is_gone(tmp_path: Path) -> N
             yield Log("orders", "another", {0: (0, 5)})
 
     clock = Clock()
-    with pytest.raises(PipelineError, match="the topic was made anew"):
+    with pytest.raises(PipelineError, match="the topic was recreated"):
         run_once(tmp_path / "a", Recreated(), clock, alive())
     for spark in (alive(stopped=True), None):
         with pytest.raises(PipelineError, match="text"):
