@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.gateway.document import Document
+from tests.support.gateway.forwarder import Forwarder
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import free_port
 from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
@@ -270,6 +271,54 @@ async def test_a_gateway_that_sleeps_longer_than_its_lease_delivers_nothing_more
     shared.write("last")
     await shared.arrive("last")
     assert [each.header("ce-id") for each in shared.sink.requests][len(came) :] == ["last"]
+
+
+@pytest.mark.row("CE-P-2")
+async def test_a_gateway_that_is_cut_off_from_the_state_delivers_until_its_lease_ends(
+    shared: Shared, start_gateway: Gateways, redis_server: Redis
+) -> None:
+    (first, one), (second, two) = shared.policy(), shared.policy()
+    with Forwarder(redis_server.port) as line:
+        start_gateway(first.replace(f":{redis_server.port}/", f":{line.port}/"))
+        assert (await one.ask("POST", PATH, shared.proposal())).status == 201
+        await active(one)
+        heir = start_gateway(second)
+        shared.write("before")
+        await shared.arrive("before")
+        await asyncio.to_thread(line.cut)
+        shared.write(*map(str, range(20)))
+        await active(two)
+        assert (await one.ask("PUT", AT, shared.proposal())).status == 503
+        assert (await one.ask("GET", AT)).status == 200  # from memory
+        shared.write("while")
+        await shared.arrive(*map(str, range(20)), "while")
+        origins = [request.header("webhook-request-origin") for request in shared.sink.requests]
+        assert origins == sorted(origins, key=f"gw-{two.port}.example".__eq__), "never both, and never back"
+        await asyncio.to_thread(line.mend)
+
+        async def follows() -> bool:
+            return (await one.ask("PUT", AT, shared.proposal())).status == 200
+
+        await eventually(follows)
+        count = len(shared.sink.requests)
+        shared.write("after")
+        await shared.arrive("after")
+        await asyncio.to_thread(heir.stop)  # the position is the heir's
+        await active(one)
+        shared.write("last")
+        await shared.arrive("last")
+        assert [each.header("ce-id") for each in shared.sink.requests][count:] == ["after", "last"]
+
+
+@pytest.mark.row("CE-3.2.4.1-5", "CE-P-2")
+async def test_one_id_at_once_at_two_gateways_is_created_once(shared: Shared, start_gateway: Gateways) -> None:
+    (first, one), (second, two) = shared.policy(), shared.policy()
+    start_gateway(first)
+    start_gateway(second)
+    for number in range(10):
+        body = {**shared.proposal(), "id": f"s{number}"}
+        answers = await asyncio.gather(*(api.ask("POST", PATH, body) for api in (one, two, one, two)))
+        assert sorted(each.status for each in answers) == [201, 409, 409, 409]
 
 
 @pytest.mark.row("CE-3.2.1-12")
