@@ -12,15 +12,17 @@ import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt5_binary
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.model.values import PlainCredential
 from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import MqttSink
+from gateway.tasks import until
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event, local_dialer, strict_supervisor
 from tests.support.cloudevents.mqtt_reader import MqttReader
-from tests.support.gateway.process import free_port
+from tests.support.gateway.process import PATIENCE, free_port, hold
 from tests.support.servers.certs import Authority
 from tests.support.servers.sink_servers import Mosquitto
 
@@ -111,6 +113,16 @@ async def test_many_events_share_a_connection_and_keep_their_order(broker: Mosqu
     assert [message.payload for message in got] == [str(number).encode() for number in range(200)]
 
 
+async def test_the_server_takes_every_character_that_is_sent(broker: Mosquitto) -> None:
+    around = " ~\xa0\ud7ff\ue000\ufdcf\ufdf0\ufffd\U00010000\U0001fffd\U0010fffd"
+    async with sink(broker.port) as (made, received):
+        for number, character in enumerate(around):
+            each = event(number=number)
+            each.attributes["subject"] = character  # type: ignore[index]
+            made.send(SendAttempt(number, (each,), 0))
+            assert (await received.next()).outcome is DeliveryOutcome.DONE, hex(ord(character))
+
+
 async def test_what_is_larger_than_the_servers_largest_packet_is_refused(broker: Mosquitto) -> None:
     async with sink(broker.port) as (made, received):
         made.send(attempt())
@@ -150,6 +162,29 @@ async def test_a_server_that_was_away_gets_the_next_attempt() -> None:
             assert (await received.next()).outcome is DeliveryOutcome.DONE
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("version", [FIVE, THREE])
+async def test_events_under_way_on_a_lost_connection_fail_at_once(version: MQTTProtocolVersion) -> None:
+    server, failures = Mosquitto(), []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+    try:
+        async with sink(server.port, version=version, timeout=10 * PATIENCE) as (made, received):
+            made.send(attempt())
+            assert (await received.next()).outcome is DeliveryOutcome.DONE
+            assert server.process is not None
+            hold(server.process.pid)
+            for number in range(3):
+                made.send(attempt(b"x" * 5_000_000, number))  # more than the sockets hold
+            connection = made._connection
+            assert connection is not None
+            await until(lambda: len(connection._unacknowledged) == 3, PATIENCE)
+            server.kill()
+            for _ in range(3):
+                assert await received.next() == Answer(DeliveryOutcome.FAILED, "the connection was lost", reached=False)
+    finally:
+        server.stop()
+    assert not failures
 
 
 @pytest.mark.row("CE-P-3", part="MQTT")

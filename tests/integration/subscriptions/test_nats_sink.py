@@ -16,11 +16,14 @@ from bridges.cloudevents.events.bindings.nats import nats_binary
 from bridges.cloudevents.model.values import AccessToken, PlainCredential
 from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.nats import NatsSink, NatsTarget
+from bridges.cloudevents.sinks.nats.sink import message_id
+from gateway.tasks import until
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event, local_dialer, strict_supervisor
-from tests.support.gateway.process import PATIENCE, free_port
+from tests.support.gateway.process import PATIENCE, free_port, hold
 from tests.support.servers.certs import Authority
 from tests.support.servers.sink_servers import NatsServer
 
+HEADERS = nats_binary(event())[0]
 LIMITED = """
 max_payload: 10000
 authorization: {
@@ -140,6 +143,39 @@ async def test_permissions_passwords_and_sizes_have_their_answers(limited: NatsS
             made.send(attempt())
             answer = await received.next()
             assert answer == Answer(DeliveryOutcome.CREDENTIAL, "the server does not accept the login")
+
+
+@pytest.mark.parametrize("jetstream", [False, True])
+async def test_headers_count_for_the_largest_message(limited: NatsServer, jetstream: bool) -> None:
+    """The server ends the connection for a larger message, and would again."""
+    async with sink(limited.port, login=PlainCredential("gw", "right"), jetstream=jetstream) as (made, received):
+        exact = len(b"NATS/1.0\r\n\r\n") + sum(len(f"{name}: {value}\r\n") for name, value in HEADERS.items())
+        exact += len(f"Nats-Msg-Id: {message_id(event())}\r\n") if jetstream else 0
+        made.send(attempt(b"x" * (10_001 - exact)))
+        assert (await received.next()).outcome is DeliveryOutcome.REFUSED
+        made.send(attempt(b"x" * (10_000 - exact)))
+        expected = DeliveryOutcome.SINK_FAILED if jetstream else DeliveryOutcome.DONE  # there is no stream
+        assert (await received.next()).outcome is expected
+
+
+@pytest.mark.parametrize("jetstream", [False, True])
+async def test_events_under_way_on_a_lost_connection_fail_at_once(jetstream: bool) -> None:
+    server = NatsServer()
+    try:
+        async with sink(server.port, jetstream=jetstream, timeout=10 * PATIENCE) as (made, received):
+            made.send(attempt())
+            await received.next()
+            assert server.process is not None
+            hold(server.process.pid)
+            made.send(attempt())
+            client = made._client
+            assert client is not None
+            await until(lambda: client.stats["out_msgs"] == 2, PATIENCE)  # it is on its way
+            server.kill()
+            answer = await received.next()
+        assert answer == Answer(DeliveryOutcome.FAILED, "the connection was lost", reached=False)
+    finally:
+        server.stop()
 
 
 async def test_a_server_that_was_away_gets_the_next_attempt() -> None:

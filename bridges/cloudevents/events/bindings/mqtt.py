@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from bridges.cloudevents.events.bindings.errors import NotEncodable
 from bridges.cloudevents.events.bindings.json_format import JSON_EVENT, json_event
 from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.model.mqtt_text import is_mqtt_text
 
 _LONGEST: Final = 65_535
 """Maximum length of an MQTT string in bytes."""
@@ -49,9 +50,9 @@ def _media(content_type: str | None) -> str | None:
 
 
 def _string(text: str, name: str) -> str:
-    """Check an MQTT string (MQTT 5, 1.5.4)."""
-    if "\0" in text:
-        raise NotEncodable(f"MQTT cannot carry the NUL in {name}")
+    """Check an MQTT string: a server would close the connection each time, and hear of no later event of the key."""
+    if not is_mqtt_text(text):
+        raise NotEncodable(f"MQTT cannot carry the control characters in {name}")
     if len(text) > _LONGEST or len(text.encode()) > _LONGEST:
         raise NotEncodable(f"MQTT cannot carry more than {_LONGEST} bytes in {name}")
     return text

@@ -103,6 +103,7 @@ class MqttConnection:
         client.on_disconnect = self._on_disconnect
         client.on_socket_register_write = self._want_write
         client.on_socket_unregister_write = self._stop_writing
+        client.on_socket_close = self._stop_watching
         return client
 
     async def open(self) -> None:
@@ -192,14 +193,19 @@ class MqttConnection:
         if self._watched_socket is not None:
             self._loop.remove_writer(self._watched_socket)
 
+    def _stop_watching(self, *arguments: object) -> None:
+        """Called before paho closes the socket: the loop does not know a closed one, whose number may be reused."""
+        if (watched := self._watched_socket) is not None:
+            self._watched_socket = None
+            self._loop.remove_reader(watched)
+            self._loop.remove_writer(watched)
+
     def _on_lost(self, reason: str) -> None:
         self.lost = True
         if self._timer is not None:
             self._timer.cancel()
         if (watched := self._watched_socket) is not None:
-            self._watched_socket = None
-            self._loop.remove_reader(watched)
-            self._loop.remove_writer(watched)
+            self._stop_watching()
             watched.close()
         self._client.connected_socket.close()
         for waiting in [*self._unacknowledged.values()]:

@@ -1,14 +1,18 @@
-"""nats-py's client: TLS where we require it, and one PING for everything that was published before it."""
+"""nats-py's client: TLS where we require it, one PING for everything that was published before it, and no wait for
+answers on a connection that has ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, TypeVar
 
 from nats.aio.client import Client
 from nats.errors import ConnectionClosedError, Error
 
-from gateway.tasks import Supervisor
+from gateway.tasks import Supervisor, Work
+
+T = TypeVar("T")
 
 
 class TlsNotOffered(OSError):
@@ -24,12 +28,33 @@ class ConfirmingClient(Client):
         self._secured: Final = secured
         self._current: asyncio.Future[Exception | None] | None = None
         self._next: asyncio.Future[Exception | None] | None = None
+        self._lost: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
 
     async def _process_info(self, info: dict[str, object], initial_connection: bool = False) -> None:
         """Check TLS before anything is sent: neither server nor man in the middle can downgrade the connection."""
         if self._secured and initial_connection and not info.get("tls_required"):
             raise TlsNotOffered
         await super()._process_info(info, initial_connection=initial_connection)
+
+    async def on_closed(self) -> None:
+        """The library's `closed_cb`."""
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    async def unless_lost(self, work: Work[T]) -> T:
+        """The result of a call of this client; raises its nats `Error` or OSError.
+
+        The library lets calls wait for their time limit after the connection has ended.
+        """
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        running = self._supervisor.start(_settle(result, work), "nats-call")
+        try:
+            await asyncio.wait((running, self._lost), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            running.cancel()
+        if not result.done():
+            raise ConnectionClosedError
+        return result.result()
 
     async def confirm(self, seconds: int) -> None:
         """Wait until the server has what was published before; raises nats' `Error` or OSError.
@@ -52,9 +77,16 @@ class ConfirmingClient(Client):
                 await asyncio.wait((before,))
             self._current, self._next = result, None
             await self._flush_pending(force_flush=True)  # `flush` writes its PING ahead of what is not written yet
-            await self.flush(seconds)
+            await self.unless_lost(self.flush(seconds))
             failure = None
         except (Error, OSError) as error:
             failure = error
         finally:
             result.set_result(failure)
+
+
+async def _settle(result: asyncio.Future[T], work: Work[T]) -> None:
+    try:
+        result.set_result(await work)
+    except Exception as error:  # raised to the caller
+        result.set_exception(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from nats.errors import Error, FlushTimeoutError, MaxPayloadError, NoServersError
@@ -27,6 +27,8 @@ from policies.egress import SinkRule
 Encode = Callable[[CloudEvent], tuple[dict[str, str], bytes]]
 """Returns headers and payload; raises ValueError for an event that NATS cannot carry."""
 _DIGEST: Final = 16
+_HEADER_FRAME: Final = len(b"NATS/1.0\r\n\r\n")
+_HEADER_LINE: Final = len(b": \r\n")
 _SEPARATOR: Final = "\x00"
 _UNAUTHORIZED: Final = ("authorization", "permissions violation", "authentication")
 
@@ -94,6 +96,7 @@ class NatsSink(ConcurrentSink):
 
     async def _publish(self, client: ConfirmingClient, payload: bytes, headers: dict[str, str]) -> Answer:
         denied = self._permission_errors
+        check_size(client, payload, headers)
         await client.publish(self._target.subject, payload, headers=headers)
         await client.confirm(int(self._target.timeout) + 1)
         if self._permission_errors > denied:
@@ -104,8 +107,10 @@ class NatsSink(ConcurrentSink):
         self, client: ConfirmingClient, event: CloudEvent, payload: bytes, headers: dict[str, str]
     ) -> Answer:
         headers["Nats-Msg-Id"] = message_id(event)
+        check_size(client, payload, headers)
         try:
-            await client.jetstream().publish(self._target.subject, payload, self._target.timeout, headers=headers)
+            publish = client.jetstream().publish
+            await client.unless_lost(publish(self._target.subject, payload, self._target.timeout, headers=headers))
         except NoStreamResponseError:
             return Answer(DeliveryOutcome.SINK_FAILED, "no stream takes messages of the subject")
         except APIError as error:
@@ -134,6 +139,7 @@ class NatsSink(ConcurrentSink):
                         reconnect_time_wait=0,
                         connect_timeout=int(target.timeout) + 1,
                         error_cb=self._on_error,
+                        closed_cb=client.on_closed,
                         name="scopegate",
                         no_echo=True,
                         tls=target.tls,
@@ -162,6 +168,13 @@ class NatsSink(ConcurrentSink):
 
     async def _release(self) -> None:
         await self._disconnect()
+
+
+def check_size(client: ConfirmingClient, payload: bytes, headers: Mapping[str, str]) -> None:
+    """Raise MaxPayloadError for a message that the server ends the connection for: headers count, too (HPUB)."""
+    size = len(payload) + _HEADER_FRAME + sum(len(name) + len(value) + _HEADER_LINE for name, value in headers.items())
+    if size > client.max_payload:
+        raise MaxPayloadError
 
 
 def message_id(event: CloudEvent) -> str:

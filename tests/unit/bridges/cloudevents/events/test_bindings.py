@@ -199,6 +199,14 @@ def test_mqtt_refuses_strings_that_it_has_not(title: str) -> None:
     assert "subject" in str(error.value)
 
 
+@pytest.mark.row("CE-B-4")
+@pytest.mark.parametrize("character", ["\0", "\n", "\x1f", "\x7f", "\x9f", "\ufdd0", "\uffff", "\U0010fffe"])
+def test_mqtt_refuses_characters_for_which_servers_close_the_connection(character: str) -> None:
+    with pytest.raises(NotEncodable, match="control characters in subject"):
+        mqtt5_binary(event_with(subject=f"a{character}b"))
+    assert mqtt5_structured(event_with(subject=f"a{character}b")).payload
+
+
 @pytest.mark.row("CE-3.2.2.2-7", "CE-B-4")
 @each()
 def test_mqtt3_payload_is_the_event_in_json(event: CloudEvent) -> None:
