@@ -18,6 +18,7 @@ from gateway.config.credential_files import CredentialFilesError
 from gateway.config.policy import load
 from gateway.config.policy_state import ReloadOutcome
 from gateway.config.watch import Stamp, Stamps, changed_files, named_stamps, stamp, stamps
+from gateway.observability import service_manager
 from gateway.observability.logs import configure_logs
 from gateway.server.composition import check_cluster, make_cluster, make_subscriptions
 from gateway.server.gateway import Gateway
@@ -97,7 +98,9 @@ async def _serve(policy: CompiledPolicy, seen: Stamps) -> int:
         await service.stop(0)
         return 1
     service.supervisor.keep(process.watch, "policy-watch")
+    service_manager.ready(f"serving the policy {policy.digest}")
     await process.ended()
+    service_manager.stopping()
     model = service.policy.model.gateway
     await service.announce_stop(model.drain_delay.seconds)
     await service.stop(model.drain.seconds)
@@ -190,10 +193,12 @@ class GatewayProcess:
     async def _answer(self, reason: str) -> None:
         state, waiting = self._service.policy_state, self._reload_requests
         state.reason, self._reload_requests = reason, []
+        service_manager.reloading()
         try:
             await self._apply()
         except Exception as error:  # unexpected: later reloads must still work
             state.broken(error)
+        service_manager.ready(f"serving the policy {self._service.policy.digest}; {state.ready()[1]}")
         for answer in waiting:
             if not answer.done() and state.outcome is not None:
                 answer.set_result(state.outcome)

@@ -35,6 +35,9 @@ ARTEMIS = "2.56.0"
 GO = "/usr/local/go/bin"
 TCK = "github.com/cloudevents/sdk-go/sql/v2@v2.16.2"
 TCK_SUM = "h1:ufWHXiH1ZVd0WDbzTX9Nod9Sdq5wcnaqyL0iA1fBwYs="
+OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.79.2"
+OPERATOR_SUM = "h1:H/HCiMS4dXQyiFHw28PFlWMh15YUraL3MFe8u7k7dGA="
+KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.4.3"
 NPM = ("package.json", "package-lock.json")
 JAVA = ("pom.xml", "HubsClient.java", "FileCheckpoints.java")
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
@@ -202,16 +205,36 @@ def go_client(name: str) -> Part:
     return Part(name, tuple(f"{name}/{file}" for file in ("go.mod", "go.sum", "main.go")), build)
 
 
-def fetch_cesql_tck(folder: Path) -> None:
-    """Copy the test cases of CESQL out of the Go module that has them, from wherever Go fetches modules."""
+def go_module(name: str, checksum: str, folder: Path) -> Path:
+    """Fetch a Go module, from wherever Go fetches modules; returns where its files are."""
     own = {**os.environ, "GOTOOLCHAIN": "local"}
-    command = [program("go"), "mod", "download", "-json", TCK]
+    command = [program("go"), "mod", "download", "-json", name]
     result = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
     module = json.loads(result.stdout or "{}")
-    if result.returncode or module.get("Sum") != TCK_SUM:
-        raise PartMissing(f"`go mod download {TCK}` failed: {(result.stdout + result.stderr).strip()[-800:]}")
-    for file in sorted(Path(module["Dir"], "test", "tck").glob("*.yaml")):
+    if result.returncode or module.get("Sum") != checksum:
+        raise PartMissing(f"`go mod download {name}` failed: {(result.stdout + result.stderr).strip()[-800:]}")
+    return Path(module["Dir"])
+
+
+def fetch_cesql_tck(folder: Path) -> None:
+    """Copy the test cases of CESQL out of the Go module that has them."""
+    for file in sorted(Path(go_module(TCK, TCK_SUM, folder), "test", "tck").glob("*.yaml")):
         shutil.copyfile(file, folder / file.name)
+
+
+def install_kubernetes_schemas(folder: Path) -> None:
+    """Install the package that has the JSON schemas of Kubernetes, and a validator, beside everything else."""
+    options = ["--quiet", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--target", str(folder)]
+    lock = str(CLIENTS / "kubernetes" / "requirements.lock")
+    run(sys.executable, "-m", "pip", "install", *options, "-r", lock)
+
+
+def fetch_kustomize(folder: Path) -> None:
+    """Build kustomize, and copy the schema of a ServiceMonitor out of the module of Prometheus' operator."""
+    own = {"GOTOOLCHAIN": "local", "GOBIN": str(folder)}
+    run(program("go"), "install", KUSTOMIZE, cwd=folder, env=own)
+    crds = Path(go_module(OPERATOR, OPERATOR_SUM, folder), "example", "prometheus-operator-crd")
+    shutil.copyfile(crds / "monitoring.coreos.com_servicemonitors.yaml", folder / "servicemonitors.yaml")
 
 
 def archive_spark_classes(folder: Path) -> None:
@@ -249,6 +272,8 @@ ALL = (
     Part("jms-classes", (JMS_CLASSES,), archive_jms_classes, lambda: jar_origins("jms", "jms-clients")),
     Part("spark-classes", (SPARK_CLASSES,), archive_spark_classes, spark_classes.origins),
     Part("cesql-tck", (TCK, TCK_SUM), fetch_cesql_tck),
+    Part("kubernetes", ("kubernetes/requirements.lock",), install_kubernetes_schemas),
+    Part("kustomize", (KUSTOMIZE, OPERATOR, OPERATOR_SUM), fetch_kustomize),
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), npm_modules("rhea")),
     Part("eventhubs-js", tuple(f"eventhubs-js/{file}" for file in NPM), npm_modules("eventhubs-js")),
     Part("eventhubs-java", tuple(f"eventhubs-java/{file}" for file in JAVA), compile_hubs_client),

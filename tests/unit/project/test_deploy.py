@@ -14,10 +14,10 @@ from ruamel.yaml import YAML
 
 from policies.load.loader import load_policy
 from tests.support.project import dockerfile
-from tests.support.project.parts import ROOT
+from tests.support.project.parts import ROOT, program
 
 DEPLOY = ROOT / "deploy"
-IMAGE = re.compile(r"[a-z][a-z0-9/-]*:\d+\.\d+[a-z0-9.-]*")
+IMAGE = re.compile(r"[a-z][a-z0-9/-]*:v?\d+\.\d+[a-z0-9.-]*")
 """A name without a host and a tag with a version."""
 
 
@@ -29,7 +29,7 @@ def compose() -> Any:
 def policy() -> Any:
     """Return the policy of the compose file."""
     key = {"SCOPEGATE_KEY": "QUFB" * 11}
-    return load_policy(DEPLOY / "policy.yaml", environ=key, read_bytes=Path.read_bytes)
+    return load_policy(DEPLOY / "config" / "policy.yaml", environ=key, read_bytes=Path.read_bytes)
 
 
 def port(bind: Any) -> int:
@@ -84,8 +84,7 @@ def test_the_final_stage_starts_the_gateway_and_asks_for_its_health() -> None:
     _, final = dockerfile.stages()
     assert json.loads(dockerfile.values(final, "ENTRYPOINT")[0]) == ["scopegate"]
     command = json.loads(dockerfile.values(final, "CMD")[0])
-    mounted = compose()["services"]["gateway"]["volumes"][0]
-    assert command == ["run", mounted.split(":")[1]]
+    assert command == ["run", f"{mounted_folder()}/policy.yaml"]
     check = dockerfile.values(final, "HEALTHCHECK")[0]
     assert json.loads(check.partition("CMD ")[2]) == ["scopegate", "health", "--live", command[1]]
 
@@ -93,56 +92,106 @@ def test_the_final_stage_starts_the_gateway_and_asks_for_its_health() -> None:
 # -- compose
 
 
+GATEWAYS = ("gateway-1", "gateway-2")
+
+
+def mounted_folder() -> str:
+    """Return where the folder of the policy is in a gateway of the compose file."""
+    (volume,) = compose()["services"]["gateway-1"]["volumes"]
+    source, folder, mode = volume.split(":")
+    assert (DEPLOY / source / "policy.yaml").is_file(), "a folder is mounted: a file that is replaced is noticed"
+    assert mode == "ro"
+    return str(folder)
+
+
 def test_the_policy_of_the_compose_file_has_no_mistake_and_fits_it() -> None:
     loaded, services = policy(), compose()["services"]
     binds = [listener.bind for scope in loaded.model.scopes.values() for listener in scope.listen]
     wanted = {port(bind) for bind in [*binds, loaded.model.gateway.http]}
-    assert {int(entry.rpartition(":")[2]) for entry in services["gateway"]["ports"]} == wanted
+    published = [entry for name in GATEWAYS for entry in services[name]["ports"]]
+    assert len({entry.rpartition(":")[0] for entry in published}) == len(published) == 2 * len(wanted)
+    assert {int(entry.rpartition(":")[2]) for entry in published} == wanted
     advertised = services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     assert advertised == f"PLAINTEXT://{loaded.model.kafka['main'].bootstrap}"
+    assert loaded.model.gateway.state == "redis://redis:6379/0"
     variable = loaded.model.keys.ring[loaded.model.keys.active].env
-    assert services["gateway"]["environment"][variable].startswith("${" + variable + ":?")
+    for name in GATEWAYS:
+        assert services[name]["environment"][variable].startswith("${" + variable + ":?")
 
 
 def test_compose_images_are_pinned_and_open_access_stays_on_this_machine() -> None:
     services = compose()["services"]
-    assert [
-        service["image"] for service in services.values() if not IMAGE.fullmatch(service.get("image", "a:1.0"))
-    ] == []
-    assert all(entry.startswith("127.0.0.1:") for entry in services["gateway"]["ports"])
+    assert [service["image"] for service in services.values() if not IMAGE.fullmatch(service["image"])] == []
+    published = [entry for service in services.values() for entry in service.get("ports", ())]
+    assert len(published) == 8
+    assert all(entry.startswith("127.0.0.1:") for entry in published)
     for service in services.values():
         assert set(service.get("depends_on", ())) <= set(services)
-    build = services["gateway"]["build"]
-    assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == dockerfile.PATH
+    for name in GATEWAYS:
+        build = services[name]["build"]
+        assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == dockerfile.PATH
+        assert (services[name]["read_only"], services[name]["cap_drop"]) == (True, ["ALL"])
+
+
+def test_every_folder_that_is_mounted_is_there() -> None:
+    services = compose()["services"]
+    mounts = [volume.split(":") for service in services.values() for volume in service.get("volumes", ())]
+    folders = [DEPLOY / source for source, *_ in mounts if source.startswith(".")]
+    assert len(folders) == 5
+    assert all(folder.is_dir() for folder in folders)
+
+
+def test_prometheus_scrapes_both_gateways_and_grafana_finds_the_dashboard() -> None:
+    settings = YAML(typ="safe").load((DEPLOY / "prometheus" / "prometheus.yaml").read_text())
+    (job,) = settings["scrape_configs"]
+    http = policy().model.gateway.http.port
+    assert job["job_name"] == "scopegate", "the alert rules name this job"
+    assert job["static_configs"][0]["targets"] == [f"{name}:{http}" for name in GATEWAYS]
+    done = subprocess.run(
+        [program("promtool"), "check", "config", str(DEPLOY / "prometheus" / "prometheus.yaml")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (provider,) = YAML(typ="safe").load((DEPLOY / "grafana/provisioning/dashboards/scopegate.yaml").read_text())[
+        "providers"
+    ]
+    mounted = dict(volume.split(":")[:2] for volume in compose()["services"]["grafana"]["volumes"])
+    assert (DEPLOY / "grafana" / "scopegate.json").is_file()
+    assert mounted["./grafana"] == provider["options"]["path"]
 
 
 def test_a_drain_ends_before_it_is_cut_off() -> None:
-    drain = policy().model.gateway.drain.seconds
-    assert int(compose()["services"]["gateway"]["stop_grace_period"].removesuffix("s")) > drain
+    drain = policy().model.gateway.drain.seconds + policy().model.gateway.drain_delay.seconds
+    for name in GATEWAYS:
+        assert int(compose()["services"][name]["stop_grace_period"].removesuffix("s")) > drain
     assert int(unit()["Service"]["TimeoutStopSec"].removesuffix("s")) > drain
 
 
 # -- systemd
 
 
+UNIT = DEPLOY / "systemd" / "scopegate.service"
+
+
 def unit() -> configparser.ConfigParser:
     """Return the unit; a key given twice is an error."""
     parser = configparser.ConfigParser(interpolation=None, delimiters="=", comment_prefixes="#")
     parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read(DEPLOY / "scopegate.service")
+    parser.read(UNIT)
     return parser
 
 
 def test_the_unit_serves_reloads_and_gives_away_no_rights() -> None:
     service = unit()["Service"]
     assert service["ExecStart"] == "/opt/scopegate/bin/scopegate run /etc/scopegate/policy.yaml"
-    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert (service["Type"], service["NotifyAccess"]) == ("notify-reload", "main")
+    assert "ExecReload" not in service, "systemd sends SIGHUP itself, and waits for the answer"
     assert service["CapabilityBoundingSet"] == ""
-    for key in ("DynamicUser", "NoNewPrivileges", "PrivateDevices", "ProtectHome"):
+    for key in ("NoNewPrivileges", "PrivateDevices", "ProtectHome"):
         assert service[key] == "yes"
     assert service["ProtectSystem"] == "strict"
-    name = service["LoadCredential"].split(":")[0]
-    assert f"/run/credentials/scopegate.service/{name}" in (DEPLOY / "policy.yaml").read_text()
+    user = (UNIT.parent / "scopegate.sysusers").read_text().splitlines()[-1].split()[1]
+    assert service["User"] == service["Group"] == service["RuntimeDirectory"] == user
 
 
 def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
@@ -152,7 +201,11 @@ def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
     assert known.sections() == ["Unit", "Service", "Install"]
     if verify is None:
         return
+    text = UNIT.read_text().replace("/opt/scopegate/bin/scopegate", "/bin/true")
+    version = subprocess.run([verify, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+    if int(version.partition(".")[0]) < 253:
+        text = text.replace("Type=notify-reload", "Type=notify")
     copy = tmp_path / "scopegate.service"
-    copy.write_text((DEPLOY / "scopegate.service").read_text().replace("/opt/scopegate/bin/scopegate", "/bin/true"))
+    copy.write_text(text)
     result = subprocess.run([verify, "verify", str(copy)], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
