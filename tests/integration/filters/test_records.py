@@ -12,7 +12,7 @@ from gateway.amqp.codec.codec import Int, Symbol
 from gateway.filters.position.event_stream import offset_symbol
 from tests.support.amqp.messages import message, sections
 from tests.support.filters.corpus import RED, app, props, sql
-from tests.support.filters.streams import Answer, Place, answers, begin
+from tests.support.filters.streams import Answer, StreamPlace, answers, begin
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE
 from tests.support.kafka.records import copies
@@ -26,14 +26,14 @@ def at(number: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def place(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
+def place(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> StreamPlace:
     return begin(start_module_gateway, kafka_broker)
 
 
 class Kafka:
     """An ordinary producer on a topic."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StreamPlace) -> None:
         self.topic = place.broker.create_topic()
         self._producer = Producer({"bootstrap.servers": place.broker.bootstrap})
         self._numbers = itertools.count()
@@ -46,7 +46,7 @@ class Kafka:
 
 
 @pytest.fixture
-def kafka(place: Place) -> Kafka:
+def kafka(place: StreamPlace) -> Kafka:
     return Kafka(place)
 
 
@@ -55,7 +55,7 @@ def offsets(answer: Answer) -> list[int]:
 
 
 @pytest.mark.row("FX-2-5", "FX-4.3-1")
-def test_records_of_others_match_as_the_messages_they_become(place: Place, kafka: Kafka) -> None:
+def test_records_of_others_match_as_the_messages_they_become(place: StreamPlace, kafka: Kafka) -> None:
     plain = kafka.put(b"x", [("color", b"red"), ("size", b"5")], key=b"k")
     kafka.put(b"x", [("color", b"blue")])
     twice = kafka.put(b"x", [("color", b"blue"), ("color", b"red")])
@@ -83,7 +83,7 @@ def test_records_of_others_match_as_the_messages_they_become(place: Place, kafka
 
 
 @pytest.mark.row("FX-2-5")
-def test_a_record_that_was_changed_counts_as_it_is_delivered(place: Place, kafka: Kafka) -> None:
+def test_a_record_that_was_changed_counts_as_it_is_delivered(place: StreamPlace, kafka: Kafka) -> None:
     """Headers changed in place, taken away, put behind: filters follow what consumers see."""
     red, blue = (message(b"x", app={"color": color, "n": Int(1)}, subject=color) for color in ("red", "blue"))
     topic = place.topic(red, blue)

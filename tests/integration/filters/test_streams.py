@@ -14,7 +14,7 @@ from tests.support.amqp.links import connected
 from tests.support.amqp.messages import bare, message, section, sections
 from tests.support.amqp.peer import RECEIVER
 from tests.support.filters.corpus import CASES, CORPUS, RED, Case, app, described, group, props, sql
-from tests.support.filters.streams import EARLIEST, Answer, Place, answers, begin
+from tests.support.filters.streams import EARLIEST, Answer, StreamPlace, answers, begin
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE
 from tests.support.servers.kafka import KafkaBroker
@@ -23,7 +23,7 @@ SMALL_SQL = "amqp:event-streams-sql-filter"
 
 
 @pytest.fixture(scope="module")
-def place(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
+def place(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> StreamPlace:
     return begin(start_module_gateway, kafka_broker)
 
 
@@ -43,7 +43,7 @@ STORED = [each for each in CASES if "d.event-streams-offset" not in str(each.val
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["N1", "N3"])
-def corpus(request: pytest.FixtureRequest, place: Place) -> dict[int, Answer]:
+def corpus(request: pytest.FixtureRequest, place: StreamPlace) -> dict[int, Answer]:
     """What each case's link was answered with and got."""
     topic = place.topic(*CORPUS.values(), partitions=request.param)
     return dict(enumerate(answers(place.port, f"events/{topic}", *(each.values[0].filter for each in STORED))))
@@ -118,7 +118,7 @@ def asking(section: str, name: str, value: Any) -> Described:
     "FX-4-1", "FX-4.1-1", "FX-4.2-1", "FX-4.3-1", "FX-4.4-1", "FX-4.5-1", "FX-4-3", "FX-4-6", "FX-4-7", "FX-4-20",
     "FX-2-3", "FX-1-1",
 )  # fmt: skip
-def test_every_field_of_every_section_can_be_asked_for(place: Place) -> None:
+def test_every_field_of_every_section_can_be_asked_for(place: StreamPlace) -> None:
     everything = [having(number, *field, value) for number, (field, (value, _)) in enumerate(FIELDS.items())]
     everything.append(message(b"%d" % len(FIELDS)))
     topic = place.topic(*everything)
@@ -135,7 +135,7 @@ def test_every_field_of_every_section_can_be_asked_for(place: Place) -> None:
 
 
 @pytest.mark.row("FX-4.3-1")
-def test_annotations_may_have_numbers_for_keys(place: Place) -> None:
+def test_annotations_may_have_numbers_for_keys(place: StreamPlace) -> None:
     """A ulong is another key than the text of its digits, and than a number of another type."""
     keys: list[Any] = [Ulong(0), Ulong(7), Ulong(2**63), Symbol("7"), Symbol("x-opt-7")]
     events = [section(0x72, {key: "x"}) + message(b"%d" % number) for number, key in enumerate(keys)]
@@ -202,7 +202,7 @@ FORMS = {"small": SMALL_SQL, "number": 0x201, "nested": SMALL_SQL, "full": "amqp
 
 
 @pytest.fixture(scope="module")
-def timed(place: Place) -> str:
+def timed(place: StreamPlace) -> str:
     """A topic with the events of `TIMES`, from an ordinary producer."""
     topic = place.broker.create_topic()
     producer = Producer({"bootstrap.servers": place.broker.bootstrap})
@@ -213,7 +213,7 @@ def timed(place: Place) -> str:
 
 
 @pytest.fixture(scope="module", params=FORMS)
-def table(request: pytest.FixtureRequest, place: Place, timed: str) -> list[Answer]:
+def table(request: pytest.FixtureRequest, place: StreamPlace, timed: str) -> list[Answer]:
     """What links with each of the expressions got, in one of the forms they can be sent in."""
     form = FORMS[request.param]
     filters = [sql(text) if request.param == "nested" else text for text, _, _ in EXPRESSIONS]
@@ -241,13 +241,13 @@ def test_the_small_sql_says_what_it_says(table: list[Answer], number: int) -> No
     "", "NOT TRUE", "(TRUE)", "TRUE OR", "d.a", "d.a >", "d.a = NULL", "d.a = 1.5", "d.a + 1 = 2", "a.color = 'red'",
     "d.event-streams-offset LIKE '0%'", "d.a IN (1)", "d.a = \"x\"", "TRUE | FALSE",
 ])  # fmt: skip
-def test_what_the_small_sql_does_not_have_is_refused(place: Place, timed: str, text: str) -> None:
+def test_what_the_small_sql_does_not_have_is_refused(place: StreamPlace, timed: str, text: str) -> None:
     error = refusal(place.port, f"events/{timed}", small=described(0x201, text))
     assert (error["condition"], error["info"]) == ("amqp:invalid-field", {"filter": "small"})
 
 
 @pytest.mark.row("ES-5.2-2", "ES-5.2-3", "FX-3-5")
-def test_filters_of_every_kind_hold_together(place: Place) -> None:
+def test_filters_of_every_kind_hold_together(place: StreamPlace) -> None:
     """A map of positions, SQL, the small SQL and property filters in one set, and the same in a group."""
     events = [
         message(b"%d" % number, app={"color": color, "n": Int(number)}, subject=f"order-{number}")
@@ -265,7 +265,7 @@ def test_filters_of_every_kind_hold_together(place: Place) -> None:
 
 
 @pytest.mark.row("ES-5.2-4", "ES-3.2-5")
-def test_without_a_position_a_filter_sees_what_is_new_unless_the_policy_says_otherwise(place: Place) -> None:
+def test_without_a_position_a_filter_sees_what_is_new_unless_the_policy_says_otherwise(place: StreamPlace) -> None:
     red, blue = message(b"1", app={"color": "red"}), message(b"2", app={"color": "blue"})
     topic = place.topic(red, blue)
     peer, whole = connected(place.port), {Symbol("f"): RED}
@@ -283,7 +283,7 @@ def test_without_a_position_a_filter_sees_what_is_new_unless_the_policy_says_oth
 
 
 @pytest.mark.row("ES-5.1.1-7")
-def test_latest_is_another_place_in_every_partition_and_a_new_one_is_read_whole(place: Place) -> None:
+def test_latest_is_another_place_in_every_partition_and_a_new_one_is_read_whole(place: StreamPlace) -> None:
     topic = place.topic(partitions=3)
     for partition, count in enumerate((0, 1, 3)):
         place.send(topic, *[message(b"0", app={"color": "red"})] * count, partition=partition)
@@ -313,7 +313,7 @@ def test_latest_is_another_place_in_every_partition_and_a_new_one_is_read_whole(
 
 
 @pytest.mark.row("FX-2-6", "FX-3-4", "FX-4-2", "CORE-3", "FX-2-4", "FX-3-3", "FX-5-25", "FX-4-17")
-def test_what_is_in_force_is_answered_and_what_is_wrong_is_refused(place: Place) -> None:
+def test_what_is_in_force_is_answered_and_what_is_wrong_is_refused(place: StreamPlace) -> None:
     topic = place.topic(*CORPUS.values())
     known = {Symbol("known"): sql("color = 'red'")}
     of_values = described("amqp:amqp-value-filter", "x")

@@ -11,7 +11,7 @@ from bridges.kafka.clusters.cluster import ClusterConfig
 from gateway.amqp.codec.types import Symbol
 from policies.model.scopes.assignment import Assignment
 from tests.support.gateway.process import PATIENCE
-from tests.support.kafka.streams import Peer, Route, Streams, bodies, fill
+from tests.support.kafka.streams import Route, StreamPeer, Streams, bodies, fill
 
 GROUP = {Symbol("event-streams-consumer-group"): "g"}
 
@@ -25,7 +25,7 @@ async def local(request: pytest.FixtureRequest) -> AsyncIterator[Streams]:
     await found.close()
 
 
-async def leave(streams: Streams, peer: Peer) -> None:
+async def leave(streams: Streams, peer: StreamPeer) -> None:
     """Detach, and wait until the gateway has noticed."""
     leases = streams.bridge._leases
     peer.link.detach(None)

@@ -15,7 +15,7 @@ from tests.support.amqp.links import connected
 from tests.support.amqp.members import EPOCH, PARTITION, Member, Producer, keep_connected, requested_properties
 from tests.support.amqp.peer import RECEIVER, SENDER
 from tests.support.gateway.gateway import Gateway, Gateways
-from tests.support.gateway.gateways import LEASE, Pair, start_pair
+from tests.support.gateway.gateways import LEASE, GatewayPair, start_pair
 from tests.support.gateway.groups import command, group_state, wait_for_waiting
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.servers.kafka import KafkaBroker
@@ -38,7 +38,7 @@ def lease() -> float:
 
 
 @pytest.fixture
-def pair(start_gateway: Gateways, kafka_broker: KafkaBroker, own_redis: Redis, lease: float) -> Pair:
+def pair(start_gateway: Gateways, kafka_broker: KafkaBroker, own_redis: Redis, lease: float) -> GatewayPair:
     return start_pair(start_gateway, kafka_broker, own_redis, lease)
 
 
@@ -47,11 +47,11 @@ endless = pytest.mark.parametrize("lease", [2 * PATIENCE])
 
 
 @pytest.fixture
-def topic(pair: Pair, kafka_broker: KafkaBroker) -> str:
+def topic(pair: GatewayPair, kafka_broker: KafkaBroker) -> str:
     return create_topic(pair, kafka_broker, 3)
 
 
-def create_topic(pair: Pair, broker: KafkaBroker, partitions: int) -> str:
+def create_topic(pair: GatewayPair, broker: KafkaBroker, partitions: int) -> str:
     """Create a topic and wait until both gateways know it; a busy broker may answer late."""
     topic = broker.create_topic(partitions=partitions)
     for port in (pair.a, pair.b):
@@ -86,7 +86,7 @@ def alive(redis: Redis, member: str) -> bool:
 
 @pytest.mark.row("ES-4.5-8", "ES-4.5.2-4", "ES-4.5.2-5", "ES-4.5.2-1", "ES-4.5-7")
 @endless
-def test_an_epoch_counts_in_every_process(pair: Pair, topic: str) -> None:
+def test_an_epoch_counts_in_every_process(pair: GatewayPair, topic: str) -> None:
     owner = Member(pair.a, f"events/{topic}", requested_properties("g1", 0, 5))
     owner.attached(credit=10_000)
     Member(pair.b, f"events/{topic}", requested_properties("g1", 0, 5)).refused("amqp:resource-locked")
@@ -100,7 +100,7 @@ def test_an_epoch_counts_in_every_process(pair: Pair, topic: str) -> None:
 
 
 @pytest.mark.row("ES-4.5.1-3", "ES-4.5-8", "ES-4.5.1-1")
-def test_a_freed_partition_goes_to_who_waits_longest_anywhere(pair: Pair, topic: str) -> None:
+def test_a_freed_partition_goes_to_who_waits_longest_anywhere(pair: GatewayPair, topic: str) -> None:
     owners = [Member(port, f"pend/{topic}", requested_properties("g1")) for port in (pair.a, pair.b, pair.a)]
     assert {owner.attached().properties[PARTITION] for owner in owners} == {"0", "1", "2"}
     first = Member(pair.b, f"pend/{topic}", requested_properties("g1"))
@@ -116,7 +116,7 @@ def test_a_freed_partition_goes_to_who_waits_longest_anywhere(pair: Pair, topic:
     third.attached()  # an orderly end of a gateway keeps nobody waiting
 
 
-def test_a_killed_process_loses_its_partitions_after_the_lease(pair: Pair, topic: str, own_redis: Redis) -> None:
+def test_a_killed_process_loses_its_partitions_after_the_lease(pair: GatewayPair, topic: str, own_redis: Redis) -> None:
     address = f"pend/{topic}"
     Member(pair.a, address, requested_properties("g1", 1, 4)).attached()
     dead = partition_owner(pair.second, address, 1)["process"]
@@ -130,7 +130,7 @@ def test_a_killed_process_loses_its_partitions_after_the_lease(pair: Pair, topic
 
 
 @pytest.mark.row("ES-4.5-8")
-def test_a_process_that_slept_sends_nothing_any_more(pair: Pair, topic: str) -> None:
+def test_a_process_that_slept_sends_nothing_any_more(pair: GatewayPair, topic: str) -> None:
     owner = Member(pair.a, f"events/{topic}", requested_properties("g1", 2))
     owner.attached(credit=1000)
     producer = Producer(pair.b, f"events/{topic}")
@@ -154,7 +154,7 @@ def test_a_process_that_slept_sends_nothing_any_more(pair: Pair, topic: str) -> 
     heir.ended("amqp:link:stolen")
 
 
-def test_without_redis_groups_end_and_the_rest_goes_on(pair: Pair, topic: str, own_redis: Redis) -> None:
+def test_without_redis_groups_end_and_the_rest_goes_on(pair: GatewayPair, topic: str, own_redis: Redis) -> None:
     owner = Member(pair.a, f"events/{topic}", requested_properties("g1", 0))
     owner.attached(credit=10)
     plain = Member(pair.a, f"events/{topic}", {})
@@ -175,7 +175,7 @@ def test_without_redis_groups_end_and_the_rest_goes_on(pair: Pair, topic: str, o
 
 
 @pytest.mark.row("ES-4-13", "ES-4.5.1-5", "ES-4.5.1-7")
-def test_any_process_can_have_partitions_dealt_anew(pair: Pair, topic: str) -> None:
+def test_any_process_can_have_partitions_dealt_anew(pair: GatewayPair, topic: str) -> None:
     mine, chosen = (
         Member(pair.a, f"events/{topic}", requested_properties("g1")),
         Member(pair.a, f"events/{topic}", requested_properties("g1", 2)),
@@ -191,7 +191,7 @@ def test_any_process_can_have_partitions_dealt_anew(pair: Pair, topic: str) -> N
 
 
 @pytest.mark.row("ES-4.5.1-5", "ES-4.5.1-7")
-def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) -> None:
+def test_more_partitions_are_dealt_out(pair: GatewayPair, kafka_broker: KafkaBroker) -> None:
     topic = create_topic(pair, kafka_broker, 1)
     assigned = Member(pair.a, f"pend/{topic}", requested_properties("g1"))
     assigned.attached()
@@ -211,7 +211,7 @@ def test_more_partitions_are_dealt_out(pair: Pair, kafka_broker: KafkaBroker) ->
     assert [(partition, offset) for partition, offset, _ in newer.take(1)] == [("1", 0)]  # KM-9: added since
 
 
-def test_who_waits_for_a_log_that_is_deleted_is_told(pair: Pair, kafka_broker: KafkaBroker) -> None:
+def test_who_waits_for_a_log_that_is_deleted_is_told(pair: GatewayPair, kafka_broker: KafkaBroker) -> None:
     topic = create_topic(pair, kafka_broker, 1)
     member = Member(pair.a, f"pend/{topic}", requested_properties("g1"))
     member.attached()
@@ -246,7 +246,7 @@ def redirect(port: int, address: str, partition: int, role: bool, group: str | N
 
 
 @pytest.mark.row("ES-4-2", "ES-4-7", "CORE-8")
-def test_each_partition_is_served_in_one_place(pair: Pair, kafka_broker: KafkaBroker) -> None:
+def test_each_partition_is_served_in_one_place(pair: GatewayPair, kafka_broker: KafkaBroker) -> None:
     topic = create_topic(pair, kafka_broker, 12)
     address = f"sharded/{topic}"
     homes: dict[int, set[int]] = {pair.a: set(), pair.b: set()}
@@ -277,7 +277,7 @@ def test_each_partition_is_served_in_one_place(pair: Pair, kafka_broker: KafkaBr
 
 
 @pytest.mark.row("ES-4-7")
-def test_members_find_free_partitions_in_other_shards(pair: Pair, kafka_broker: KafkaBroker) -> None:
+def test_members_find_free_partitions_in_other_shards(pair: GatewayPair, kafka_broker: KafkaBroker) -> None:
     topic = create_topic(pair, kafka_broker, 6)
     address, got, port, sent = f"sharded/{topic}", set(), pair.a, 0
     while len(got) < 6:
@@ -293,7 +293,7 @@ def test_members_find_free_partitions_in_other_shards(pair: Pair, kafka_broker: 
     Member(pair.b, address, requested_properties("g1")).refused("amqp:link:detach-forced")
 
 
-def test_what_a_killed_process_served_is_served_elsewhere(pair: Pair, topic: str) -> None:
+def test_what_a_killed_process_served_is_served_elsewhere(pair: GatewayPair, topic: str) -> None:
     address = f"sharded/{topic}"
     pair.first.kill()
     wait_until(

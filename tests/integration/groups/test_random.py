@@ -24,7 +24,7 @@ from confluent_kafka import Producer
 from gateway.amqp.message.sections import delivery_annotations, walk
 from tests.support.amqp.members import EPOCH, PARTITION, Member, requested_properties
 from tests.support.gateway.gateway import Gateway, Gateways
-from tests.support.gateway.gateways import Pair, start_pair
+from tests.support.gateway.gateways import GatewayPair, start_pair
 from tests.support.gateway.groups import group_state
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.plugins.seed import SECONDS, SEED
@@ -169,7 +169,7 @@ class Writer(threading.Thread):
 class Chaos:
     """Causes one failure after another, chosen by the seed; never at both gateways at once."""
 
-    def __init__(self, pair: Pair, consumers: list[Consumer], address: str) -> None:
+    def __init__(self, pair: GatewayPair, consumers: list[Consumer], address: str) -> None:
         self.pair, self.consumers, self.address = pair, consumers, address
         self.random = random.Random(SEED)
         self.done: Counter[str] = Counter()

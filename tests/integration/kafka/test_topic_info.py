@@ -10,12 +10,12 @@ from gateway.amqp.codec.types import Symbol
 from gateway.amqp.message import sections
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, AmqpError
 from gateway.filters.position.event_stream import offset_symbol
-from tests.support.kafka.streams import Clients, Peer, bodies, fill
+from tests.support.kafka.streams import Clients, StreamPeer, bodies, fill
 
 SOLO, ORDERS = "solo", "orders"
 
 
-async def info(peer: Peer) -> dict[str, Any]:
+async def info(peer: StreamPeer) -> dict[str, Any]:
     (event,) = await peer.receive()
     assert sections.body_kind(event.data, event.layout) == sections.AMQP_VALUE
     assert event.annotations == {}

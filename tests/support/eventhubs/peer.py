@@ -16,7 +16,7 @@ from tests.support.amqp.peer import Peer
 BATCH = 0x80013700
 
 
-class Answered(NamedTuple):
+class ManagementAnswer(NamedTuple):
     """The answer to a request."""
 
     status: int
@@ -41,7 +41,7 @@ class HubPeer(Peer):
             assert len(frame.raw) <= 8192
         return frame
 
-    def request(self, node: str, body: Value = None, **properties: Value) -> Answered:
+    def request(self, node: str, body: Value = None, **properties: Value) -> ManagementAnswer:
         """Send a request and return its answer; attaches at the first one."""
         if node not in self._requests:
             self._requests[node] = handle = next(self._handles)
@@ -63,9 +63,9 @@ class HubPeer(Peer):
         got = parts(answer.payload)
         named = got["application_properties"]
         assert named["statusDescription"] == named["status-description"]
-        return Answered(named["status-code"], named["status-description"], got.get("value"))
+        return ManagementAnswer(named["status-code"], named["status-description"], got.get("value"))
 
-    def put_token(self, resource: str, token: str) -> Answered:
+    def put_token(self, resource: str, token: str) -> ManagementAnswer:
         """Send a token for a resource."""
         kind = "servicebus.windows.net:sastoken"
         return self.request("$cbs", token, operation="put-token", type=kind, name=resource)

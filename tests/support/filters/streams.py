@@ -18,7 +18,7 @@ POSITION = "amqp:event-streams-delivery-annotations-filter"
 EARLIEST = described(POSITION, {Symbol("event-streams-offset"): Symbol("@earliest")})
 
 
-class Place(NamedTuple):
+class StreamPlace(NamedTuple):
     """A gateway's listener and the broker behind it."""
 
     port: int
@@ -42,14 +42,14 @@ class Place(NamedTuple):
         outbox.peer.disconnect()
 
 
-def begin(gateways: Gateways, broker: KafkaBroker) -> Place:
+def begin(gateways: Gateways, broker: KafkaBroker) -> StreamPlace:
     """A gateway whose event streams are the broker's topics; those under `all/` begin at their earliest event."""
     document = Document()
     document.scope()["listen"][0]["limits"] = {"links": 400}
     document.kafka(broker.bootstrap)
     rule = {"match": "all/{topic}", "kafka": "main", "topic": "{topic}", "filter_without_position": "earliest"}
     document.scope()["addresses"].append(rule)
-    return Place(document.edge, broker, gateways(document.text))
+    return StreamPlace(document.edge, broker, gateways(document.text))
 
 
 class Answer(NamedTuple):

@@ -25,7 +25,7 @@ _TYPES: Final = {
 }
 
 
-class Case(NamedTuple):
+class TruthCase(NamedTuple):
     """One line: `expected` has a verdict for each message, or nothing when the filter is refused."""
 
     line: int
@@ -60,7 +60,7 @@ class Case(NamedTuple):
 
 
 @cache
-def _predicate(case: Case) -> Predicate:
+def _predicate(case: TruthCase) -> Predicate:
     """Several files ask for the same while they are collected, in each worker."""
     return bind(read({Symbol("filter"): case.filter}).predicate, LATEST)
 
@@ -72,7 +72,7 @@ def messages() -> dict[str, bytes]:
 
 
 @cache
-def cases() -> tuple[Case, ...]:
+def cases() -> tuple[TruthCase, ...]:
     """All lines, in order."""
     found, language, names, rows = [], "", [], ()
     for number, line in enumerate((FOLDER / "truth.txt").read_text(encoding="utf-8").splitlines(), 1):
@@ -84,14 +84,14 @@ def cases() -> tuple[Case, ...]:
     return tuple(found)
 
 
-def _case(number: int, language: str, names: list[str], rows: tuple[str, ...], line: str) -> Case:
+def _case(number: int, language: str, names: list[str], rows: tuple[str, ...], line: str) -> TruthCase:
     columns, _, text = line.partition("  ")
     if columns == REFUSED:
-        return Case(number, language, text, {}, rows)
+        return TruthCase(number, language, text, {}, rows)
     marks = columns.split(" ")
     assert len(marks) == len(names), f"truth.txt:{number}: {len(marks)} verdicts for {len(names)} messages"
     expected = {name: _VERDICTS[mark] for name, mark in zip(names, marks, strict=True)}
-    return Case(number, language, text, expected, rows)
+    return TruthCase(number, language, text, expected, rows)
 
 
 def _rows(title: str) -> Iterator[str]:

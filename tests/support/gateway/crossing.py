@@ -185,7 +185,7 @@ def start(gateways: Gateways, name: str = "gw-boundary", *, expiry: str = "5m", 
     return Place(edge, core, gateways(policy, env={"SCOPEGATE_TEST_KEY": key}))
 
 
-class Pair(NamedTuple):
+class CrossingPair(NamedTuple):
     """A service in core, and in edge its client with a place for responses."""
 
     service: Inbox
@@ -194,11 +194,11 @@ class Pair(NamedTuple):
     reply_to: str
 
 
-def pair(place: Place, route: str = "svc", *, capable: bool) -> Pair:
+def pair(place: Place, route: str = "svc", *, capable: bool) -> CrossingPair:
     """Attach a service and its client under names of their own."""
     name = f"{next(_numbers)}"
     service = Inbox(place.core, f"services/{name}", capable=capable)
     answers = Inbox(place.edge, f"q/{name}")
     client = Outbox(place.edge, f"{route}/{name}")
     client.credit()
-    return Pair(service, client, answers, f"q/{name}")
+    return CrossingPair(service, client, answers, f"q/{name}")

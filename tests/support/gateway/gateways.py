@@ -25,7 +25,7 @@ scopes:
 """
 
 
-class Pair(NamedTuple):
+class GatewayPair(NamedTuple):
     """Two gateways; `a` and `b` are the ports of their listeners."""
 
     first: Gateway
@@ -49,6 +49,6 @@ def start_sharing(start: Gateways, broker: KafkaBroker, redis: Redis, name: str,
     return start(POLICY.format(name=name, lease=f"{lease:g}", **places))
 
 
-def start_pair(start: Gateways, broker: KafkaBroker, redis: Redis, lease: float = LEASE) -> Pair:
+def start_pair(start: Gateways, broker: KafkaBroker, redis: Redis, lease: float = LEASE) -> GatewayPair:
     """Start both."""
-    return Pair(*(start_sharing(start, broker, redis, name, lease) for name in ("gw-1", "gw-2")))
+    return GatewayPair(*(start_sharing(start, broker, redis, name, lease) for name in ("gw-1", "gw-2")))

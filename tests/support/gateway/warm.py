@@ -39,7 +39,7 @@ _MODULES = (
 _LONGEST = 1 << 20
 
 
-class Child:
+class WarmChild:
     """A forked process, with the part of `subprocess.Popen` that the suite uses."""
 
     returncode: int | None = None
@@ -91,14 +91,14 @@ class WarmParent:
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=root, pass_fds=[theirs.fileno()],
             )  # fmt: skip
 
-    def start(self, arguments: Sequence[str], output: int, env: Mapping[str, str], cwd: Path | None) -> Child:
+    def start(self, arguments: Sequence[str], output: int, env: Mapping[str, str], cwd: Path | None) -> WarmChild:
         """Start `scopegate` with these arguments; `output` is the descriptor of its log."""
         with Path(os.devnull).open() as nothing:
             return self.start_with(arguments, (nothing.fileno(), output, output), env, cwd)
 
     def start_with(
         self, arguments: Sequence[str], streams: tuple[int, int, int], env: Mapping[str, str], cwd: Path | None
-    ) -> Child:
+    ) -> WarmChild:
         """Start `scopegate` with these arguments; `streams` are the descriptors of its input, output and errors."""
         ours, theirs = os.pipe()
         request = json.dumps([list(arguments), dict(env), str(cwd or Path.cwd())]).encode()
@@ -106,7 +106,7 @@ class WarmParent:
             socket.send_fds(self._socket, [request], [*streams, theirs])
         finally:
             os.close(theirs)
-        return Child(ours)
+        return WarmChild(ours)
 
     def close(self) -> None:
         """End the parent and what it has forked."""

@@ -69,7 +69,7 @@ MANY = st.tuples(KEYS, VALUES, st.integers(1, 140).map(lambda count: [(str(each)
 RECORDS = st.lists(FOREIGN | ALIKE | MANY | WRITTEN, min_size=1, max_size=40)
 
 
-class Client(NamedTuple):
+class RecordClient(NamedTuple):
     """Who writes a topic, and who reads it in each way."""
 
     producer: Producer
@@ -77,7 +77,7 @@ class Client(NamedTuple):
     messages: Consumer
 
 
-def clients() -> Iterator[Client]:
+def clients() -> Iterator[RecordClient]:
     """A producer and two consumers of an embedded Kafka's topic, while a module's tests last."""
     kafka = EmbeddedKafka()
     kafka.create_topic(TOPIC, 1)
@@ -86,7 +86,7 @@ def clients() -> Iterator[Client]:
     readers = [Consumer({**reader._SETTINGS, **where, **more}) for _ in range(2)]
     for each in readers:
         each.assign([TopicPartition(TOPIC, 0, 0)])
-    yield Client(Producer({**where, "linger.ms": 1000}), *readers)  # what is flushed together is one batch, one run
+    yield RecordClient(Producer({**where, "linger.ms": 1000}), *readers)  # what is flushed together is one batch
     for each in readers:
         each.close()
     kafka.close()

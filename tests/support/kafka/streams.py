@@ -44,7 +44,7 @@ class Route:
     key_from: tuple[str, ...] = ("group-key",)
 
 
-class Side:
+class StreamSide:
     """One end of a connection: owns an engine, hands its bytes to the other side in the next turn."""
 
     def __init__(self, name: str, serve: Callable[[Link], None] | None = None) -> None:
@@ -106,7 +106,7 @@ class Delivered(NamedTuple):
         return str(self.annotations["event-streams-source-partition"])
 
 
-class Peer(Incoming):
+class StreamPeer(Incoming):
     """One client link; `error` is set when the gateway refuses or detaches it."""
 
     def __init__(self) -> None:
@@ -188,7 +188,7 @@ class Clients(ABC):
         self._names = 0
 
     @abstractmethod
-    def connect(self) -> Side:
+    def connect(self) -> StreamSide:
         """One more connection."""
 
     @property
@@ -204,22 +204,22 @@ class Clients(ABC):
         """The address of a topic, or of its `$info`."""
         return address
 
-    def request(self, address: str, *, incoming: bool, side: Side | None = None, **granted: Any) -> Peer:
+    def request(self, address: str, *, incoming: bool, side: StreamSide | None = None, **granted: Any) -> StreamPeer:
         """Begin to attach a client link."""
         self._names += 1
-        peer = Peer()
+        peer = StreamPeer()
         peer.link = (side or self.client).engine.attach(f"l{self._names}", incoming=incoming)
         peer.link.keep_annotations()  # the test is the last hop, and reads every annotation
         peer.link.request(peer, AttachReply(address=self.address(address), **granted))
         return peer
 
-    async def sender(self, address: str, **granted: Any) -> Peer:
+    async def sender(self, address: str, **granted: Any) -> StreamPeer:
         """An attached link to send on."""
         return await self._attached(self.request(address, incoming=False, **granted))
 
     async def receiver(
         self, address: str, *, credit: int = 0, after: str | None = None, **granted: Any
-    ) -> Peer:
+    ) -> StreamPeer:
         """An attached link to receive on, from `after` this offset."""
         if after is not None:
             granted["filter"] = position(**{"event-streams-offset": Symbol(after)})
@@ -227,7 +227,7 @@ class Clients(ABC):
         peer.link.grant(credit)
         return peer
 
-    async def _attached(self, peer: Peer) -> Peer:
+    async def _attached(self, peer: StreamPeer) -> StreamPeer:
         await asyncio.wait([peer.attached, peer.detached], timeout=PATIENCE, return_when="FIRST_COMPLETED")  # type: ignore[type-var]
         if not peer.attached.done():
             error = peer.detached.result() if peer.detached.done() else None
@@ -250,9 +250,9 @@ class Streams(Clients):
         """The cluster's, or that of the embedded one."""
         return self.bridge.bootstrap
 
-    def connect(self) -> Side:
+    def connect(self) -> StreamSide:
         """One more connection."""
-        client, server = Side("client"), Side("gateway", self._serve)
+        client, server = StreamSide("client"), StreamSide("gateway", self._serve)
         client.other, server.other = server, client
         return client
 

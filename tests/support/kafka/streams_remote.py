@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from typing import Self
 
 from tests.support.amqp.peer import Peer
-from tests.support.kafka.streams import Clients, Side
+from tests.support.kafka.streams import Clients, StreamSide
 from tests.support.servers.kafka import KafkaBroker
 
 _PIECE = 1 << 16
 
 
-class Wire:
+class RemoteWire:
     """What a client's side takes for the other engine: a socket behind SASL."""
 
-    def __init__(self, port: int, side: Side) -> None:
+    def __init__(self, port: int, side: StreamSide) -> None:
         self._side = side
         self._socket: socket.socket = Peer(port).sasl_anonymous().detached()
         self._socket.setblocking(False)
@@ -71,7 +71,7 @@ class Remote(Clients):
         self._port = port
         self._kafka = kafka
         self._topics = dict(names or {})
-        self._wires: list[Wire] = []
+        self._wires: list[RemoteWire] = []
         super().__init__()
 
     @property
@@ -79,10 +79,10 @@ class Remote(Clients):
         """The broker's."""
         return self._kafka.bootstrap
 
-    def connect(self) -> Side:
+    def connect(self) -> StreamSide:
         """One more connection."""
-        side = Side("client")
-        side.other = wire = Wire(self._port, side)
+        side = StreamSide("client")
+        side.other = wire = RemoteWire(self._port, side)
         self._wires.append(wire)
         return side
 

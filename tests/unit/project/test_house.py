@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,12 @@ def test_a_name_that_modules_share_says_why(tree: Tree) -> None:
     shared = {name for name, at in tree.classes().items() if len(at) > 1}
     assert set(rules.SAME_CONCEPT) - shared == set(), "only one module defines it"
     assert all(len(reason.split()) > 2 for reason in rules.SAME_CONCEPT.values())
+
+
+def test_helpers_of_tests_have_names_of_their_own() -> None:
+    modules = (rules.ROOT / "tests/support").rglob("*.py")
+    names = [name for path in modules for name in re.findall(r"^class (\w+)", path.read_text("utf-8"), re.MULTILINE)]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
 def test_the_report_prints_folders_names_any_and_circles(tree: Tree) -> None:

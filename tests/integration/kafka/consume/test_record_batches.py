@@ -13,7 +13,7 @@ from bridges.kafka.produce import client
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome, Rejected
 from gateway.errors import INVALID_FIELD, MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, TRANSFER_LIMIT_EXCEEDED
 from tests.support.amqp.messages import message
-from tests.support.kafka.streams import Peer, Route, Streams, bodies
+from tests.support.kafka.streams import Route, StreamPeer, Streams, bodies
 
 TOPIC, SMALL = "runs", "small"
 GROUP_KEY = "event-streams-group-key"
@@ -37,7 +37,7 @@ def unusual_properties(number: int) -> dict[str, Any]:
     return {"subject": "s"} if number % 5 == 1 else {}
 
 
-async def posted(sender: Peer, count: int, **more: Any) -> list[Outcome]:
+async def posted(sender: StreamPeer, count: int, **more: Any) -> list[Outcome]:
     waiting = [
         await sender.post(message(b"%d" % number, **unusual_properties(number)), **more) for number in range(count)
     ]

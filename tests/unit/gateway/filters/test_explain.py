@@ -14,7 +14,7 @@ from gateway.filters.evaluate.search_limit import limited
 from gateway.filters.parse.sql import parse_sql
 from gateway.filters.predicate import Affix, And, Constant, FieldReference, Matches, MessageSection, Not, Or, Text, walk
 from gateway.filters.values import frozen
-from tests.support.filters.truth import Case, cases
+from tests.support.filters.truth import TruthCase, cases
 
 COLOR = FieldReference(MessageSection.APPLICATION_PROPERTIES, "color")
 TERMS = [
@@ -28,7 +28,7 @@ TERMS = [
 
 
 @pytest.mark.parametrize("case", TERMS, ids=str)
-def test_a_term_is_shown_as_it_can_be_written(case: Case) -> None:
+def test_a_term_is_shown_as_it_can_be_written(case: TruthCase) -> None:
     predicate = case.predicate()
     assert limited(parse_sql(node_text(predicate), seconds=False)) == predicate
 

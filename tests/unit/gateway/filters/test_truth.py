@@ -12,7 +12,7 @@ from gateway.filters.evaluate.access import MessageAccess
 from gateway.filters.evaluate.compile import compile_filter, extraction, verdict
 from gateway.filters.predicate import fields_of
 from tests.support.filters import naive_filter as naive
-from tests.support.filters.truth import Case, cases, messages
+from tests.support.filters.truth import TruthCase, cases, messages
 
 ACCESS = MessageAccess()
 
@@ -26,7 +26,7 @@ def _lines(refused: bool) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", _lines(refused=False))
-def test_a_line_of_the_table(case: Case) -> None:
+def test_a_line_of_the_table(case: TruthCase) -> None:
     predicate = case.predicate()
     slots, read = extraction(fields_of(predicate), ACCESS)
     says, matches = verdict(predicate, slots), compile_filter(predicate, ACCESS)
@@ -39,7 +39,7 @@ def test_a_line_of_the_table(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", _lines(refused=True))
-def test_a_refused_line_names_the_filter(case: Case) -> None:
+def test_a_refused_line_names_the_filter(case: TruthCase) -> None:
     with pytest.raises(AmqpError) as refusal:
         case.predicate()
     assert refusal.value.condition in (INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED)

@@ -26,7 +26,7 @@ from tests.support.kafka.record_forms import (
     SMALL,
     TOPIC,
     USUAL,
-    Client,
+    RecordClient,
     changed,
     clients,
     poll_records,
@@ -38,7 +38,7 @@ ENCODER = EventEncoder()
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
+def client() -> Iterator[RecordClient]:
     yield from clients()
 
 
@@ -54,7 +54,7 @@ def record_fields(record: Any) -> tuple[Any, ...]:
 
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=RECORDS, screen=SCREENS)
-def test_both_ways_say_the_same(client: Client, records: list[Any], screen: HeaderScreen) -> None:
+def test_both_ways_say_the_same(client: RecordClient, records: list[Any], screen: HeaderScreen) -> None:
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
@@ -72,7 +72,7 @@ def test_both_ways_say_the_same(client: Client, records: list[Any], screen: Head
     assert sum(run.size for run in runs) >= sum(len(key or b"") + len(value or b"") for key, value, _ in records)
 
 
-def same_both_ways(client: Client, records: list[Any]) -> tuple[list[Any], list[bytes]]:
+def same_both_ways(client: RecordClient, records: list[Any]) -> tuple[list[Any], list[bytes]]:
     """The events, which are the same in C and one by one in Python, and the messages that begin with a header."""
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
@@ -87,7 +87,9 @@ def same_both_ways(client: Client, records: list[Any]) -> tuple[list[Any], list[
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_was_changed_after_it_was_written_is_not_passed_off_as_what_was_sent(client: Client, change: str) -> None:
+def test_what_was_changed_after_it_was_written_is_not_passed_off_as_what_was_sent(
+    client: RecordClient, change: str
+) -> None:
     for data in USUAL:
         written = to_record(data, walk(data))
         record = changed(written.key, written.value, written.headers, change)
@@ -96,7 +98,7 @@ def test_what_was_changed_after_it_was_written_is_not_passed_off_as_what_was_sen
         assert event.data.endswith(data[layout.ma :]) == (change == "nothing")
 
 
-def test_maps_are_narrow_up_to_the_last_byte(client: Client) -> None:
+def test_maps_are_narrow_up_to_the_last_byte(client: RecordClient) -> None:
     sizes = [*range(240, 262)]
     records = [(None, b"v", [("a", b"x" * size)]) for size in sizes]
     records += [(b"k" * size, b"v", None) for size in range(40, 140)]
@@ -109,7 +111,7 @@ def unusual(record: _fetch.Record) -> bytes:
     raise AssertionError(f"this record is left to Python: {record_fields(record)}")
 
 
-def produced(client: Client, records: list[Any]) -> list[Any]:
+def produced(client: RecordClient, records: list[Any]) -> list[Any]:
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
@@ -117,7 +119,7 @@ def produced(client: Client, records: list[Any]) -> list[Any]:
     return poll_records(poll_native, client.runs, len(records))
 
 
-def test_what_nearly_all_records_are_is_made_in_c(client: Client) -> None:
+def test_what_nearly_all_records_are_is_made_in_c(client: RecordClient) -> None:
     data = message(b"body", ma={"x-opt-m": 1}, subject="s", app={"color": "red", "n": 7}, footer={"x-opt-f": 1})
     key, value, headers, _ = to_record(data, walk(data))
     texts = [("color", b"red"), ("note", "é".encode()), ("raw", b"\xff"), ("none", None), ("long", b"x" * 300)]
@@ -157,7 +159,9 @@ def hashlib_alone() -> Iterator[None]:
         lambda forms, own, names, digest: (forms, own, names, lambda _: b"digest"),
     ],
 )
-def test_how_messages_are_made_is_looked_at(client: Client, broken: Callable[..., Any], hashlib_alone: None) -> None:
+def test_how_messages_are_made_is_looked_at(
+    client: RecordClient, broken: Callable[..., Any], hashlib_alone: None
+) -> None:
     data = message(b"body", subject="s")
     key, value, headers, _ = to_record(data, walk(data))
     (run,) = produced(client, [(None, b"v", [("color", b"red")]), (key, value, headers)])
@@ -168,7 +172,7 @@ def test_how_messages_are_made_is_looked_at(client: Client, broken: Callable[...
 
 
 @pytest.mark.parametrize("answer", ["text", b"", None])
-def test_what_others_make_is_looked_at(client: Client, answer: Any) -> None:
+def test_what_others_make_is_looked_at(client: RecordClient, answer: Any) -> None:
     for run in produced(client, [(None, None, None)]):
         with pytest.raises(TypeError, match="bytes of sections"):
             run.events(EncodedEvent, ENCODER._maker(0), lambda _: answer)
@@ -176,7 +180,7 @@ def test_what_others_make_is_looked_at(client: Client, answer: Any) -> None:
             run.events(dict, ENCODER._maker(0), lambda _: answer)
 
 
-def test_nothing_made_stays_behind(client: Client) -> None:
+def test_nothing_made_stays_behind(client: RecordClient) -> None:
     data = message(b"body", subject="s")
     key, value, headers, _ = to_record(data, walk(data))
     records = [(None, b"v", [("color", b"red")]), (key, value, headers), (None, None, None)]

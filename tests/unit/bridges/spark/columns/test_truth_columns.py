@@ -12,7 +12,7 @@ from bridges.spark.columns import schema
 from bridges.spark.columns.arrow import compile_filter, compile_verdict
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from tests.support.filters.rows import answerable, batch_of
-from tests.support.filters.truth import Case, cases, messages
+from tests.support.filters.truth import TruthCase, cases, messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,13 +29,13 @@ def batch() -> Any:
     return batch_of(list(messages().values()))
 
 
-def expected_answers(case: Case, values: list[Any]) -> dict[str, Any]:
+def expected_answers(case: TruthCase, values: list[Any]) -> dict[str, Any]:
     """The answers for the messages that a line is about."""
     return {name: value for name, value in zip(NAMES, values, strict=True) if name in case.expected}
 
 
 @pytest.mark.parametrize(("case", "predicate"), ANSWERED, ids=[str(case) for case, _ in ANSWERED])
-def test_a_line_over_a_batch(case: Case, predicate: Any, batch: Any) -> None:
+def test_a_line_over_a_batch(case: TruthCase, predicate: Any, batch: Any) -> None:
     assert expected_answers(case, compile_verdict(predicate)(batch).to_pylist()) == case.expected
     matches = expected_answers(case, compile_filter(predicate)(batch).to_pylist())
     assert matches == {name: value is True for name, value in case.expected.items()}
@@ -56,7 +56,7 @@ def test_lines_as_columns(first: int, spark: SparkSession, batch: Any) -> None:
 
 
 @pytest.mark.parametrize(("case", "predicate"), UNANSWERED, ids=[str(case) for case, _ in UNANSWERED])
-def test_what_columns_cannot_answer_is_refused_when_it_is_compiled(case: Case, predicate: Any) -> None:
+def test_what_columns_cannot_answer_is_refused_when_it_is_compiled(case: TruthCase, predicate: Any) -> None:
     for compiled in (compile_filter, verdict):
         with pytest.raises(AmqpError) as refusal:
             compiled(predicate)

@@ -16,12 +16,12 @@ from bridges.spark.archive.contents.file_layout import restored, stored
 from bridges.spark.archive.contents.messages import with_messages
 from bridges.spark.archive.write.records import PartitionRecords, RecordDecoder, count_unknown
 from bridges.spark.columns.rows import EventRow, record_batch
-from tests.support.kafka.record_forms import RECORDS, TOPIC, Client, clients, poll_records
+from tests.support.kafka.record_forms import RECORDS, TOPIC, RecordClient, clients, poll_records
 from tests.support.plugins.examples import examples
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
+def client() -> Iterator[RecordClient]:
     yield from clients()
 
 
@@ -54,7 +54,7 @@ def is_unknown(headers: list[tuple[str, bytes | None]]) -> bool:
     )  # fmt: skip
 
 
-def test_buffers_are_released(client: Client) -> None:
+def test_buffers_are_released(client: RecordClient) -> None:
     for number in range(20):
         client.producer.produce(TOPIC, b"v" * number, b"k", headers=[("color", b"red"), ("none", None)])
     assert client.producer.flush(10) == 0
@@ -71,7 +71,7 @@ def test_buffers_are_released(client: Client) -> None:
 
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=RECORDS, left_out=st.integers(0, 3))
-def test_rows_are_the_same_in_c(client: Client, records: list[Any], left_out: int) -> None:
+def test_rows_are_the_same_in_c(client: RecordClient, records: list[Any], left_out: int) -> None:
     for key, value, headers in records:
         client.producer.produce(TOPIC, value, key, headers=headers)
     assert client.producer.flush(10) == 0
