@@ -16,6 +16,7 @@ from bridges.kafka.links.log_link import LogLink
 from bridges.kafka.links.progress import Progress
 from bridges.kafka.links.receiver import LogReceiver
 from bridges.kafka.records.event import EncodedEvent
+from gateway.amqp.link.outcomes import Modified
 from gateway.errors import AmqpError
 
 
@@ -96,6 +97,6 @@ class SharedReceiver(LogReceiver):
     def topic_grew(self, topic: Topic) -> None:
         """See `TopicWatcher`. The group assigns the new partitions to its links."""
 
-    def _redeliver(self, event: EncodedEvent, *, failed: bool, annotations: bytes | None = None) -> None:
+    def _redeliver(self, event: EncodedEvent, outcome: Modified | None) -> None:
         if event.partition in self._buffers:  # otherwise its new owner sends the event again
-            super()._redeliver(event, failed=failed, annotations=annotations)
+            super()._redeliver(event, outcome)

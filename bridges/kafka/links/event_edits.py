@@ -14,6 +14,7 @@ from bridges.kafka.common.counters import ClusterCounters
 from bridges.kafka.records.event import EncodedEvent, header_fields
 from gateway.amqp.codec.codec import decode_all, encode
 from gateway.amqp.codec.types import Array, Symbol, Uint
+from gateway.amqp.link.outcomes import Modified
 from gateway.amqp.message import sections
 
 ASSOCIATED: Final = "event-streams-associated-partitions-changed"
@@ -63,6 +64,11 @@ def redelivered(
         elif counters is not None:
             counters.annotations_refused += 1
     return EncodedEvent(data, event.partition, event.offset, event.attempts + 1, failures, event.time)
+
+
+def modified(event: EncodedEvent, outcome: Modified, counters: ClusterCounters) -> EncodedEvent:
+    """The event for its next delivery after a modified outcome; one that was released is sent as it is."""
+    return redelivered(event, failed=outcome.failed, annotations=outcome.annotations, counters=counters)
 
 
 def rewritten(

@@ -22,7 +22,7 @@ from bridges.kafka.consume.batches import FetchedBatch, PartitionBuffer
 from bridges.kafka.consume.protocols import PartitionSelections, Selection
 from bridges.kafka.links.checkpointer import DurableTerminus
 from bridges.kafka.links.delivery_policy import PLAIN, DeliveryPolicy
-from bridges.kafka.links.event_edits import redelivered, rewritten, with_gap, with_partitions
+from bridges.kafka.links.event_edits import modified, rewritten, with_gap, with_partitions
 from bridges.kafka.links.log_link import LogLink
 from bridges.kafka.links.offsets import at_ends, drain_ends
 from bridges.kafka.links.receiver_state import TRANSITIONS, ReceiverEvent, ReceiverState
@@ -181,9 +181,9 @@ class LogReceiver(BatchOutgoing):
             if self._tracks_outcomes:
                 self._done(event)
         elif isinstance(outcome, Released):
-            self._redeliver(event, failed=False)
+            self._redeliver(event, None)
         elif isinstance(outcome, Modified) and not outcome.undeliverable:
-            self._redeliver(event, failed=outcome.failed, annotations=outcome.annotations)
+            self._redeliver(event, outcome)
         elif isinstance(outcome, Modified | Rejected):
             self._give_up(event, outcome.error if isinstance(outcome, Rejected) else None)
         else:
@@ -352,14 +352,14 @@ class LogReceiver(BatchOutgoing):
 
     # -- redelivery
 
-    def _redeliver(self, event: EncodedEvent, *, failed: bool, annotations: bytes | None = None) -> None:
-        if event.attempts >= self._policy.max_redeliveries:
+    def _redeliver(self, event: EncodedEvent, outcome: Modified | None) -> None:
+        if outcome is not None and event.attempts >= self._policy.max_redeliveries:
             self._counters.dropped += 1
             self._give_up(event, AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many redeliveries"))
             return
         if self._policy.strict_order:
             self._unresolved.setdefault(event.partition, set()).add(event.offset)
-        self._redeliveries.put(redelivered(event, failed=failed, annotations=annotations, counters=self._counters))
+        self._redeliveries.put(event if outcome is None else modified(event, outcome, self._counters))
         self._deliver_later()
 
     def _deliver_later(self) -> None:

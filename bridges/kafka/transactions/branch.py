@@ -15,12 +15,15 @@ from bridges.kafka.transactions.client import TransactionalClient
 from bridges.kafka.transactions.offsets import EventProgress, RetiredEvents, new_group
 from gateway.amqp.link.outcomes import Rejected
 from gateway.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, TRANSACTION_ROLLBACK, AmqpError, Fault
+from gateway.tasks import until
 
 if TYPE_CHECKING:
     from bridges.kafka.clusters.cluster import Cluster
     from bridges.kafka.common.counters import ClusterCounters
     from gateway.amqp.link.transactions import Answer, Enlisting, PostedMessage, Retirement
 
+_SENT: Final = 5.0
+"""Seconds that a rollback waits for reports of records."""
 log = structlog.get_logger(logger_name="kafka")
 
 
@@ -238,6 +241,7 @@ class KafkaBranch:
         for record in waiting:
             record.post.release()
         await self._begun.wait()
+        await until(lambda: not self._in_flight, _SENT)  # a client that aborts before Kafka knows of records is lost
         await self._abort()
         self._pool.give_back(self._client)
         then(None)

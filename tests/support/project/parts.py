@@ -39,6 +39,8 @@ OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.79.2"
 OPERATOR_SUM = "h1:H/HCiMS4dXQyiFHw28PFlWMh15YUraL3MFe8u7k7dGA="
 KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.4.3"
 NPM = ("package.json", "package-lock.json")
+JMS = ("pom.xml", "JmsClient.java", "Subscriber.java", "Transacted.java", "TransactedWork.java")
+PROTONJ2 = ("pom.xml", "Transactions.java")
 JAVA = ("pom.xml", "HubsClient.java", "FileCheckpoints.java")
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
@@ -172,11 +174,15 @@ def compile_jms_clients(folder: Path) -> None:
     (folder / "clients.zip").rename(folder / "clients.jar")
 
 
-def compile_hubs_client(folder: Path) -> None:
-    """Compile our client beside the jars of Azure's unmodified library."""
-    maven_jars("eventhubs-java/pom.xml")(folder)
-    sources = sorted((CLIENTS / "eventhubs-java").glob("*.java"))
-    run("javac", "-cp", f"{folder}/*", "-d", str(folder / "classes"), *map(str, sources))
+def java_client(name: str) -> Callable[[Path], None]:
+    """Return a fetch that compiles our client beside the jars of an unmodified library."""
+
+    def compile_client(folder: Path) -> None:
+        maven_jars(f"{name}/pom.xml")(folder)
+        sources = sorted((CLIENTS / name).glob("*.java"))
+        run("javac", "-cp", f"{folder}/*", "-d", str(folder / "classes"), *map(str, sources))
+
+    return compile_client
 
 
 def archive_jms_classes(folder: Path) -> None:
@@ -268,7 +274,7 @@ ALL = (
     Part("spark-delta", (SPARK_DELTA,), maven_jars(SPARK_DELTA)),
     Part("artemis", (ARTEMIS,), fetch_artemis),
     Part("jms", ("jms/pom.xml",), maven_jars("jms/pom.xml")),
-    Part("jms-clients", ("jms/pom.xml", "jms/JmsClient.java", "jms/Subscriber.java"), compile_jms_clients),
+    Part("jms-clients", tuple(f"jms/{file}" for file in JMS), compile_jms_clients),
     Part("jms-classes", (JMS_CLASSES,), archive_jms_classes, lambda: jar_origins("jms", "jms-clients")),
     Part("spark-classes", (SPARK_CLASSES,), archive_spark_classes, spark_classes.origins),
     Part("cesql-tck", (TCK, TCK_SUM), fetch_cesql_tck),
@@ -276,7 +282,8 @@ ALL = (
     Part("kustomize", (KUSTOMIZE, OPERATOR, OPERATOR_SUM), fetch_kustomize),
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), npm_modules("rhea")),
     Part("eventhubs-js", tuple(f"eventhubs-js/{file}" for file in NPM), npm_modules("eventhubs-js")),
-    Part("eventhubs-java", tuple(f"eventhubs-java/{file}" for file in JAVA), compile_hubs_client),
+    Part("eventhubs-java", tuple(f"eventhubs-java/{file}" for file in JAVA), java_client("eventhubs-java")),
+    Part("protonj2", tuple(f"protonj2/{file}" for file in PROTONJ2), java_client("protonj2")),
     go_client("eventhubs-go"),
     go_client("go-amqp"),
 )
