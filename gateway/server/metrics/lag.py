@@ -28,7 +28,7 @@ MOST_TOPICS: Final = 200
 MOST_LINKS: Final = 10_000
 _STEP: Final = 200
 """Links that are looked at in one turn of the loop."""
-_GROUP: Final = "event-streams-group"
+_GROUP: Final = "event-streams-consumer-group"
 Log = tuple[str, str]
 """A cluster and a topic."""
 RuleKey = tuple[str, str]

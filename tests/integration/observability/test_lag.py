@@ -26,7 +26,7 @@ async def test_a_rule_shows_its_slowest_link_and_group(tmp_path: Path, monkeypat
     def clients() -> list[Peer]:
         reader, member = connected(document.edge), connected(document.edge)
         reader.attach_receiver("events/orders")
-        member.attach_receiver("events/orders", properties={"event-streams-group": "said-by-a-peer"})
+        member.attach_receiver("events/orders", properties={"event-streams-consumer-group": "said-by-a-peer"})
         member.flow(0, link_credit=2)
         sender = sending(document.edge, "events/orders")
         for number in range(5):
