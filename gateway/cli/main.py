@@ -33,7 +33,9 @@ _EXIT_CODES: Final = (
 
 _LATER: Final = {
     **dict.fromkeys(("receive", "request", "send"), "messages"),
-    **dict.fromkeys(("close", "connections", "drain", "groups", "links", "reload", "status"), "admin"),
+    **dict.fromkeys(
+        ("close", "connections", "console", "drain", "groups", "links", "reload", "status", "top"), "admin"
+    ),
 }
 """Commands that are imported when they are called, by their package: they need more than click."""
 

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Final, NamedTuple, NoReturn
 
 from gateway import __version__
-from gateway.quickstart import attach, crossing, events, subscriptions
+from gateway.quickstart import attach, console, crossing, events, subscriptions
 from gateway.quickstart.checks import Checks, StepFailed
 from gateway.quickstart.clients import ClientError
 from gateway.quickstart.ports import NotUsable, Ports, read_place
@@ -44,6 +44,7 @@ def _chapters(place: Ports, bootstrap: str, screen: TerminalOutput, checks: Chec
     crossing.show(place, screen, checks)
     events.show(place, bootstrap, screen, checks)
     subscriptions.show(place, bootstrap, screen, checks)
+    console.show(place, screen, checks)
 
 
 QUICKSTART: Final = Tour(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.quickstart.console import address
 from gateway.quickstart.ports import Ports
 from gateway.quickstart.server import Server
 from gateway.quickstart.terminal_output import TerminalOutput
@@ -36,6 +37,10 @@ def show(place: Ports, server: Server, bootstrap: str, screen: TerminalOutput) -
             ("HTTP", f"http://{place.http}", "/readyz  /healthz  /metrics"),
         ]
     )
+    if (console := address(place)) is not None:
+        screen.gap()
+        screen.say("Its console, for a browser on this machine:")
+        screen.code(console)
     host, _, port = place.edge.rpartition(":")
     for example in (_PYTHON.format(edge=place.edge), _NODE.format(host=host, port=port)):
         screen.gap()

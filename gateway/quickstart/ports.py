@@ -1,4 +1,4 @@
-"""The listeners of the quickstart's gateway, from its policy, and the signing key of its cookies."""
+"""The listeners of the quickstart's gateway, from its policy, the signing key of its cookies, and the admin's token."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ class Ports:
     binds: Mapping[str, str]
     ring: KeyRing
     clusters: Mapping[str, str]
+    token: str | None = None
+    """The token of the admin API, if the policy has one that may operate."""
 
     @property
     def edge(self) -> str:
@@ -56,9 +58,12 @@ def read_place(policy: Path) -> Ports:
     if variable is None:
         raise NotUsable(f"{policy}: keys.active must name a key that comes from the environment")
     environ = {**os.environ, variable: new_secret(secrets.token_bytes)}
+    tokens = [each for each in model.gateway.admin.tokens.values() if each.env is not None]
+    environ |= {str(each.env): secrets.token_urlsafe(24) for each in tokens}
+    operate = next((environ[str(each.env)] for each in tokens if each.role == "operate"), None)
     compiled = load_policy(policy, environ=environ, read_bytes=Path.read_bytes)
     clusters = {name: cluster.bootstrap for name, cluster in compiled.model.kafka.items()}
-    return Ports(policy, environ, _binds(compiled), _ring(compiled), clusters)
+    return Ports(policy, environ, _binds(compiled), _ring(compiled), clusters, operate)
 
 
 def _binds(policy: CompiledPolicy) -> dict[str, str]:
@@ -68,7 +73,9 @@ def _binds(policy: CompiledPolicy) -> dict[str, str]:
             raise NotUsable(f"{policy.file}: the quickstart needs a listener in scope {scope}")
     if policy.model.gateway.http is None:
         raise NotUsable(f"{policy.file}: the quickstart needs gateway.http")
-    return {**binds, "http": str(policy.model.gateway.http), **_push(policy)}
+    ports = policy.model.gateway.admin.ports
+    admin = {"admin": str(ports[0])} if ports else {}
+    return {**binds, "http": str(policy.model.gateway.http), **admin, **_push(policy)}
 
 
 def _push(policy: CompiledPolicy) -> dict[str, str]:

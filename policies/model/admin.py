@@ -18,7 +18,7 @@ MIN_TOKEN: Final = 16
 _PLACE: Final = {
     "type": "string",
     "pattern": r"^(off|unix|unix:/.+|.+:[0-9]+)$",
-    "examples": ["unix", "unix:/run/gate/admin.sock", "127.0.0.1:8673"],
+    "examples": ["unix", "unix:/run/gate/admin.sock", "127.0.0.1:8675"],
 }
 _PLACES: Final = {"anyOf": [_PLACE, {"type": "array", "items": _PLACE, "minItems": 1}]}
 

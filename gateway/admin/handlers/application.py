@@ -29,6 +29,14 @@ async def _status(source: AdminSource, request: Request) -> Response:
     return json_response(source.status())
 
 
+async def _openapi(source: AdminSource, request: Request) -> Response:
+    """`GET /openapi.json`."""
+    from gateway.admin.openapi.description import openapi
+
+    check_names(request.query_params, ())
+    return json_response(openapi())
+
+
 HANDLERS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/status", _status),
     ("GET", "/connections", connections.list_connections),
@@ -53,6 +61,7 @@ HANDLERS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/refusals", policy.list_refusals),
     ("GET", "/rates", live.show_rates),
     ("GET", "/events", live.stream_events),
+    ("GET", "/openapi.json", _openapi),
     ("GET", "/session", sessions.show_session),
     ("POST", "/session", sessions.begin_session),
     ("DELETE", "/session", sessions.end_session),

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.amqp.foreign import rhea_environment
+from tests.support.browser.window import Browser
 from tests.support.gateway.process import PATIENCE, Process, free_port, fresh_folder, wait_until
 from tests.support.project.parts import ROOT
 
 EXAMPLE = (ROOT / "policies/examples/quickstart.yaml").read_text()
-PORTS = ("5672", "5673", "8672", "8673", "8674")
+PORTS = ("5672", "5673", "8672", "8673", "8674", "8675")
 SECONDS = 3 * PATIENCE
 
 
@@ -71,6 +72,8 @@ def test_it_verifies_every_step(transcript: str) -> None:
         "201: the gateway delivers from now on",
         "the service gets what it asked for, byte for byte and in order",
         "active, at least once, two delivered",
+        "it answers whoever has the token",
+        "every part is ready",
     ):
         assert f"ok  {claim}" in " ".join(transcript.split()).replace(" ok ", " ok  ")
     assert "FAILED" not in transcript
@@ -207,6 +210,15 @@ def test_the_printed_examples_work(quickstart: tuple[Process, Path]) -> None:
         wait_until(lambda: "tea" in node.text(), "the event at the receiver")
     finally:
         node.discard()
+
+
+def test_the_printed_address_opens_the_console(quickstart: tuple[Process, Path]) -> None:
+    address = next(line.strip() for line in quickstart[0].text().splitlines() if "/#token=" in line)
+    with Browser() as browser:
+        browser.window(1440, 900)
+        browser.open(address)
+        browser.wait_text("operate", "#who")
+        browser.wait_text("svc/{name}", "main")
 
 
 def test_killing_it_leaves_no_gateway_behind(quickstart: tuple[Process, Path]) -> None:

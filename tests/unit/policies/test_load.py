@@ -193,7 +193,8 @@ def test_a_file_that_is_not_there() -> None:
 
 def test_the_quickstart_example_loads_with_its_key() -> None:
     path = EXAMPLES / "quickstart.yaml"
-    policy = load_policy(path, environ={"SCOPEGATE_QUICKSTART_KEY": KEY}, read_bytes=Path.read_bytes)
+    environ = {"SCOPEGATE_QUICKSTART_KEY": KEY, "SCOPEGATE_QUICKSTART_TOKEN": KEY}
+    policy = load_policy(path, environ=environ, read_bytes=Path.read_bytes)
     assert [str(scope.listen[0].bind) for scope in policy.model.scopes.values()] == [
         "127.0.0.1:5672",
         "127.0.0.1:5673",

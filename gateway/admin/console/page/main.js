@@ -67,8 +67,17 @@ function who() {
   byId("who").replaceChildren(el("span", { title: session.name }, `${session.name} `), badge(session.role, ""), ...(button ? [button] : []));
 }
 
+// The address may have a token, as scopegate console prints it; the history forgets it.
+async function useToken() {
+  const token = location.hash.startsWith("#token=") ? location.hash.slice("#token=".length) : null;
+  if (!token) return;
+  history.replaceState(null, "", "#/");
+  await ask("POST", "/session", {}, { token });
+}
+
 async function begin() {
   try {
+    await useToken();
     session = await get("/session");
   } catch (error) {
     if (error.status === 401) logIn(begin);

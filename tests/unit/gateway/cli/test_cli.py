@@ -30,6 +30,7 @@ def call(*args: str, stdin: str | None = None) -> Result:
 @pytest.fixture(autouse=True)
 def quickstart_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCOPEGATE_QUICKSTART_KEY", KEY)
+    monkeypatch.setenv("SCOPEGATE_QUICKSTART_TOKEN", KEY)
 
 
 def test_check_counts_what_is_right() -> None:
