@@ -66,9 +66,9 @@ def address_documents(policy: CompiledPolicy) -> Iterator[Document]:
     """The address rules in the order in which they are tried."""
     for name, scope in policy.model.scopes.items():
         for at, rule in enumerate(scope.addresses):
-            text = rule.match.text if hasattr(rule.match, "text") else str(rule.match)
             kind = next((kind for kind in _KINDS if getattr(rule, kind, None)), "none")
-            yield {"id": f"{name}/{at}", "scope": name, "match": text, "kind": kind, "to": str(getattr(rule, kind, ""))}
+            to = str(getattr(rule, kind, ""))
+            yield {"id": f"{name}/{at}", "scope": name, "match": rule.match.text, "kind": kind, "to": to}
 
 
 def certificate_documents(
