@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.amqp.foreign import JAVA, rhea_environment
 from tests.support.cli.commands import run
-from tests.support.cli.guides import Guide
+from tests.support.cli.guides import Guide, ported
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, fresh_folder, ports
 from tests.support.project.named_tests import missing_tests, named_tests
@@ -33,7 +33,7 @@ class Shop:
         shutil.copy(pair.cert, self.folder / "gateway.crt")
         shutil.copy(pair.key, self.folder / "gateway.key")
         run("users", "add", str(self.folder / "users.yaml"), "alice", "--password-stdin", text="alice-of-the-shop\n")
-        text = GUIDE.named("clients.yaml").replace("5671", str(self.tls)).replace("5672", str(self.tcp))
+        text = ported(GUIDE.named("clients.yaml"), {5671: self.tls, 5672: self.tcp})
         policy = self.folder / "clients.yaml"
         policy.write_text(f'gateway: {{http: "127.0.0.1:{http}", admin: {{listen: off}}}}\n{text}')
         start(policy)

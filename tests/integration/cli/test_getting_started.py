@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.cli.commands import run
-from tests.support.cli.guides import Guide, shell
+from tests.support.cli.guides import Guide, ported, shell
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import fresh_folder, ports
 from tests.support.project import dockerfile
@@ -31,7 +31,7 @@ class Reader:
 
     def ported(self, text: str) -> str:
         """The text with this gateway's ports and folders."""
-        return text.replace("5672", str(self.amqp)).replace("//localhost", f"//127.0.0.1:{self.amqp}")
+        return ported(text, {5672: self.amqp}).replace("//localhost", f"//127.0.0.1:{self.amqp}")
 
     def does(self, block: str) -> str:
         """Run a block of the guide; return what it printed."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli.commands import run
-from tests.support.cli.guides import Guide, shell
+from tests.support.cli.guides import Guide, ported, shell
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import fresh_folder, ports
 from tests.support.project.parts import ROOT
@@ -27,12 +27,17 @@ class Machine:
         self.folder.chmod(0o700)
         self.policy = self.folder / "gateway.yaml"
         self.edge, core, http = ports(3)
-        self._here = {**backends, "5672": str(self.edge), "5673": str(core), "0.0.0.0:8672": f"127.0.0.1:{http}"}
-        self._here |= {"id: gw-1": f'id: {id}\n  admin: {{listen: "unix:{self.folder}/admin.sock"}}', "10s": "100ms"}
+        self._ports = {5672: self.edge, 5673: core, 8672: http}
+        self._here = {
+            **backends,
+            "id: gw-1": f'id: {id}\n  admin: {{listen: "unix:{self.folder}/admin.sock"}}',
+            "10s": "100ms",
+        }
         self.write(GUIDE.named("gateway.yaml"))
 
     def write(self, text: str) -> None:
         """Write the policy with this machine's ports and the suite's servers; in one step, as editors do."""
+        text = ported(text, self._ports)
         for guide, here in self._here.items():
             text = text.replace(guide, here)
         beside = self.policy.with_name("next.yaml")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from tests.support.cli.guides import Guide, shell
+from tests.support.cli.guides import Guide, ported, shell
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import fresh_folder, ports
 from tests.support.project.named_tests import missing_tests, named_tests
@@ -25,7 +25,7 @@ def test_sensors_send_to_the_address_of_their_name(start_gateway: Gateways, auth
         shutil.copy(pair.cert, tls / f"{name}.crt")
         shutil.copy(pair.key, tls / f"{name}.key")
     policy = folder / "sensors.yaml"
-    text = GUIDE.named("sensors.yaml").replace("5671", str(amqp))
+    text = ported(GUIDE.named("sensors.yaml"), {5671: amqp})
     policy.write_text(f'gateway: {{http: "127.0.0.1:{http}", admin: {{listen: off}}}}\n{text}')
     start_gateway(policy)
     command = GUIDE.named("sensor").replace("gateway.example", f"localhost:{amqp}")
