@@ -29,7 +29,7 @@ from gateway.amqp.link.link import Link
 from gateway.amqp.link.state import DetachKind, LinkState
 from gateway.amqp.proton import batch, proton_data
 from gateway.amqp.proton.transport_errors import reworded
-from gateway.errors import INTERNAL_ERROR, AmqpError
+from gateway.errors import INTERNAL_ERROR, NOT_IMPLEMENTED, AmqpError
 from gateway.instance import instance
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Engine(Restraint):
         self._output = Output(self._transport, self.tally)
         self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
         self._echoes: Final = Echoes(self._sessions, self._output)
-        self._input: Final = Input(self._transport, self._dispatch_safely, self._before_end, self._echo)
+        self._input: Final = Input(self._transport, self._dispatch_safely, self._before_end, self._echo, self._acquires)
         self._inspector: Final = self._input.inspector
         self._table: Final[dict[int, Callable[[ProtonEvent], None]]] = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
@@ -104,6 +104,12 @@ class Engine(Restraint):
             self._output.before_end()
         except AmqpError as error:
             self._fail(error)
+
+    def _acquires(self) -> None:
+        """End the link of a flow that names a transaction: no node supports transactional acquisition (4.4.3)."""
+        link = self._dispatcher.last_flow
+        if link is not None and not link.incoming:
+            link.detach(AmqpError(NOT_IMPLEMENTED, "messages cannot be acquired in a transaction, only retired"))
 
     def _echo(self, channel: int | None) -> None:
         self._echoes.note(self._dispatcher.last_flow, channel)

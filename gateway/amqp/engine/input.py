@@ -14,7 +14,7 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp.engine.control_frames import ControlFrameInspector
 from gateway.amqp.link.attach_info import refusal
-from gateway.amqp.proton.batch import BEFORE_END, CUT_TEXT, ECHO_LINK, SPLIT_DISPOSITION
+from gateway.amqp.proton.batch import ACQUISITION, BEFORE_END, CUT_TEXT, ECHO_LINK, SPLIT_DISPOSITION
 from gateway.amqp.proton.handles import ProtonTransport
 
 _frames: Final = lib.pn_transport_get_frames_input
@@ -29,15 +29,18 @@ class Input:
         dispatch: Callable[[], None],
         before_end: Callable[[], None],
         echo: Callable[[int | None], None],
+        acquires: Callable[[], None],
     ) -> None:
         """`dispatch` handles the events of a piece; `before_end` is called before an end.
 
-        `echo` is called after a flow that asks for one of ours: of its link, or of the session on a channel.
+        `echo` is called after a flow that asks for one of ours: of its link, or of the session on a channel; `acquires`
+        after one that names a transaction.
         """
         self._transport: Final = transport
         self._dispatch: Final = dispatch
         self._before_end: Final = before_end
         self._echo: Final = echo
+        self._acquires: Final = acquires
         self._room = lib.pn_transport_capacity(transport)
         self.inspector: Final = ControlFrameInspector(self._room)
 
@@ -59,6 +62,8 @@ class Input:
                 self.inspector.disposition_text, start = None, start + channel
             elif what == SPLIT_DISPOSITION:
                 self.inspector.disposition_text = None
+            elif what == ACQUISITION:
+                self._acquires()
             elif self._room > 0:
                 self._echo(None if what == ECHO_LINK else channel)
         self._push(data, start, len(data))

@@ -89,3 +89,9 @@ static int requested_echo(const uint8_t *at, size_t left) {
         return NO_ECHO;
     return link ? ECHO_LINK : ECHO_SESSION;
 }
+
+/* Whether a flow has a transaction in its properties (part 4, 4.4.3); only the bytes that are there are read. */
+static bool acquires_in_transaction(const uint8_t *at, size_t left) {
+    static const uint8_t key[] = {0xA3, 6, 't', 'x', 'n', '-', 'i', 'd'};
+    return memmem(at, left, key, sizeof key) != NULL;
+}

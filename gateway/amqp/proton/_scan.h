@@ -6,7 +6,7 @@
  */
 #define MAX_HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
 
-enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, NO_ECHO = 0 };
+enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, ACQUISITION, NO_ECHO = 0 };
 
 #include "_frame_fields.h"
 
@@ -68,6 +68,8 @@ static int inspect_frame(scan_state *state, const uint8_t *frame, size_t size, s
         return -1;
     if (code == 0x13) {
         state->echo = (uint16_t)requested_echo(frame + body + head, size - body - head);
+        if (acquires_in_transaction(frame + body + head, size - body - head))
+            state->echo = ACQUISITION;
         state->channel = (uint16_t)channel;
     }
     return code == 0x17 ? add_finding(findings, position, BEFORE_END, channel) : 0;
@@ -186,7 +188,7 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
  * `what` is OTHER_FORMAT: inspect transfers fully from now on; BEFORE_END: an end frame begins here, or not before this
  * position; ECHO_SESSION, ECHO_LINK: a flow that requests an echo ends here; CUT_TEXT: a disposition begins here whose
  * error description proton cuts off (the third item is its size instead of a channel); SPLIT_DISPOSITION: a disposition
- * ends here of which a part arrived earlier.
+ * ends here of which a part arrived earlier; ACQUISITION: a flow that names a transaction ends here.
  */
 static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t start, end;

@@ -14,6 +14,7 @@ import cproton_ffi
 from cproton_ffi import ffi, lib
 
 from gateway.amqp.proton._batch import (
+    ACQUISITION,
     BEFORE_END,
     CUT_TEXT,
     ECHO_LINK,
@@ -49,6 +50,7 @@ from gateway.amqp.proton._batch import (
 from gateway.amqp.proton.handles import ProtonDelivery
 
 __all__ = [
+    "ACQUISITION",
     "BEFORE_END",
     "CUT_TEXT",
     "ECHO_LINK",

@@ -16,7 +16,7 @@ from tests.bench.cases import scan as kafka_scan
 from tests.bench.cases.cookies import sign_verify
 from tests.bench.effort import Effort
 from tests.bench.figures import Figure, Sample, beside, interleaved, medians, shaped
-from tests.bench.kafka import cases, links
+from tests.bench.kafka import cases, links, transactions
 from tests.bench.push import api, protocols
 from tests.bench.push import http as push
 from tests.bench.running import StockRelay, cpu_seconds, idle, load, resident_kib
@@ -278,4 +278,5 @@ CASES: dict[str, Case] = {
     "scan": kafka_scan.scan,
     "source": source,
     "start": start,
+    "transactions": transactions.transactions,
 }

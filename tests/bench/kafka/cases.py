@@ -21,7 +21,8 @@ CREDIT = 5000
 
 
 @contextmanager
-def _running() -> Iterator[tuple[KafkaBroker, BenchGateway]]:
+def running() -> Iterator[tuple[KafkaBroker, BenchGateway]]:
+    """A broker to measure with, and the gateway in front of it."""
     broker = FastKafka()
     try:
         with closing(BenchGateway(broker.bootstrap)) as gateway:
@@ -32,7 +33,7 @@ def _running() -> Iterator[tuple[KafkaBroker, BenchGateway]]:
 
 def rates(effort: Effort) -> Iterator[Figure]:
     """In and out of a topic of a real broker."""
-    with _running() as (broker, gateway):
+    with running() as (broker, gateway):
         for shape in effort.shapes:
             for size in (100, 1000) if shape in shapes.USUAL else (100,):
                 yield _produce(broker, gateway, effort, size, shape)
@@ -89,7 +90,7 @@ def _fill(broker: KafkaBroker, topic: str, count: int, size: int, shape: str = s
 
 def sharing(effort: Effort) -> Iterator[Figure]:
     """Deliveries to all consumers of one partition together, against as many to one consumer alone."""
-    with _running() as (broker, gateway):
+    with running() as (broker, gateway):
         for shape in effort.shapes:
             yield _shared(broker, gateway, effort, shape)
 
@@ -109,7 +110,7 @@ def _shared(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, shape: s
 
 def latency(effort: Effort) -> Iterator[Figure]:
     """From one client through a topic to another at 5,000 events a second."""
-    with _running() as (broker, gateway):
+    with running() as (broker, gateway):
         for shape in effort.shapes:
             yield _latency(broker, gateway, effort, shape)
 

@@ -45,6 +45,7 @@ EXPECTED = {
     "tls": with_cost(shaped(*_TLS) | {"tls_cookie:mix", "tls_rewrite:mix"}),
     "idle": shaped(*(f"idle_{path}_{name}" for path in ("direct", "crossing", "kafka") for name in ("p50", "p99"))),
     "latency": shaped("kafka_latency"),
+    "transactions": {f"transactions_{size}{cost}" for size in (1, 100, 10_000) for cost in ("", "_cpu")},
     "scan": shaped("kafka_scan_100") | {"kafka_scan_1k", "kafka_scan_sealed"},
     "reply queue": {"reply_queue_0", "reply_queue_100", "reply_queue_1000"},
     "crowds": {"crowd_senders", "crowd_senders_held", "crowd_receivers", "crowd_receivers_held"},
@@ -58,7 +59,7 @@ EXPECTED = {
 }
 _OF_KAFKA = "kafka", "sharing", "links", "tls", "idle", "latency", "scan", "source"
 KAFKA = {figure for case in _OF_KAFKA for figure in EXPECTED[case]}
-SERVERS = "kafka", "sharing", "links", "tls", "idle", "latency", "scan", "columns", "source", "archive"
+SERVERS = "kafka", "transactions", "sharing", "links", "tls", "idle", "latency", "scan", "columns", "source", "archive"
 """They start a Kafka or a Spark of their own."""
 LONG = *SERVERS, "crossing", "relays"
 CASES = [pytest.param(case, marks=pytest.mark.soak if case in LONG else ()) for case in EXPECTED]

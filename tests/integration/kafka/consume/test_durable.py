@@ -363,7 +363,6 @@ def test_what_a_consumer_cannot_take_is_copied_before_the_position_moves_past_it
             assert number == 1
             peer.disposition(again, outcome)
         found = consume(kafka_broker.bootstrap, letters, 2)
-        assert {record.value() for record in found} == {b"0", b"1"}
         reported = {record.value(): dict(record.headers()) for record in found}
         assert reported[b"0"]["amqp.dead-letter.condition"] == b"app:bad-order"
         assert reported[b"0"]["amqp.dead-letter.description"] == b"no such customer"
