@@ -19,6 +19,8 @@ from gateway.tasks import Supervisor
 LOG: Final = get_logger(__name__)
 OK: Final = "ok"
 _NO_CONTENT: Final = "nocontent"
+_DRY: Final = "dry"
+_CHANGES: Final = ("Create", "Update", "Import")
 _QUERY: Final = frozenset(("protocol", "state", "limit", "after", "empty"))
 
 
@@ -60,10 +62,12 @@ class ManagerResponder:
         if operation is None:
             known = ", ".join(self._operations)
             raise ApiError(ErrorCode.UNSUPPORTED, f"the subject has to be an operation: {known}")
+        if _DRY in request.properties and request.subject not in _CHANGES:
+            raise invalid([Mistake(_DRY, f"only for {', '.join(_CHANGES)}")])
         return await operation(Caller(request.user), request)
 
     async def _create(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
-        return _view_answer(await self._manager.create(caller, self._body(request)))
+        return _view_answer(await self._manager.create(caller, self._body(request), dry_run=_is_dry(request)))
 
     async def _retrieve(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
         return _view_answer(await self._manager.retrieve(caller, _id(request)))
@@ -79,8 +83,10 @@ class ManagerResponder:
         return ServiceAnswer({"status": OK, **more}, _encoded(document))
 
     async def _update(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
-        body, expected = self._body(request), _expected(request)
-        return _view_answer(await self._manager.update(caller, _id(request), body, expected=expected))
+        body, expected, dry_run = self._body(request), _expected(request), _is_dry(request)
+        return _view_answer(
+            await self._manager.update(caller, _id(request), body, expected=expected, dry_run=dry_run)
+        )
 
     async def _delete(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
         return _view_answer(await self._manager.delete(caller, _id(request), expected=_expected(request)))
@@ -102,7 +108,8 @@ class ManagerResponder:
         return _answer(OK, await self._manager.export(caller, _id(request), secrets=secrets))
 
     async def _import(self, caller: Caller, request: ServiceRequest) -> ServiceAnswer:
-        return _view_answer(await self._manager.restore(caller, self._body(request, IMPORT_FACTOR)))
+        body, dry_run = self._body(request, IMPORT_FACTOR), _is_dry(request)
+        return _view_answer(await self._manager.restore(caller, body, dry_run=dry_run))
 
     def _body(self, request: ServiceRequest, factor: int = 1) -> bytes:
         if request.body is None:
@@ -121,11 +128,21 @@ def _id(request: ServiceRequest) -> str:
 
 
 def _expected(request: ServiceRequest) -> frozenset[int] | None:
-    """The application property `revision`."""
+    """The application property `revision`; what is no number is no revision."""
     revision: object = request.properties.get("revision")
     if revision is None:
         return None
-    return frozenset((int(revision),)) if isinstance(revision, int) else frozenset()
+    if isinstance(revision, bool) or not isinstance(revision, int):
+        return frozenset()
+    return frozenset((int(revision),))
+
+
+def _is_dry(request: ServiceRequest) -> bool:
+    """The application property `dry`: whether nothing is to be stored; raises ApiError."""
+    dry: object = request.properties.get(_DRY, False)
+    if not isinstance(dry, bool):
+        raise invalid([Mistake(_DRY, "true or false")])
+    return dry
 
 
 def _view_answer(shown: SubscriptionView) -> ServiceAnswer:

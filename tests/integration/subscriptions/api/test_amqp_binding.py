@@ -106,6 +106,28 @@ def test_errors_are_those_of_every_binding(place: Place) -> None:
 
 
 @pytest.mark.row("CE-3.4-1")
+def test_a_check_changes_nothing(place: Place) -> None:
+    whole = {"id": "d", "protocol": "HTTP", "sink": place.sink}
+    status, shown, _ = place.ask("Create", whole, dry=True)
+    assert (status, shown["protocolsettings"]) == ("ok", {"method": "POST"})
+    assert place.ask("Retrieve", id="d")[0] == "notfound"
+    assert place.ask("Create", {**whole, "sink": 5}, dry=True)[0] == "invalid"
+    made = place.ask("Create", whole, dry=False)
+    exported = place.ask("Export", id="d")[1]
+    assert place.ask("Update", {**whole, "sink": place.sink + "x"}, id="d", dry=True)[0] == "ok"
+    assert place.ask("Import", {"subscription": {**whole, "id": "e"}, "positions": {}}, dry=True)[0] == "ok"
+    for wrong in ("1", 1, None):
+        assert place.ask("Update", {**whole, "sink": place.sink + "x"}, id="d", dry=wrong)[0] == "invalid", wrong
+    for subject in ("Delete", "Resume", "Test", "Retrieve"):
+        status, document, _ = place.ask(subject, id="d", dry=True)
+        assert (status, document["mistakes"][0]["field"]) == ("invalid", "dry")
+    assert place.ask("Export", id="d")[1] == exported
+    assert place.ask("Retrieve", id="d")[1:] == made[1:]
+    assert place.ask("Delete", id="d", revision=True)[0] == "changed", "true is not revision 1"
+    assert place.ask("Delete", id="d")[0] == "ok"
+
+
+@pytest.mark.row("CE-3.4-1")
 def test_over_a_link_pair(place: Place) -> None:
     with Peer(place.edge) as peer:
         peer.start()
