@@ -24,6 +24,7 @@ from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, e
 from tests.support.gateway.in_process import InProcessGateway, served
 from tests.support.gateway.policy import KEY
 from tests.support.gateway.process import free_port
+from tests.support.servers.flooding import flooding
 from tests.support.servers.servers import Artemis
 
 POLICY = """
@@ -199,6 +200,17 @@ async def test_a_password_is_sent_in_the_clear_only_if_the_policy_says_so(sinks:
     async with sinks.open(f"amqp://private.example:{broker.port}/q", sinkcredential=login) as (sink, heard):
         sink.send(attempt())
         await done(heard)
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x03\x01\x00\x00" + b"\xff" * 40])
+async def test_a_server_that_is_no_container_does_not_refuse_the_login(sinks: Sinks, greeting: bytes) -> None:
+    """So that the subscription is not suspended while it is there."""
+    async with flooding(sinks.nobody, greeting, b"", b" ", 0), sinks.open(
+        f"amqp://nobody.example:{sinks.nobody}/q"
+    ) as (sink, heard):
+        sink.send(attempt())
+        reason = "the container did not answer the login"
+        assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, reason, reached=False)
 
 
 @pytest.mark.row("CE-3.2.2.3-4", part="settled")

@@ -24,8 +24,11 @@ from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, e
 from tests.support.cloudevents.mqtt_reader import MqttReader
 from tests.support.gateway.process import PATIENCE, free_port, hold
 from tests.support.servers.certs import Authority
+from tests.support.servers.flooding import flooding
 from tests.support.servers.sink_servers import Mosquitto
 
+MUCH = 256 * 1024 * 1024
+"""Bytes: more than the sockets on the way hold."""
 FIVE, THREE = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 
 
@@ -185,6 +188,20 @@ async def test_events_under_way_on_a_lost_connection_fail_at_once(version: MQTTP
     finally:
         server.stop()
     assert not failures
+
+
+@pytest.mark.parametrize("endless", [b"\x30\xff\xff\xff\x7f" + b"x" * 60_000, b"\xd0\x00", b"\x40\x02\x00\x01"])
+async def test_a_server_that_sends_without_end_is_left(endless: bytes) -> None:
+    """One packet of 256 MB, or many small ones: neither memory nor time of the loop is the server's."""
+    port = free_port()
+    async with flooding(port, b"", b"\x20\x03\x00\x00\x00", endless, MUCH) as flood, sink(
+        port, timeout=10 * PATIENCE
+    ) as (made, received):
+        made.send(attempt())
+        answer = await received.next()
+        assert answer.outcome in (DeliveryOutcome.FAILED, DeliveryOutcome.SINK_FAILED, DeliveryOutcome.DONE)
+        await until(lambda: made._connection is None or made._connection.lost, PATIENCE)
+        assert (flood.connections, flood.sent < MUCH) == (1, True)
 
 
 @pytest.mark.row("CE-P-3", part="MQTT")

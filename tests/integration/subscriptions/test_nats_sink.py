@@ -21,8 +21,12 @@ from gateway.tasks import until
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event, local_dialer, strict_supervisor
 from tests.support.gateway.process import PATIENCE, free_port, hold
 from tests.support.servers.certs import Authority
+from tests.support.servers.flooding import flooding
 from tests.support.servers.sink_servers import NatsServer
 
+INFO = b'INFO {"server_id": "x", "version": "2.9.10", "proto": 1, "headers": true, "max_payload": 1048576}\r\n'
+MUCH = 256 * 1024 * 1024
+"""Bytes: more than the sockets on the way hold."""
 HEADERS = nats_binary(event())[0]
 LIMITED = """
 max_payload: 10000
@@ -176,6 +180,26 @@ async def test_events_under_way_on_a_lost_connection_fail_at_once(jetstream: boo
         assert answer == Answer(DeliveryOutcome.FAILED, "the connection was lost", reached=False)
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("endless", [b"x" * 60_000, b"PING\r\n", b"MSG a 1 2\r\nhi\r\n", INFO])
+async def test_a_server_that_sends_without_end_is_left(endless: bytes) -> None:
+    """One message of 2 GB, or many small ones: neither memory nor time of the loop is the server's."""
+    port, large = free_port(), b"MSG a 1 2000000000\r\n" if endless[0] == ord("x") else b""
+    async with flooding(port, INFO, b"PONG\r\n" + large, endless, MUCH) as flood, sink(
+        port, timeout=10 * PATIENCE
+    ) as (made, received):
+        made.send(attempt())
+        assert (await received.next()).outcome in (DeliveryOutcome.FAILED, DeliveryOutcome.SINK_FAILED)
+        assert (flood.connections, flood.sent < MUCH) == (1, True)
+
+
+async def test_a_malformed_limit_of_a_server_is_its_fault() -> None:
+    port = free_port()
+    info = b'INFO {"server_id": "x", "max_payload": "large"}\r\n'
+    async with flooding(port, info, b"PONG\r\n", b" ", 0), sink(port) as (made, received):
+        made.send(attempt())
+        assert (await received.next()).outcome is DeliveryOutcome.SINK_FAILED
 
 
 async def test_a_server_that_was_away_gets_the_next_attempt() -> None:

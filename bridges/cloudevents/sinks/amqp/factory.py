@@ -34,6 +34,8 @@ from policies.values.units import Endpoint
 _NAME: Final = "subscriptions"
 """The name of sinks' connections in metrics and logs."""
 _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+_LOGIN_REFUSED: Final = frozenset(("credentials", "mechanism", "server-proof"))
+"""Failures of SASL that concern the login; after others, the server may be none of AMQP's."""
 _SYMBOLS: Final = frozenset((PARTITION,))
 """Link properties whose values are symbols."""
 
@@ -220,4 +222,8 @@ class _SinkConnector(Connector):
     def unauthenticated(self, connection: Connection, security: Handshake) -> None:
         """Fail the waiting deliveries at once."""
         super().unauthenticated(connection, security)
-        self._on_login_failure(Answer(DeliveryOutcome.CREDENTIAL, "the container does not accept the login"))
+        if security.reason in _LOGIN_REFUSED:
+            answer = Answer(DeliveryOutcome.CREDENTIAL, "the container does not accept the login")
+        else:
+            answer = Answer(DeliveryOutcome.SINK_FAILED, "the container did not answer the login", reached=False)
+        self._on_login_failure(answer)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
-from bridges.cloudevents.delivery.answers import Answer
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.delivery.sink import SendAttempt, SinkListener
+from gateway.observability.logs import get_logger
 from gateway.tasks import Supervisor, until
+
+LOG: Final = get_logger(__name__)
 
 
 class ConcurrentSink(ABC):
@@ -33,6 +36,9 @@ class ConcurrentSink(ABC):
     async def _send(self, attempt: SendAttempt) -> None:
         try:
             answer = await self._deliver(attempt)
+        except Exception as error:  # a bug, or a library's; without an answer, no later event of the key would be sent
+            LOG.error("attempt failed", error=type(error).__name__, exc_info=error)
+            answer = Answer(DeliveryOutcome.FAILED, "the attempt failed", reached=False)
         finally:
             self._in_flight -= 1
         if not self._closed:

@@ -20,6 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage
 from bridges.cloudevents.model.values import PlainCredential
+from bridges.cloudevents.sinks.common.receive_budget import ReceiveBudget
 from gateway.tasks import off_loop
 
 KEEPALIVE: Final = 60
@@ -31,6 +32,8 @@ _RETRY_LATER: Final = frozenset((0x89, 0x97))
 _DENIED_V3: Final = frozenset(("Bad user name or password", "Not authorized"))
 _OVERHEAD: Final = 16
 """Maximum size of a PUBLISH beyond topic, payload and properties, in bytes."""
+_LARGEST_PACKET: Final = 65_536
+"""Bytes of a packet of the server, which sends none but answers."""
 
 
 class MqttTarget(NamedTuple):
@@ -60,9 +63,19 @@ class _SocketClient(paho.Client):
     """paho's client on a socket that is already connected to a checked address."""
 
     connected_socket: socket.socket
+    budget: ReceiveBudget
 
     def _create_socket_connection(self) -> socket.socket:
         return self.connected_socket
+
+    def _sock_recv(self, bufsize: int) -> bytes:
+        """Read from the socket, which paho does until a packet is complete; raises OSError."""
+        if bufsize > _LARGEST_PACKET:
+            raise ConnectionAbortedError
+        data = super()._sock_recv(bufsize)
+        if not self.budget.spend(len(data)):
+            raise ConnectionAbortedError
+        return data
 
 
 class MqttConnection:
@@ -80,6 +93,7 @@ class MqttConnection:
         self._timer: asyncio.TimerHandle | None = None
         self._max_packet_size = 0
         """Maximum packet size of the server; 0 for no limit."""
+        self._budget: Final = ReceiveBudget(_LARGEST_PACKET)
         self._client: Final = self._make(connected, window)
 
     def _make(self, connected: socket.socket, window: int) -> _SocketClient:
@@ -92,6 +106,7 @@ class MqttConnection:
             reconnect_on_failure=False,
         )
         client.connected_socket = connected
+        client.budget = self._budget
         client.suppress_exceptions = True
         client.max_inflight_messages_set(min(window, 65_535))
         if target.login is not None:
@@ -129,6 +144,7 @@ class MqttConnection:
                 DeliveryOutcome.REFUSED, f"larger than the server's largest packet of {self._max_packet_size} bytes"
             )
         target = self._target
+        self._budget.on_published()
         info = self._client.publish(
             target.topic, message.payload, target.qos, target.retain, self._properties(message) if self._is_v5 else None
         )

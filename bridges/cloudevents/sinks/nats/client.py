@@ -8,11 +8,30 @@ import asyncio
 from typing import Final, TypeVar
 
 from nats.aio.client import Client
-from nats.errors import ConnectionClosedError, Error
+from nats.errors import ConnectionClosedError, Error, ProtocolError
+from nats.protocol.parser import Parser
 
+from bridges.cloudevents.sinks.common.receive_budget import ReceiveBudget
 from gateway.tasks import Supervisor, Work
 
 T = TypeVar("T")
+
+
+_GREETING: Final = 1 << 20
+"""Bytes that a server may send unasked: INFO, also later ones, and PING."""
+
+
+class _BoundedParser(Parser):
+    """Ends the connection of a server that sends more than answers; the library keeps messages of any size."""
+
+    def __init__(self, client: Client, budget: ReceiveBudget) -> None:
+        super().__init__(client)
+        self._budget: Final = budget
+
+    async def parse(self, data: bytes = b"") -> None:
+        if not self._budget.spend(len(data)):
+            raise ProtocolError
+        await super().parse(data)
 
 
 class TlsNotOffered(OSError):
@@ -24,6 +43,8 @@ class ConfirmingClient(Client):
 
     def __init__(self, supervisor: Supervisor, *, secured: bool) -> None:
         super().__init__()
+        self._budget: Final = ReceiveBudget(_GREETING)
+        self._ps = _BoundedParser(self, self._budget)
         self._supervisor: Final = supervisor
         self._secured: Final = secured
         self._current: asyncio.Future[Exception | None] | None = None
@@ -34,7 +55,16 @@ class ConfirmingClient(Client):
         """Check TLS before anything is sent: neither server nor man in the middle can downgrade the connection."""
         if self._secured and initial_connection and not info.get("tls_required"):
             raise TlsNotOffered
+        if type(info.get("max_payload", 0)) is not int:
+            raise ProtocolError
         await super()._process_info(info, initial_connection=initial_connection)
+
+    async def publish(
+        self, subject: str, payload: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """See nats-py; one more answer may come."""
+        self._budget.on_published()
+        await super().publish(subject, payload, reply, headers)
 
     async def on_closed(self) -> None:
         """The library's `closed_cb`."""
