@@ -356,8 +356,7 @@ def test_what_a_consumer_cannot_take_is_copied_before_the_position_moves_past_it
         rejected, released, accepted = (delivery for delivery, _ in bodies(peer, 3))
         why = frames.error("app:bad-order", "no such customer")
         peer.disposition(rejected, frames.composite("rejected", error=why))
-        peer.disposition(accepted, "accepted")
-        peer.disposition(released, "released")
+        peer.disposition(accepted, "accepted").disposition(released, "released")
         for outcome in ("released", "released", "modified", "modified"):
             ((again, number),) = bodies(peer, 1)
             assert number == 1
