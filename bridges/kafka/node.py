@@ -24,12 +24,13 @@ from bridges.kafka.groups.membership import Membership, answer, group_key, membe
 from bridges.kafka.groups.owner import GroupHandler
 from bridges.kafka.groups.shared import MemberEntry, SharedMember
 from bridges.kafka.groups.topic_growth import TopicGrowthWatcher
-from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease, durable_terminus, group_terminus
+from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease
 from bridges.kafka.links.delivery_policy import DeliveryPolicy
 from bridges.kafka.links.group_start import GroupStart
 from bridges.kafka.links.offsets import clamp, end_offsets, start_offsets
 from bridges.kafka.links.receiver import LogReceiver
 from bridges.kafka.links.sender import LogSender
+from bridges.kafka.links.terminus_request import durable_terminus, group_terminus
 from bridges.kafka.produce.dead_letters import DeadLetters
 from bridges.kafka.produce.producer import ClusterProducer
 from bridges.kafka.records.mapping import RecordWriter

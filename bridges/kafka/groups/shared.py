@@ -23,8 +23,9 @@ from bridges.kafka.groups.owner import GRACE
 from bridges.kafka.groups.partition_state import TRANSITIONS, PartitionEvent, PartitionState
 from bridges.kafka.groups.shared_receiver import MemberTerminus, SharedReceiver
 from bridges.kafka.groups.topic_growth import TopicGrowthWatcher
-from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease, group_terminus
+from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease
 from bridges.kafka.links.delivery_policy import DeliveryPolicy
+from bridges.kafka.links.terminus_request import group_terminus
 from bridges.kafka.records.event import EncodedEvent
 from gateway.amqp.link.outcomes import Outcome
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError

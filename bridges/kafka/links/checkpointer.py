@@ -12,15 +12,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import structlog
 
 from bridges.kafka.admin.client import Topic
 from bridges.kafka.clusters.cluster import Cluster
-from bridges.kafka.links.group_start import GroupStart, GroupStarts, digest
+from bridges.kafka.links.group_start import GroupStart, GroupStarts
 from bridges.kafka.links.log_link import LogLink
 from bridges.kafka.links.progress import Progress
+from bridges.kafka.links.terminus_request import NEVER, TerminusRequest
 from bridges.kafka.transactions import offsets
 from bridges.kafka.transactions.pool import TransactionalClients
 from gateway.amqp.link.state import DetachKind
@@ -34,7 +35,7 @@ from gateway.errors import (
     AmqpError,
     Fault,
 )
-from gateway.links.link import LinkEngine, OutgoingLink
+from gateway.links.link import LinkEngine
 from gateway.state.termini.store import Fenced, Full, Save, Saved, Termini, TerminiUnavailable, TerminusRecord
 
 _INTERVAL: Final = 0.1
@@ -49,58 +50,9 @@ _COMMIT_PATIENCE: Final = 2.0
 MAX_TERMINI: Final = 100_000
 """Records of one process, for links and for termini that are retained until the end of their connection."""
 _MIRRORED_AT_ONCE: Final = 100
-_NEVER: Final = 3
 _SURVIVES: Final[dict[DetachKind | None, int]] = {DetachKind.DETACHED: 1, DetachKind.OURS: 1, DetachKind.SESSION: 2}
 """The least expiry policy (link 0, session 1, connection 2, never 3) with which a terminus outlives its link."""
 log = structlog.get_logger(logger_name="kafka")
-
-
-class TerminusRequest(NamedTuple):
-    """What to store and for how long; `group` is the Kafka group that shows it.
-
-    `about`: a digest of what the positions refer to; a record about something else is replaced. `expiry` and `timeout`
-    (seconds) are the source's (AMQP 3.5.3). `wins`: the stored position takes precedence over one in the filter.
-    `owner`: the user whose limit counts the record; empty: nobody's.
-    """
-
-    key: str
-    about: str
-    group: str
-    expiry: int
-    timeout: int
-    wins: bool
-    owner: str
-
-    @property
-    def ttl_ms(self) -> int | None:
-        """How long the record lives after the end of its link, session or connection; None: for ever."""
-        return None if self.expiry == _NEVER else self.timeout * 1000
-
-
-def durable_terminus(link: OutgoingLink, node: str, about: object) -> TerminusRequest | None:
-    """The request of a durable source; None: it does not outlive its link, or the peer has no container-id."""
-    container = link.engine.remote_container
-    if not link.source.durable or not container:
-        return None
-    if link.source.expiry != _NEVER and not link.source.timeout:
-        return None  # it would end with its link, at the latest with its connection
-    key = digest([link.scope, link.user, container, link.name, node])
-    group = link.offset_group or f"amqp.{key}"
-    return TerminusRequest(key, digest(about), group, link.source.expiry, link.source.timeout, True, _owner(link))
-
-
-def group_terminus(link: OutgoingLink, group: str, node: str, partition: int, identity: object) -> TerminusRequest:
-    """The position of a consumer group in a partition; it never expires, and a position in a filter takes precedence.
-
-    It counts towards the limit of the user whose link was the first.
-    """
-    key = digest(["group", node, group, partition])
-    return TerminusRequest(key, digest(identity), f"amqp.{group}", _NEVER, 0, False, _owner(link))
-
-
-def _owner(link: OutgoingLink) -> str:
-    """The user of the link; empty for links of the gateway itself."""
-    return digest([link.scope, link.user]) if link.user else ""
 
 
 class DurableTerminus(Hashable, Protocol):
@@ -241,7 +193,7 @@ class TerminusCheckpointer:
         if link.left is DetachKind.CLOSED:
             self._changed.pop(terminus, None)
             self._closed.append(terminus)
-        elif terminus.request.ttl_ms is not None and terminus.request.expiry >= _SURVIVES.get(link.left, _NEVER):
+        elif terminus.request.ttl_ms is not None and terminus.request.expiry >= _SURVIVES.get(link.left, NEVER):
             terminus.engine = link.engine
             self._retained.add(terminus)
         if link.left is not DetachKind.CLOSED or not terminus.request.wins:

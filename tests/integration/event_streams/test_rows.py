@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from bridges.kafka.clusters.cluster import ClusterConfig
-from bridges.kafka.links.checkpointer import durable_terminus
+from bridges.kafka.links.terminus_request import durable_terminus
 from gateway.amqp.codec.types import Described, Symbol, Timestamp
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, Modified, Outcome, Rejected
 from gateway.amqp.message import sections

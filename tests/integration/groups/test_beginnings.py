@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bridges.kafka.clusters.cluster import ClusterConfig
-from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease, TerminusRequest
+from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease
+from bridges.kafka.links.terminus_request import TerminusRequest
 from gateway.amqp.codec.types import Symbol
 from policies.model.scopes.assignment import Assignment
 from tests.support.amqp.numbered import until

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease, TerminusRequest
+from bridges.kafka.links.checkpointer import TerminusCheckpointer, TerminusLease
+from bridges.kafka.links.terminus_request import TerminusRequest
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import AmqpError
 from gateway.state.termini.store import MemoryTermini, Save

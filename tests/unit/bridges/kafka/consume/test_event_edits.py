@@ -15,8 +15,8 @@ from bridges.kafka.common import errors, partitions
 from bridges.kafka.common.counters import ClusterCounters
 from bridges.kafka.consume.filters.access import EventAccess, PlainAccess
 from bridges.kafka.info import describe
-from bridges.kafka.links.checkpointer import durable_terminus
 from bridges.kafka.links.event_edits import ASSOCIATED, GAP, redelivered, with_gap, with_partitions
+from bridges.kafka.links.terminus_request import durable_terminus
 from bridges.kafka.records.cloudevents import event_header
 from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.ttl import expired, ttl, with_remaining_ttl
