@@ -15,7 +15,7 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-pipeline java check test soak sanitize fuzz bench races kills busy mutants conformance lint parts lock clean
+.PHONY: help run run-pipeline java check test soak sanitize fuzz bench races kills busy mutants conformance lint parts wheel lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,11 @@ lint: $(VENV)/.tests ## run ruff, mypy --strict, import contracts, and check sub
 
 parts: $(VENV)/.tests ## fetch the servers and clients that the suite needs into build/parts
 	@$(BIN)/python -m tests.support.project.parts
+
+wheel: $(VENV)/.tests ## build a manylinux wheel into build/wheels
+	@rm -rf build/wheel
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir build/wheel .
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m auditwheel repair --wheel-dir build/wheels build/wheel/*.whl
 
 lock: ## write the lock files again from pyproject.toml (needs uv)
 	$(UV_COMPILE) --upgrade --output-file requirements.lock

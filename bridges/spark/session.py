@@ -38,7 +38,7 @@ _ALWAYS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "bridges.spark.workers.daemon",
+    "spark.python.daemon.module": f"{__name__.rpartition('.')[0]}.workers.daemon",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of the time in which a filter becomes a column
     "spark.driver.extraJavaOptions": "-Xss16m",
     "spark.log.level": "FATAL",

@@ -53,7 +53,7 @@ class _Commands(click.Group):
 
         command = super().get_command(ctx, cmd_name)
         if (package := _LATER.get(cmd_name)) is not None:
-            command = getattr(import_module(f"gateway.cli.{package}.{cmd_name}"), cmd_name)
+            command = getattr(import_module(f"{__package__}.{package}.{cmd_name}"), cmd_name)
         if command is None and (make := bridge_commands().get(cmd_name)) is not None:
             command = make()
         return command

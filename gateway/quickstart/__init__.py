@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple, NoReturn
 
+import policies
 from gateway import __version__
 from gateway.quickstart import attach, console, crossing, events, subscriptions
 from gateway.quickstart.checks import Checks, StepFailed
@@ -61,7 +62,7 @@ def run(once: bool, policy: Path | None = None, tour: Tour = QUICKSTART) -> int:
     screen = TerminalOutput(sys.stdout)
     with ExitStack() as stack:
         stack.enter_context(own_terminal())
-        path = policy or stack.enter_context(as_file(files("policies") / "examples" / tour.example))
+        path = policy or stack.enter_context(as_file(files(policies) / "examples" / tour.example))
         try:
             server = Server(place := read_place(path.resolve()))
             stack.callback(server.discard)

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-WORKER: Final = "bridges.spark.cli.worker"
+WORKER: Final = f"{__name__.rpartition('.quickstart.')[0]}.cli.worker"
 """The module that the process runs."""
 _JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Fast to start; Java runs for a minute only."""

