@@ -19,6 +19,7 @@ _RENEW_BEFORE: Final = 60_000
 """Milliseconds before its expiry at which a token is renewed."""
 _DEFAULT_LIFETIME: Final = 3600
 """Lifetime in seconds of a token whose server does not give one."""
+_MAX_LIFETIME: Final = 10 * 365 * 24 * 3600
 _TIMEOUT: Final = 15.0
 
 
@@ -120,13 +121,19 @@ class TokenRenewal:
             answer = json.loads(body)
             token, life = answer["access_token"], int(answer.get("expires_in", _DEFAULT_LIFETIME))
             refresh = answer.get("refresh_token", self._credential.refresh_token)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise LoginFailed("the login server's answer has no token") from None
-        if not _is_token(token) or not isinstance(refresh, str) or life <= 0:
+        if not _is_token(token) or not _is_printable(refresh) or life <= 0:
             raise LoginFailed("the login server's answer has no token")
+        life = min(life, _MAX_LIFETIME)
         return RefreshToken(token, self._now_ms() + life * 1000, refresh, self._server.endpoint)
 
 
 def _is_token(text: object) -> bool:
     """Whether the header may contain it (RFC 6750, 2.1)."""
-    return isinstance(text, str) and text.isascii() and text.isprintable() and " " not in text and text != ""
+    return isinstance(text, str) and _is_printable(text) and " " not in text
+
+
+def _is_printable(text: object) -> bool:
+    """Whether a refresh token may have this text (RFC 6749, A.17)."""
+    return isinstance(text, str) and text.isascii() and text.isprintable() and text != ""

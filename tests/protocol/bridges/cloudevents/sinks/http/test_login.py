@@ -7,6 +7,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
 import pytest
@@ -78,6 +79,13 @@ async def test_a_token_is_renewed_a_minute_before_its_end() -> None:
     assert saved.credentials == [RefreshToken("new", 1_340_000, "refresh-2", f"{server.url}/token")]
 
 
+async def test_a_token_that_lasts_for_ever_is_stored_with_an_end() -> None:
+    saved, answer = Saved(), token_answer(access_token="new", expires_in=10**15)
+    async with http_sink(lambda request: answer) as server, renewal(server, Clock(), saved) as header:
+        assert await header(True) == "Bearer new"
+    assert datetime.fromtimestamp(saved.credentials[0].expires / 1000, UTC).year == 1979  # the clock began in 1970
+
+
 async def test_many_that_wait_are_served_by_one_renewal() -> None:
     async def slow(request: SunkRequest) -> bytes:
         await asyncio.sleep(0.05)
@@ -120,6 +128,11 @@ async def test_a_token_that_cannot_be_stored_is_not_used_and_not_asked_for_again
         token_answer(access_token="new", expires_in="soon"),
         token_answer(access_token="new", expires_in=-1),
         token_answer(access_token="new", refresh_token=7),
+        token_answer(access_token="new", refresh_token=""),
+        token_answer(access_token="new", refresh_token="\ud800"),
+        status(200, body=b'{"access_token": "new", "expires_in": 1e999}'),
+        status(200, body=b'{"access_token": "new", "expires_in": NaN}'),
+        status(200, body=b"[" * 60_000),
     ],
 )
 async def test_what_the_login_server_says_instead_is_not_told(answer: bytes | None) -> None:
