@@ -229,7 +229,11 @@ class SubscriptionManager(SubscriptionAccess):
     async def test(self, caller: Caller, id: str) -> ProbeResult:
         """Send one event of type `io.scopegate.test`, ahead of the log (an extension)."""
         await self._ensure_loaded()
-        self._require_owner(caller, id, None)
+        entry = self._require_owner(caller, id, None)
+        if entry.hold_reason is not None:
+            raise ApiError(ErrorCode.CONFLICT, f"nothing may be sent to its sink now: {entry.hold_reason}")
+        if self._dependencies.delivery.state(id) is DeliveryState.ENDED:
+            raise ApiError(ErrorCode.CONFLICT, "the subscription has ended")
         return await self._probe.send(id)
 
     async def confirm(self, id: str, key: str, rate: float | None) -> None:

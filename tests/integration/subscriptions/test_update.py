@@ -118,6 +118,7 @@ async def test_a_reload_that_takes_the_right_away_suspends(running: Running) -> 
         before = ids(running.sinks[0])
         running.events.write("orders", f"while-{change}", type="a.x")
         assert (await running.api.ask("POST", f"{AT}/resume")).json["state"] == "suspended"  # the policy decides
+        assert (await running.api.ask("POST", f"{AT}/test")).status == 409
         assert ids(running.sinks[0]) == before
         await asyncio.to_thread(running.gateway.reload, allowed)
         assert await running.state() == ("active", None)
@@ -147,4 +148,5 @@ async def test_a_number_of_events_ends_it(running: Running) -> None:
     await running.sinks[0].wait_for(3)
     await eventually(running.ended)
     assert await running.state() == ("ended", "maxevents")
+    assert (await running.api.ask("POST", f"{AT}/test")).status == 409
     assert ids(running.sinks[0]) == ["0", "1", "2"]

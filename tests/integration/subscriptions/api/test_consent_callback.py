@@ -47,6 +47,8 @@ async def test_a_sink_consents_at_the_address_it_was_told(place: Place) -> None:
     api, sink = place.api, place.sink
     made = await api.ask("POST", PATH, {"id": "a b", "protocol": "HTTP", "sink": f"{sink.url}/later"})
     assert (made.status, made.headers["location"]) == (202, f"{PATH}/a%20b")
+    early = await api.ask("POST", f"{PATH}/a%20b/test")
+    assert (early.status, early.json["error"]) == (409, "conflict")
     assert [each.method for each in sink.requests] == ["OPTIONS"]
     (callback,) = place.callbacks()
     at = callback.partition(str(api.port))[2]
@@ -60,6 +62,8 @@ async def test_a_sink_consents_at_the_address_it_was_told(place: Place) -> None:
         assert (unreadable.status, unreadable.json["mistakes"][0]["field"]) == (400, "WebHook-Allowed-Rate")
     assert (await nobody.ask("POST", at)).status == 204
     assert (await nobody.ask("GET", at)).status == 403  # once
+    assert (await api.ask("POST", f"{PATH}/a%20b/test")).json["delivered"]
+    del sink.requests[1:]
     key = at.partition("key=")[2]
     assert key not in json.dumps(place.gateway.log())
     again = await api.ask("PUT", f"{PATH}/a%20b", {"protocol": "HTTP", "sink": f"{sink.url}/later"})
