@@ -24,6 +24,7 @@ from gateway.journal.readings import LinkReading, Readings
 from gateway.journal.rows import Crossed, Heading, LinkEnd, LinkSeen, LinkTotals, end_of, finished, message_text
 from gateway.links.link import CountedLink, NodeLink
 from gateway.observability.redaction import redact
+from gateway.response.crossing import Crossing, Messages
 from gateway.response.crossing_rule import SAME_SCOPE, CrossingDecision
 from gateway.response.fields import REPLY_TO, TO, address_text
 from gateway.routing.event_annotations import GROUP
@@ -179,23 +180,39 @@ class Journal:
             None if reply_to is None else reply_to.name, SUPPORTED in target.target.capabilities,
             target.announcement_counts, *choice,
         )  # fmt: skip
+        return self._counting(crossed, crossing)
+
+    def _counting(self, crossed: Crossed, crossing: Transform | None) -> Transform:
         counts = self._crossing(crossed)
 
-        def counting(data: bytes) -> bytes:
+        def count(messages: int, size: int) -> LinkTotals:
             nonlocal counts
             if not counts.links:  # it left the table while it was unused
                 counts = self._crossing(crossed)
-            counts.messages += 1
-            counts.bytes += len(data)
+            counts.messages += messages
+            counts.bytes += size
+            return counts
+
+        def counting(data: bytes) -> bytes:
+            now = count(1, len(data))
             if crossing is None:
                 return data
             try:
                 return crossing(data)
             except AmqpError as error:
-                counts.add(counts.refused, error.condition)
+                now.add(now.refused, error.condition)
                 raise
 
-        return counting
+        if not isinstance(crossing, Crossing):
+            return counting
+
+        def several(messages: Messages, start: int, end: int) -> list[bytes]:
+            changed = inner(messages, start, end)
+            count(len(changed), sum([len(data) for _, data, _ in messages[start : start + len(changed)]]))
+            return changed
+
+        inner = crossing.several
+        return Crossing(counting, several)
 
     def _crossing(self, crossed: Crossed) -> LinkTotals:
         counts = self._crossings.get(crossed)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.amqp.codec.codec import Symbol, Timestamp, encode, encode_binary
-from gateway.amqp.message._sections import add_annotations
+from gateway.amqp.message._sections import add_annotations, annotate_run
 from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS, SectionOffsets, edit_map, property_field, splice, walk
 from gateway.response.annotations import (
     REQUEST_COOKIE,
@@ -26,6 +26,7 @@ from gateway.response.cookies.cookie import CookieMaker, expiry_of
 from gateway.response.cookies.cookie_store import CookieStore
 from gateway.response.cookies.epoch_cache import ExpiryStepCache
 from gateway.response.cookies.keys import KeyRing
+from gateway.response.crossing import Crossing, Messages
 from gateway.response.fields import NULL, REPLY_TO, address_text, is_me
 from gateway.response.permission import Permit, anywhere
 from gateway.response.restore import LinkTarget, Restored, restore_response
@@ -92,7 +93,7 @@ class Annotator:
 
     def crossing(
         self, clock: Callable[[], int], own: Callable[[], bytes] | None, permit: Permit, *, answer: bool
-    ) -> Callable[[bytes], bytes]:
+    ) -> Crossing:
         """`annotate` for one sender, as a function of the request alone."""
         recent, general = self._recent.at, self._annotate
 
@@ -101,7 +102,10 @@ class Annotator:
             found = add_annotations(data, recent(now_ms))
             return general(data, now_ms, own, permit, answer) if found is ... else found
 
-        return crossed
+        def several(messages: Messages, start: int, end: int) -> list[bytes]:
+            return annotate_run(messages, start, end, recent(clock()))
+
+        return Crossing(crossed, several)
 
     def _annotate(
         self, data: bytes, now_ms: int, own: Callable[[], bytes] | None, permit: Permit, answer: bool

@@ -12,7 +12,7 @@ from hmac import compare_digest
 from itertools import count
 from typing import Final, NamedTuple
 
-from gateway.amqp.message._sections import encode_token_string
+from gateway.amqp.message._sections import encode_token_string, signed_token_string
 from gateway.response.cookies import encryption
 from gateway.response.cookies.cookie import MAX_TOKEN, from_url, too_long
 from gateway.response.cookies.keys import MAC_BYTES, MESSAGE_ID, BadToken, KeyRing
@@ -31,6 +31,8 @@ class IdOrigin(NamedTuple):
     encoded: bytes
 
 
+_SHORT: Final = 512
+"""Bytes of an original that is certainly short enough for a token."""
 _REMEMBERED: Final = 4096
 """Maximum number of ids in each of two generations, so that not all are forgotten at once."""
 
@@ -45,13 +47,15 @@ class ScopeIds:
     it late.
     """
 
-    __slots__ = ("_begin", "_earlier", "_mac", "_minted", "_named", "_prefix", "_ring", "_scope", "_seal", "_unique")
+    __slots__ = (
+        "_begin", "_earlier", "_mac", "_minted", "_named", "_prefix", "_ring", "_scope", "_seal", "_states", "_unique",
+    )  # fmt: skip
 
     def __init__(self, ring: KeyRing, scope: str, token_bytes: Callable[[int], bytes]) -> None:
         self._ring, self._scope = ring, scope
         self._prefix = _prefix(ring, scope)
         signer = ring.signer(MESSAGE_ID)
-        self._mac, self._begin = signer.mac, signer.begin
+        self._mac, self._begin, self._states = signer.mac, signer.begin, signer.states
         self._seal = ring.sealer(MESSAGE_ID).seal if ring.sealing else None
         self._named = _named(scope)
         self._minted: dict[bytes, bytes] = {}
@@ -61,6 +65,18 @@ class ScopeIds:
 
     def mint(self, original: bytes) -> bytes:
         """An encoded string id for an encoded id."""
+        if self._seal is None and self._states is not None and len(original) <= _SHORT:
+            field = signed_token_string(MARK, self._prefix, next(self._unique), original, MAC_BYTES, self._states)
+        else:
+            field = self._general(original)
+        minted = self._minted
+        if len(minted) >= _REMEMBERED:
+            self._earlier, self._minted = minted, (minted := {})
+        minted[field] = original
+        return field
+
+    def _general(self, original: bytes) -> bytes:
+        """An id that C code cannot make: a sealed or a long one, or without libcrypto."""
         if self._seal is None:
             payload = self._prefix + next(self._unique).to_bytes(UNIQUE_BYTES, "big") + original
             state = self._begin()
@@ -70,12 +86,7 @@ class ScopeIds:
             payload, mac, size = self._seal(self._named + original), b"", 0
         if len(payload) + size > MAX_TOKEN:
             raise too_long()
-        field = encode_token_string(MARK, payload, mac, size)
-        minted = self._minted
-        if len(minted) >= _REMEMBERED:
-            self._earlier, self._minted = minted, (minted := {})
-        minted[field] = original
-        return field
+        return encode_token_string(MARK, payload, mac, size)
 
     def original(self, field: bytes, now_ms: int) -> bytes | None:
         """The original of an encoded id; None unless this gateway made it for this scope.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.amqp.codec.codec import encode
-from gateway.amqp.message._sections import rewrite_request
+from gateway.amqp.message._sections import rewrite_request, rewrite_run
 from gateway.amqp.message.sections import SectionOffsets, edit_map, splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.response.annotations import (
@@ -37,6 +37,7 @@ from gateway.response.cookies.cookie import (
 from gateway.response.cookies.cookie_store import CookieNotLoaded, CookieStore, open_or_reference
 from gateway.response.cookies.epoch_cache import EpochCache, ExpiryStepCache
 from gateway.response.cookies.keys import BadToken, KeyRing
+from gateway.response.crossing import Crossing, Messages
 from gateway.response.fields import (
     CORRELATION_ID,
     ME,
@@ -147,7 +148,7 @@ class Rewriter:
 
     def crossing(
         self, clock: Callable[[], int], own: Callable[[], bytes] | None, permit: Permit, *, answer: bool
-    ) -> Callable[[bytes], bytes]:
+    ) -> Crossing:
         """`rewrite` for one sender, as a function of the request alone."""
         recent, mint, general = self._addresses.recent, self._ids.mint, self._rewrite
 
@@ -156,7 +157,10 @@ class Rewriter:
             found = rewrite_request(data, recent(now_ms), MARK, mint)
             return general(data, now_ms, own, permit, answer) if found is ... else found
 
-        return crossed
+        def several(messages: Messages, start: int, end: int) -> list[bytes]:
+            return rewrite_run(messages, start, end, recent(clock()), MARK, mint)
+
+        return Crossing(crossed, several)
 
     def _rewrite(
         self, data: bytes, now_ms: int, own: Callable[[], bytes] | None, permit: Permit, answer: bool

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import AmqpError
 from gateway.observability.histogram import Histogram, HistogramSample
+from gateway.response.crossing import Crossing, Messages
 from gateway.response.fields import CORRELATION_ID, MESSAGE_ID
 
 if TYPE_CHECKING:
@@ -58,7 +59,16 @@ class ResponseTimes:
                 watch.begin(data, histogram)
             return change(data)
 
-        return crossing
+        if not isinstance(change, Crossing):
+            return crossing
+
+        def several(messages: Messages, start: int, end: int) -> list[bytes]:
+            if watch.idle and start < end:
+                watch.begin(messages[start][1], histogram)
+            return change_all(messages, start, end)
+
+        change_all = change.several
+        return Crossing(crossing, several)
 
     def answered(self, target: str, data: bytes) -> None:
         """A response came to a reply address of `target`, and was restored."""

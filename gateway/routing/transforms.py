@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.amqp.codec.codec import encode
+from gateway.amqp.message._sections import unannotated_run
 from gateway.amqp.message.hop import without
 from gateway.amqp.message.response_support import annotated
 from gateway.amqp.message.sections import SectionOffsets, map_entry, walk
@@ -22,6 +23,7 @@ from gateway.response.annotations import REQUEST_ANNOTATIONS, RESPONSE_COOKIE
 from gateway.response.cookies.cookie_store import CookieStore
 from gateway.response.cookies.keys import KeyRing
 from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
+from gateway.response.crossing import Crossing
 from gateway.response.crossing_rule import (
     ANNOTATED,
     IN_CORRELATION_ID,
@@ -126,7 +128,7 @@ class TransformRegistry:
             return self._same_scope(origin_context, target_context, self._capable(target), right)
         if choice.result == UNCHANGED:
             cookie = () if origin_context.answer else (RESPONSE_COOKIE,)
-            return partial(without, names=(*REQUEST_ANNOTATIONS, *cookie))
+            return Crossing(partial(without, names=(*REQUEST_ANNOTATIONS, *cookie)), unannotated_run)
         if choice.result == REFUSED:
             fault = Fault.GATEWAY if choice.condition == NOT_ALLOWED else Fault.PEER
             return _refuse(AmqpError(choice.condition or "", choice.why, fault=fault))

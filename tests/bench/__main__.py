@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.bench import against
+from tests.bench import against, targets
 from tests.bench.cases.catalogue import CASES
 from tests.bench.shapes import shapes
 from tests.support.project.parts import ROOT
@@ -38,21 +38,26 @@ def main(arguments: list[str]) -> int:
     figures: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
     took: dict[str, float] = {}
-    for name in options.only or CASES:
+    for name in options.only or (targets.CASES if options.targets else CASES):
         start = time.monotonic()
-        found, error = measured(name, *_how(options))
+        found, error = measured(name, *_how(options, name))
         took[name] = round(time.monotonic() - start, 1)
         figures += found
         if error is not None:
             failed[name] = error
             print(f"{name:26} NOT MEASURED: {error.strip().partition(chr(10))[0]}", flush=True)
     write(options.output, figures, failed, quick=options.quick, took=took)
+    if options.targets:
+        print(targets.table(figures))
     return 1 if failed else 0
 
 
-def _how(options: argparse.Namespace) -> list[str]:
+def _how(options: argparse.Namespace, case: str = "") -> list[str]:
     chosen = [each for name in options.shape for each in (shapes.names() if name == "each" else [name])]
-    return [*(["--quick"] if options.quick else []), *(f"--shape={name}" for name in chosen)]
+    if options.targets:
+        chosen = chosen or list(targets.CASES.get(case, ()))
+    effort = ["--quick"] if options.quick else ["--brief"] if options.targets else []
+    return [*effort, *(f"--shape={name}" for name in chosen)]
 
 
 def _shape(name: str) -> str:
@@ -126,6 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="show that all can be measured; figures mean little")
     parser.add_argument("--only", nargs="+", choices=CASES, metavar="CASE", help=f"of {', '.join(CASES)}")
+    goals = f"measure {', '.join(targets.CASES)} briefly, and print every target"
+    parser.add_argument("--targets", action="store_true", help=goals)
     shape = f"what messages look like, in place of {' and '.join(shapes.USUAL)}: clients, messages, or `each`"
     parser.add_argument("--shape", nargs="+", type=_shape, default=[], metavar="NAME", help=shape)
     usual = ", ".join(against.USUAL)

@@ -30,6 +30,9 @@ class Effort:
         return {"seconds": self.seconds, "warmup": self.warmup, **more}
 
 
+BRIEF = Effort(rounds=3, seconds=1.5, warmup=0.3, records=300_000, scanned=500_000)
+"""All targets at once in a few minutes (`targets`)."""
+
 QUICK = Effort(
     rounds=1, seconds=0.3, warmup=0.1, connections=100, records=5_000, scanned=5_000, spark=5_000, archived=5_000,
     long_rounds=1,

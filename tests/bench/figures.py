@@ -43,6 +43,13 @@ class Figure:
         return measured <= self.target if self.at_most else measured >= self.target
 
     @property
+    def cpu_ratio(self) -> float | None:
+        """Processor time for a message on the other side, over that on this one; None unless both were measured."""
+        ours, *others = self._sides()
+        theirs = next((side["cpu_us"] for side in others if side.get("cpu_us")), None)
+        return theirs / ours["cpu_us"] if theirs and ours.get("cpu_us") else None
+
+    @property
     def disturbed(self) -> bool:
         """Whether anything else ran on the machine during either side: then `met` is no verdict."""
         return any(side.get("others_cores", 0.0) > UNDISTURBED for side in self._sides())
@@ -58,7 +65,7 @@ class Figure:
 
     def as_json(self) -> dict[str, Any]:
         """The entry of `build/bench.json`."""
-        return {**asdict(self), "ratio": self.ratio, "met": self.met, **self._doubts()}
+        return {**asdict(self), "ratio": self.ratio, "cpu_ratio": self.cpu_ratio, "met": self.met, **self._doubts()}
 
     def _doubts(self) -> dict[str, bool]:
         return {"disturbed": self.disturbed, "generator_bound": self.generator_bound}

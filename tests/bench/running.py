@@ -81,9 +81,9 @@ def load(plan: dict[str, Any], measured: int | None = None) -> Sample:
 def bare(job: str, *arguments: str) -> Sample:
     """One run of a Kafka baseline."""
     watch = Watch()
-    printed = [float(word) for word in module("kafka.baseline", job, *arguments).split()]
-    figures = {"rate": printed[0]} if len(printed) == 1 else {"rate": 0.0, "p50_us": printed[0], "p99_us": printed[1]}
-    return {**figures, "others_cores": watch.others_cores()}
+    first, second = map(float, module("kafka.baseline", job, *arguments).split())
+    delays, cost = {"rate": 0.0, "p50_us": first, "p99_us": second}, {"rate": first, "cpu_us": second}
+    return {**(delays if job == "latency" else cost), "others_cores": watch.others_cores()}
 
 
 class Watch:

@@ -1,4 +1,4 @@
-"""One case of the bench in this process: `python -m tests.bench.single CASE OUTPUT [--quick | --once] [--shape=…]`."""
+"""One case of the bench in this process: `python -m tests.bench.single CASE OUTPUT [OPTION…]`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.cases.catalogue import CASES
-from tests.bench.effort import QUICK, Effort
+from tests.bench.effort import BRIEF, QUICK, Effort
 from tests.bench.running import NotMeasured
 
 
 def main(name: str, output: str, *options: str) -> int:
     """Prints each figure when it is there; writes all of them, and why the others are not.
 
-    `--once`: one round, and nothing is printed. `--shape`: what messages look like, in place of the usual shapes.
+    `--quick` and `--brief` are efforts. `--once`: one round, and nothing is printed. `--shape`: what messages look
+    like, in place of the usual shapes.
     """
     figures: list[dict[str, Any]] = []
     failed: str | None = None
     try:
-        effort = QUICK if "--quick" in options else Effort(rounds=1, long_rounds=1) if "--once" in options else Effort()
+        efforts = {"--quick": QUICK, "--brief": BRIEF, "--once": Effort(rounds=1, long_rounds=1)}
+        effort = next((found for option, found in efforts.items() if option in options), Effort())
         prefix = "--shape="
         if chosen := tuple(option.removeprefix(prefix) for option in options if option.startswith(prefix)):
             effort = replace(effort, shapes=chosen)

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../_libcrypto.h"
+#include "../_seal.h"
 
 enum { SMALL_INPUT = 4096 };
 

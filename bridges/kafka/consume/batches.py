@@ -72,7 +72,7 @@ class FetchedBatch:
         return self._selected[selection]
 
     def events(self) -> list[EncodedEvent]:
-        """All records, encoded."""
+        """See `Batch`."""
         if self._events is None:
             self._events, limited = self.buffer.encoder.events(self.records, self.buffer.partition)
             self.has_ttl = self.has_ttl or any(ttl(data) is not None for data in limited)

@@ -25,6 +25,9 @@ class Batch(Protocol):
     def routed(self) -> bool:
         """Whether any message of the partition so far had annotations of response routing."""
 
+    def events(self) -> list[EncodedEvent]:
+        """All records, encoded."""
+
     def event(self, record: KafkaRecord) -> EncodedEvent:
         """Encode one of the records."""
 

@@ -10,6 +10,7 @@ from bridges.kafka.consume.filters.index import RecordFilterIndex
 from bridges.kafka.consume.filters.record_filter import RecordFilter
 from bridges.kafka.consume.protocols import Batch, FilterSelection, Selection
 from bridges.kafka.records.event import EncodedEvent
+from gateway.amqp.message._sections import matching_events
 from gateway.amqp.message.hop import ROUTING, only
 from gateway.amqp.message.sections import splice
 from gateway.amqp.message.sections import walk as sections_of
@@ -43,7 +44,11 @@ class Matching:
 
     def select(self, batch: Batch) -> list[EncodedEvent]:
         """See `Selection`."""
-        matches = self.filter.matches
+        matches, tests = self.filter.matches, self.filter.text_tests
+        if tests is not None:
+            records = self.filter.screened(batch.records)
+            every = len(records) == len(batch.records)
+            return matching_events(batch.events() if every else [*map(batch.event, records)], tests, matches)
         events = map(batch.event, self.filter.candidates(batch.records))
         return [event for event in events if matches(event[0])]
 

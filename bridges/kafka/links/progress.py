@@ -11,6 +11,11 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from bridges.kafka.records.event import EncodedEvent
+
+_NOTHING: Final = deque[int]()
+_NOBODY: Final = set[int]()
+
 
 class Progress:
     """The offsets of each partition that were sent and are not done, oldest first."""
@@ -40,6 +45,19 @@ class Progress:
                 done.remove(sent_offsets.popleft())
         else:
             done.add(offset)
+
+    def done_all(self, events: Iterable[EncodedEvent]) -> None:
+        """`done` for several; mostly they are the oldest ones."""
+        last, sent_offsets, done = -1, _NOTHING, _NOBODY
+        for event in events:
+            partition, offset = event[1], event[2]
+            if partition != last:
+                last = partition
+                sent_offsets, done = self._sent.get(partition, _NOTHING), self._done.get(partition, _NOBODY)
+            if sent_offsets and sent_offsets[0] == offset and not done:
+                sent_offsets.popleft()
+            else:
+                self.done(partition, offset)
 
     def forget(self, partition: int) -> None:
         """Drop a partition that another link has now."""

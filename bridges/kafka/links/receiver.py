@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Final
@@ -179,7 +179,7 @@ class LogReceiver(BatchOutgoing):
             self._deliver_later()
         if outcome is ACCEPTED:
             if self._tracks_outcomes:
-                self._done(event)
+                self._all_done((event,))
         elif isinstance(outcome, Released):
             self._redeliver(event, None)
         elif isinstance(outcome, Modified) and not outcome.undeliverable:
@@ -187,7 +187,7 @@ class LogReceiver(BatchOutgoing):
         elif isinstance(outcome, Modified | Rejected):
             self._give_up(event, outcome.error if isinstance(outcome, Rejected) else None)
         else:
-            self._done(event)
+            self._all_done((event,))
 
     def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None:
         """The peer gives an event an outcome in a transaction: a stored position is committed with it (KM-14)."""
@@ -205,15 +205,15 @@ class LogReceiver(BatchOutgoing):
         if self._window_full:
             self._deliver_later()
         if self._tracks_outcomes:
-            for event in events:
-                self._done(event)
+            self._all_done(events)
 
-    def _done(self, event: EncodedEvent) -> None:
-        """An event is settled finally: it will not be sent again."""
+    def _all_done(self, events: Sequence[EncodedEvent]) -> None:
+        """Events are settled finally: they will not be sent again."""
         if (terminus := self._terminus) is not None:
-            terminus.progress.done(event[1], event[2])
+            terminus.progress.done_all(events)
             terminus.checkpointer.changed(terminus)
-        self._resolved(event)
+        for event in events if self._unresolved else ():
+            self._resolved(event)
 
     def _resolved(self, event: EncodedEvent) -> None:
         """Newer events no longer wait for this one."""
@@ -227,7 +227,7 @@ class LogReceiver(BatchOutgoing):
     def _give_up(self, event: EncodedEvent, error: AmqpError | None) -> None:
         """An event that the consumer refuses is done at once, or when the dead-letter topic has it."""
         if self._policy.dead_letters is None:
-            self._done(event)
+            self._all_done((event,))
             return
         self._redeliveries.add_dead_letter(event)
         self._policy.dead_letters.write(event, error, lambda: self._dead_letter_written(event), lambda: self._link.open)
@@ -236,7 +236,7 @@ class LogReceiver(BatchOutgoing):
         self._redeliveries.remove_dead_letter(event)
         if self._window_full:
             self._deliver_later()
-        self._done(event)
+        self._all_done((event,))
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over; its positions are only stored for a durable terminus or a group."""
@@ -275,7 +275,7 @@ class LogReceiver(BatchOutgoing):
             partition = next(iter(ready))
             del ready[partition]
             if partition in self._unresolved:
-                continue  # until `_done` makes it ready
+                continue  # until `_all_done` makes it ready
             batch = self._buffers[partition].take(self._positions[partition], self)
             if batch is not None:  # otherwise `arrived` is called later
                 ready[partition] = None

@@ -15,7 +15,7 @@
 #include "../../../gateway/amqp/message/_list.h"
 #include "../../../gateway/amqp/message/_section_offsets.h"
 #include "../../../gateway/amqp/message/_value_text.h"
-#include "../_libcrypto.h"
+#include "../_seal.h"
 
 typedef value_span piece;
 

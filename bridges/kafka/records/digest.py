@@ -6,37 +6,25 @@ show these functions, hashlib is called.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from typing import Final
 
 from bridges.kafka.consume._fetch import bind_sha256
 from bridges.kafka.consume._fetch import sha256 as native_sha256
+from gateway.libcrypto import sha256_functions
 
-_FUNCTIONS: Final = ("SHA256_Init", "SHA256_Update", "SHA256_Final")
 _SAMPLE: Final = bytes(range(200))
 
 
 def bind() -> tuple[int, int, int] | None:
     """Bind the functions, and their addresses; None: they were not found, or do not make the digests of hashlib."""
-    try:
-        import _hashlib
-
-        library = ctypes.CDLL(_hashlib.__file__)  # its symbols include those of the libraries that it needs
-        init, update, final = (_address(library, name) for name in _FUNCTIONS)
-    except (ImportError, AttributeError, OSError):
+    if (functions := sha256_functions()) is None:
         return None
-    bind_sha256(init, update, final)
+    bind_sha256(*functions)
     if native_sha256(_SAMPLE) == hashlib.sha256(_SAMPLE).digest():
-        return init, update, final
+        return functions
     bind_sha256(0, 0, 0)
     return None
-
-
-def _address(library: ctypes.CDLL, name: str) -> int:
-    found = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    assert found is not None
-    return found
 
 
 ADDRESSES: Final = bind()

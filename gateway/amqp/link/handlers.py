@@ -105,9 +105,14 @@ class Outgoing(LinkHandler, Protocol):
 
 
 class BatchOutgoing(Outgoing, Protocol):
-    """A handler that gets several accepted deliveries at once, and ends no link in that call."""
+    """A handler that gets several accepted deliveries at once."""
 
     __slots__ = ()
+
+    @property
+    def owes_outcomes(self) -> bool:
+        """Whether it gets deliveries that were accepted before its link ended, in one read, after `on_detach`, too."""
+        return False
 
     def on_accepted(self, contexts: list[SendContext]) -> None:
         """`on_outcome` for several that were accepted, in the order of their outcomes."""

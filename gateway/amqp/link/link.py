@@ -13,7 +13,7 @@ from typing import Self, cast
 from cproton_ffi import lib
 
 from gateway.amqp.codec.types import Value
-from gateway.amqp.link.handlers import AttachListener, Incoming, Outgoing, OutgoingMessage, SendContext
+from gateway.amqp.link.handlers import AttachListener, Incoming, Outgoing, OutgoingMessage, SendContext, Transfer
 from gateway.amqp.link.outcomes import FAILED, Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf
 from gateway.amqp.link.sender_link import SenderHalf
@@ -203,6 +203,15 @@ class SizedLink(Link):
         else:
             for message in messages:
                 self.send(message[0], message)
+
+    def forward(
+        self, messages: list[Transfer], start: int, origin: object, changed: list[bytes] | None = None
+    ) -> int:
+        """`Link.forward`, up to the first message that is too large; the node sends that one by itself."""
+        sizes = [len(data) for data in changed] if changed is not None else [len(item[1]) for item in messages[start:]]
+        if all(size <= self.most for size in sizes):
+            return super().forward(messages, start, origin, changed)
+        return start
 
     def _refuse_size(self, number: int, size: int) -> None:
         """Give a message that was not sent its outcome."""

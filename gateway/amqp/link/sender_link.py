@@ -8,7 +8,7 @@ from typing import Final, Self
 from cproton_ffi import ffi, lib
 
 from gateway.amqp.link import dispositions
-from gateway.amqp.link.handlers import OutgoingMessage, SendContext
+from gateway.amqp.link.handlers import OutgoingMessage, SendContext, Transfer
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED, Outcome
 from gateway.amqp.link.state import LinkState
 from gateway.amqp.link.transactions import unknown
@@ -93,11 +93,32 @@ class SenderHalf(LinkState):
         for message in messages:
             self.handler.on_outcome(message, ACCEPTED)
 
+    def forward(
+        self, messages: list[Transfer], start: int, origin: object, changed: list[bytes] | None = None
+    ) -> int:
+        """Send messages of another link from `start` on; the context of each is `(origin, delivery)`.
+
+        `changed`: what to send in their place, for no more of them than there is credit. Returns the index of the first
+        that was not sent: there is no credit for it, or it came settled.
+        """
+        engine = self.engine
+        if engine.blocked or self.presettled or self.window <= 0:
+            return start
+        end = min(len(messages), start + (self.window if changed is None else len(changed)))
+        before, address = engine.serial, self.proton_address
+        engine.serial = batch.forward(address, before, messages, start, end, changed, self.unsettled, origin)
+        engine.blocked = engine.blocked or engine.tally.full
+        sent = engine.serial - before
+        self.window -= sent
+        self.transfers += sent
+        engine.touch()
+        return start + sent
+
     def accepted_all(self, found: list[SendContext] | list[int]) -> None:
         """The peer has accepted these deliveries: their contexts if the handler takes batches, else their numbers."""
         unsettled = self.unsettled
         if unsettled.in_batches:
-            if self.open:
+            if self.open or self.handler.owes_outcomes:
                 self.handler.on_accepted(found)
             return
         take, on_outcome = unsettled.take, self.handler.on_outcome

@@ -70,6 +70,10 @@ class OutgoingWrapper(HandlerWrapper):
     def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
         self._handler.on_outcome(context, outcome)
 
+    @property
+    def owes_outcomes(self) -> bool:
+        return self._handler.owes_outcomes
+
     def on_accepted(self, contexts: list[SendContext]) -> None:
         self._handler.on_accepted(contexts)
 

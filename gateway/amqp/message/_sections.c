@@ -206,6 +206,7 @@ static PyObject *may_have_ttl_py(PyObject *module, PyObject *message) {
 #include "_assemble.h"
 #include "_texts.h"
 #include "_token_string.h"
+#include "_signed_token.h"
 
 /* -- crossing a boundary: adds and removes delivery annotations whose content is known already */
 
@@ -302,6 +303,8 @@ static PyObject *remove_annotations(PyObject *module, PyObject *const *args, Py_
 }
 
 #include "_rewrite.h"
+#include "_runs.h"
+#include "_text_tests.h"
 
 static PyMethodDef methods[] = {
     {"bind", (PyCFunction)(void (*)(void))bind, METH_FASTCALL, "Give the class of layouts and the widths of values, once."},
@@ -315,8 +318,15 @@ static PyMethodDef methods[] = {
     {"leading_fields", (PyCFunction)(void (*)(void))leading_fields, METH_FASTCALL, "The first six fields of the properties, encoded."},
     {"assemble", (PyCFunction)(void (*)(void))assemble, METH_FASTCALL, "With other annotations and leading fields."},
     {"encode_token_string", (PyCFunction)(void (*)(void))encode_token_string, METH_FASTCALL, "An encoded string with a token in it."},
+    {"bind_sha256", bind_sha256, METH_VARARGS, "Give the addresses of libcrypto's functions."},
+    {"mac_states", mac_states, METH_O, "The states of a MAC that have processed its key."},
+    {"signed_token_string", (PyCFunction)(void (*)(void))signed_token_string, METH_FASTCALL, "An encoded string with a signed token in it."},
     {"add_annotations", (PyCFunction)(void (*)(void))add_annotations, METH_FASTCALL, "Add the delivery annotations that are known for the reply-to."},
     {"rewrite_request", (PyCFunction)(void (*)(void))rewrite_request, METH_FASTCALL, "With another reply-to and message-id."},
+    {"matching_events", (PyCFunction)(void (*)(void))matching_events, METH_FASTCALL, "Events whose properties fit texts."},
+    {"unannotated_run", (PyCFunction)(void (*)(void))unannotated_run, METH_FASTCALL, "Messages without delivery annotations."},
+    {"annotate_run", (PyCFunction)(void (*)(void))annotate_run, METH_FASTCALL, "`add_annotations` for several."},
+    {"rewrite_run", (PyCFunction)(void (*)(void))rewrite_run, METH_FASTCALL, "`rewrite_request` for several."},
     {"remove_annotations", (PyCFunction)(void (*)(void))remove_annotations, METH_FASTCALL, "Remove delivery annotations that are known."},
     {NULL, NULL, 0, NULL},
 };

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from gateway.amqp.message.section_index import SectionOffsets
 
 _Known = TypeVar("_Known")
+_Event = TypeVar("_Event", bound=tuple[Any, ...])
+_Messages: TypeAlias = list[tuple[object, bytes, bool]]
+"""Deliveries, their messages, and whether they came settled."""
 
 def bind(layout: type[SectionOffsets], steps: bytes, sections: int, /) -> None: ...
 def section_offsets(data: bytes, /) -> SectionOffsets | EllipsisType: ...
@@ -25,10 +28,32 @@ def assemble(
     data: bytes, layout: SectionOffsets, annotations: bytes, fields: tuple[list[bytes], bytes, int], /
 ) -> bytes | EllipsisType: ...
 def encode_token_string(prefix: bytes, token: bytes, mac: bytes, size: int, /) -> bytes: ...
+def bind_sha256(init: int, update: int, final: int, /) -> None: ...
+def mac_states(key: bytes, /) -> bytes | None: ...
+def signed_token_string(
+    mark: bytes, prefix: bytes, number: int, rest: bytes, size: int, states: bytes, /
+) -> bytes: ...
 def add_annotations(data: bytes, known: dict[bytes, bytes], /) -> bytes | EllipsisType: ...
 def rewrite_request(
     data: bytes, addresses: Mapping[Any, bytes], mark: bytes, mint: Callable[[bytes], bytes], /
 ) -> bytes | EllipsisType: ...
+def matching_events(
+    events: list[_Event],
+    tests: tuple[tuple[bytes, int, tuple[bytes, ...], int], ...],
+    general: Callable[[bytes], bool],
+    /,
+) -> list[_Event]: ...
+def unannotated_run(messages: _Messages, start: int, end: int, /) -> list[bytes]: ...
+def annotate_run(messages: _Messages, start: int, end: int, known: dict[bytes, bytes], /) -> list[bytes]: ...
+def rewrite_run(
+    messages: _Messages,
+    start: int,
+    end: int,
+    addresses: dict[Any, bytes],
+    mark: bytes,
+    mint: Callable[[bytes], bytes],
+    /,
+) -> list[bytes]: ...
 def remove_annotations(
     data: bytes, known: dict[bytes, _Known], prefix: bytes, /
 ) -> tuple[_Known, bytes, bool] | EllipsisType: ...

@@ -176,6 +176,8 @@ static PyObject *send_all(PyObject *module, PyObject *const *args, Py_ssize_t co
     return PyLong_FromUnsignedLongLong(number);
 }
 
+#include "_forward.h"
+
 /* -- incoming messages */
 
 static PyObject *no_delivery(void) {
@@ -511,6 +513,7 @@ static PyMethodDef methods[] = {
     {"bind", bind, METH_O, "Give the addresses of proton's functions, once."},
     {"send", (PyCFunction)(void (*)(void))send, METH_FASTCALL, "Send one message."},
     {"send_all", (PyCFunction)(void (*)(void))send_all, METH_FASTCALL, "Send several messages of one link."},
+    {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL, "Send several messages of one link on another one."},
     {"accept", (PyCFunction)(void (*)(void))accept, METH_FASTCALL, "Accept and settle a delivery."},
     {"accept_all", (PyCFunction)(void (*)(void))accept_all, METH_FASTCALL, "Accept and settle deliveries."},
     {"all_plain", all_plain, METH_VARARGS, "Whether no message needs a closer look."},

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final, Protocol
 
-from gateway.amqp.link.handlers import Incoming, Outgoing
-from gateway.amqp.link.outcomes import FAILED, Outcome
+from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing, Transfer
+from gateway.amqp.link.outcomes import ACCEPTED, FAILED, Outcome
 from gateway.amqp.link.transactions import Enlisting, PostedMessage, Retirement
 from gateway.errors import AmqpError
 from gateway.filters.evaluate.access import Encoded
@@ -26,6 +27,7 @@ from gateway.links.link_context import LinkContext
 from gateway.nodes.direct.queue import Queue
 from gateway.nodes.direct.receiver_filter import ACCESS, Predicate, Test
 from gateway.principal import Requester
+from gateway.response.crossing import Crossing, Run
 from gateway.routing.announcements import ReceiverKind
 from gateway.transactions.buffered import DIRECT_NODES, BufferedMessage
 
@@ -37,6 +39,7 @@ class EndpointNode(Protocol):
     """What endpoints use of their node."""
 
     sole_receiver: ReceiverEndpoint | None
+    coming: int
 
     @property
     def make_transform(self) -> TransformFactory: ...
@@ -47,6 +50,7 @@ class EndpointNode(Protocol):
         self, receiver: ReceiverEndpoint, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool
     ) -> None: ...
     def credit_used(self, sender: SenderEndpoint) -> None: ...
+    def distribute_credit(self) -> None: ...
     def check_transactions(self) -> None: ...
     def give_back(self, link: MessageOrigin) -> None: ...
     def peer_left(self, link: MessageOrigin) -> None: ...
@@ -56,7 +60,7 @@ class EndpointNode(Protocol):
     def credited(self, receiver: ReceiverEndpoint) -> None: ...
 
 
-class SenderEndpoint(Incoming):
+class SenderEndpoint(BatchIncoming):
     """A sender at the node: `link` is the incoming link."""
 
     __slots__ = ("_node", "left", "level", "link")
@@ -66,6 +70,31 @@ class SenderEndpoint(Incoming):
         self.link = link
         self.left = self.level = 0
         """Messages that it may send until its credit is checked, and its level in `SenderCredit`."""
+
+    def takes_batches(self) -> bool:
+        """True: messages to an only receiver are passed on together."""
+        return True
+
+    def on_transfers(self, messages: Sequence[Transfer]) -> None:
+        """`on_transfer` for several; those that need nothing else go to the only receiver in one call."""
+        messages = messages if isinstance(messages, list) else list(messages)
+        node, link, at, count = self._node, self.link, 0, len(messages)
+        try:
+            while at < count and link.open:
+                first = at
+                if (receiver := node.sole_receiver) is not None:
+                    at = receiver.forward(link, messages, at)
+                    self.left -= at - first
+                if at < count:
+                    node.coming = count - at - 1
+                    self.on_transfer(*messages[at])
+                    at += 1
+        finally:
+            node.coming = 0
+        if self.left < 0:
+            node.credit_used(self)
+        if at < count:  # the link has ended: what is left of the batch uses no credit of the receivers
+            node.distribute_credit()
 
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         """Send to the only receiver if nothing else is to be done; otherwise the node decides."""
@@ -103,12 +132,12 @@ class SenderEndpoint(Incoming):
         self._node.leave_sender(self)
 
 
-class ReceiverEndpoint(Outgoing):
+class ReceiverEndpoint(BatchOutgoing):
     """A receiver at the node, with the transforms of messages from each origin."""
 
     __slots__ = (
-        "__weakref__", "_node", "_transforms", "counted", "group", "kind", "last", "last_context", "last_requester",
-        "link", "predicate", "serial", "turn",
+        "__weakref__", "_forward", "_node", "_several", "_transforms", "counted", "group", "kind", "last",
+        "last_context", "last_requester", "link", "predicate", "serial", "turn",
     )  # fmt: skip
 
     group: ReceiverGroup
@@ -119,6 +148,8 @@ class ReceiverEndpoint(Outgoing):
         self.predicate = None if predicate == TRUE else predicate
         self._node = node
         self.link = link
+        self._forward = getattr(link, "forward", None)
+        """Sends several messages of another link at once; only links of peers have it."""
         self.counted = self.turn = self.serial = 0
         """Its part of `Receivers.supply`; the numbers of its last turn and of its attach."""
         self._transforms: dict[tuple[LinkContext, Requester], Transform | None] = {}
@@ -126,6 +157,8 @@ class ReceiverEndpoint(Outgoing):
         self.last_requester: Requester | None = None
         self.last: Transform | None = None
         """The transform of an origin with `last_context` and `last_requester`."""
+        self._several: Run | None = None
+        """The same for several messages."""
 
     def transform_for(self, origin: MessageOrigin) -> Transform | None:
         """How messages of `origin` must be changed for this receiver; decided once per context and requester."""
@@ -138,8 +171,24 @@ class ReceiverEndpoint(Outgoing):
             made = self._transforms[key] = self._node.make_transform(origin, self.link)
             if context.pair is not None:
                 self._node.has_own_transform(context, self)
-        self.last_context, self.last_requester, self.last = context, requester, made
-        return made
+        self.last_context, self.last_requester = context, requester
+        self.last, self._several = (made.one, made.several) if isinstance(made, Crossing) else (made, None)
+        return self.last
+
+    def forward(self, origin: IncomingLink, messages: list[Transfer], start: int) -> int:
+        """Send messages from `start` on that need no decision; returns the index of the first that does."""
+        if self._forward is None:
+            return start
+        if origin.context is self.link.context:
+            return int(self._forward(messages, start, origin))
+        if self.last_context is not origin.context or self.last_requester is not origin.requester:
+            return start
+        if self.last is None:
+            return int(self._forward(messages, start, origin))
+        if self._several is None or self.link.window <= 0 or self.link.engine.blocked:
+            return start
+        changed = self._several(messages, start, min(len(messages), start + self.link.window))
+        return int(self._forward(messages, start, origin, changed)) if changed else start
 
     def forget(self, origin: MessageOrigin) -> None:
         """A sender with a transform of its own, because of `$me`, has left."""
@@ -157,6 +206,25 @@ class ReceiverEndpoint(Outgoing):
     def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
         link, delivery = context
         link.settle(delivery, outcome)
+
+    def takes_batches(self) -> bool:
+        """True, unless a subclass has more to do with an outcome."""
+        return type(self).on_outcome is ReceiverEndpoint.on_outcome
+
+    @property
+    def owes_outcomes(self) -> bool:
+        """The senders wait for them."""
+        return True
+
+    def on_accepted(self, contexts: list[SendContext]) -> None:
+        """`on_outcome` for several; mostly they are all of one sender."""
+        first = contexts[0][0]
+        deliveries = [delivery for link, delivery in contexts if link is first]
+        if len(deliveries) == len(contexts) and (accept_all := getattr(first, "accept_all", None)) is not None:
+            accept_all(deliveries)
+            return
+        for link, delivery in contexts:
+            link.settle(delivery, ACCEPTED)
 
     def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None:
         """An outcome in a transaction: the sender gets it when that is committed."""

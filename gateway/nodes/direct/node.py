@@ -54,6 +54,8 @@ class DirectNode:
         self.state = NodeState.UNATTENDED
         self.sole_receiver: ReceiverEndpoint | None = None
         """The receiver that gets everything (`NodeState.SOLE`)."""
+        self.coming = 0
+        """Messages of a batch behind the present one: their senders have used credit for them already."""
         self._holding: Final = PendingCookieQueue(self)
         self._own_transforms: dict[LinkContext, WeakSet[ReceiverEndpoint]] = {}
         """The receivers that have a transform for one sender alone, by the context of that sender."""
@@ -303,8 +305,8 @@ class DirectNode:
         self.receivers.count(receiver)
 
     def _free(self) -> int:
-        """Credit of the receivers beyond the waiting messages."""
-        return self.supply() - len(self.waiting)
+        """Credit of the receivers beyond the waiting messages and those that have come."""
+        return self.supply() - len(self.waiting) - self.coming
 
     def supply(self) -> int:
         """Credit of all receivers."""

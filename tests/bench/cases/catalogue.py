@@ -22,6 +22,7 @@ from tests.bench.push import http as push
 from tests.bench.running import StockRelay, cpu_seconds, idle, load, resident_kib
 from tests.bench.shapes import shapes
 from tests.support.project.parts import ROOT
+from tests.support.servers.kafka import FastKafka
 
 _names = itertools.count(1)
 Case = Callable[[Effort], Iterator[Figure]]
@@ -103,17 +104,38 @@ def _stock(stock: StockRelay, size: int, effort: Effort, shape: str) -> Sample:
 
 def journal(effort: Effort) -> Iterator[Figure]:
     """What the journal costs a message on its way through a relay: without it, with it, with samples."""
-    for kind, options in {"counts": "topic: j", "sample_100": "sample: 100", "sample_1": "sample: 1"}.items():
-        target = {"counts": 0.85, "sample_1": 0.5}.get(kind)
-        for shape in effort.shapes:
-            with closing(BenchGateway("embedded")) as off, closing(BenchGateway("embedded", options)) as on:
-                sides = [partial(_stream, gateway, "relay", 100, effort, shape=shape) for gateway in (on, off)]
-                ours, theirs = interleaved(*sides, effort.long_rounds)
-            details, what = {**ours, "off": theirs}, "without journal"
-            name = shaped(f"journal_{kind}", shape)
-            yield Figure(name, ours["rate"], "msg/s", theirs["rate"], what, target, details=details)
-            name = shaped(f"journal_{kind}_cpu", shape)
-            yield Figure(name, ours["cpu_us"], "us", theirs["cpu_us"], what, details=details)
+    broker = FastKafka()
+    try:
+        topic = broker.create_topic()
+        for kind, options in {"counts": "", "sample_100": "sample: 100", "sample_1": "sample: 1"}.items():
+            with (
+                closing(BenchGateway(broker.bootstrap)) as off,
+                closing(BenchGateway(broker.bootstrap, f"topic: {topic}, {options}")) as on,
+            ):
+                for shape in effort.shapes:
+                    yield from _journal(kind, shape, on, off, effort)
+    finally:
+        broker.stop()
+
+
+def _journal(kind: str, shape: str, on: BenchGateway, off: BenchGateway, effort: Effort) -> Iterator[Figure]:
+    before = _rows(on)
+    sides = [partial(_stream, gateway, "relay", 100, effort, shape=shape) for gateway in (on, off)]
+    ours, theirs = interleaved(*sides, effort.long_rounds)
+    written, lost = (after - first for after, first in zip(_rows(on), before, strict=True))
+    details, what = {**ours, "off": theirs, "rows": written, "lost_rows": lost}, "without journal"
+    target = {"counts": 0.85, "sample_1": 0.5}.get(kind)
+    name = shaped(f"journal_{kind}", shape)
+    yield Figure(name, ours["rate"], "msg/s", theirs["rate"], what, target, details=details)
+    name = shaped(f"journal_{kind}_cpu", shape)
+    yield Figure(name, ours["cpu_us"], "us", theirs["cpu_us"], what, details=details)
+
+
+def _rows(gateway: BenchGateway) -> tuple[float, float]:
+    """Rows of its journal that were written, and that were lost."""
+    found, name = gateway.metrics(), "scopegate_journal_rows_total"
+    written = found.get(name + '{result="written"}', 0.0)
+    return written, found.get(name, 0.0) - written
 
 
 def replies(effort: Effort) -> Iterator[Figure]:

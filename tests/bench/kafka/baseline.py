@@ -1,8 +1,9 @@
 """The Kafka baselines: confluent-kafka alone, with the settings of the gateway.
 
-`python -m tests.bench.kafka.baseline produce|consume BOOTSTRAP TOPIC COUNT [SIZE [SHAPE]]` prints records per second,
-`latency BOOTSTRAP TOPIC COUNT RATE` the p50 and p99 from producer to consumer in microseconds. With a SHAPE records are
-those that the gateway writes for these messages, and key, value and headers of each are read.
+`python -m tests.bench.kafka.baseline produce|consume BOOTSTRAP TOPIC COUNT [SIZE [SHAPE]]` prints records per second
+and the processor time for each, `latency BOOTSTRAP TOPIC COUNT RATE` the p50 and p99 from producer to consumer, all in
+microseconds. With a SHAPE records are those that the gateway writes for these messages, and key, value and headers of
+each are read.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ GATEWAY_SETTINGS: dict[str, Any] = gateway_producer.SETTINGS
 APPLICATION: Final = "application"
 """Records of an application of Kafka's, with a key and two headers, in place of a shape."""
 Record = tuple[bytes | None, bytes | None, Any]
+Cost = tuple[float, float]
+"""Records a second, and microseconds of processor time for one."""
 
 
 def records(size: int, shape: str) -> list[Record]:
@@ -40,7 +43,7 @@ def records(size: int, shape: str) -> list[Record]:
     return [writer.record(message, walk(message)) for message in shapes.messages(shape, size)]
 
 
-def produce(bootstrap: str, topic: str, count: int, size: int = 100, shape: str = shapes.SYNTHETIC) -> float:
+def produce(bootstrap: str, topic: str, count: int, size: int = 100, shape: str = shapes.SYNTHETIC) -> Cost:
     """Records acknowledged per second, each with its own delivery report, as the gateway needs them."""
     written = records(size, shape)
     producer = Producer({**GATEWAY_SETTINGS, "bootstrap.servers": bootstrap})
@@ -51,7 +54,7 @@ def produce(bootstrap: str, topic: str, count: int, size: int = 100, shape: str 
         acknowledged += error is None
 
     producer.list_topics(topic, timeout=10)
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     for number in range(count):
         key, value, headers = written[number % len(written)]
         while True:
@@ -63,30 +66,30 @@ def produce(bootstrap: str, topic: str, count: int, size: int = 100, shape: str 
         if number % 500 == 0:
             producer.poll(0)
     producer.flush(60)
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     if acknowledged != count:
         raise SystemExit(f"{acknowledged} of {count} records acknowledged")
-    return count / seconds
+    return count / seconds, cpu * 1e6 / count
 
 
-def consume(bootstrap: str, topic: str, count: int, _: int = 0, shape: str = shapes.SYNTHETIC) -> float:
+def consume(bootstrap: str, topic: str, count: int, _: int = 0, shape: str = shapes.SYNTHETIC) -> Cost:
     """Records per second with `consume(500)`, from the first batch to the last; those of a shape are read as well."""
     settings = {"group.id": "bench", "enable.auto.commit": False, "fetch.queue.backoff.ms": 1}
     consumer = Consumer({**settings, "bootstrap.servers": bootstrap})
     consumer.assign([TopicPartition(topic, 0, 0)])
     first = len(consumer.consume(500, 10.0))
-    read, start, quiet = first, time.perf_counter(), time.perf_counter() + 30
+    read, start, quiet, cpu = first, time.perf_counter(), time.perf_counter() + 30, time.process_time()
     while read < count and time.perf_counter() < quiet:
         batch = consumer.consume(min(500, count - read), 1.0)
         read += len(batch)
         if shape != shapes.SYNTHETIC:
             for each in batch:
                 each.key(), each.value(), each.headers()
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     consumer.close()
     if read < count:
         raise SystemExit(f"{read} of {count} records read")
-    return (read - first) / seconds
+    return (read - first) / seconds, cpu * 1e6 / (read - first)
 
 
 def latency(bootstrap: str, topic: str, count: int, rate: int) -> tuple[float, float]:
@@ -125,5 +128,4 @@ def _watch(bootstrap: str, topic: str, count: int, seen: list[int]) -> None:
 if __name__ == "__main__":
     job = {"produce": produce, "consume": consume, "latency": latency}[sys.argv[1]]
     numbers = [int(text) if text.isdigit() else text for text in sys.argv[4:]]
-    found: Any = job(sys.argv[2], sys.argv[3], *numbers)  # type: ignore[operator]
-    print(*found) if isinstance(found, tuple) else print(found)
+    print(*job(sys.argv[2], sys.argv[3], *numbers))  # type: ignore[operator]

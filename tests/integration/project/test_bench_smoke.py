@@ -40,6 +40,7 @@ EXPECTED = {
     "crossing": with_cost({f"{name}:mix" for name in _CROSSING} | {"crossing_none"}),
     "replies": shaped("cookie", "cookie_cpu", "rewrite", "rewrite_cpu"),
     "kafka": shaped(*_RATES) | {"kafka_consume:application"},
+    "journal": with_cost(shaped("journal_counts", "journal_sample_1", "journal_sample_100")),
     "sharing": shaped("kafka_50_consumers"),
     "links": with_cost(shaped("link_group", "link_durable", "link_shared", "link_filter")),
     "tls": with_cost(shaped(*_TLS) | {"tls_cookie:mix", "tls_rewrite:mix"}),
@@ -57,9 +58,10 @@ EXPECTED = {
     "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"}
     | {f"filters_1000_{kind}" for kind in ("equal", "prefix", "property", "suffix")},
 }
-_OF_KAFKA = "kafka", "sharing", "links", "tls", "idle", "latency", "scan", "source"
+_OF_KAFKA = "kafka", "journal", "sharing", "links", "tls", "idle", "latency", "scan", "source"
 KAFKA = {figure for case in _OF_KAFKA for figure in EXPECTED[case]}
-SERVERS = "kafka", "transactions", "sharing", "links", "tls", "idle", "latency", "scan", "columns", "source", "archive"
+_MORE = "links", "tls", "idle", "latency", "scan", "columns", "source", "archive"
+SERVERS = "kafka", "journal", "transactions", "sharing", *_MORE
 """They start a Kafka or a Spark of their own."""
 LONG = *SERVERS, "crossing", "relays"
 CASES = [pytest.param(case, marks=pytest.mark.soak if case in LONG else ()) for case in EXPECTED]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench import against
+from tests.bench import against, targets
 from tests.bench.bench_gateway import TREE, script
 from tests.bench.figures import Figure
 from tests.support.gateway.gateway import SCOPEGATE
@@ -47,6 +47,21 @@ def test_a_figure_says_when_the_load_generator_is_the_limit(details: dict[str, A
     assert figure.as_json()["generator_bound"] is bound
     assert ("LIMITED BY THE LOAD GENERATOR" in figure.line()) is bound
     assert not Figure("loadgen_self", 2.0, "msg/s", details={"loadgen_busy": 1.0}).generator_bound  # it is the ceiling
+
+
+def test_targets_are_printed_with_both_sides_and_processor_time() -> None:
+    both = {"cpu_us": 4.0, "others_cores": 0.0, "bare": {"cpu_us": 3.0, "others_cores": 0.5}}
+    figures = [
+        Figure("kafka_produce:mix", 5.0, "rec/s", 10.0, "bare", 0.45, details=both),
+        Figure("idle_direct_p99:mix", 130.0, "us", 100.0, "empty", 1.2, at_most=True),
+        Figure("link_group_cpu:mix", 4.0, "us", 3.0, "plain", 1.2, at_most=True),
+        Figure("journal_sample_100:mix", 5.0, "msg/s", 10.0, "without"),
+    ]
+    lines = targets.table([each.as_json() for each in figures]).splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["kafka_produce:mix", "5.0", "rec/s", "10.0", "0.500", "0.750", "at", "least", "0.45", "met,", "disturbed"],
+        ["idle_direct_p99:mix", "130.0", "us", "100.0", "1.300", "at", "most", "1.2", "MISSED"],
+    ]
 
 
 def figure(name: str, value: float, unit: str, cost: float | None = None) -> dict[str, Any]:

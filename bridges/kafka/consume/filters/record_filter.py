@@ -22,6 +22,7 @@ from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.evaluate.compile import sections_of as sections_named
+from gateway.filters.index.text_tests import text_tests
 from gateway.filters.predicate import Predicate
 
 
@@ -33,6 +34,8 @@ class RecordFilter:
         named = sections_named(predicate)
         self._whole: Final = compile_filter(predicate, MESSAGE)
         self._screen: Final = screen(predicate)
+        self.text_tests: Final = text_tests(predicate)
+        """What C code evaluates on whole messages; None: it cannot."""
         self._written: Final = compile_filter(predicate, WrittenAccess()) if named <= STORED else None
         self._plain: Final = compile_filter(predicate, PlainAccess()) if named <= IN_HEADERS else None
         self._event: Final = compile_filter(predicate, EventAccess()) if named <= IN_HEADERS else None
@@ -40,9 +43,11 @@ class RecordFilter:
     def candidates(self, records: Sequence[KafkaRecord]) -> list[KafkaRecord]:
         """The records whose encoded message must be evaluated; the others do not match."""
         may_match = self.may_match
-        if self._screen is not None:
-            records = self._screen.passed(records)
-        return [record for record in records if may_match(record) is not False]
+        return [record for record in self.screened(records) if may_match(record) is not False]
+
+    def screened(self, records: Sequence[KafkaRecord]) -> Sequence[KafkaRecord]:
+        """The records that have a header which every matching one has."""
+        return records if self._screen is None else self._screen.passed(records)
 
     def may_match(self, record: KafkaRecord) -> bool | None:
         """Whether the record matches, from its headers alone; None: its encoded message must be evaluated."""

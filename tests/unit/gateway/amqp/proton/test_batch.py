@@ -21,6 +21,15 @@ from tests.support.amqp.messages import message
         lambda: _batch.send_all(1, 0, [b"no tuple"], _batch.Unsettled(None)),
         lambda: _batch.send_all(1, 0, [("text",)], _batch.Unsettled(None)),
         lambda: _batch.send_all(1, 0, [], {}),  # type: ignore[arg-type]
+        lambda: _batch.forward(1, 0, [], 0, 0, None, _batch.Unsettled(None)),  # type: ignore[call-arg]
+        lambda: _batch.forward(1, 0, (), 0, 0, None, _batch.Unsettled(None), 1),  # type: ignore[arg-type]
+        lambda: _batch.forward(1, 0, [], 0, 0, None, None, 1),  # type: ignore[arg-type]
+        lambda: _batch.forward(1, 0, [], 0, 1, None, _batch.Unsettled(None), 1),
+        lambda: _batch.forward(1, 0, [], -1, 0, None, _batch.Unsettled(None), 1),
+        lambda: _batch.forward(1, 0, [None], 0, 1, None, _batch.Unsettled(None), 1),  # type: ignore[list-item]
+        lambda: _batch.forward(1, 0, [(1, "text", False)], 0, 1, None, _batch.Unsettled(None), 1),  # type: ignore[list-item]
+        lambda: _batch.forward(1, 0, [(1, b"", False)], 0, 1, [], _batch.Unsettled(None), 1),
+        lambda: _batch.forward(1, 0, [(1, b"", False)], 0, 1, ["text"], _batch.Unsettled(None), 1),  # type: ignore[list-item]
         lambda: _batch.send(1, 2, "text", None, None),  # type: ignore[arg-type]
         lambda: _batch.send("one", 2, b"", None, None),  # type: ignore[arg-type]
         lambda: _batch.drain_events(1, {}, {}, 1),  # type: ignore[call-arg]
@@ -63,6 +72,10 @@ def test_nothing_is_at_address_zero() -> None:
     connection = lib.pn_connection()
     link = lib.pn_sender(lib.pn_session(connection), b"link")
     assert _batch.send_all(batch.address(link), 7, [(b"message",)], None) == 8, "the functions are still bound"
+    unsettled = _batch.Unsettled(None)
+    lot = [(1, b"one", False), (2, b"two", False), (3, b"three", True), (4, b"four", False)]
+    assert _batch.forward(batch.address(link), 8, lot, 1, 4, [b"changed"] * 3, unsettled, "origin") == 9
+    assert unsettled.contexts == [("origin", 2)]
     lib.pn_connection_release(connection)
 
 

@@ -1,5 +1,5 @@
 /* SHA-256 of the libcrypto that hashlib has loaded; `bind_sha256` of each module that includes this receives the addresses
- * of its functions (bridges/kafka/records/digest.py).
+ * of its functions (gateway/libcrypto.py).
  */
 #pragma once
 #define PY_SSIZE_T_CLEAN
@@ -26,14 +26,4 @@ static PyObject *bind_sha256(PyObject *module, PyObject *args) {
     libcrypto.update = (int (*)(void *, const void *, size_t))(uintptr_t)update;
     libcrypto.final = (int (*)(unsigned char *, void *))(uintptr_t)final;
     Py_RETURN_NONE;
-}
-
-/* -- what `amqp.bare` begins with (bridges/kafka/records/envelope.py) */
-
-enum { SEAL_DIGEST = 16, SEAL_HEAD = 13 }; /* the kind, and the sizes of key, value and the rest of `amqp.bare` */
-
-static unsigned char *put_size(unsigned char *at, uint32_t number) {
-    at[0] = (unsigned char)(number >> 24), at[1] = (unsigned char)(number >> 16);
-    at[2] = (unsigned char)(number >> 8), at[3] = (unsigned char)number;
-    return at + 4;
 }
