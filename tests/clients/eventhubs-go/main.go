@@ -3,6 +3,7 @@
 //
 //	client send CONNECTION HUB
 //	client subscribe CONNECTION HUB GROUP COUNT [CHECKPOINTS]
+//	client read CONNECTION HUB PARTITION COUNT offset|sequence|from|time|earliest VALUE
 package main
 
 import (
@@ -185,15 +186,7 @@ func read(ctx context.Context, partition *azeventhubs.ProcessorPartitionClient, 
 			return
 		}
 		for _, event := range events {
-			key := ""
-			if event.PartitionKey != nil {
-				key = *event.PartitionKey
-			}
-			tell("message", map[string]any{
-				"partition": partition.PartitionID(), "body": string(event.Body), "partitionKey": key,
-				"sequenceNumber": event.SequenceNumber, "offset": event.Offset, "properties": event.Properties,
-				"enqueued": event.EnqueuedTime.UnixMilli(),
-			})
+			tellMessage(partition.PartitionID(), event)
 		}
 		if len(events) > 0 {
 			if err := partition.UpdateCheckpoint(context.Background(), events[len(events)-1], nil); err != nil {
@@ -204,15 +197,60 @@ func read(ctx context.Context, partition *azeventhubs.ProcessorPartitionClient, 
 	}
 }
 
+func tellMessage(partition string, event *azeventhubs.ReceivedEventData) {
+	key := ""
+	if event.PartitionKey != nil {
+		key = *event.PartitionKey
+	}
+	tell("message", map[string]any{
+		"partition": partition, "body": string(event.Body), "partitionKey": key,
+		"sequenceNumber": event.SequenceNumber, "offset": event.Offset, "properties": event.Properties,
+		"enqueued": event.EnqueuedTime.UnixMilli(),
+	})
+}
+
+func readFrom(ctx context.Context, connection, hub, partition string, count int, kind, value string) error {
+	consumer, err := azeventhubs.NewConsumerClientFromConnectionString(connection, hub, "$Default", nil)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close(context.Background())
+	number, _ := strconv.ParseInt(value, 10, 64)
+	at := time.UnixMilli(number)
+	position := map[string]azeventhubs.StartPosition{
+		"offset":   {Offset: &value},
+		"sequence": {SequenceNumber: &number},
+		"from":     {SequenceNumber: &number, Inclusive: true},
+		"time":     {EnqueuedTime: &at},
+		"earliest": {Earliest: to(true)},
+	}[kind]
+	client, err := consumer.NewPartitionClient(partition, &azeventhubs.PartitionClientOptions{StartPosition: position})
+	if err != nil {
+		return err
+	}
+	defer client.Close(context.Background())
+	for ; count > 0; count-- {
+		events, err := client.ReceiveEvents(ctx, 1, nil)
+		if err != nil {
+			return err
+		}
+		tellMessage(partition, events[0])
+	}
+	return nil
+}
+
 func main() {
 	ctx, stop := context.WithTimeout(context.Background(), 40*time.Second)
 	defer stop()
-	arguments := append(os.Args[1:], "", "", "")
+	arguments := append(os.Args[1:], "", "", "", "")
+	count, _ := strconv.Atoi(arguments[4])
 	var err error
-	if arguments[0] == "send" {
+	switch arguments[0] {
+	case "send":
 		err = send(ctx, arguments[1], arguments[2])
-	} else {
-		count, _ := strconv.Atoi(arguments[4])
+	case "read":
+		err = readFrom(ctx, arguments[1], arguments[2], arguments[3], count, arguments[5], arguments[6])
+	default:
 		err = subscribe(ctx, arguments[1], arguments[2], arguments[3], count, arguments[5])
 	}
 	if err != nil {

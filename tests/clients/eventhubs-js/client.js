@@ -1,12 +1,13 @@
 // @azure/event-hubs, unmodified: sends what the arguments say, or subscribes with checkpoints, and prints JSON lines.
 //   node client.js send CONNECTION HUB
 //   node client.js subscribe CONNECTION HUB GROUP COUNT [CHECKPOINTS]
+//   node client.js read CONNECTION HUB PARTITION COUNT offset|sequence|from|time|earliest VALUE
 "use strict";
 const { EventHubProducerClient, EventHubConsumerClient, earliestEventPosition } = require("@azure/event-hubs");
 const fs = require("fs");
 const WebSocket = require("ws");
 
-const [, , command, connection, hub, group, count, file] = process.argv;
+const [, , command, connection, hub, group, count, file, value] = process.argv;
 const authority = process.env.WEBSOCKET_CA; // the file with it: AMQP over WebSockets
 const options = {
   webSocketOptions: authority && { webSocket: WebSocket, webSocketConstructorOptions: { ca: fs.readFileSync(authority) } },
@@ -53,12 +54,11 @@ async function send() {
   await producer.close();
 }
 
-async function subscribe() {
-  const consumer = new EventHubConsumerClient(group, connection, hub, new FileCheckpoints(), options);
+async function receive(subscribe) {
   let left = Number(count);
   let done;
   const finished = new Promise((resolve) => (done = resolve));
-  const subscription = consumer.subscribe({
+  const subscription = subscribe({
     processEvents: async (events, context) => {
       for (const event of events) {
         const { partitionKey, sequenceNumber, offset } = event;
@@ -66,17 +66,36 @@ async function subscribe() {
           properties: event.properties || {}, enqueued: event.enqueuedTimeUtc.getTime() });
         left -= 1;
       }
-      if (events.length) await context.updateCheckpoint(events[events.length - 1]);
+      if (events.length && command === "subscribe") await context.updateCheckpoint(events[events.length - 1]);
       if (left <= 0) done();
     },
     processError: async (error, context) => tell("error", { text: String(error), partition: context.partitionId }),
-  }, { startPosition: earliestEventPosition, maxWaitTimeInSeconds: 1 });
+  });
   await finished;
   await subscription.close();
+}
+
+async function subscribe() {
+  const consumer = new EventHubConsumerClient(group, connection, hub, new FileCheckpoints(), options);
+  const where = { startPosition: earliestEventPosition, maxWaitTimeInSeconds: 1 };
+  await receive((handlers) => consumer.subscribe(handlers, where));
   await consumer.close();
 }
 
-(command === "send" ? send() : subscribe()).then(() => process.exit(0), (error) => {
+async function read() {
+  const consumer = new EventHubConsumerClient("$Default", connection, hub, options);
+  const startPosition = {
+    offset: { offset: value },
+    sequence: { sequenceNumber: Number(value) },
+    from: { sequenceNumber: Number(value), isInclusive: true },
+    time: { enqueuedOn: Number(value) },
+    earliest: earliestEventPosition,
+  }[file];
+  await receive((handlers) => consumer.subscribe(group, handlers, { startPosition, maxWaitTimeInSeconds: 1 }));
+  await consumer.close();
+}
+
+({ send, subscribe, read })[command]().then(() => process.exit(0), (error) => {
   tell("error", { text: String(error), code: error.code });
   process.exit(1);
 });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from proton import Described, symbol
 from proton.reactor import Filter
 
 from tests.support.amqp.proton_clients import Login, receive
-from tests.support.eventhubs.foreign import LIBRARIES, HubClient, messages
+from tests.support.eventhubs.foreign import LIBRARIES, HubClient, finished, messages
 from tests.support.eventhubs.hubs import HubGateway
 from tests.support.eventhubs.java import JavaClient, JavaHubs
 from tests.support.gateway.gateway import Gateways
@@ -114,20 +115,35 @@ def test_checkpoints_outlive_a_kill_of_a_java(hubs: HubGateway, java: JavaHubs, 
     assert {each["body"] for each in client.receive(5, checkpoints)} == sent("go")
 
 
-@pytest.mark.row("EH-6", "EH-12", part="Java")
-def test_positions_of_a_java(hubs: HubGateway, java: JavaHubs) -> None:
+def timed(hubs: HubGateway) -> tuple[str, dict[tuple[str, str], int]]:
+    """A hub with five events in partition 1, and the first one behind each position."""
     hub = hubs.hub()
     times = [1_700_000_000_000 + 1000 * number for number in range(5)]
     with writing(hubs.kafka.bootstrap) as produce:
         for number, at in enumerate(times):
             produce(hub, f"event {number}", partition=1, timestamp=at)
     late = str(times[2])
-    cases = {("offset", "1"): 2, ("sequence", "2"): 3, ("from", "2"): 2, ("time", late): 3, ("earliest", ""): 0}
+    return hub, {("offset", "1"): 2, ("sequence", "2"): 3, ("from", "2"): 2, ("time", late): 3, ("earliest", ""): 0}
 
+
+@pytest.mark.row("EH-6", "EH-12", part="Java")
+def test_positions_of_a_java(hubs: HubGateway, java: JavaHubs) -> None:
+    hub, cases = timed(hubs)
     client = java.at(hubs, hub)
     reads = {case: client.run("read", "1", 5 - first, *case) for case, first in cases.items()}
 
     found = {case: [each["sequenceNumber"] for each in read.finish()] for case, read in reads.items()}
+    assert found == {case: list(range(first, 5)) for case, first in cases.items()}
+
+
+@pytest.mark.row("EH-6", "EH-12", part="JavaScript and Go")
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_positions(hubs: HubGateway, library: str) -> None:
+    hub, cases = timed(hubs)
+    client = HubClient(library, hubs, hub)
+    reads = {case: client.start("read", "1", str(5 - first), *case) for case, first in cases.items()}
+
+    found = {case: [each["sequenceNumber"] for each in finished(read)] for case, read in reads.items()}
     assert found == {case: list(range(first, 5)) for case, first in cases.items()}
 
 
@@ -163,6 +179,24 @@ def test_a_java_processor_survives_a_restart_of_the_gateway(
     client.run("one", "0", "after").finish()
 
     assert [each["body"] for each in reading.finish()] == ["before", "after"]
+
+
+@pytest.mark.row("EH-12", part="JavaScript and Go")
+@pytest.mark.parametrize("library", [pytest.param("js", marks=pytest.mark.soak), "go"])  # js waits for half a minute
+def test_subscriptions_survive_a_restart_of_the_gateway(
+    restarted: HubGateway, kafka_broker: KafkaBroker, tmp_path: Path, library: str
+) -> None:
+    client = HubClient(library, restarted, kafka_broker.create_topic(partitions=3))
+    client.send()
+    reading = client.start("subscribe", "$Default", "10", str(tmp_path / "checkpoints.json"))
+    try:
+        wait_until(lambda: len(messages(reading)) == 5, "the events before the restart")
+        _restart(restarted)
+        client.send()
+        wait_until(lambda: len(messages(reading)) >= 10, "the events after the restart")
+    finally:
+        reading.discard()
+    assert Counter(each["body"] for each in messages(reading)) == Counter([*sent(library), *sent(library)])
 
 
 def _restart(hubs: HubGateway) -> None:
