@@ -87,4 +87,5 @@ def test_who_sends_meanwhile_hears_of_it_or_tries_again(own_kafka: KafkaBroker, 
     finally:
         client.close()
         java.kill()
-    assert {b"before", b"after", b"python"} == {record.value() for record in copies(own_kafka, hub, 3)}
+    # What timed out was on its way: it may be there as well.
+    assert {b"before", b"after", b"python"} == {record.value() for record in copies(own_kafka, hub)}

@@ -155,7 +155,7 @@ def test_a_topic_goes_to_a_topic_of_another_gateway(
 
 @pytest.mark.parametrize("victim", ["a", "b"])
 def test_killed_in_the_middle_nothing_is_lost(
-    start_gateway: Gateways, kafka_broker: KafkaBroker, topics: Topics, own_redis: Redis, victim: str
+    own_redis: Redis, start_gateway: Gateways, kafka_broker: KafkaBroker, topics: Topics, victim: str
 ) -> None:
     """What comes again is what was not settled, or settled within the last writes of the position."""
     a, b, source, target = pushed(start_gateway, kafka_broker, topics, own_redis.url, credit=50)
@@ -175,7 +175,7 @@ def test_killed_in_the_middle_nothing_is_lost(
 
 
 def test_another_gateway_takes_over_and_only_one_moves(
-    start_gateway: Gateways, kafka_broker: KafkaBroker, topics: Topics, own_redis: Redis
+    own_redis: Redis, start_gateway: Gateways, kafka_broker: KafkaBroker, topics: Topics
 ) -> None:
     a, _, source, target = pushed(start_gateway, kafka_broker, topics, own_redis.url)
     a.start()
@@ -208,7 +208,7 @@ def moves(gateway: Gateway) -> float:
 
 
 def test_a_remote_log_is_moved_here_and_its_position_is_kept(
-    start_gateway: Gateways, kafka_broker: KafkaBroker, topics: Topics, own_redis: Redis
+    own_redis: Redis, start_gateway: Gateways, kafka_broker: KafkaBroker, topics: Topics
 ) -> None:
     """The remote log offers a durable terminus: killed or not, the bridge continues at its stored position."""
     source, target = topics.make(), topics.make()

@@ -38,7 +38,7 @@ def lease() -> float:
 
 
 @pytest.fixture
-def pair(start_gateway: Gateways, kafka_broker: KafkaBroker, own_redis: Redis, lease: float) -> GatewayPair:
+def pair(own_redis: Redis, start_gateway: Gateways, kafka_broker: KafkaBroker, lease: float) -> GatewayPair:
     return start_pair(start_gateway, kafka_broker, own_redis, lease)
 
 

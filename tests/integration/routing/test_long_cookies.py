@@ -113,7 +113,7 @@ def test_two_gateways_share_what_is_kept(start_gateway: Gateways, redis_server: 
 
 
 def test_without_redis_requests_are_released_and_nothing_longer_travels(
-    start_gateway: Gateways, own_redis: Redis
+    own_redis: Redis, start_gateway: Gateways
 ) -> None:
     place = start(start_gateway, own_redis.url, keys=KEYS)
     request, answers = send_long_request(place, True)
@@ -226,7 +226,7 @@ def test_a_request_without_room_for_a_reference_is_rejected_as_before(start_gate
 
 
 def test_a_receiver_without_credit_gets_the_request_when_it_has_some(
-    start_gateway: Gateways, own_redis: Redis
+    own_redis: Redis, start_gateway: Gateways
 ) -> None:
     place = start(start_gateway, own_redis.url, keys=KEYS)
     target = frames.target("here", capabilities=[SUPPORTED])
@@ -248,7 +248,7 @@ def test_a_receiver_without_credit_gets_the_request_when_it_has_some(
 
 
 def test_every_receiver_at_a_multicast_node_gets_a_request_once_its_cookie_is_kept(
-    start_gateway: Gateways, own_redis: Redis
+    own_redis: Redis, start_gateway: Gateways
 ) -> None:
     near, far, http = ports(3)
     fields = {"id": "gw-news", "near": near, "far": far, "http": http, "connect": "[]", "svc": "direct: multicast"}

@@ -242,7 +242,7 @@ def test_a_restart_forgets_nothing_with_redis(start_gateway: Gateways, redis_ser
     assert given.reply(place).send(given.data).matches(given.refused)
 
 
-def test_a_count_ends_with_its_cookie(start_gateway: Gateways, own_redis: Redis) -> None:
+def test_a_count_ends_with_its_cookie(own_redis: Redis, start_gateway: Gateways) -> None:
     place = start(start_gateway, own_redis.url, expiry="5s")
     given = send_request(place, True)
     assert given.reply(place).send_and_accept(given.data, given.answers).matches("accepted")
@@ -250,7 +250,7 @@ def test_a_count_ends_with_its_cookie(start_gateway: Gateways, own_redis: Redis)
     assert 295_000 < int(own_redis.command("PTTL", key)) <= 305_100  # 5 s, plus an allowance for clock skew
 
 
-def test_without_redis_nothing_is_accepted_and_nothing_goes_through(start_gateway: Gateways, own_redis: Redis) -> None:
+def test_without_redis_nothing_is_accepted_and_nothing_goes_through(own_redis: Redis, start_gateway: Gateways) -> None:
     place = start(start_gateway, own_redis.url)
     given = send_request(place, True)
     free = send_request(place, True, "any")
@@ -269,7 +269,7 @@ def test_without_redis_nothing_is_accepted_and_nothing_goes_through(start_gatewa
     assert replies.send(given.data).matches(given.refused)
 
 
-def test_a_use_that_cannot_be_given_back_now_is_given_back_later(start_gateway: Gateways, own_redis: Redis) -> None:
+def test_a_use_that_cannot_be_given_back_now_is_given_back_later(own_redis: Redis, start_gateway: Gateways) -> None:
     place = start(start_gateway, own_redis.url)
     given = send_request(place, True)
     replies = given.reply(place)

@@ -18,7 +18,9 @@ import socket
 import ssl
 import struct
 import time
-from typing import Any, Self
+import weakref
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 from tests.support.amqp import frames
 from tests.support.amqp.frames import AMQP_HEADER, MAX_FRAME, SASL_HEADER, Frame, matches
@@ -32,6 +34,9 @@ _containers = itertools.count(1)
 
 class Peer:
     """One connection. The counters a session needs are kept here; any field can be given to override."""
+
+    made: ClassVar[weakref.WeakSet[Peer]] = weakref.WeakSet()
+    """Peers that somebody holds."""
 
     def __init__(
         self,
@@ -52,6 +57,15 @@ class Peer:
         self.transcript: list[str] = []
         self._next_delivery = 0
         self._received_transfers = 0
+        Peer.made.add(self)
+
+    @classmethod
+    def disconnect_from(cls, ports: Sequence[int]) -> None:
+        """Close the sockets of all peers that are connected to one of these ports here."""
+        for peer in list(cls.made):
+            with contextlib.suppress(OSError):  # closed already
+                if peer._socket.getpeername()[1] in ports:
+                    peer.disconnect()
 
     @property
     def certificate(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
+from tests.support.amqp.peer import Peer
 from tests.support.gateway.process import LOGS, PATIENCE, Process, Timeout, answers, fresh_folder, wait_until
 from tests.support.gateway.warm import WarmParent
 from tests.support.project.parts import ROOT
@@ -152,7 +153,15 @@ class Gateway:
 
     def stop(self, seconds: float = PATIENCE) -> None:
         """Ask for an orderly end (SIGTERM) and check that the exit code is 0."""
-        code = self.process.end(signal.SIGTERM, seconds)
+        self.process.send_signal(signal.SIGTERM)
+        self.ended(seconds)
+
+    def ended(self, seconds: float = PATIENCE) -> None:
+        """Wait for an orderly end that was asked for, and check that the exit code is 0."""
+        try:
+            code = self.process.wait(seconds)
+        finally:
+            self.process.discard()
         assert code == 0, f"exit code {code}\n{self.process.tail()}"
 
     def kill(self) -> None:
@@ -223,7 +232,12 @@ class Gateways:
         return gateway
 
     def close(self) -> None:
-        """Stop what still runs; the first that does not end well is the error."""
+        """Stop what still runs, all at the same time; the first that does not end well is the error.
+
+        The test is over: a gateway would wait two seconds for peers that do not answer its close.
+        """
         with contextlib.ExitStack() as stack:
             for gateway in self._started:
-                stack.callback(gateway.stop if gateway.process.alive else gateway.process.discard)
+                Peer.disconnect_from(gateway.ports)
+                stack.callback(gateway.ended if gateway.process.alive else gateway.process.discard)
+                gateway.process.send_signal(signal.SIGTERM)
