@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from tests.bench.bench_gateway import BenchGateway
 from tests.bench.kafka.links import KINDS
 from tests.bench.running import module
+from tests.support.gateway.process import fresh_folder
 from tests.support.project.parts import ROOT
 from tests.support.servers.certs import Authority
 
@@ -64,26 +66,51 @@ _MORE = "links", "tls", "idle", "latency", "scan", "columns", "source", "archive
 SERVERS = "kafka", "journal", "transactions", "sharing", *_MORE
 """They start a Kafka or a Spark of their own."""
 LONG = *SERVERS, "crossing", "relays"
+SHORT = [case for case in EXPECTED if case not in LONG]
 CASES = [pytest.param(case, marks=pytest.mark.soak if case in LONG else ()) for case in EXPECTED]
 _LATENCIES = shaped("direct_latency", "relay_latency")
+Measured = Callable[[str], dict[str, Any]]
 COMPARED = KAFKA | EXPECTED["replies"] | EXPECTED["crossing"] | (EXPECTED["relays"] - _LATENCIES)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_case_is_measured(case: str, tmp_path: Path) -> None:
-    """In a process of its own: a case may start what lasts as long as its process (Spark's Java does)."""
-    output = tmp_path / "bench.json"
-    command = [sys.executable, "-m", "tests.bench", "--quick", "--only", case, "--output", str(output)]
-    unmeasured = {name: value for name, value in os.environ.items() if name != "SCOPEGATE_COVERAGE"}
-    ended = subprocess.run(command, cwd=ROOT, env=unmeasured, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def measured() -> Measured:
+    """Measures cases in a process of their own: a case may start what lasts as long as its process (Spark's Java does).
+
+    Those of `make test` in one go, for each process costs as much as a small case.
+    """
+    reports: dict[str, dict[str, Any]] = {}
+
+    def report(case: str) -> dict[str, Any]:
+        if case not in reports:
+            cases = [case] if case in LONG else SHORT
+            reports.update(dict.fromkeys(cases, run(*cases)))
+        return reports[case]
+
+    return report
+
+
+def run(*cases: str) -> dict[str, Any]:
+    """The report of a small run."""
+    output = fresh_folder("bench") / "bench.json"
+    command = [sys.executable, "-m", "tests.bench", "--quick", "--only", *cases, "--output", str(output)]
+    uncounted = {name: value for name, value in os.environ.items() if name != "SCOPEGATE_COVERAGE"}
+    ended = subprocess.run(command, cwd=ROOT, env=uncounted, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    report = json.loads(output.read_text())
+    report: dict[str, Any] = json.loads(output.read_text())
+    expected: set[str] = set().union(*(EXPECTED[case] for case in cases))
+    assert set(report) - {"run"} == expected
     assert report["run"]["not_measured"] == {}
-    assert set(report) - {"run"} == EXPECTED[case]
+    assert report["run"]["cores"] == os.cpu_count()
+    return report
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case_is_measured(case: str, measured: Measured) -> None:
+    report = measured(case)
     for name in EXPECTED[case]:
         assert report[name]["value"] > 0
         assert name not in COMPARED or math.isfinite(report[name]["ratio"])
-    assert report["run"]["cores"] == os.cpu_count()
 
 
 def test_consumers_of_each_kind_read_to_the_end(tmp_path: Path) -> None:
