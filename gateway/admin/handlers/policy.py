@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gateway.admin.source import AdminSource
     from policies.rules import CompiledPolicy
 
-_ASKED: Final = ("scope", "user", "address", "action")
+_PARAMETERS: Final = ("scope", "user", "address", "action")
 _ACTIONS: Final = ("send", "receive", "info")
 _MAX_TEXT: Final = 1024
 
@@ -44,8 +44,8 @@ async def show_diff(source: AdminSource, request: Request) -> Response:
 async def explain_access(source: AdminSource, request: Request) -> Response:
     """`GET /explain`: what the policy in force answers to a user at an address, as `scopegate explain` says it."""
     query = request.query_params
-    check_names(query, _ASKED)
-    scope, user, address, action = (query.get(name, "") for name in _ASKED)
+    check_names(query, _PARAMETERS)
+    scope, user, address, action = (query.get(name, "") for name in _PARAMETERS)
     if action not in _ACTIONS or action not in get_args(Action):
         raise BadQuery(f"action: {', '.join(_ACTIONS)}")
     if scope not in source.policy.scopes:

@@ -69,8 +69,8 @@ def _look(client: AdminClient, links: int) -> Item:
 def _lines(found: Item) -> Iterator[str]:
     status, flows = found["status"], found["rates"]["flows"]
     down = [f"{name}: {part['detail']}" for name, part in status["parts"].items() if not part["ready"]]
-    rate = {way: sum(each["rate"] for each in flows if each["direction"] == way and not each["connector"])
-            for way in ("in", "out")}  # fmt: skip
+    rate = {direction: sum(each["rate"] for each in flows if each["direction"] == direction and not each["connector"])
+            for direction in ("in", "out")}  # fmt: skip
     ready = "ready" if status["ready"] else "NOT READY"
     yield f"{cell(status['gateway'])}, {ready}, up {span(status['uptime_seconds'])}"
     yield f"{status['connections']} connections, {status['links']} links, {status['unsettled']} unsettled"

@@ -31,7 +31,7 @@ _LINES: Final = 20
 class _CreditWait(NamedTuple):
     since: float
     sent: int
-    told: bool
+    logged: bool
 
 
 class StarvingSenders:
@@ -53,7 +53,7 @@ class StarvingSenders:
         """Look at every link once."""
         now = self._clock()
         waits: dict[Link, _CreditWait] = {}
-        begun: list[Link] = []
+        starving: list[Link] = []
         ended: list[Link] = []
         for number, link in enumerate(self._senders(), 1):
             if number % _STEP == 0:
@@ -61,13 +61,13 @@ class StarvingSenders:
             before = self._waits.get(link)
             if link.open and link.granted <= 0:
                 found = waits[link] = _still_waiting(before, link.counted + link.transfers, now)
-                if found.told and (before is None or not before.told):
-                    begun.append(link)
-            elif before is not None and before.told and link.open:
+                if found.logged and (before is None or not before.logged):
+                    starving.append(link)
+            elif before is not None and before.logged and link.open:
                 ended.append(link)
         self._waits = waits
-        self._tell("sender starves", begun, seconds=PATIENCE)
-        self._tell("sender has credit again", ended)
+        self._log("sender starves", starving, seconds=PATIENCE)
+        self._log("sender has credit again", ended)
 
     def _senders(self) -> Iterator[Link]:
         for entry in [*self._report.connections.after(0)]:
@@ -75,7 +75,7 @@ class StarvingSenders:
             if engine is not None and not entry.item.peer.connector:
                 yield from [link for link in engine.links if link.incoming]
 
-    def _tell(self, event: str, links: list[Link], **about: object) -> None:
+    def _log(self, event: str, links: list[Link], **about: object) -> None:
         for link in links[:_LINES]:
             self._report.log.warning(event, **link_ids(link), rule=rule_of(link), **about)
         if len(links) > _LINES:
@@ -83,10 +83,10 @@ class StarvingSenders:
 
     def counts(self) -> Counter[tuple[str, str]]:
         """The links that starve, by scope and rule."""
-        return Counter((link.scope, rule_of(link)) for link, wait in self._waits.items() if wait.told)
+        return Counter((link.scope, rule_of(link)) for link, wait in self._waits.items() if wait.logged)
 
 
 def _still_waiting(before: _CreditWait | None, sent: int, now: float) -> _CreditWait:
     if before is None or before.sent != sent:
-        return _CreditWait(now, sent, told=False)
-    return before._replace(told=before.told or now - before.since >= PATIENCE)
+        return _CreditWait(now, sent, logged=False)
+    return before._replace(logged=before.logged or now - before.since >= PATIENCE)

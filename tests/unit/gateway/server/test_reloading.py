@@ -114,7 +114,10 @@ class Reloads:
         self.file, self.applied = file, list[tuple[str, str]]()
         self.problems, self.loads, self.go_on = list[str](), 0, asyncio.Event()
         self.go_on.set()
-        self.policy_state = SimpleNamespace(refused=self.problems.extend, broken=None, reason="")
+        self.policy = SimpleNamespace(digest="")
+        self.policy_state = SimpleNamespace(
+            refused=self.problems.extend, broken=None, reason="", ready=lambda: (True, "")
+        )
         self.supervisor = Supervisor(lambda name, error: self.problems.append(repr(error)))
         self.listening = SimpleNamespace(retry_unbound=self.retry_unbound)
         monkeypatch.setattr(app, "_WATCH_INTERVAL", 0.01)
