@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from policies.values.base import Also, Count, Flag, Name, Path, StrictSection, parsed, setting_text
-from policies.values.folders import url_problem
+from policies.values.folders import archive_problem, url_problem
 from policies.values.units import Duration, Size, parse_duration, parse_size
 
 Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
@@ -34,6 +34,12 @@ def _local(value: str) -> str:
     return value
 
 
+def _archive(value: str) -> str:
+    if (problem := archive_problem(value)) is not None:
+        raise ValueError(problem)
+    return value
+
+
 def _listener(value: object) -> str:
     text = str(value) if type(value) is int else value
     port = text.rpartition(":")[2] if isinstance(text, str) else ""
@@ -43,6 +49,8 @@ def _listener(value: object) -> str:
 
 
 Folder = Annotated[Path, AfterValidator(_local)]
+ArchivePlace = Annotated[Path, AfterValidator(_archive)]
+"""A folder, or `s3://bucket/prefix`."""
 Listener = Annotated[
     str,
     StringConstraints(pattern=r"^(.+:)?[0-9]{1,5}$"),
@@ -69,7 +77,15 @@ class PipelineSpark(StrictSection):
 class PipelineArchive(StrictSection):
     """Settings of `scopegate pipeline archive`."""
 
-    path: Folder | None = Field(default=None, description="folder of the archive; default: given on the command line")
+    path: ArchivePlace | None = Field(
+        default=None, description="folder of the archive, or s3://bucket/prefix; default: given on the command line"
+    )
+    s3_endpoint: Annotated[str, StringConstraints(pattern=r"^https?://[^/@]+/?$")] | None = Field(
+        default=None, description="URL of the object store for s3://…; default: AWS_ENDPOINT_URL_S3, or AWS itself"
+    )
+    s3_region: Annotated[str, StringConstraints(min_length=1)] | None = Field(
+        default=None, description="region of the bucket for s3://…; default: AWS_REGION"
+    )
     topics: dict[Topic, str | None] = Field(
         default_factory=dict, description="topic: its address in the archive; default: the name of the topic"
     )

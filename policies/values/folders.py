@@ -1,4 +1,4 @@
-"""Checks paths of folders that the pipeline reads and writes: they name a file system, never a URL. Pure."""
+"""Checks paths that the pipeline reads and writes: file systems, and for archives object stores. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,28 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 _LOCAL: Final = re.compile(r"file:(/|///+|//localhost/+|)([^/].*)", re.IGNORECASE)
 """A URL of a file of this machine, with its path: relative if no slash is before it."""
+
+
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_OBJECT_STORE: Final = re.compile(r"s3[an]?://", re.IGNORECASE)
+
+
+def is_object_store(path: str) -> bool:
+    """Whether it is the URL of an object store with the S3 API, where archives may be."""
+    return _OBJECT_STORE.match(path) is not None
+
+
+def archive_problem(path: str) -> str | None:
+    """What is wrong with the path of an archive: a folder, or `s3://bucket/prefix`; `None` for those."""
+    if not is_object_store(path):
+        problem = url_problem(path)
+        return problem and f"{problem}, or s3://bucket/prefix for an object store"
+    bucket, _, prefix = path.split("://", 1)[1].rstrip("/").partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        return f"{path} does not name a bucket: give s3://bucket/prefix"
+    if any(part in ("", ".", "..") for part in prefix.split("/") if prefix):
+        return f"{path}: a part of the path is empty, . or .., which object stores take literally"
+    return None
 
 
 def url_problem(path: str) -> str | None:

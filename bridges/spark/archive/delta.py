@@ -81,7 +81,7 @@ class DeltaLog:
         gone = [file for file in before if file not in after]
         fresh = [file for file in commit.files if file not in set(before) and self._is_needed(commit, file, history)]
         actions += [{"remove": removed(file, now, changes=commit.changes_rows)} for file in gone]
-        actions += [{"add": added(self._archive.path, file, now, changes=commit.changes_rows)} for file in fresh]
+        actions += [{"add": added(_folder(self._archive), file, now, changes=commit.changes_rows)} for file in fresh]
         found = self._jvm.java.util.ArrayList()
         for action in actions:
             found.add(self._action(action))
@@ -156,19 +156,25 @@ def _statistics(path: Path) -> dict[str, object]:
 
 def is_table(archive: Archive) -> bool:
     """Whether the archive is a Delta table as well."""
-    return (archive.path / LOG).is_dir()
+    return isinstance(archive.path, Path) and (archive.path / LOG).is_dir()
+
+
+def _folder(archive: Archive) -> Path:
+    """Where it is; tables are kept for folders only."""
+    assert isinstance(archive.path, Path)
+    return archive.path
 
 
 def followed(archive: Archive, number: int) -> bool:
     """Whether the archive's Delta table, if there is one, has the commits up to this number."""
-    return not is_table(archive) or _read_log(archive.path / LOG)[1] >= number
+    return not is_table(archive) or _read_log(_folder(archive) / LOG)[1] >= number
 
 
 def table_problems(archive: Archive, history: History) -> list[str]:
     """How the Delta table differs from the manifest; it may lack the last commit."""
     if not is_table(archive):
         return []
-    files, latest = _read_log(archive.path / LOG)
+    files, latest = _read_log(_folder(archive) / LOG)
     if latest < history.number - 1:
         return [f"the Delta table has commits up to {latest} only: the next job of the archive adds the others"]
     later = list(archive.history().commits(min(latest, history.number)))  # what the table may have or lack

@@ -14,6 +14,7 @@ from bridges.spark.archive.contents.decode import DDL
 from bridges.spark.archive.contents.file_layout import READ_DDL, restored_frame
 from bridges.spark.archive.contents.messages import messages_of
 from bridges.spark.archive.manifest.commits import address_of
+from bridges.spark.archive.read_objects import object_frame
 from bridges.spark.archive.store import Archive, Commit, File, file_url
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
@@ -79,17 +80,22 @@ def read_commits(
 def _read_files(spark: SparkSession, archive: Archive, files: Sequence[File], selection: ArchiveSelection) -> DataFrame:
     if not files:
         return spark.createDataFrame([], DDL)
-    for file in files:
-        path = archive.path / file.path
-        if not path.exists():
-            raise PipelineError(f"{path} is missing, the manifest has it: scopegate pipeline verify")
-    of_base: dict[Path, list[Path]] = {}  # Spark takes address and date from the path behind one base
-    for file in files:
-        path = archive.path / file.path
-        of_base.setdefault(path.parents[2], []).append(path)
-    frame = reduce(lambda one, other: one.union(other), (_parquet(spark, *each) for each in of_base.items()))
+    if isinstance(archive.path, Path):
+        frame = _file_frame(spark, archive.path, files)
+    else:
+        frame = object_frame(spark, archive.path, files)
     folders = selection.dates().column()
     return selected(frame if folders is None else frame.where(folders), selection)
+
+
+def _file_frame(spark: SparkSession, archive: Path, files: Sequence[File]) -> DataFrame:
+    of_base: dict[Path, list[Path]] = {}  # Spark takes address and date from the path behind one base
+    for file in files:
+        path = archive / file.path
+        if not path.exists():
+            raise PipelineError(f"{path} is missing, the manifest has it: scopegate pipeline verify")
+        of_base.setdefault(path.parents[2], []).append(path)
+    return reduce(lambda one, other: one.union(other), (_parquet(spark, *each) for each in of_base.items()))
 
 
 def _parquet(spark: SparkSession, base: Path, paths: Sequence[Path]) -> DataFrame:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from bridges.spark.archive.contents.messages import record_times
 from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest.commits import File, JsonObject
 from bridges.spark.archive.removals import Removals
+from bridges.spark.archive.storage.paths import StoragePath, readable
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
@@ -236,10 +236,11 @@ def _sampled(
     return compared, found
 
 
-def _rows(path: Path, partition: int, start: int, count: int) -> dict[int, JsonObject]:
+def _rows(path: StoragePath, partition: int, start: int, count: int) -> dict[int, JsonObject]:
     try:
         chosen = [("partition", "=", partition), ("offset", ">=", start), ("offset", "<", start + count)]
-        found = pq.read_table(path, columns=list(_COLUMNS), filters=chosen, partitioning=None).combine_chunks()
+        table = pq.read_table(readable(path), columns=list(_COLUMNS), filters=chosen, partitioning=None)
+        found = table.combine_chunks()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
     rows: dict[int, JsonObject] = {}

@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from bridges.kafka.admin.topic_copy import TopicCopy, TopicSettings
 from bridges.kafka.common.librdkafka import ClientSettings
-from bridges.spark.archive.manifest.disk import write_whole
+from bridges.spark.archive.storage.paths import StoragePath, write_whole
 from bridges.spark.errors import PipelineError, sentence
 from gateway.errors import AmqpError
 
@@ -41,11 +40,11 @@ class TopicState:
         return TopicSettings(self.partitions, self.replication, self.settings)
 
 
-def _path(archive: Path, address: str) -> Path:
+def _path(archive: StoragePath, address: str) -> StoragePath:
     return archive / TOPICS / f"{quote(address, safe='')}.json"
 
 
-def read_state(archive: Path, address: str) -> TopicState:
+def read_state(archive: StoragePath, address: str) -> TopicState:
     """What the archive has of the topic at an address. Raises `PipelineError`."""
     path = _path(archive, address)
     try:
@@ -67,7 +66,7 @@ class TopicWatch:
     """Keeps the state of topics; called with each step of the archive job."""
 
     def __init__(
-        self, archive: Path, settings: ClientSettings, topics: Mapping[str, str], groups: Sequence[str],
+        self, archive: StoragePath, settings: ClientSettings, topics: Mapping[str, str], groups: Sequence[str],
         clock: Callable[[], float], now: Callable[[], float],
     ) -> None:  # fmt: skip
         """`topics` are addresses by topic; `clock` counts seconds, and `now` since 1970."""

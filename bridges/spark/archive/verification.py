@@ -9,7 +9,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -19,8 +18,8 @@ from bridges.spark.archive.contents.ranges import Continuity, Range
 from bridges.spark.archive.delta import table_problems
 from bridges.spark.archive.manifest.checkpoint import Summary
 from bridges.spark.archive.manifest.commits import Commit, File
-from bridges.spark.archive.manifest.disk import digest
 from bridges.spark.archive.manifest.history import History
+from bridges.spark.archive.storage.paths import StoragePath, digest
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.errors import PipelineError
 
@@ -138,12 +137,14 @@ class _Audit:
                 found.append(f"{partition_name(key)}: {text}")
         return found
 
-    def _unknown_files(self) -> list[Path]:
+    def _unknown_files(self) -> list[StoragePath]:
+        there = map(str, self._archive.path.glob("address=*/date=*/*.parquet"))
+        names = (path.removeprefix(f"{self._archive.path}/") for path in there)
+        strange = sorted(name for name in names if not self._known.has(name))
+        pending = {name for name in strange if self._archive.writer.pending(name.rpartition("/")[2])}
         later = self._archive.history().commits(self._summary.number)
         latest = {file.path for commit in later for file in commit.files}
-        there = self._archive.path.glob("address=*/date=*/*.parquet")
-        named = ((path, str(path.relative_to(self._archive.path))) for path in there)
-        return sorted(path for path, name in named if not self._known.has(name) and name not in latest)
+        return [self._archive.path / name for name in strange if name not in latest | pending]
 
 
 def _segment_problems(archive: Archive, history: History) -> list[str]:

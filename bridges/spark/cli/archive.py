@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 from bridges.spark.cli.defaults import kafka_options, settings
-from bridges.spark.cli.local_path import LocalPath
+from bridges.spark.cli.local_path import ArchiveText, LocalPath, located
 from bridges.spark.cli.options import (
-    ARCHIVE,
     EXIT_CODES,
     TimeParam,
     amqp_options,
+    archive_argument,
     duration,
     errors_reported,
     spark_engine,
@@ -54,7 +54,7 @@ def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 @click.command(epilog=EXIT_CODES)
-@ARCHIVE
+@archive_argument
 @kafka_options
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[=ADDRESS]",
@@ -105,9 +105,9 @@ def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 )  # fmt: skip
 @spark_options
 def archive(
-    archive: Path, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None, topics: tuple[str, ...],
-    amqp: tuple[str, ...], start: str, once: bool, every: float, offsets: int, file_size: int, fail: bool,
-    fail_unknown: bool, format: Format | None, topic_settings: bool, groups: tuple[str, ...],
+    archive: ArchiveText, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None,
+    topics: tuple[str, ...], amqp: tuple[str, ...], start: str, once: bool, every: float, offsets: int, file_size: int,
+    fail: bool, fail_unknown: bool, format: Format | None, topic_settings: bool, groups: tuple[str, ...],
     wait: float, as_json: bool, metrics: tuple[str, int] | None,
     master: str, conf: Mapping[str, str], jars: Path | None,
 ) -> None:  # fmt: skip
@@ -125,10 +125,10 @@ def archive(
     with errors_reported():
         from bridges.spark import jobs
 
-        archived = partial(jobs.archive_node, archive, amqp_options(amqp))
+        archived = partial(jobs.archive_node, located(archive), amqp_options(amqp))
         if topics:
             kafka, wanted = settings(bootstrap, policy, cluster), groups if groups or topic_settings else None
-            archived = partial(jobs.archive_topics, archive, kafka, named, start=_start(start), groups=wanted)
+            archived = partial(jobs.archive_topics, located(archive), kafka, named, start=_start(start), groups=wanted)
         reporter = ArchiveReporter(as_json=as_json, metrics=_served(metrics))
         try:
             archived(

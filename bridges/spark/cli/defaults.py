@@ -12,6 +12,7 @@ import click
 
 from bridges.spark.cli.local_path import LocalPath
 from bridges.spark.cli.options import CommandFunction
+from policies.values.folders import is_object_store
 
 if TYPE_CHECKING:
     from policies.model.pipeline import PipelineArchive, PipelineSpark
@@ -46,7 +47,8 @@ def _loaded(ctx: click.Context, param: click.Parameter, value: Path | None) -> C
     if section is not None:
         path = section.archive.path
         found = {"cluster": section.kafka, **_spark(policy, section.spark)}
-        found["archive"] = None if path is None else str(policy.path(path))
+        found["archive"] = path if path is None or is_object_store(path) else str(policy.path(path))
+        found |= {"endpoint": section.archive.s3_endpoint, "region": section.archive.s3_region}
         if ctx.command.name in ("archive", "verify"):
             found |= _archive(section.archive)
         named = {option.name for option in ctx.command.params}

@@ -1,12 +1,21 @@
-"""The type of options and arguments of the command line that are paths and must not be URLs."""
+"""Types of options and arguments of the command line that are paths."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from policies.values.folders import url_problem
+from policies.values.folders import archive_problem, is_object_store, url_problem
+
+if TYPE_CHECKING:
+    from bridges.spark.archive.storage.paths import StoragePath
+
+
+ArchiveText: TypeAlias = Path | str
+"""What an argument ARCHIVE is until its command runs: a folder, or the URL of a prefix in a bucket."""
 
 
 class LocalPath(click.Path):
@@ -21,9 +30,33 @@ class LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def local_paths(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """The callback of an option whose values are paths as text; raises `click.BadParameter` for a URL."""
+class ArchivePath(LocalPath):
+    """The path of an archive: of a folder, or `s3://bucket/prefix`, which stays text until the command runs."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """A `Path`, or the text of the URL. Fails for other URLs."""
+        if (problem := archive_problem(str(value))) is not None:
+            self.fail(problem, param, ctx)
+        return str(value) if is_object_store(str(value)) else super().convert(value, param, ctx)
+
+
+def located(archive: ArchiveText) -> StoragePath:
+    """Where the archive of an argument is, as options and environment say."""
+    if isinstance(archive, Path):
+        return archive
+    from bridges.spark.archive.storage.paths import storage_path
+
+    return storage_path(archive)
+
+
+def archive_paths(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """The callback of an option whose values are paths of files or archives as text; raises `click.BadParameter`."""
     for value in values:
-        if (problem := url_problem(value)) is not None:
+        if (problem := archive_problem(value)) is not None:
             raise click.BadParameter(problem, ctx, param)
     return values

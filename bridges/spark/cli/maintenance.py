@@ -6,12 +6,12 @@ import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bridges.spark.cli.options import ARCHIVE, EXIT_CODES, duration, errors_reported
+from bridges.spark.cli.local_path import ArchiveText, located
+from bridges.spark.cli.options import EXIT_CODES, archive_argument, duration, errors_reported
 
 if TYPE_CHECKING:
     from bridges.spark.archive.maintenance.compaction import CompactionTask
@@ -42,7 +42,7 @@ def _today() -> date:
 
 
 @click.command(epilog=EXIT_CODES)
-@ARCHIVE
+@archive_argument
 @click.option("--before", type=DateParam(), help="Only dates before this one (UTC).  [default: today]")
 @_ADDRESS
 @click.option("--file-size", default=256, show_default=True, type=click.IntRange(1), help="Approximate size of the new "
@@ -51,7 +51,7 @@ def _today() -> date:
     "replaced files stay, for reads that began before; 0s: delete them at once.")
 @_DRY_RUN
 def compact(
-    archive: Path, before: date | None, address: str | None, file_size: int, grace: float, dry_run: bool
+    archive: ArchiveText, before: date | None, address: str | None, file_size: int, grace: float, dry_run: bool
 ) -> None:  # fmt: skip
     """Rewrite the small files of past dates of ARCHIVE into few large ones, with the same rows.
 
@@ -98,12 +98,12 @@ def _say_compacted(tasks: list[CompactionTask], grace: float, *, dry_run: bool) 
 
 
 @click.command(epilog=EXIT_CODES)
-@ARCHIVE
+@archive_argument
 @click.option("--before", type=DateParam(), required=True, help="Delete the dates before this one (UTC).")
 @_ADDRESS
 @_DRY_RUN
 @_YES
-def expire(archive: Path, before: date, address: str | None, dry_run: bool, yes: bool) -> None:
+def expire(archive: ArchiveText, before: date, address: str | None, dry_run: bool, yes: bool) -> None:
     """Delete whole dates of ARCHIVE: `verify` counts their events as removed, and they are not archived again.
 
     The date of an event is that of its timestamp, in UTC. Events without a date are never deleted.
@@ -118,14 +118,14 @@ def expire(archive: Path, before: date, address: str | None, dry_run: bool, yes:
 
 
 @click.command(epilog=EXIT_CODES)
-@ARCHIVE
+@archive_argument
 @click.option("--key", help="The key, as text; - reads it from stdin, so that it is in no history of a shell.")
 @click.option("--key-hex", help="The key, as bytes in hexadecimal digits.")
 @_ADDRESS
 @_DRY_RUN
 @_YES
 def erase(
-    archive: Path, key: str | None, key_hex: str | None, address: str | None, dry_run: bool, yes: bool
+    archive: ArchiveText, key: str | None, key_hex: str | None, address: str | None, dry_run: bool, yes: bool
 ) -> None:  # fmt: skip
     """Delete all events with one record key from ARCHIVE, as data protection laws require.
 
@@ -144,11 +144,11 @@ def erase(
             _print(removal.erase(store, wanted, found), "erased")
 
 
-def _opened(path: Path, *, dry_run: bool) -> Archive:
+def _opened(path: ArchiveText, *, dry_run: bool) -> Archive:
     from bridges.spark.archive.maintenance.lock import settle
     from bridges.spark.archive.store import Archive
 
-    archive = Archive(path)
+    archive = Archive(located(path))
     archive.readable()  # errors of the archive are reported before anything is written
     if not dry_run:
         settle(archive)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from bridges.spark.cli.local_path import LocalPath
+from bridges.spark.cli.local_path import ArchivePath, LocalPath
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.session import LOG
 from policies.values.units import parse_duration
@@ -25,7 +25,37 @@ CommandFunction = TypeVar("CommandFunction", bound=Callable[..., object])
 EXIT_CODES: Final = (
     "Exit codes: 0 done; 1 failed or stopped before the end (reported on stderr); 2 incorrect use of the command."
 )
-ARCHIVE: Final = click.argument("archive", type=LocalPath(path_type=Path, file_okay=False))
+
+
+def archive_argument(command: CommandFunction) -> CommandFunction:
+    """Add the argument ARCHIVE, which `local_path.located` makes a path of, and the options of object stores."""
+    command = click.argument("archive", type=ArchivePath())(command)
+    return object_store_options(command)
+
+
+def object_store_options(command: CommandFunction) -> CommandFunction:
+    """Add the options that say where an object store is; credentials come from the environment only."""
+    for option in (
+        click.option(
+            "--s3-region", "region", expose_value=False, is_eager=True, callback=_into("AWS_REGION"),
+            help="s3://…: the region of the bucket.  [default: AWS_REGION]",
+        ),
+        click.option(
+            "--s3-endpoint", "endpoint", metavar="URL", expose_value=False, is_eager=True,
+            callback=_into("AWS_ENDPOINT_URL_S3"),
+            help="s3://…: the URL of the object store.  [default: AWS_ENDPOINT_URL_S3, or AWS itself]",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def _into(variable: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            os.environ[variable] = value
+
+    return keep
 
 
 def session_options(command: CommandFunction) -> CommandFunction:

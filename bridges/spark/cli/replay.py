@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from bridges.spark.cli.defaults import kafka_options, settings
-from bridges.spark.cli.local_path import LocalPath
+from bridges.spark.cli.local_path import ArchiveText, LocalPath, located
 from bridges.spark.cli.options import (
-    ARCHIVE,
     EXIT_CODES,
     TimeParam,
     amqp_options,
+    archive_argument,
     errors_reported,
     spark_engine,
     spark_options,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog=EXIT_CODES)
-@ARCHIVE
+@archive_argument
 @click.option("--from", "address", required=True, help="The address in the archive.")
 @kafka_options
 @click.option("--topic", help="The topic to write to.")
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 @spark_options
 def replay(
-    archive: Path, address: str, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None,
+    archive: ArchiveText, address: str, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None,
     topic: str | None, amqp: tuple[str, ...], since: datetime | None, until: datetime | None,
     offsets: tuple[str, ...], expression: str | None,
     rate: float | None, create: bool, groups: tuple[str, ...], offset_map: Path | None, name: str | None, dry_run: bool,
@@ -79,12 +79,12 @@ def replay(
         from bridges.spark import jobs
 
         selection = jobs.ArchiveSelection((address,), since, until, dict(map(_offsets, offsets)), expression)
-        replayed: Callable[..., int] = partial(jobs.replay_to_address, archive, selection, amqp_options(amqp))
+        replayed: Callable[..., int] = partial(jobs.replay_to_address, located(archive), selection, amqp_options(amqp))
         if topic is not None:
             kafka, engine = settings(bootstrap, policy, cluster), spark_engine(master, conf, jars)
             replayed = partial(
-                jobs.replay_to_topic, archive, selection, kafka, topic, engine=engine, create=create, groups=groups,
-                offset_map=offset_map,
+                jobs.replay_to_topic, located(archive), selection, kafka, topic, engine=engine, create=create,
+                groups=groups, offset_map=offset_map,
             )  # fmt: skip
         count = replayed(
             name=name, rate=rate, dry_run=dry_run, on_progress=lambda sent: click.echo(f"{sent} events written")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from bridges.spark.cli.local_path import LocalPath
-from bridges.spark.cli.options import TimeParam, session_options
+from bridges.spark.cli.local_path import ArchiveText, LocalPath, located
+from bridges.spark.cli.options import TimeParam, archive_argument, session_options
 from bridges.spark.errors import PipelineError
 
 
 @click.command(epilog="Exit codes: 0 done; 1 failed (reported on stderr); 2 incorrect use of the command.")
-@click.argument("archive", type=LocalPath(path_type=Path, file_okay=False))
+@archive_argument
 @click.option("--out", required=True, type=LocalPath(path_type=Path), help="Folder for the report; an older report "
     "is replaced.")
 @click.option("--address", "addresses", multiple=True, help="Only this address of the archive; may be repeated.")
@@ -33,7 +33,7 @@ from bridges.spark.errors import PipelineError
 @click.option("--skip-bad", is_flag=True, help="Skip records that are not journal rows.")
 @session_options
 def report(
-    archive: Path, out: Path, addresses: tuple[str, ...], journals: tuple[str, ...], expression: str | None,
+    archive: ArchiveText, out: Path, addresses: tuple[str, ...], journals: tuple[str, ...], expression: str | None,
     since: datetime | None, until: datetime | None, show_keys: bool, skip_bad: bool, master: str,
     conf: Mapping[str, str],
 ) -> None:  # fmt: skip
@@ -55,7 +55,7 @@ def report(
 
 
 def _run(
-    archive: Path, out: Path, addresses: tuple[str, ...], journals: tuple[str, ...], expression: str | None,
+    archive: ArchiveText, out: Path, addresses: tuple[str, ...], journals: tuple[str, ...], expression: str | None,
     since: datetime | None, until: datetime | None, show_keys: bool, skip_bad: bool, master: str,
     conf: Mapping[str, str],
 ) -> Path:  # fmt: skip
@@ -67,4 +67,5 @@ def _run(
     engine = SparkEngine(master, conf)
     selection = ArchiveSelection(addresses, since, until, filter=expression)
     request = ReportRequest(selection, journals, show_keys, skip_bad)
-    return job(archive, out, request, engine=engine, on_progress=lambda text: click.echo(f"… {text}", err=True))
+    say = lambda text: click.echo(f"… {text}", err=True)  # noqa: E731
+    return job(located(archive), out, request, engine=engine, on_progress=say)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 
 from bridges.spark.archive.store import file_url
-from bridges.spark.cli.local_path import LocalPath, local_paths
+from bridges.spark.cli.local_path import LocalPath, archive_paths
 from bridges.spark.cli.options import TimeParam, session_options
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.simulate.policy_diff import DIFFERENCES, PolicyDifference
@@ -56,11 +56,11 @@ _WORDS: Final = ["any", "none", *DIFFERENCES]
 @click.option("--policy", "now", type=_FILE, required=True, help="The policy that was in force.")
 @click.option("--candidate", type=_FILE, required=True, help="The policy to test.")
 @click.option(
-    "--journal", multiple=True, callback=local_paths,
+    "--journal", multiple=True, callback=archive_paths,
     help="Rows of the journal: JSON lines or Parquet, a file or folder.",
 )  # fmt: skip
 @click.option(
-    "--messages", multiple=True, callback=local_paths,
+    "--messages", multiple=True, callback=archive_paths,
     help="Archived messages (docs/columns.md), Parquet; with --scope, --user.",
 )  # fmt: skip
 @click.option("--scope", help="--messages: the scope of the senders.")

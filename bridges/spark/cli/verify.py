@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bridges.spark.cli.defaults import kafka_options, settings
-from bridges.spark.cli.options import ARCHIVE, errors_reported, topic_addresses, unknown_mappings
+from bridges.spark.cli.local_path import ArchiveText, located
+from bridges.spark.cli.options import archive_argument, errors_reported, topic_addresses, unknown_mappings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridges.spark.archive.storage.paths import StoragePath
     from bridges.spark.archive.verification import VerifyVerdict
     from policies.rules import CompiledPolicy
 
 
 @click.command(epilog="Exit codes: 0 no errors; 1 errors (reported on stderr); 2 incorrect use of the command.")
-@ARCHIVE
+@archive_argument
 @click.option(
     "--against", type=click.Choice(["kafka"]),
     help="Also compare with the topics themselves: offsets that the archive lacks, and a sample of the records.",
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 @click.option("--sample", default=1000, show_default=True, type=click.IntRange(0), help="--against: records of each "
     "partition that are read again and compared byte for byte.")
 def verify(
-    archive: Path, against: str | None, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None,
-    topics: tuple[str, ...], sample: int,
+    archive: ArchiveText, against: str | None, bootstrap: str | None, policy: CompiledPolicy | None,
+    cluster: str | None, topics: tuple[str, ...], sample: int,
 ) -> None:  # fmt: skip
     """Verify that ARCHIVE has every offset of its ranges once, from its files and its manifest.
 
@@ -46,11 +47,12 @@ def verify(
     with errors_reported():
         from bridges.spark import jobs
 
-        found = jobs.verify(archive)
+        place = located(archive)
+        found = jobs.verify(place)
         _print(found)
         failed = bool(found.problems)
         if kafka is not None:
-            failed |= _compare(archive, kafka, topic_addresses(topics), sample)
+            failed |= _compare(place, kafka, topic_addresses(topics), sample)
     sys.exit(1 if failed else 0)
 
 
@@ -68,7 +70,7 @@ def _print(found: VerifyVerdict) -> None:
         click.echo(f"wrong: {problem}", err=True)
 
 
-def _compare(archive: Path, kafka: Mapping[str, str], topics: Mapping[str, str], sample: int) -> bool:
+def _compare(archive: StoragePath, kafka: Mapping[str, str], topics: Mapping[str, str], sample: int) -> bool:
     """Whether a topic has something else."""
     from bridges.spark import jobs
 

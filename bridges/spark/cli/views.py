@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from bridges.spark.cli.local_path import LocalPath
-from bridges.spark.cli.options import ARCHIVE, EXIT_CODES, errors_reported
+from bridges.spark.cli.local_path import ArchiveText, LocalPath, located
+from bridges.spark.cli.options import EXIT_CODES, archive_argument, errors_reported
 
 _FILE = LocalPath(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(epilog=EXIT_CODES)
-@ARCHIVE
+@archive_argument
 @click.option(
     "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Whose SQL to write."
 )
@@ -33,8 +33,8 @@ _FILE = LocalPath(exists=True, dir_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option("--out", type=LocalPath(path_type=Path, dir_okay=False), help="Write to this file.  [default: stdout]")
 def views(
-    archive: Path, engine: str, addresses: tuple[str, ...], schema: Path | None, prefix: str, files: int, sample: int,
-    out: Path | None,
+    archive: ArchiveText, engine: str, addresses: tuple[str, ...], schema: Path | None, prefix: str, files: int,
+    sample: int, out: Path | None,
 ) -> None:  # fmt: skip
     """Write SQL that creates a view for each address of ARCHIVE, with properties, keys and bodies as plain columns.
 
@@ -46,7 +46,7 @@ def views(
     with errors_reported():
         from bridges.spark.views.views import ViewRequest, views_sql
 
-        text = views_sql(archive, engine, ViewRequest(addresses, schema, prefix, files, sample))
+        text = views_sql(located(archive), engine, ViewRequest(addresses, schema, prefix, files, sample))
     if out is None:
         click.echo(text, nl=False)
     else:

@@ -16,6 +16,7 @@ from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin, Start
 from bridges.spark.archive.delta import DeltaLog, is_table
 from bridges.spark.archive.monitoring.outages import Outages
 from bridges.spark.archive.monitoring.progress import ArchiveObserver, ProgressMeter, Silent
+from bridges.spark.archive.storage.paths import StoragePath
 from bridges.spark.archive.store import Archive
 from bridges.spark.archive.topic_audit import TopicVerdict
 from bridges.spark.archive.topic_state import TopicWatch
@@ -38,7 +39,7 @@ def fetch_jars(folder: Path | None = None) -> list[Path]:
 
 
 def archive_topics(
-    path: Path,
+    path: StoragePath,
     settings: Mapping[str, str],
     topics: Mapping[str, str],
     *,
@@ -67,7 +68,7 @@ def archive_topics(
 
 
 def archive_node(
-    path: Path,
+    path: StoragePath,
     options: Mapping[str, str],
     name: str | None = None,
     *,
@@ -87,6 +88,8 @@ def archive_node(
 
 
 def _jar_sets(archive: Archive, format: Format | None) -> list[JarSet]:
+    if format == "delta" and not isinstance(archive.path, Path):
+        raise PipelineError(f"{archive.path}: Delta tables are kept for folders; for an object store, --format iceberg")
     if format == "parquet" and is_table(archive):
         raise PipelineError(f"{archive.path} is a Delta table: use --format delta")
     return [DELTA] if format == "delta" or is_table(archive) else []
@@ -128,13 +131,13 @@ def _archive(
         raise Stopped("stopped before the end of the logs: the same command continues")
 
 
-def verify(path: Path) -> VerifyVerdict:
+def verify(path: StoragePath) -> VerifyVerdict:
     """Check an archive; needs no Spark. Raises `PipelineError` if there is none."""
     return verification.verify(Archive(path))
 
 
 def compare_topics(
-    path: Path, settings: Mapping[str, str], topics: Mapping[str, str], sample: int
+    path: StoragePath, settings: Mapping[str, str], topics: Mapping[str, str], sample: int
 ) -> Iterator[TopicVerdict]:
     """Compare an archive with its topics (topic: address); needs no Spark. Raises `PipelineError`."""
     return topic_audit.compare_topics(Archive(path), settings, topics, sample)

@@ -15,6 +15,7 @@ from bridges.kafka.admin.offsets import Offsets
 from bridges.kafka.admin.topic_copy import TopicCopy
 from bridges.kafka.produce.replayer import ReplayTarget, fence
 from bridges.spark.archive.read import ArchiveSelection
+from bridges.spark.archive.storage.paths import StoragePath
 from bridges.spark.archive.store import Archive
 from bridges.spark.archive.topic_state import read_state
 from bridges.spark.errors import PipelineError, Stopped, sentence
@@ -32,7 +33,7 @@ _NEVER: Final = 3600.0
 
 
 def replay_to_topic(
-    path: Path,
+    path: StoragePath,
     selection: ArchiveSelection,
     settings: Mapping[str, str],
     topic: str,
@@ -110,7 +111,7 @@ def replay_target(settings: Mapping[str, str], topic: str, name: str) -> ReplayT
 
 
 def replay_to_address(
-    path: Path,
+    path: StoragePath,
     selection: ArchiveSelection,
     options: Mapping[str, str],
     *,
@@ -150,7 +151,7 @@ def _pause(stop: threading.Event, seconds: float) -> None:
     stop.wait(min(seconds, _NEVER))
 
 
-def replay_name(path: Path, selection: ArchiveSelection, target: str) -> str:
+def replay_name(path: StoragePath, selection: ArchiveSelection, target: str) -> str:
     """The default name of a replay: the same for the same archive, selection and target."""
     identity = [str(path.resolve()), repr(selection), target]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]

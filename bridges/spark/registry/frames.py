@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from bridges.spark.archive.read import ArchiveSelection, read_archive
+from bridges.spark.archive.storage.paths import StoragePath
 from bridges.spark.archive.store import Archive
 from bridges.spark.registry.client import RegistryOptions, SchemaRegistry
 from bridges.spark.registry.payload import PayloadDecoder, check_libraries
@@ -49,7 +49,7 @@ def with_payload(frame: DataFrame, options: RegistryOptions, column: str = "body
 
 
 def create_payload_view(
-    spark: SparkSession, path: Path, address: str, options: RegistryOptions, name: str, sample: int = 1000
+    spark: SparkSession, path: StoragePath, address: str, options: RegistryOptions, name: str, sample: int = 1000
 ) -> DataFrame:
     """A temporary view of an address whose payloads are columns of `json`, of the types in the first `sample` events.
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from bridges.spark.archive.store import write_whole
+from bridges.spark.archive.storage.paths import StoragePath, write_whole
 from bridges.spark.datasource.options import ReadOptions
 from bridges.spark.errors import PipelineError, sentence
 from gateway.amqp.link.outcomes import ACCEPTED, Outcome
@@ -27,7 +26,7 @@ _LOT: Final = 500
 class AmqpTarget:
     """One address. Raises `PipelineError` if the link is refused or an event is not accepted."""
 
-    def __init__(self, options: ReadOptions, state: Path) -> None:
+    def __init__(self, options: ReadOptions, state: StoragePath) -> None:
         self._options: Final = options
         self._state: Final = state
         self._progress: Final = _read(state)
@@ -80,7 +79,7 @@ class AmqpTarget:
         return f"{self._options.address} at {self._options.endpoint} {answer_to(event, outcome)}"
 
 
-def _read(state: Path) -> dict[int, int]:
+def _read(state: StoragePath) -> dict[int, int]:
     try:
         return {int(partition): int(offset) for partition, offset in json.loads(state.read_bytes()).items()}
     except FileNotFoundError:

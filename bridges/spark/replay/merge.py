@@ -6,7 +6,6 @@ The rows of most files are in this order already. A file whose rows are not is s
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bridges.spark.archive.contents.file_layout import read_columns, restored
+from bridges.spark.archive.storage.paths import StoragePath, readable
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.plan import OffsetSpan, SourceFile, layers
 
@@ -34,13 +34,13 @@ _RECORD: Final = "record.timestamp_type"
 class ArchiveFile:
     """One file and the rows of some partitions in it. Raises `PipelineError` if it cannot be read."""
 
-    def __init__(self, path: Path, partitions: Collection[int], columns: Collection[str]) -> None:
+    def __init__(self, path: StoragePath, partitions: Collection[int], columns: Collection[str]) -> None:
         self._path: Final = path
         self._wanted: Final = pa.array(sorted(partitions), pa.int32())
         places = _FileSpans()
         with _named(path):
             self._file: Final = pq.ParquetFile(
-                path,
+                readable(path),
                 pre_buffer=False,
                 buffer_size=1 << 20,
                 page_checksum_verification=True,
@@ -145,7 +145,7 @@ class _FileSpans:
 class _named:
     """Names the file in errors of reading it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: StoragePath) -> None:
         self._path = path
 
     def __enter__(self) -> None: ...

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from bridges.kafka.admin.offsets import Offsets
 from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.consume.range_reader import TopicRange, read_ranges
-from bridges.spark.archive.manifest.disk import write_whole
 from bridges.spark.archive.read import ArchiveSelection
+from bridges.spark.archive.storage.paths import write_whole
 from bridges.spark.archive.store import Archive
 from bridges.spark.archive.write.records import record_columns
 from bridges.spark.errors import PipelineError

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 
 from bridges.kafka.produce.replayer import ReplayTarget, ReplayWriter, StopRequest
 from bridges.spark.archive.read import ArchiveSelection
+from bridges.spark.archive.storage.paths import StoragePath
 from bridges.spark.errors import PipelineError
 from bridges.spark.replay.merge import ArchiveFile, merged
 from bridges.spark.replay.pace import Pace
@@ -35,7 +35,7 @@ _ASK: Final = 1.0
 class ReplayJob:
     """What all tasks of a run have in common; is sent to them."""
 
-    archive: Path
+    archive: StoragePath
     selection: ArchiveSelection
     target: ReplayTarget
     run: str
@@ -45,7 +45,7 @@ class ReplayJob:
 
 
 def selected_rows(
-    archive: Path, layers: Iterable[Layer], selection: ArchiveSelection, next_offsets: Mapping[int, int],
+    archive: StoragePath, layers: Iterable[Layer], selection: ArchiveSelection, next_offsets: Mapping[int, int],
     columns: Iterable[str] = COLUMNS,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The selected rows in the order of each partition. Raises `PipelineError`."""

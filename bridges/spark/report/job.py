@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from bridges.spark.archive.read import ArchiveSelection, read_archive
+from bridges.spark.archive.storage.paths import StoragePath
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.report.chapters.builder import ReportTerms, Tables
@@ -59,7 +60,7 @@ class ReportRequest:
 
 
 def report(
-    path: Path,
+    path: StoragePath,
     out: Path,
     request: ReportRequest = ReportRequest(),
     *,

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from bridges.spark.archive.contents.dates import dates_of
 from bridges.spark.archive.read import ArchiveSelection, read_archive, selected
+from bridges.spark.archive.storage.paths import storage_path
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.simulate.policy_diff import (
@@ -28,7 +29,7 @@ from bridges.spark.simulate.policy_diff import (
 from gateway.config.policy import make_filter_rules
 from gateway.journal.rows import VERSION
 from policies.rules import CompiledPolicy
-from policies.values.folders import url_problem
+from policies.values.folders import archive_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -158,15 +159,18 @@ def archived(
 ) -> DataFrame | None:
     """The committed rows of an archive, or of one address if `path` ends with `address=…`; `None` if it is no archive.
 
-    `address` selects one address of a whole archive, and `selection` its rows. Raises `PipelineError` for a URL.
+    `address` selects one address of a whole archive, and `selection` its rows. Raises `PipelineError` for a URL that
+    is not that of an archive.
     """
-    if (problem := url_problem(path)) is not None:
+    if (problem := archive_problem(path)) is not None:
         raise PipelineError(problem)
-    place = Path(path)
+    place = storage_path(path)
     if place.name.startswith("address=") and (place.parent / MANIFEST).is_dir():
         place, address = place.parent, unquote(place.name.removeprefix("address="))
     if not (place / MANIFEST).is_dir():
-        return None
+        if isinstance(place, Path):
+            return None
+        raise PipelineError(f"{place} is not an archive: it has no {MANIFEST}")
     archive = Archive(place)
     there = {file.address for _, file in archive.readable().live_files()}
     if address is not None and address not in there:

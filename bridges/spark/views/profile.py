@@ -9,13 +9,13 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bridges.spark.archive.contents.file_layout import ENTRIES, read_columns, restored
+from bridges.spark.archive.storage.paths import StoragePath, readable
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
 from bridges.spark.views.json_type import NULL, JsonType, merged, type_of
@@ -70,7 +70,7 @@ def profiles(
 
     Raises `PipelineError`.
     """
-    found: dict[str, list[Path]] = {}
+    found: dict[str, list[StoragePath]] = {}
     for _, file in archive.readable().live_files():
         found.setdefault(file.address, []).append(archive.path / file.path)
     if not found:
@@ -85,13 +85,13 @@ def profiles(
     return [_profile(address, found[address][-files:], found[address][0], sample) for address in chosen]
 
 
-def _profile(address: str, paths: Sequence[Path], oldest: Path, sample: int) -> AddressProfile:
+def _profile(address: str, paths: Sequence[StoragePath], oldest: StoragePath, sample: int) -> AddressProfile:
     found = AddressProfile(address, str(paths[0].parent.parent.absolute()))
-    with pq.ParquetFile(oldest) as file:
+    with pq.ParquetFile(readable(oldest)) as file:
         found.layouts.add(ENTRIES in file.schema_arrow.names)
     for path in reversed(paths):  # the newest bodies
         try:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(readable(path)) as file:
                 found.layouts.add(ENTRIES in file.schema_arrow.names)
                 for batch in file.iter_batches(columns=["key", *_COLUMNS]):
                     _add(found, batch)

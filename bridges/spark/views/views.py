@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bridges.spark.archive.storage.paths import StoragePath
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
 from bridges.spark.views.dialects import Dialect, DuckdbSql, SparkSql
@@ -36,12 +37,12 @@ class ViewRequest:
     """The number of bodies of each address that are read."""
 
 
-def views_sql(path: Path, engine: str, request: ViewRequest = ViewRequest()) -> str:
+def views_sql(path: StoragePath, engine: str, request: ViewRequest = ViewRequest()) -> str:
     """Statements for `spark` or `duckdb` that create one view for each address. Raises `PipelineError`."""
     return "\n".join(_statements(Archive(path), _DIALECTS[engine], request).values())
 
 
-def create_views(spark: SparkSession, path: Path, request: ViewRequest = ViewRequest()) -> list[str]:
+def create_views(spark: SparkSession, path: StoragePath, request: ViewRequest = ViewRequest()) -> list[str]:
     """Create the views in the session's catalog; returns their names. Raises `PipelineError`."""
     statements = _statements(Archive(path), SparkSql(), request)
     for statement in statements.values():

@@ -21,6 +21,7 @@ from tests.support.servers import keeper
 from tests.support.servers.certs import Authority
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.keeper import Keeper
+from tests.support.servers.object_store import ObjectStore
 from tests.support.servers.servers import DATABASES, Artemis, Redis
 
 S = TypeVar("S", bound=Server)
@@ -77,6 +78,12 @@ def kafka_broker() -> KafkaBroker:
     """The shared real broker. Use own topics."""
     reported = shared("kafka")
     return KafkaBroker.at(reported["port"], Path(reported["data"]))
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[ObjectStore]:
+    """A server with the S3 API, in memory. Use own prefixes."""
+    yield from served(ObjectStore())
 
 
 @pytest.fixture(scope="module")

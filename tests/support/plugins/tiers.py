@@ -15,7 +15,7 @@ import pytest
 
 FOLDERS: Final = {"unit": "check", "protocol": "check", "property": "check", "integration": "test"}
 """Folder of tests/ to tier."""
-SERVERS: Final = frozenset({"artemis", "kafka_broker", "own_kafka", "redis_server", "spark"})
+SERVERS: Final = frozenset({"artemis", "kafka_broker", "object_store", "own_kafka", "redis_server", "spark"})
 """Fixtures that start a server: no test of `make check` has one."""
 
 

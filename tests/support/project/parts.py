@@ -222,6 +222,12 @@ def go_module(name: str, checksum: str, folder: Path) -> Path:
     return Path(module["Dir"])
 
 
+def build_object_store(folder: Path) -> None:
+    """Build the S3 server, of the modules that go.sum pins."""
+    command = program("go"), "build", "-mod=readonly", "-o", str(folder / "server"), "."
+    run(*command, cwd=CLIENTS / "s3-go", env={"GOTOOLCHAIN": "local", "GOFLAGS": "-trimpath"})
+
+
 def fetch_cesql_tck(folder: Path) -> None:
     """Copy the test cases of CESQL out of the Go module that has them."""
     for file in sorted(Path(go_module(TCK, TCK_SUM, folder), "test", "tck").glob("*.yaml")):
@@ -280,6 +286,7 @@ ALL = (
     Part("cesql-tck", (TCK, TCK_SUM), fetch_cesql_tck),
     Part("kubernetes", ("kubernetes/requirements.lock",), install_kubernetes_schemas),
     Part("kustomize", (KUSTOMIZE, OPERATOR, OPERATOR_SUM), fetch_kustomize),
+    Part("object-store", tuple(f"s3-go/{file}" for file in ("go.mod", "go.sum", "main.go")), build_object_store),
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), npm_modules("rhea")),
     Part("eventhubs-js", tuple(f"eventhubs-js/{file}" for file in NPM), npm_modules("eventhubs-js")),
     Part("eventhubs-java", tuple(f"eventhubs-java/{file}" for file in JAVA), java_client("eventhubs-java")),

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from bridges.spark.archive.contents.decode import archived
 from bridges.spark.archive.contents.file_layout import stored
 from bridges.spark.archive.contents.ranges import Range
-from bridges.spark.archive.store import Archive
+from bridges.spark.archive.store import Archive, File, digest
 from bridges.spark.columns.rows import EventRow, record_batch
 from tests.support.amqp.messages import message
 
@@ -35,6 +35,7 @@ def append(archive: Archive, logs: Mapping[str, Sequence[EventRow]], *, old: boo
     """One more commit, within `writing`."""
     number = archive.history().number + 1
     staging = archive.stage(number)
+    assert isinstance(staging, Path)
     ranges = []
     for address, events in logs.items():
         rows = archived(record_batch(events), pa.array([address] * len(events), pa.string()))
@@ -49,7 +50,16 @@ def append(archive: Archive, logs: Mapping[str, Sequence[EventRow]], *, old: boo
         for partition in sorted({event.partition for event in events}):
             offsets = [event.offset for event in events if event.partition == partition]
             ranges.append(Range(address, partition, min(offsets), max(offsets) + 1, len(offsets), "id"))
-    archive.commit(number, staging, ranges, archive.staged(staging, number))
+    archive.commit(number, staging, ranges, staged(staging, number))
+
+
+def staged(staging: Path, number: int) -> list[tuple[Path | None, File]]:
+    """The files that were written, with the places they will have."""
+    found: list[tuple[Path | None, File]] = []
+    for index, source in enumerate(sorted(staging.glob("address=*/date=*/*.parquet"))):
+        place = source.parent.relative_to(staging) / f"{number:08}-{index:04}.parquet"
+        found.append((source, File(str(place), source.stat().st_size, digest(source, sync=True))))
+    return found
 
 
 def as_version_2(rows: pa.RecordBatch) -> pa.RecordBatch:

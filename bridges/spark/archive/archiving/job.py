@@ -21,6 +21,7 @@ from bridges.spark.archive.write.chunks import Chunk, chunks
 from bridges.spark.archive.write.files import FileLimits, FileReport, folder_of
 from bridges.spark.archive.write.origin import ArchiveOrigin
 from bridges.spark.archive.write.sizes import offsets_within, record_bytes, sampled
+from bridges.spark.archive.write.targets import FileTarget
 from bridges.spark.archive.write.task import TaskReport, WriteTask
 from bridges.spark.errors import PipelineError, sentence
 
@@ -57,16 +58,17 @@ def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bo
         return None
     number = history.number + 1
     staging = archive.stage(number)
+    target = archive.writer.target(staging)
     try:
         parts = chunks(_present(ranges), spark.sparkContext.defaultParallelism, sizes)
-        reports = _write(spark, archive, origin, parts, staging, bounds.file_bytes)
+        reports = _write(spark, archive, origin, parts, target, bounds.file_bytes)
         unknown = unknown_rows(reports)
         if unknown and bounds.fail_on_unknown:
             raise PipelineError(f"{unknown} records have a mapping of a newer version: update scopegate")
         counts = row_counts(reports)
         ranges = with_row_counts(ranges, counts)
         _compare(origin, ranges, counts)
-        return archive.commit(number, staging, ranges, _placed(number, reports, staging), unknown)
+        return archive.commit(number, staging, ranges, _placed(number, reports, target), unknown)
     except PipelineError:
         raise
     except Exception as error:  # of Spark, of Java, of the disk
@@ -91,7 +93,8 @@ def _present(ranges: Sequence[Range]) -> list[Range]:
 
 
 def _write(
-    spark: SparkSession, archive: Archive, origin: ArchiveOrigin, parts: Sequence[Chunk], staging: Path, file_bytes: int
+    spark: SparkSession, archive: Archive, origin: ArchiveOrigin, parts: Sequence[Chunk], target: FileTarget,
+    file_bytes: int,
 ) -> list[TaskReport]:
     """Write the events of these ranges in tasks, a part in each; returns their reports, which agree with the files.
 
@@ -99,15 +102,14 @@ def _write(
     """
     if not parts:
         return []
-    staging.mkdir()
-    place = staging.with_suffix(".token")
-    task = WriteTask(origin.source(), staging.absolute(), Token.left(place), FileLimits(file_bytes))
+    target.begin()
+    task = WriteTask(origin.source(), target, Token.left(target.token), FileLimits(file_bytes))
     try:
         reports: list[TaskReport] = spark.sparkContext.parallelize(parts, len(parts)).mapPartitions(task).collect()
     finally:
-        place.unlink(missing_ok=True)
+        target.release()
     check_apart(reports, archive.path)
-    if different := unreported(parts, reports) + file_differences(reports, staging):
+    if different := unreported(parts, reports) + file_differences(reports, target.base):
         raise PipelineError(
             f"{archive.path.absolute()} lacks some of what was written, nothing is committed: {'; '.join(different)}"
         )
@@ -123,12 +125,12 @@ def _compare(origin: ArchiveOrigin, ranges: Sequence[Range], counts: Counts) -> 
         raise PipelineError(f"the tasks skipped events that the log has, nothing is committed: {text}")
 
 
-def _placed(number: int, reports: Sequence[TaskReport], staging: Path) -> list[tuple[Path, File]]:
+def _placed(number: int, reports: Sequence[TaskReport], target: FileTarget) -> list[tuple[Path | None, File]]:
     """The files that were written, with the places they will have."""
     files = [file for report in reports for file in report.files]
     files.sort(key=lambda file: (file.address, str(file.date)))
-    places = (f"{folder_of(file)}/{number:08}-{index:04}.parquet" for index, file in enumerate(files))
-    return [(staging / file.name, _file(place, file)) for place, file in zip(places, files, strict=True)]
+    places = (target.place(file.name, folder_of(file), number, index) for index, file in enumerate(files))
+    return [(source, _file(place, file)) for (source, place), file in zip(places, files, strict=True)]
 
 
 def _file(place: str, file: FileReport) -> File:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bridges.spark.archive.contents.ranges import Range
+from bridges.spark.archive.storage.paths import StoragePath, readable
 from bridges.spark.errors import PipelineError
 
 _GAPS: Final = 8
@@ -39,7 +39,7 @@ def partition_name(key: tuple[str, int]) -> str:
     return f"{key[0]}, partition {key[1]}"
 
 
-def count_files(files: Iterable[tuple[str, Path]]) -> Counts:
+def count_files(files: Iterable[tuple[str, StoragePath]]) -> Counts:
     """Count the rows of files, given with their addresses. Raises `PipelineError` for a file that cannot be read."""
     tables: dict[str, list[pa.Table]] = {}
     for address, path in files:
@@ -65,10 +65,10 @@ def _count(offsets: NDArray[np.int64]) -> Count:
     return Count(len(offsets), int(np.count_nonzero(steps)) + 1, int(offsets[0]), int(offsets[-1]), gaps)
 
 
-def read_offsets(path: Path) -> pa.Table:
+def read_offsets(path: StoragePath) -> pa.Table:
     """The columns `partition` and `offset` of a file. Raises `PipelineError`."""
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(readable(path)) as file:
             return file.read(columns=["partition", "offset"])
     except FileNotFoundError:
         raise PipelineError(f"{path} is missing") from None

@@ -7,24 +7,27 @@ import secrets
 from pathlib import Path
 from typing import NamedTuple
 
+from bridges.spark.archive.storage.paths import StoragePath
+from bridges.spark.errors import PipelineError, sentence
+
 
 class Token(NamedTuple):
     """A file in the archive's folder, and its content."""
 
-    path: str
+    path: StoragePath
     text: str
 
     @classmethod
-    def left(cls, path: Path) -> Token:
+    def left(cls, path: StoragePath) -> Token:
         """Write a new token. Raises `OSError`."""
-        token = cls(str(path.absolute()), secrets.token_hex(16))
-        path.write_text(token.text)
+        token = cls(path.absolute(), secrets.token_hex(16))
+        path.write_bytes(token.text.encode())
         return token
 
     @classmethod
     def shared(cls, path: Path) -> Token:
         """The token that exists, or a new one; processes that ask at the same time get the same. Raises `OSError`."""
-        token = cls(str(path.absolute()), secrets.token_hex(16))
+        token = cls(path.absolute(), secrets.token_hex(16))
         mine = path.with_name(f"{path.name}-{token.text}")
         try:
             mine.write_text(token.text)
@@ -35,10 +38,15 @@ class Token(NamedTuple):
 
     def seen(self) -> bool:
         """Whether this process sees the token."""
+        return self.problem() is None
+
+    def problem(self) -> str | None:
+        """Why this process does not see the token."""
         try:
-            return Path(self.path).read_text() == self.text
-        except OSError:
-            return False
+            found = self.path.read_bytes()
+        except (OSError, PipelineError) as error:
+            return sentence(error)
+        return None if found == self.text.encode() else f"{self.path} has other content"
 
 
 def _link(mine: Path, path: Path) -> None:

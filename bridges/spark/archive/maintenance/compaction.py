@@ -7,24 +7,24 @@ of the kind `place` puts the new files where the old ones were. Without a grace 
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from bridges.spark.archive.delta import followed
-from bridges.spark.archive.maintenance.lock import maintaining
+from bridges.spark.archive.maintenance.lock import Prepared, committed, maintaining, retried
 from bridges.spark.archive.maintenance.rewrite import rewrite
 from bridges.spark.archive.manifest.commits import COMPACT, COMPACTED, PLACE, Commit, File, address_of, date_of
-from bridges.spark.archive.manifest.disk import sync_folder
 from bridges.spark.archive.manifest.history import History
-from bridges.spark.archive.store import REWRITING, Archive
+from bridges.spark.archive.storage.s3 import ObjectPath
+from bridges.spark.archive.store import Archive
+from bridges.spark.archive.writers.objects import FORGOTTEN
 from bridges.spark.errors import PipelineError
 
 _SMALL: Final = 2
@@ -70,16 +70,21 @@ def _is_worth_it(task: CompactionTask, file_bytes: int) -> bool:
 def compact(archive: Archive, task: CompactionTask, file_bytes: int, grace: float) -> Commit:
     """Rewrite the files of one task and commit them. Raises `PipelineError`, which leaves the archive unchanged."""
     name = uuid.uuid4().hex[:8]
-    target = archive.path / REWRITING / name
-    with maintaining(archive):
+    with maintaining(archive), archive.writer.rewriting() as target:
         folder = f"{COMPACTED}/{name}/{task.folder}" if grace else task.folder
-        written = rewrite([archive.path / file.path for file in task.files], target, folder, file_bytes)
         due = {"due": str(time.time_ns() // 1_000_000 + int(grace * 1000))} if grace else {}
-        with archive.changing() as history:
+        written = rewrite([archive.path / file.path for file in task.files], target, folder, file_bytes)
+        published = archive.writer.publish(written)
+
+        def prepared(history: History) -> Prepared:
             added = added_since(history, task)
-            files = (*(file for _, file in written), *added)
+            files = (*(file for _, file in published), *added)
             commit = Commit(0, f"{name}-placing", (), files, kind=COMPACT, replaced=(task.folder,), note=due)
-            return archive.put(history, commit, [*(path for path, _ in written), *[None] * len(added)])
+            return commit, [*(path for path, _ in published), *[None] * len(added)]
+
+        commit = committed(archive, prepared)
+        archive.writer.settle([file for _, file in published])
+        return commit
 
 
 def added_since(history: History, task: CompactionTask) -> list[File]:
@@ -95,47 +100,40 @@ def place_due(archive: Archive, now: float | None = None, *, at_once: bool = Fal
     moment = time.time() if now is None else now
     for folder, due in list(archive.history().summary.deferred.items()):
         if at_once or due <= moment * 1000:
-            with archive.changing() as history:
-                if folder in history.summary.deferred and followed(archive, history.number):
-                    yield _place(archive, history, folder)
+            commit = retried(archive, partial(_place, archive, folder))
+            if commit is not None:
+                yield commit
 
 
-def _place(archive: Archive, history: History, folder: str) -> Commit:
-    files = []
-    for _, file in history.live_files(lambda each: each == folder):
-        place = replace(file, path=f"{folder}/{file.path.rpartition('/')[2]}")
-        if place.path != file.path:
-            _link(archive.path / file.path, archive.path / place.path)
-        files.append(place)
-    sync_folder(archive.path / folder)
-    number, now = history.number + 1, time.time_ns() // 1_000_000
-    commit = Commit(number, "", (), tuple(files), kind=PLACE, replaced=(folder,), time=now)
-    archive.remove_replaced(commit, folder)
-    archive.write(history, commit)
-    return commit
-
-
-def _link(source: Path, place: Path) -> None:
-    """Make the file at `source` also appear at `place`."""
-    if place.exists():
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, place)
-    except OSError:  # the file system has no hard links
-        fresh = place.with_name(f".{place.name}")
-        shutil.copyfile(source, fresh)
-        fresh.rename(place)
+def _place(archive: Archive, folder: str) -> Commit | None:
+    with archive.changing() as history:
+        if folder not in history.summary.deferred or not followed(archive, history.number):
+            return None
+        files = []
+        for _, file in history.live_files(lambda each: each == folder):
+            place = replace(file, path=f"{folder}/{file.path.rpartition('/')[2]}")
+            if place.path != file.path:
+                archive.writer.link(file.path, place.path)
+            files.append(place)
+        archive.writer.sync(folder)
+        number, now = history.number + 1, time.time_ns() // 1_000_000
+        commit = Commit(number, "", (), tuple(files), kind=PLACE, replaced=(folder,), time=now)
+        archive.writer.remove_replaced(commit, folder)
+        archive.writer.write(history, commit)
+        return commit
 
 
 def remove_leftovers(archive: Archive, grace: float, now: float | None = None) -> None:
     """Remove compacted files that are in their places for longer than the grace time, and those of no commit."""
     moment = time.time() if now is None else now
-    used = {file.path for _, file in archive.history().live_files()}
-    for path in (archive.path / COMPACTED).glob("*/address=*/date=*/*.parquet"):
-        old = path.stat().st_ctime + grace <= moment
-        if old and str(path.relative_to(archive.path)) not in used:
+    history, base = archive.history(), archive.path / COMPACTED
+    used = {file.path for _, file in history.live_files()}
+    known = {file.path for file in history.known_files()} if isinstance(base, ObjectPath) else used
+    for path in base.glob("*/address=*/date=*/*.parquet"):
+        name = str(path).removeprefix(f"{archive.path}/")
+        running = isinstance(path, ObjectPath) and name not in known  # of a job that may be about to commit
+        if name not in used and path.stat().st_ctime + (max(grace, FORGOTTEN) if running else grace) <= moment:
             path.unlink(missing_ok=True)
-    for path in sorted((archive.path / COMPACTED).glob("**/"), reverse=True):
+    for folder in sorted(base.glob("**/"), reverse=True) if isinstance(base, Path) else ():
         with suppress(OSError):  # not empty
-            path.rmdir()
+            folder.rmdir()

@@ -1,14 +1,22 @@
-"""One job at a time rewrites files of an archive; the job that archives goes on beside it."""
+"""One job at a time rewrites files of an archive in a folder; the job that archives goes on beside it."""
 
 from __future__ import annotations
 
-import fcntl
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final, TypeVar
 
-from bridges.spark.archive.store import MANIFEST, REWRITING, Archive
-from bridges.spark.errors import PipelineError, sentence
+from bridges.spark.archive.manifest.commits import Commit
+from bridges.spark.archive.manifest.history import History
+from bridges.spark.archive.store import Archive
+from bridges.spark.archive.writers.protocol import Overtaken
+from bridges.spark.errors import PipelineError
+
+T = TypeVar("T")
+Prepared = tuple[Commit, Sequence[Path | None]]
+"""A commit, and where its files are if they have to be moved."""
+_TRIES: Final = 100
 
 
 def settle(archive: Archive) -> None:
@@ -17,22 +25,26 @@ def settle(archive: Archive) -> None:
         pass
 
 
-@contextmanager
-def maintaining(archive: Archive) -> Iterator[None]:
-    """Lock the archive against other jobs of this kind, and remove what a killed one left. Raises `PipelineError`."""
-    try:
-        lock = (archive.path / MANIFEST / ".maintenance").open("a")
-    except OSError as error:
-        raise PipelineError(f"{archive.path} cannot be written: {sentence(error)}") from None
-    with lock:
+def maintaining(archive: Archive) -> AbstractContextManager[None]:
+    """Lock a folder against other jobs of this kind, and remove what a killed one left. Raises `PipelineError`."""
+    return archive.writer.maintaining()
+
+
+def committed(archive: Archive, prepare: Callable[[History], Prepared]) -> Commit:
+    """Write a commit, prepared anew for as long as other jobs commit before it. Raises `PipelineError`."""
+
+    def once() -> Commit:
+        with archive.changing() as history:
+            return archive.put(history, *prepare(history))
+
+    return retried(archive, once)
+
+
+def retried(archive: Archive, once: Callable[[], T]) -> T:
+    """What a step returns that is tried again for as long as other jobs commit before it. Raises `PipelineError`."""
+    for _ in range(_TRIES):
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PipelineError(f"another job compacts, expires or erases in {archive.path}") from None
-        with archive.changing():  # what was committed is in place now
-            shutil.rmtree(archive.path / REWRITING, ignore_errors=True)
-        try:
-            yield
-        finally:
-            with archive.changing():
-                shutil.rmtree(archive.path / REWRITING, ignore_errors=True)
+            return once()
+        except Overtaken:
+            continue
+    raise PipelineError(f"other jobs write to {archive.path} all the time")

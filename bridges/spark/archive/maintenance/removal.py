@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bridges.spark.archive.contents.audit import count_files
+from bridges.spark.archive.contents.file_rows import Keep
 from bridges.spark.archive.maintenance.compaction import (
     CompactionTask,
     added_since,
@@ -28,12 +30,13 @@ from bridges.spark.archive.maintenance.compaction import (
     place_due,
     remove_leftovers,
 )
-from bridges.spark.archive.maintenance.lock import maintaining
-from bridges.spark.archive.maintenance.rewrite import Keep, rewrite
+from bridges.spark.archive.maintenance.lock import Prepared, committed, maintaining
+from bridges.spark.archive.maintenance.rewrite import rewrite
 from bridges.spark.archive.manifest.commits import ERASE, EXPIRE, Commit, File, RemovedRows, address_of
 from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.removals import hashed
-from bridges.spark.archive.store import REWRITING, Archive
+from bridges.spark.archive.storage.paths import readable
+from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
 
 FILE_BYTES: Final = 128 << 20
@@ -73,14 +76,16 @@ def expire(archive: Archive, removals: Sequence[Removal]) -> Iterator[Commit]:
     with maintaining(archive):
         _finish_compactions(archive)
         for each in removals:
-            name = f"{uuid.uuid4().hex[:8]}-placing"
-            with archive.changing() as history:
-                kept = added_since(history, CompactionTask(each.folder, _now(history, each)))
-                commit = Commit(
-                    0, name, (), tuple(kept), kind=EXPIRE, replaced=(each.folder,), removed=each.rows, note=_by({})
-                )
-                done = archive.put(history, commit, [None] * len(kept))
-            yield done
+            yield committed(archive, partial(_expired, each))
+
+
+def _expired(removal: Removal, history: History) -> Prepared:
+    kept = added_since(history, CompactionTask(removal.folder, _now(history, removal)))
+    name = f"{uuid.uuid4().hex[:8]}-placing"
+    commit = Commit(
+        0, name, (), tuple(kept), kind=EXPIRE, replaced=(removal.folder,), removed=removal.rows, note=_by({})
+    )
+    return commit, [None] * len(kept)
 
 
 def plan_erasure(archive: Archive, key: bytes, address: str | None = None) -> Iterator[Removal]:
@@ -100,7 +105,7 @@ def plan_erasure(archive: Archive, key: bytes, address: str | None = None) -> It
 def _with_key(archive: Archive, file: File, key: bytes) -> tuple[RemovedRows, ...]:
     path, sums = archive.path / file.path, dict[int, int]()
     try:
-        with pq.ParquetFile(path) as found:
+        with pq.ParquetFile(readable(path)) as found:
             for batch in found.iter_batches(columns=["partition", "key"]):
                 for number in batch.filter(_has(key, batch)).column("partition").to_pylist():
                     sums[number] = sums.get(number, 0) + 1
@@ -129,15 +134,21 @@ def erase(
 
 def _erase(archive: Archive, removal: Removal, keep: Keep, about: dict[str, str], file_bytes: int) -> Commit:
     name, files = uuid.uuid4().hex[:8], _now(archive.history(), removal)
-    sources = [archive.path / file.path for file in files]
-    written = rewrite(sources, archive.path / REWRITING / name, removal.folder, file_bytes, keep)
-    with archive.changing() as history:
-        kept = added_since(history, CompactionTask(removal.folder, files))
-        commit = Commit(
-            0, f"{name}-placing", (), (*(file for _, file in written), *kept), kind=ERASE, replaced=(removal.folder,),
-            removed=removal.rows, note=_by(about),
-        )  # fmt: skip
-        return archive.put(history, commit, [*(path for path, _ in written), *[None] * len(kept)])
+    with archive.writer.rewriting() as target:
+        sources = [archive.path / file.path for file in files]
+        published = archive.writer.publish(rewrite(sources, target, removal.folder, file_bytes, keep))
+
+        def prepared(history: History) -> Prepared:
+            kept = added_since(history, CompactionTask(removal.folder, files))
+            commit = Commit(
+                0, f"{name}-placing", (), (*(file for _, file in published), *kept), kind=ERASE,
+                replaced=(removal.folder,), removed=removal.rows, note=_by(about),
+            )  # fmt: skip
+            return commit, [*(path for path, _ in published), *[None] * len(kept)]
+
+        commit = committed(archive, prepared)
+        archive.writer.settle([file for _, file in published])
+        return commit
 
 
 def _finish_compactions(archive: Archive) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from bridges.spark.archive.contents.ranges import Range
-from bridges.spark.archive.manifest.commits import Commit, File, FilePart, JsonObject, RemovedRows
+from bridges.spark.archive.manifest.commits import OPEN, Commit, File, FilePart, JsonObject, RemovedRows
 
 FORMAT: Final = 2
 """Version 1 stands for manifests of the versions 1 and 2."""
@@ -87,6 +87,8 @@ class Checkpoint:
     deferred: Mapping[str, int] = field(default_factory=dict)
     """Folders whose replaced files are still there, and when they may go, in milliseconds since 1970."""
     totals: Totals = field(default_factory=Totals)
+    writer: str = ""
+    """The job that may append, if commits say so."""
     segments: tuple[ManifestSegment, ...] = ()
 
 
@@ -99,6 +101,7 @@ class Summary:
         self.replaced: Final = dict(begin.replaced)
         self.deferred: Final = dict(begin.deferred)
         self.totals: Final = replace(begin.totals)
+        self.writer = begin.writer
 
     def add(self, commit: Commit) -> None:
         """Count one more."""
@@ -109,6 +112,8 @@ class Summary:
             self.deferred.pop(folder, None)
             if commit.is_deferred:
                 self.deferred[folder] = int(commit.note.get("due", "0"))
+        if commit.kind == OPEN:
+            self.writer = commit.note.get("writer", "")
         self.totals.rows += commit.rows
         self.totals.removed += sum(each.rows for each in commit.removed)
         self.totals.files += len(commit.files)
@@ -119,7 +124,7 @@ class Summary:
         """What was counted."""
         totals = replace(self.totals)
         return Checkpoint(
-            self.number, dict(self.ends), dict(self.replaced), dict(self.deferred), totals, tuple(segments)
+            self.number, dict(self.ends), dict(self.replaced), dict(self.deferred), totals, self.writer, tuple(segments)
         )
 
 
@@ -135,6 +140,7 @@ def to_json(checkpoint: Checkpoint) -> str:
         "replaced": checkpoint.replaced,
         "deferred": checkpoint.deferred,
         "totals": asdict(checkpoint.totals),
+        "writer": checkpoint.writer,
         "segments": [vars(each) for each in checkpoint.segments],
     }, separators=(",", ":"))  # fmt: skip
 
@@ -151,6 +157,7 @@ def from_json(data: bytes) -> Checkpoint:
         found["replaced"],
         found.get("deferred", {}),
         Totals(**found["totals"]),
+        found.get("writer", ""),
         tuple(map(_segment, found["segments"])),
     )
 

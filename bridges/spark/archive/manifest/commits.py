@@ -23,9 +23,10 @@ COMPACT: Final = "compact"
 PLACE: Final = "place"
 EXPIRE: Final = "expire"
 ERASE: Final = "erase"
+OPEN: Final = "open"
 COMPACTED: Final = "_compacted"
 """The folder of compacted files until they are where the replaced ones were."""
-KINDS: Final = (APPEND, COMPACT, PLACE, EXPIRE, ERASE)
+KINDS: Final = (APPEND, COMPACT, PLACE, EXPIRE, ERASE, OPEN)
 _GAP_REASON: Final = "fate"
 """The key of `Range.gap_reason` in a manifest."""
 
@@ -105,7 +106,7 @@ class Commit:
     """Events of an unknown record mapping: their records are unchanged, their columns those of plain records."""
     kind: str = APPEND
     """`compact`: `files` have the rows of the replaced ones; `place`: they are at their last places now; `expire` and
-    `erase`: rows are gone on purpose."""
+    `erase`: rows are gone on purpose; `open`: from here on, only the job that it names may append (object stores)."""
     replaced: tuple[str, ...] = ()
     """Folders `address=…/date=…`, of which `files` are all that is left: files of earlier commits are not read."""
     removed: tuple[RemovedRows, ...] = ()
@@ -117,7 +118,7 @@ class Commit:
     @property
     def changes_rows(self) -> bool:
         """Whether the archive has other rows than before."""
-        return self.kind not in (COMPACT, PLACE)
+        return self.kind not in (COMPACT, PLACE, OPEN)
 
     @property
     def is_deferred(self) -> bool:

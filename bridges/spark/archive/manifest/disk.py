@@ -1,9 +1,10 @@
-"""Files of the manifest on the disk: written whole, read with an error that names them."""
+"""Files of the manifest: written whole, read with an error that names them."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
@@ -14,33 +15,34 @@ import pyarrow.parquet as pq
 from bridges.spark.archive.manifest import checkpoint, commits
 from bridges.spark.archive.manifest.checkpoint import Checkpoint, ManifestSegment, SegmentRows
 from bridges.spark.archive.manifest.commits import Commit
+from bridges.spark.archive.storage.paths import StoragePath, create_whole, digest, readable, sync_folder
 from bridges.spark.errors import PipelineError
 
 SEGMENTS: Final = "segments"
 T = TypeVar("T")
 
 
-def manifest_path(folder: Path, number: int) -> Path:
+def manifest_path(folder: StoragePath, number: int) -> StoragePath:
     """The manifest of one commit."""
     return folder / f"{number:08}.json"
 
 
-def checkpoint_path(folder: Path, number: int) -> Path:
+def checkpoint_path(folder: StoragePath, number: int) -> StoragePath:
     """The checkpoint of the commits up to a number."""
     return folder / f"checkpoint-{number:08}.json"
 
 
-def read_commit(path: Path) -> Commit:
+def read_commit(path: StoragePath) -> Commit:
     """A manifest. Raises `PipelineError`, and `FileNotFoundError` if there is none."""
     return _read(path, commits.from_json, "a manifest of a commit")
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
+def read_checkpoint(path: StoragePath) -> Checkpoint:
     """A checkpoint. Raises `PipelineError`, and `FileNotFoundError` if there is none."""
     return _read(path, checkpoint.from_json, "a checkpoint of a manifest")
 
 
-def _read(path: Path, parse: Callable[[bytes], T], what: str) -> T:
+def _read(path: StoragePath, parse: Callable[[bytes], T], what: str) -> T:
     try:
         return parse(path.read_bytes())
     except FileNotFoundError:
@@ -49,11 +51,11 @@ def _read(path: Path, parse: Callable[[bytes], T], what: str) -> T:
         raise PipelineError(f"{path}: not {what} ({type(error).__name__}: {error})") from None
 
 
-def read_segment(folder: Path, segment: ManifestSegment, columns: Sequence[str] | None = None) -> pa.Table:
+def read_segment(folder: StoragePath, segment: ManifestSegment, columns: Sequence[str] | None = None) -> pa.Table:
     """The manifests of a segment, or some columns of them. Raises `PipelineError`."""
     path = folder / segment.path
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(readable(path)) as file:
             found = file.read(columns=None if columns is None else list(columns))
     except FileNotFoundError:
         missing = f"the manifests of commits {segment.first} to {segment.last}"
@@ -66,66 +68,48 @@ def read_segment(folder: Path, segment: ManifestSegment, columns: Sequence[str] 
     return found
 
 
-def write_segment(folder: Path, rows: SegmentRows) -> ManifestSegment:
+def write_segment(folder: StoragePath, rows: SegmentRows) -> ManifestSegment:
     """Write manifests as a segment, and read them back. Raises `OSError` and `PipelineError`."""
     table = rows.table()
     first, last = (table.column("number")[place].as_py() for place in (0, -1))
-    path = folder / SEGMENTS / f"{first:08}-{last:08}.parquet"
-    path.parent.mkdir(exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        pq.write_table(table, fresh, compression="zstd", row_group_size=len(table), write_page_checksum=True)
-        own, size = digest(fresh, sync=True), fresh.stat().st_size
-        fresh.rename(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-    name = f"{SEGMENTS}/{path.name}"
-    segment = ManifestSegment(name, first, last, size, own, rows.folders())
+    write = _segment_file if isinstance(folder, Path) else _segment_object
+    path, size, own = write(folder / SEGMENTS, f"{first:08}-{last:08}", table)
+    segment = ManifestSegment(f"{SEGMENTS}/{path.name}", first, last, size, own, rows.folders())
     if not read_segment(folder, segment).equals(table):
         raise PipelineError(f"{path} is not what was written: check the disk")
     return segment
 
 
-def write_checkpoint(folder: Path, written: Checkpoint) -> None:
-    """Write a checkpoint. Raises `OSError`."""
-    write_whole(checkpoint_path(folder, written.number), checkpoint.to_json(written))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file atomically, for readers and for the disk after a crash. Raises `OSError`."""
+def _segment_file(folder: StoragePath, name: str, table: pa.Table) -> tuple[StoragePath, int, str]:
+    assert isinstance(folder, Path)
+    path = folder / f"{name}.parquet"
+    folder.mkdir(exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with fresh.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        pq.write_table(table, fresh, **_options(table))
+        own, size = digest(fresh, sync=True), fresh.stat().st_size
         fresh.rename(path)
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync_folder(folder)
+    return path, size, own
 
 
-_CHUNK: Final = 1 << 20
+def _segment_object(folder: StoragePath, name: str, table: pa.Table) -> tuple[StoragePath, int, str]:
+    """Another job may write the same commits at the same time: each has a name of its own."""
+    path = folder / f"{name}-{uuid.uuid4().hex[:8]}.parquet"
+    stream = pa.BufferOutputStream()
+    pq.write_table(table, stream, **_options(table))
+    data = stream.getvalue().to_pybytes()
+    path.write_bytes(data)
+    return path, len(data), hashlib.sha256(data).hexdigest()
 
 
-def digest(path: Path, *, sync: bool = False) -> str:
-    """SHA-256 of a file, which is on the disk afterwards if `sync`."""
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            found.update(chunk)
-        if sync:
-            os.fsync(file.fileno())
-    return found.hexdigest()
+def _options(table: pa.Table) -> dict[str, object]:
+    return {"compression": "zstd", "row_group_size": len(table), "write_page_checksum": True}
 
 
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def write_checkpoint(folder: StoragePath, written: Checkpoint) -> None:
+    """Write a checkpoint. Raises `OSError`."""
+    create_whole(checkpoint_path(folder, written.number), checkpoint.to_json(written))

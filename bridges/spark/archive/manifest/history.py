@@ -5,7 +5,6 @@ Older commits are read from their segments one after the other, so memory does n
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest import disk
 from bridges.spark.archive.manifest.checkpoint import Checkpoint, ManifestSegment, SegmentRows, Summary, from_table
 from bridges.spark.archive.manifest.commits import Commit, File
+from bridges.spark.archive.storage.paths import StoragePath, names_in
 from bridges.spark.errors import PipelineError
 
 COMMITS_PER_CHECKPOINT: Final = 500
@@ -24,6 +24,7 @@ ENTRIES_PER_CHECKPOINT: Final = 20_000
 """Ranges and files after which a checkpoint is written sooner."""
 _MANIFEST: Final = re.compile(r"(\d{8,})\.json")
 _CHECKPOINT: Final = re.compile(r"checkpoint-(\d{8,})\.json")
+_SEGMENT: Final = re.compile(r"\d{8,}-(\d{8,})")
 _UNFINISHED: Final = re.compile(r"\.(?:checkpoint-)?\d{8,}\.json\.\d+")
 """What a writer that was killed left behind."""
 _TRIES: Final = 5
@@ -34,7 +35,7 @@ _REMOVED_AT_ONCE: Final = 50
 class History:
     """The commits; a writer adds to it, so that it never reads them again."""
 
-    def __init__(self, folder: Path, checkpoint: Checkpoint, tail: list[Commit]) -> None:
+    def __init__(self, folder: StoragePath, checkpoint: Checkpoint, tail: list[Commit]) -> None:
         """`folder` is that of the manifest; `tail` are the commits after the checkpoint."""
         self._folder: Final = folder
         self._checkpoint = checkpoint
@@ -42,13 +43,13 @@ class History:
         self._summary = Summary(checkpoint)
         self._rows = SegmentRows()
         self._converted = 0
-        self._covered: list[Path] = []
+        self._covered: list[StoragePath] = []
         """Manifests that a checkpoint stands for, and that are still there."""
         for commit in tail:
             self._summary.add(commit)
 
     @classmethod
-    def read(cls, folder: Path, most: int | None = None) -> History:
+    def read(cls, folder: StoragePath, most: int | None = None) -> History:
         """Read the manifest's folder; at most this many commits after the checkpoint. Raises `PipelineError`."""
         for _ in range(_TRIES):
             seen, numbers = _listed(folder)
@@ -66,7 +67,7 @@ class History:
         raise PipelineError(f"{folder.parent}: commit {gap} is missing from {folder.name}")
 
     @staticmethod
-    def last(folder: Path) -> Commit | None:
+    def last(folder: StoragePath) -> Commit | None:
         """The last commit, if no checkpoint stands for it. Raises `PipelineError`."""
         _, numbers = _listed(folder)
         return disk.read_commit(disk.manifest_path(folder, numbers[-1])) if numbers else None
@@ -112,6 +113,10 @@ class History:
         for number in later:
             self.add(disk.read_commit(disk.manifest_path(self._folder, number)))
         return self
+
+    def latest_checkpoint(self) -> int:
+        """The number of the last checkpoint that there is now, of any job."""
+        return _listed(self._folder)[0]
 
     def add(self, commit: Commit) -> None:
         """One more commit. What a checkpoint costs is spread over the commits before and after it."""
@@ -160,6 +165,15 @@ class History:
                 table = disk.read_segment(self._folder, segment, ["number", "files"])
                 yield from self._wanted_files(from_table(table), wanted)
         yield from self._wanted_files(iter(self._tail), wanted)
+
+    def known_files(self, folder: str | None = None) -> Iterator[File]:
+        """The files of all commits, also those that later ones replaced; of one folder, or of all."""
+        for segment in self._checkpoint.segments:
+            if folder is None or segment.folders is None or folder in segment.folders:
+                for commit in from_table(disk.read_segment(self._folder, segment, ["number", "files"])):
+                    yield from (file for file in commit.files if folder in (None, file.folder))
+        for commit in self._tail:
+            yield from (file for file in commit.files if folder in (None, file.folder))
 
     def files_before(self, commit: Commit) -> list[File]:
         """The files of the folders that a commit replaces, as they were before it."""
@@ -214,21 +228,23 @@ class History:
         self._covered.clear()
         number = self._checkpoint.number
         names = {each.path for each in self._checkpoint.segments}
-        for name in os.listdir(self._folder):
+        for name in names_in(self._folder):
             manifest, older = _MANIFEST.fullmatch(name), _CHECKPOINT.fullmatch(name)
             covered = (manifest and int(manifest[1]) <= number) or (older and int(older[1]) < number)
             if covered or _UNFINISHED.fullmatch(name):
                 (self._folder / name).unlink(missing_ok=True)
         with suppress(FileNotFoundError):
-            for name in os.listdir(self._folder / disk.SEGMENTS):
-                if f"{disk.SEGMENTS}/{name}" not in names:
+            for name in names_in(self._folder / disk.SEGMENTS):
+                last = _SEGMENT.match(name)  # in an object store, another job may be about to name a later one
+                is_later = not isinstance(self._folder, Path) and last is not None and int(last[1]) > number
+                if f"{disk.SEGMENTS}/{name}" not in names and not is_later:
                     (self._folder / disk.SEGMENTS / name).unlink(missing_ok=True)
 
 
-def _listed(folder: Path) -> tuple[int, list[int]]:
+def _listed(folder: StoragePath) -> tuple[int, list[int]]:
     """The number of the last checkpoint, 0 if there is none, and those of the manifests after it."""
     try:
-        names = os.listdir(folder)
+        names = names_in(folder)
     except FileNotFoundError:
         return 0, []
     checkpoints = [int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))]

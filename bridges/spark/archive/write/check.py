@@ -12,18 +12,22 @@ import pyarrow.parquet as pq
 
 from bridges.spark.archive.contents.audit import Count, Counts, partition_name
 from bridges.spark.archive.contents.ranges import Range
+from bridges.spark.archive.storage.paths import StoragePath, readable
 from bridges.spark.archive.write.chunks import Chunk
 from bridges.spark.archive.write.files import FileReport
 from bridges.spark.archive.write.task import RangeReport, TaskReport, longest
 from bridges.spark.errors import PipelineError
 
 
-def check_apart(reports: Iterable[TaskReport], folder: Path) -> None:
+def check_apart(reports: Iterable[TaskReport], folder: StoragePath) -> None:
     """Raise `PipelineError` if a task did not find the token in the archive's folder."""
     for place in sorted({each.apart for each in reports if each.apart}):
+        same = "every machine of the job needs the same folder at this path"
+        if not isinstance(folder, Path):
+            same = "every machine of the job needs the same endpoint, and credentials that may write there"
         raise PipelineError(
             f"a worker of Spark cannot reach the archive: for the one at {place}, {folder.absolute()} is another "
-            f"folder or none; every machine of the job needs the same folder at this path"
+            f"folder or none; {same}"
         )
 
 
@@ -53,13 +57,13 @@ def unreported(chunks: Iterable[Chunk], reports: Iterable[TaskReport]) -> list[s
     ]
 
 
-def file_differences(reports: Iterable[TaskReport], staging: Path) -> list[str]:
+def file_differences(reports: Iterable[TaskReport], base: StoragePath) -> list[str]:
     """How the files that the driver finds differ from what the tasks wrote."""
     found: list[str] = []
     for report in reports:
         found += _rows_in_no_file(report)
         for file in report.files:
-            found += _differences(staging / file.name, file)
+            found += _differences(base / file.name, file)
     return found
 
 
@@ -78,11 +82,11 @@ def _rows_in_no_file(report: TaskReport) -> list[str]:
     ]
 
 
-def _differences(path: Path, file: FileReport) -> list[str]:
+def _differences(path: StoragePath, file: FileReport) -> list[str]:
     where = f"{file.address}, a file of {file.rows} events and {file.bytes} bytes"
     try:
         size = path.stat().st_size
-        metadata = pq.read_metadata(path)
+        metadata = pq.read_metadata(readable(path))
     except FileNotFoundError:
         return [f"{where} is missing"]
     except (OSError, pa.ArrowException) as error:

@@ -6,16 +6,12 @@ is on the disk when it is reported.
 
 from __future__ import annotations
 
-import hashlib
-import os
-import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +20,7 @@ import pyarrow.parquet as pq
 
 from bridges.spark.archive.manifest.commits import FilePart
 from bridges.spark.archive.write.dates import UNDATED, folder_days
+from bridges.spark.archive.write.targets import FileTarget
 from bridges.spark.columns.batch_decoder import Int64s
 
 _OPEN: Final = 8
@@ -45,7 +42,7 @@ _BYTES: Final = ("head", "bare_message", "body", "record.value")
 
 
 class FileReport(NamedTuple):
-    """A file that a task has written; `name` is relative to the staging folder."""
+    """A file that a task has written; `name` is relative to the base of its target."""
 
     name: str
     address: str
@@ -60,8 +57,13 @@ class FileReport(NamedTuple):
 
 
 def folder_of(file: FileReport) -> str:
-    """The folder of a file in the archive, named as Spark and Hive name it."""
-    return f"address={_escaped(file.address)}/date={_NO_DATE if file.date is None else file.date}"
+    """The folder of a file in the archive."""
+    return folder_name(file.address, file.date)
+
+
+def folder_name(address: str, day: date | None) -> str:
+    """The folder of an address and date, named as Spark and Hive name it."""
+    return f"address={_escaped(address)}/date={_NO_DATE if day is None else day}"
 
 
 def _escaped(text: str) -> str:
@@ -89,52 +91,13 @@ class _Slice(NamedTuple):
     rows: pa.RecordBatch
 
 
-class HashedFile:
-    """A file of the local file system that is hashed while it is written."""
-
-    def __init__(self, path: Path) -> None:
-        self._file: Final = path.open("xb")
-        self._digest: Final = hashlib.sha256()
-        self.bytes = 0
-
-    def write(self, data: bytes) -> int:
-        """Append bytes. Raises `OSError`."""
-        self._digest.update(data)
-        self.bytes += self._file.write(data)
-        return len(data)
-
-    def tell(self) -> int:
-        """The number of bytes so far."""
-        return self.bytes
-
-    def flush(self) -> None:
-        """Nothing: `close` writes everything to the disk."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
-        return self._file.closed
-
-    def close(self) -> None:
-        """Write everything to the disk. Raises `OSError`."""
-        if not self._file.closed:
-            with self._file:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-
-    def sha256(self) -> str:
-        """The digest of all bytes so far."""
-        return self._digest.hexdigest()
-
-
 class _ArchiveFile:
     """A Parquet file that is being written."""
 
-    def __init__(self, folder: Path, address: str, day: int, schema: pa.Schema) -> None:
-        self._name: Final = f"{uuid.uuid4().hex}.parquet"
-        self._address, self._day = address, day
-        self._path: Final = folder / self._name
-        self._file: Final = HashedFile(self._path)
+    def __init__(self, target: FileTarget, address: str, day: int, schema: pa.Schema) -> None:
+        self._address: Final = address
+        self._date: Final = None if day == UNDATED else _EPOCH + timedelta(days=day)
+        self._file: Final = target.create(folder_name(address, self._date))
         self._stream: Final = pa.BufferedOutputStream(pa.PythonFile(self._file, "w"), _BUFFER)
         self._writer: Final = pq.ParquetWriter(self._stream, schema, **parquet_options(schema, is_sorted=True))
         self._rows = 0
@@ -168,23 +131,20 @@ class _ArchiveFile:
             self._times = min(earlier[0], times[0]), max(earlier[1], times[1])
 
     def close(self) -> FileReport:
-        """Write the rest; the file is on the disk afterwards. Raises `OSError`."""
+        """Write the rest; the file is where it stays afterwards. Raises `OSError`."""
         self._writer.close()
         self._stream.close()
         self._file.close()
         first, last = self._times or (None, None)
-        day = None if self._day == UNDATED else _EPOCH + timedelta(days=self._day)
-        partitions = tuple(self._partitions[number] for number in sorted(self._partitions))
+        file, partitions = self._file, tuple(self._partitions[number] for number in sorted(self._partitions))
         return FileReport(
-            self._name, self._address, day, self._file.bytes, self._file.sha256(), self._rows, first, last, partitions
+            file.name, self._address, self._date, file.bytes, file.sha256(), self._rows, first, last, partitions
         )
-
 
     def abandon(self) -> None:
         """Remove the file."""
         with suppress(OSError, pa.ArrowException):
-            self._file.close()
-        self._path.unlink(missing_ok=True)
+            self._file.abandon()
 
 
 def _times(rows: pa.RecordBatch) -> tuple[int, int] | None:
@@ -231,9 +191,8 @@ def _leaves(field: pa.Field, path: str) -> Iterator[str]:
 class DatedFiles:
     """The files of one task."""
 
-    def __init__(self, folder: Path, limits: FileLimits) -> None:
-        """`folder` must exist: a task that does not see it must not create another one."""
-        self._folder, self._limits = folder, limits
+    def __init__(self, target: FileTarget, limits: FileLimits) -> None:
+        self._target, self._limits = target, limits
         self._collected: Final[dict[tuple[str, int], list[_Slice]]] = {}
         self._bytes: Final[dict[tuple[str, int], int]] = {}
         self._open: Final[OrderedDict[tuple[str, int], _ArchiveFile]] = OrderedDict()
@@ -262,7 +221,7 @@ class DatedFiles:
         if file is None:
             if len(self._open) >= _OPEN:
                 self._reports.append(self._open.popitem(last=False)[1].close())
-            file = _ArchiveFile(self._folder, *key, slices[0].rows.schema)
+            file = _ArchiveFile(self._target, *key, slices[0].rows.schema)
         self._open[key] = file
         file.write(slices)
 

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +23,7 @@ from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.contents.token import Token
 from bridges.spark.archive.write.chunks import Chunk
 from bridges.spark.archive.write.files import DatedFiles, FileLimits, FileReport
+from bridges.spark.archive.write.targets import FileTarget
 from bridges.spark.columns.batch_decoder import Int64s
 from bridges.spark.errors import PipelineError, sentence
 
@@ -75,7 +75,7 @@ class WriteTask:
     """The function for `mapPartitions`: a report for each chunk."""
 
     source: RangeSource
-    staging: Path
+    target: FileTarget
     token: Token
     limits: FileLimits
 
@@ -85,9 +85,9 @@ class WriteTask:
 
     def write(self, chunk: Chunk) -> TaskReport:
         """Write the events of these ranges. Raises `PipelineError`."""
-        if not self.token.seen():
-            return TaskReport(apart=f"{socket.gethostname()}, working directory {os.getcwd()}")
-        files, counts = DatedFiles(self.staging, self.limits), _RangeCounts(chunk)
+        if (problem := self.token.problem()) is not None:
+            return TaskReport(apart=f"{socket.gethostname()}, working directory {os.getcwd()} ({problem})")
+        files, counts = DatedFiles(self.target, self.limits), _RangeCounts(chunk)
         unknown = 0
         try:
             for batch in self.source.batches(chunk):

@@ -77,6 +77,7 @@ def test_a_disk_that_is_full_when_the_commit_is_written_leaves_no_commit(tmp_pat
     archive = Archive(tmp_path / "archive")
     with archive.writing():
         staging = archive.stage(1)
+        assert isinstance(staging, Path)
         staging.mkdir()
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
@@ -127,12 +128,13 @@ def test_a_commit_that_cannot_be_put_in_its_place_waits_for_the_next_job(tmp_pat
     archive = Archive(tmp_path)
     with archive.writing():
         staging = archive.stage(1)
+        assert isinstance(staging, Path)
         rows = staging / "address=o" / "date=2026-11-22" / "part.parquet"
         rows.parent.mkdir(parents=True)
         rows.write_bytes(b"rows")
         (tmp_path / "address=o").write_text("in the way")
         with pytest.raises(OSError, match="address=o"):
-            archive.commit(1, staging, [Range("o", 0, 0, 1, 1)], archive.staged(staging, 1))
+            archive.commit(1, staging, [Range("o", 0, 0, 1, 1)], archives.staged(staging, 1))
     assert (len(archive.commits()), archive.placed()) == (1, [])
     with pytest.raises(PipelineError, match=r"the last commit is not in place yet: .*address=o"), archive.writing():
         pass

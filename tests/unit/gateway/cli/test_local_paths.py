@@ -39,7 +39,7 @@ CALLS = [
     ("url", "said"),
     [
         ("file:///data/a", "give the path alone, /data/a"),
-        ("s3a://bucket/a", "give the path of a folder on a disk or a mounted file system, such as /data/archive"),
+        ("gs://bucket/a", "give the path of a folder on a disk or a mounted file system, such as /data/archive"),
         ("hdfs:/a", "give the path of a folder on a disk or a mounted file system, such as /data/archive"),
     ],
 )
@@ -69,9 +69,9 @@ def test_every_path_of_every_command_is_checked() -> None:
 
 @pytest.mark.parametrize("key", ["archive: {path:", "spark: {jars:"])
 def test_no_key_of_a_policy_takes_one_either(key: str) -> None:
-    (problem,) = mistakes(f'pipeline:\n  {key} "s3a://bucket/a"}}\nscopes: {{a: {{}}}}\n')
+    (problem,) = mistakes(f'pipeline:\n  {key} "gs://bucket/a"}}\nscopes: {{a: {{}}}}\n')
     assert problem.startswith("2:")
-    assert "s3a://bucket/a is a URL (s3a:), but only paths are accepted" in problem
+    assert "gs://bucket/a is a URL (gs:), but only paths are accepted" in problem
 
 
 def test_nor_does_python() -> None:
@@ -96,3 +96,16 @@ def test_a_url_of_no_path_of_this_machine_gets_an_example(url: str) -> None:
 @pytest.mark.parametrize("path", ["a", "/a:b/c", "./a:b", "2026:a", ""])
 def test_a_colon_alone_makes_no_url(path: str) -> None:
     assert url_problem(path) is None
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: " ".join(call[:1] + call[-2:]))
+def test_only_archives_may_be_in_an_object_store(
+    call: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "URL" in call[1:2] or call[-2:] in (("--journal", "URL"), ("--messages", "URL")):
+        return
+    done = CliRunner().invoke(main, ["pipeline", *("s3a://bucket/a" if each == "URL" else each for each in call)])
+    assert done.exit_code == 2, done.output
+    assert "but only paths are accepted" in " ".join(done.output.split())
+    assert not list(tmp_path.iterdir())

@@ -16,6 +16,7 @@ from bridges.spark.archive.contents.file_layout import restored, stored
 from bridges.spark.archive.contents.messages import with_messages
 from bridges.spark.archive.write.files import DatedFiles, FileLimits
 from bridges.spark.archive.write.records import PartitionRecords, RecordDecoder
+from bridges.spark.archive.write.targets import StagingTarget
 from bridges.spark.columns.rows import EventRow, record_batch
 from gateway.amqp.codec.types import Symbol
 from tests.support.amqp.messages import message
@@ -97,7 +98,7 @@ def test_a_file_is_at_most_1_4_times_raw_parquet_and_has_half_the_columns(
     tmp_path: Path, keys: bool, headers: bool
 ) -> None:
     found = records(10_000, keys=keys, headers=headers)
-    files = DatedFiles(tmp_path, FileLimits())
+    files = DatedFiles(StagingTarget(tmp_path), FileLimits())
     files.add("orders", stored(rows(found)))
     (report,) = files.close()
     assert pq.read_metadata(tmp_path / report.name).num_columns <= BEFORE / 2

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from bridges.spark.archive.contents import file_rows
 from bridges.spark.archive.contents.file_layout import STORED
 from bridges.spark.archive.maintenance import rewrite
 from bridges.spark.archive.maintenance.compaction import compact, plan
@@ -58,8 +59,8 @@ def holding(path: Path, data: bytes) -> list[str]:
 
 
 def test_what_is_left_is_in_files_of_the_wanted_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for bound in ("BATCH", "ROW_GROUP"):
-        monkeypatch.setattr(rewrite, bound, 1 << 14)
+    monkeypatch.setattr(file_rows, "BATCH", 1 << 14)
+    monkeypatch.setattr(rewrite, "ROW_GROUP", 1 << 14)
     chance = random.Random(1)
     rows = [EventRow(0, at, 0, SECRET if at == 3 else b"k", message(chance.randbytes(1000))) for at in range(300)]
     archive = archives.written(tmp_path / "archive", {"orders": rows})

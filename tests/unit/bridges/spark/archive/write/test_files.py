@@ -14,6 +14,7 @@ import pytest
 from bridges.spark.archive.contents.decode import FILE, with_record
 from bridges.spark.archive.manifest.commits import FilePart
 from bridges.spark.archive.write.files import DatedFiles, FileLimits, FileReport, folder_of
+from bridges.spark.archive.write.targets import StagingTarget
 from bridges.spark.columns.rows import EventRow, record_batch
 from tests.support.amqp.messages import message
 
@@ -27,7 +28,7 @@ def rows(events: Iterable[tuple[int, int, int]], body: bytes = BODY) -> pa.Recor
 
 
 def written(folder: Path, batches: Iterable[pa.RecordBatch], limits: FileLimits = FileLimits()) -> list[FileReport]:  # noqa: B008
-    files = DatedFiles(folder, limits)
+    files = DatedFiles(StagingTarget(folder), limits)
     for batch in batches:
         files.add("orders/eu", batch)
     return sorted(files.close(), key=lambda each: (str(each.date), each.partitions[0].first))
@@ -107,7 +108,7 @@ def test_files_and_row_groups_are_bounded_in_bytes(tmp_path: Path) -> None:
 
 
 def test_a_late_row_does_not_keep_the_rows_that_came_with_it(tmp_path: Path) -> None:
-    files, before = DatedFiles(tmp_path, FileLimits(row_group=1 << 20)), pa.total_allocated_bytes()
+    files, before = DatedFiles(StagingTarget(tmp_path), FileLimits(row_group=1 << 20)), pa.total_allocated_bytes()
     body = message(bytes(20_000))
     for number in range(40):
         events = [(0, 100 * number + each, DAY) for each in range(100)]
@@ -123,7 +124,7 @@ def test_a_folder_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_what_a_failed_task_began_is_removed(tmp_path: Path) -> None:
-    files = DatedFiles(tmp_path, FileLimits(row_group=1))
+    files = DatedFiles(StagingTarget(tmp_path), FileLimits(row_group=1))
     files.add("a", rows([(0, 0, 0)]))
     assert list(tmp_path.iterdir())
     files.abandon()

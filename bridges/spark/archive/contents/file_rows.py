@@ -1,0 +1,75 @@
+"""The rows of a file in batches that are bounded by bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bridges.spark.archive.contents.file_layout import stored
+from bridges.spark.archive.storage.paths import StoragePath, readable
+from bridges.spark.errors import PipelineError
+
+Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
+"""Which rows of a batch are kept."""
+BATCH: Final = 8 * 1024 * 1024
+"""Bytes of a batch, roughly."""
+_FIRST: Final = 16
+_MOST_ROWS: Final = 8192
+"""Rows of a batch: a value that a file has once may be in each of them."""
+
+
+def batches(path: StoragePath, keep: Keep | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in today's layout, with times as UTC microseconds. Raises `PipelineError`."""
+    try:
+        with pq.ParquetFile(
+            readable(path), pre_buffer=False, page_checksum_verification=True, coerce_int96_timestamp_unit="us"
+        ) as file:
+            schema = in_utc(file.schema_arrow)
+            for group in range(file.num_row_groups):
+                for batch in _of_group(file, group):
+                    found = pa.RecordBatch.from_arrays(batch.columns, names=batch.schema.names).cast(schema)
+                    yield stored(found if keep is None else found.filter(keep(found)))
+    except FileNotFoundError:
+        raise PipelineError(f"{path} is missing, the manifest has it: scopegate pipeline verify") from None
+    except (pa.ArrowException, OSError) as error:
+        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+
+
+def _of_group(file: pq.ParquetFile, group: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a row group; the first ones tell how many the next batches may have."""
+    size, done = _FIRST, 0
+    while True:
+        skip, larger = done, 0
+        for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
+            rest = batch.slice(min(skip, len(batch)))
+            skip -= len(batch) - len(rest)
+            if not len(rest):
+                continue
+            done += len(rest)
+            yield rest
+            larger = min(_MOST_ROWS, BATCH * len(rest) // max(rest.nbytes, 1))
+            if larger > 4 * size:
+                break
+        else:
+            return
+        size = larger
+
+
+def in_utc(schema: pa.Schema) -> pa.Schema:
+    """The schema with all times as UTC microseconds, which is what Spark's INT96 stands for."""
+    return pa.schema([each.with_type(_in_utc(each.type)).remove_metadata() for each in schema])
+
+
+def _in_utc(found: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(found):
+        return pa.timestamp("us", "UTC")
+    if pa.types.is_struct(found):
+        return pa.struct([each.with_type(_in_utc(each.type)) for each in found])
+    if pa.types.is_map(found):
+        return pa.map_(found.key_field, found.item_field.with_type(_in_utc(found.item_type)))
+    if pa.types.is_list(found):
+        return pa.list_(found.value_field.with_type(_in_utc(found.value_type)))
+    return found

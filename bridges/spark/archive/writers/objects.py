@@ -1,0 +1,264 @@
+"""Commits in an object store: conditional requests instead of locks, and files under their last names from the start.
+
+    _manifest/00000001.json               one commit; written by a request that fails if there is one of this number
+    _staging/00000002-1a2b3c4d.token      a job writes objects whose names contain this
+    address=orders/date=2026-11-21/00000002-1a2b3c4d-5e6f7a8b.parquet
+
+Only a manifest makes files part of the archive: readers go by the manifest, not by what a listing shows. A job that
+begins to archive takes a number of its own for a commit of the kind `open`. No job that began before can append after
+that, so what they have left can be removed (docs/decisions/0067-archives-on-object-stores.md).
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from bridges.spark.archive.manifest.commits import APPEND, OPEN, Commit, File, to_json
+from bridges.spark.archive.manifest.disk import manifest_path
+from bridges.spark.archive.manifest.history import History
+from bridges.spark.archive.storage.paths import StoragePath, create_whole
+from bridges.spark.archive.storage.s3 import ObjectPath
+from bridges.spark.archive.write.targets import ObjectTarget
+from bridges.spark.archive.writers.protocol import MANIFEST, STAGING, Overtaken, checkpointed
+from bridges.spark.errors import PipelineError, sentence
+
+_TRIES: Final = 100
+"""Attempts to get a number while other jobs commit."""
+FORGOTTEN: Final = 24 * 3600.0
+"""Seconds after which a job that rewrites files, or a task of a job that was killed, does not go on any more."""
+_ARCHIVING: Final = ".token"
+"""Of a job that archives: what it has left may be removed once another one has begun."""
+_REWRITING: Final = ".rewriting"
+"""Of a job that rewrites files: it may commit them as long as it lives."""
+
+
+class ObjectWriter:
+    """A prefix in a bucket."""
+
+    def __init__(self, path: ObjectPath) -> None:
+        self._path: Final = path
+        self._written: History | None = None
+        """Of the writer, which therefore reads the manifest once."""
+        self._name: Final = uuid.uuid4().hex
+        self._opened = False
+        self._unsure = False
+        """Whether a request for a manifest failed, and may still arrive."""
+        self._since = 0.0
+        """When it began, by the clock of the store."""
+
+    def history(self) -> History:
+        """The commits. Raises `PipelineError` for an invalid manifest or if the store does not answer."""
+        if self._written is not None:
+            return self._written
+        try:
+            return History.read(self._path / MANIFEST)
+        except OSError as error:
+            raise PipelineError(sentence(error)) from error
+
+    # -- archiving
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """From now on, this job alone may append; removes what earlier jobs have left."""
+        try:
+            self._open()
+            self._remove_leftovers()
+        except OSError as error:
+            raise PipelineError(f"{self._path} cannot be written: {sentence(error)}") from error
+        try:
+            yield
+        finally:
+            with suppress(OSError, PipelineError):  # the next job does it
+                self.tidy()
+            self._written, self._opened = None, False
+
+    def _open(self) -> None:
+        """Take a number: requests of earlier jobs for it, also those that are under way, fail from now on."""
+        self._written = None
+        history = self.history()
+        who = {"writer": self._name, "by": _by()}
+        for _ in range(_TRIES):
+            commit = Commit(history.number + 1, "", (), (), kind=OPEN, note=who, time=_now())
+            try:
+                self.write(history, commit)
+            except Overtaken:
+                history = history.followed()
+                continue
+            self._written, self._opened = history, True
+            self._since = manifest_path(self._path / MANIFEST, commit.number).stat().st_ctime
+            if history.due():
+                checkpointed(history)
+            history.tidy()
+            return
+        raise PipelineError(f"other jobs write to {self._path} all the time")
+
+    @contextmanager
+    def changing(self) -> Iterator[History]:
+        """Prepare one commit, with the commits that there are now."""
+        if self._written is not None and not self._written.is_current():
+            self._written = self._written.followed()
+        yield self.history()
+
+    def tidy(self) -> None:
+        """Remove what was written for no commit, after making sure that none will come."""
+        if self._unsure:
+            self._open()
+        with self.changing() as history:
+            self._check_writer(history)
+            self._remove_leftovers()
+            history.tidy()
+
+    def _check_writer(self, history: History) -> None:
+        if self._opened and history.summary.writer != self._name:
+            raise PipelineError(f"another job has begun to write to {self._path}, which ends this one")
+
+    def stage(self, number: int) -> ObjectPath:
+        """The beginning of the names of a commit's files."""
+        return self._path / STAGING / f"{number:08}-{uuid.uuid4().hex[:8]}"
+
+    def target(self, staging: StoragePath) -> ObjectTarget:
+        """Where tasks write the files of a commit."""
+        return ObjectTarget(self._path, self._token(staging.name), staging.name)
+
+    def _token(self, staging: str) -> ObjectPath:
+        return self._path / STAGING / f"{staging}{_ARCHIVING}"
+
+    def put(self, history: History, commit: Commit, sources: Sequence[Path | None]) -> Commit:
+        """Write a commit, whose files are in their places, under the next number."""
+        if commit.kind == APPEND:
+            self._check_writer(history)
+            _check_continues(history, commit)
+        commit = replace(commit, number=history.number + 1, time=_now())
+        try:
+            self.write(history, commit)
+        except Overtaken:
+            if commit.kind != APPEND or not self._opened:
+                raise
+            with self.changing() as history:  # by a job that may rewrite, or by one that may append from now on
+                return self.put(history, commit, sources)
+        for folder in commit.replaced if not commit.is_deferred else ():
+            self.remove_replaced(commit, folder)
+        if commit.staging and commit.kind == APPEND:
+            self._token(commit.staging).unlink()
+        if self._opened and history.due():
+            checkpointed(history)
+        return commit
+
+    def write(self, history: History, commit: Commit) -> None:
+        """Write the manifest of a commit. Raises `Overtaken` if there is one of its number."""
+        written, self._written = self._written, None  # if this fails, the manifest is read again
+        try:
+            create_whole(manifest_path(self._path / MANIFEST, commit.number), to_json(commit))
+        except FileExistsError:
+            self._written = written
+            raise Overtaken(f"{self._path}: commit {commit.number} is of another job") from None
+        except OSError:
+            self._unsure = True
+            raise
+        if (checkpoint := history.latest_checkpoint()) >= commit.number:  # another had the number, and is in there
+            raise PipelineError(f"{self._path}: commit {commit.number} came too late, checkpoint {checkpoint} is there")
+        history.add(commit)
+        self._written, self._unsure = written, False
+
+    def is_placed(self, commit: Commit) -> bool:
+        """Files are in their places before their commit is written."""
+        return True
+
+    def _remove_leftovers(self) -> None:
+        """Remove the objects of jobs that may not append any more, and of this job's steps that failed."""
+        old = {path for path in (self._path / STAGING).below() if path.stat().st_ctime + FORGOTTEN <= self._since}
+        found = {path for path in (self._path / STAGING).below() if path in old or path.name.endswith(_ARCHIVING)}
+        if not found:
+            return
+        names = {path.name.partition(".")[0] for path in found}
+        known = {file.path for file in self.history().known_files()}
+        for path in self._path.glob("address=*/date=*/*.parquet"):
+            if path.relative_to(self._path) not in known and _staging_of(path.name) in names:
+                path.unlink()
+        for path in old:
+            path.unlink()
+
+    def pending(self, name: str) -> bool:
+        """Whether a job may still commit a file of this name, or the next one will remove it."""
+        staging = self._path / STAGING
+        return any((staging / f"{_staging_of(name)}{suffix}").exists() for suffix in (_ARCHIVING, _REWRITING))
+
+    # -- rewriting
+
+    @contextmanager
+    def maintaining(self) -> Iterator[None]:
+        """Several jobs may do it: each commit is prepared anew when another came before it."""
+        yield
+
+    @contextmanager
+    def rewriting(self) -> Iterator[Path]:
+        """A new folder for temporary files."""
+        with tempfile.TemporaryDirectory(prefix="scopegate-") as folder:
+            yield Path(folder) / "rewriting"
+
+    def publish(self, written: Sequence[tuple[Path, File]]) -> list[tuple[Path | None, File]]:
+        """Upload files under names that no other job has."""
+        name = f"{0:08}-{uuid.uuid4().hex[:8]}"
+        (self._path / STAGING / f"{name}{_REWRITING}").write_bytes(_by().encode())
+        found: list[tuple[Path | None, File]] = []
+        for index, (path, file) in enumerate(written):
+            place = f"{file.path.rpartition('/')[0]}/{name}-{index:04}.parquet"
+            (self._path / place).upload(path)
+            found.append((None, replace(file, path=place)))
+        return found
+
+    def remove_replaced(self, commit: Commit, folder: str) -> None:
+        """Delete the files of earlier commits in a folder that a commit replaces; those of no commit stay."""
+        left = {file.path for file in commit.files}
+        known = {file.path for file in self.history().known_files(folder)}
+        for path in (self._path / folder).below():
+            if (name := path.relative_to(self._path)) in known and name not in left:
+                path.unlink()
+
+    def settle(self, files: Sequence[File]) -> None:
+        """Say that a job which rewrites files is over with these."""
+        for name in {_staging_of(file.path.rpartition("/")[2]) for file in files}:
+            (self._path / STAGING / f"{name}{_REWRITING}").unlink()
+
+    def link(self, source: str, place: str) -> None:
+        """Copy an object; the store does it."""
+        (self._path / source).copy_to(self._path / place)
+
+    def sync(self, folder: str) -> None:
+        """Nothing: what an object store has confirmed stays."""
+
+
+def _check_continues(history: History, commit: Commit) -> None:
+    """Raise `PipelineError` for a commit that was prepared when the archive ended elsewhere."""
+    ends = {key: each.end for key, each in history.ends.items()}
+    for each in commit.ranges:
+        key = each.address, each.partition
+        if ends.setdefault(key, each.start) != each.start:
+            text = f"{each.address}, partition {each.partition}: the archive has gone on to offset {ends[key]}"
+            raise PipelineError(f"{text} meanwhile") from Overtaken()
+        ends[key] = each.end
+
+
+def _staging_of(name: str) -> str:
+    """The part of an object's name that is that of its token."""
+    return "-".join(name.split("-")[:2])
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _by() -> str:
+    who = ""
+    with suppress(OSError, KeyError):  # a container may have no name for its user
+        who = getpass.getuser()
+    return f"{who}@{socket.gethostname()}"

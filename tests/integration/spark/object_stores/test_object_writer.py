@@ -1,0 +1,184 @@
+"""Commits in an object store: one job appends, nothing is counted twice, and what a killed job left is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+from bridges.spark.archive.contents.decode import archived
+from bridges.spark.archive.contents.file_layout import stored
+from bridges.spark.archive.contents.ranges import Range
+from bridges.spark.archive.contents.token import Token
+from bridges.spark.archive.manifest import history as histories
+from bridges.spark.archive.manifest.commits import APPEND, OPEN, Commit, File
+from bridges.spark.archive.storage.s3 import ObjectPath
+from bridges.spark.archive.store import Archive
+from bridges.spark.archive.verification import verify
+from bridges.spark.archive.write.files import DatedFiles, FileLimits
+from bridges.spark.columns.rows import EventRow, record_batch
+from bridges.spark.errors import PipelineError
+from tests.support.amqp.messages import message
+from tests.support.servers.object_store import ObjectStore
+
+DAY = 86_400_000
+
+
+def events(first: int, last: int) -> list[EventRow]:
+    return [EventRow(0, number, number * 1000, b"k", message(b"v%d" % number)) for number in range(first, last)]
+
+
+def written(archive: Archive, first: int, last: int) -> tuple[str, list[tuple[None, File]]]:
+    """The files of a commit, as a task writes them; nothing is committed."""
+    staging = archive.stage(archive.history().number + 1)
+    target = archive.writer.target(staging)
+    Token.left(target.token)
+    files = DatedFiles(target, FileLimits())
+    rows = archived(record_batch(events(first, last)), pa.array(["o"] * (last - first), pa.string()))
+    files.add("o", stored(rows.drop_columns(["address", "date"])))
+    made = [File(each.name, each.bytes, each.sha256, each.partitions) for each in files.close()]
+    return staging.name, [(None, file) for file in made]
+
+
+def commit(archive: Archive, first: int, last: int) -> Commit:
+    """Archive these offsets."""
+    name, files = written(archive, first, last)
+    return added(archive, name, files, first, last)
+
+
+def added(archive: Archive, name: str, files: Sequence[tuple[None, File]], first: int, last: int) -> Commit:
+    ranges = (Range("o", 0, first, last, last - first, "id"),)
+    return archive.add(Commit(0, name, ranges, tuple(file for _, file in files)), [None] * len(files))
+
+
+def objects(archive: Archive) -> list[str]:
+    assert isinstance(archive.path, ObjectPath)
+    return sorted(path.relative_to(archive.path) for path in archive.path.glob("address=*/date=*/*.parquet"))
+
+
+def test_what_is_committed_is_verified(object_store: ObjectStore) -> None:
+    archive = Archive(object_store.path())
+    with archive.writing():
+        commit(archive, 0, 10)
+        commit(archive, 10, 15)
+    verdict = verify(archive)
+    assert (verdict.rows, verdict.files, verdict.problems) == (15, 2, ())
+    assert [each.kind for each in archive.commits()] == [OPEN, APPEND, APPEND]
+    with archive.writing():
+        assert archive.history().ends["o", 0].end == 15
+    assert not list((archive.path / "_staging").glob("*"))
+
+
+def test_a_job_that_begins_ends_the_one_before(object_store: ObjectStore) -> None:
+    path = object_store.path()
+    older, newer = Archive(path), Archive(path)
+    with older.writing():
+        commit(older, 0, 10)
+        name, files = written(older, 10, 20)
+        with newer.writing():
+            with pytest.raises(PipelineError, match=r"another job has begun to write to .*, which ends this one"):
+                added(older, name, files, 10, 20)
+            commit(newer, 10, 12)
+    assert (verify(newer).rows, verify(newer).problems) == (12, ())
+
+
+def test_of_two_that_commit_at_once_one_wins(object_store: ObjectStore) -> None:
+    """Both have looked at the archive, then both ask for the same number."""
+    path = object_store.path()
+    older, newer = Archive(path), Archive(path)
+    with older.writing():
+        commit(older, 0, 10)
+        name, files = written(older, 10, 20)
+        with older.changing() as history:
+            with newer.writing():
+                commit(newer, 10, 20)
+            ranges = (Range("o", 0, 10, 20, 10, "id"),)
+            with pytest.raises(PipelineError, match="another job has begun"):
+                older.put(history, Commit(0, name, ranges, tuple(file for _, file in files)), [None])
+    assert (verify(newer).rows, verify(newer).problems) == (20, ())
+    assert len(objects(newer)) == 2, "what the older one left is removed"
+
+
+def test_what_a_killed_job_left_is_no_mistake_and_is_removed(object_store: ObjectStore) -> None:
+    path = object_store.path()
+    killed, later = Archive(path), Archive(path)
+    with killed.writing():
+        commit(killed, 0, 10)
+        written(killed, 10, 20)
+        killed.writer.tidy = lambda: None  # type: ignore[method-assign]  # a killed job does not
+    assert len(objects(later)) == 2
+    assert verify(later).problems == ()
+    with later.writing():
+        assert len(objects(later)) == 1
+        commit(later, 10, 20)
+    assert (verify(later).rows, verify(later).problems) == (20, ())
+
+
+def test_an_object_of_no_job_is_reported(object_store: ObjectStore) -> None:
+    archive = Archive(object_store.path())
+    with archive.writing():
+        (file,) = commit(archive, 0, 10).files
+    assert isinstance(archive.path, ObjectPath)
+    (archive.path / file.path).copy_to(archive.path / f"{file.folder}/00000001-abcdefab-12345678.parquet")
+    (problem,) = verify(archive).problems
+    assert problem.endswith("00000001-abcdefab-12345678.parquet: in no commit")
+    (archive.path / file.path).unlink()
+    assert any(each.endswith("is missing") for each in verify(archive).problems)
+
+
+@contextmanager
+def lost_answers(*, stored: bool) -> Iterator[None]:
+    """Requests for manifests end in an error; whether they arrive is another question."""
+    real = ObjectPath.create
+
+    def create(path: ObjectPath, data: bytes) -> None:
+        if stored:
+            real(path, data)
+        raise OSError(5, "the object store cannot be reached", str(path))
+
+    with patch.object(ObjectPath, "create", create):
+        yield
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_lost_answer_neither_loses_nor_doubles(object_store: ObjectStore, stored: bool) -> None:
+    archive = Archive(object_store.path())
+    with archive.writing():
+        commit(archive, 0, 10)
+        name, files = written(archive, 10, 20)
+        with lost_answers(stored=stored), pytest.raises(OSError, match="cannot be reached"):
+            added(archive, name, files, 10, 20)
+        archive.tidy()
+        end = archive.history().ends["o", 0].end
+        assert end == (20 if stored else 10)
+        commit(archive, end, 25)
+    assert (verify(archive).rows, verify(archive).problems) == (25, ())
+
+
+def test_a_request_that_arrives_late_does_not_double(object_store: ObjectStore) -> None:
+    """It was sent, got no answer, and is there after the next commit was prepared."""
+    archive = Archive(object_store.path())
+    with archive.writing():
+        commit(archive, 0, 10)
+        first, second = written(archive, 10, 20), written(archive, 10, 20)
+        added(archive, *first, 10, 20)
+        with pytest.raises(PipelineError, match="the archive has gone on to offset 20 meanwhile"):
+            added(archive, *second, 10, 20)
+    assert (verify(archive).rows, verify(archive).problems) == (20, ())
+
+
+def test_checkpoints_stand_for_commits(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories, "COMMITS_PER_CHECKPOINT", 4)
+    archive = Archive(object_store.path())
+    with archive.writing():
+        for first in range(0, 70, 10):
+            commit(archive, first, first + 10)
+    assert archive.history().checkpoint.number == 8
+    assert (verify(archive).rows, verify(archive).problems) == (70, ())
+    with archive.writing():
+        commit(archive, 70, 80)
+    assert (verify(archive).rows, verify(archive).problems) == (80, ())
+    assert archive.history().summary.writer == archive.writer._name  # type: ignore[attr-defined]
