@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.amqp.sasl.verifiers import UserStore
 from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, out_of_date
 from policies.model.scopes.event_hubs import SharedKey
+from policies.text.diagnostics import Diagnostic, Loc
 
 if TYPE_CHECKING:
     from policies.model.scopes.api import ApiSection
@@ -70,15 +71,15 @@ def load_credential_files(policy: CompiledPolicy, check_cluster: CheckCluster) -
     for name, cluster in policy.model.kafka.items():
         if settings := policy.client_settings(cluster):
             mistake = check_cluster(settings)
-            problems += [f"kafka.{name}: {mistake}"] if mistake else []
+            problems += [mistake_at(policy, ("kafka", name), mistake)] if mistake else []
     problems += _admin(policy, credentials)
     for name, scope in policy.model.scopes.items():
-        for kind, listener in _listeners(scope):
-            problems += _listener(policy, listener, credentials, f"scopes.{name}.{kind} {listener.bind}")
-        for connector in scope.connect:
-            problems += _connector(policy, connector, credentials, f"scopes.{name}.connect {connector.name}")
-        for where, tls in _sinks(scope):
-            problems += _sink(policy, tls, f"scopes.{name}.subscriptions {where}")
+        for place, listener in _listeners(scope):
+            problems += _listener(policy, listener, credentials, ("scopes", name, *place))
+        for at, connector in enumerate(scope.connect):
+            problems += _connector(policy, connector, credentials, ("scopes", name, "connect", at, "tls"))
+        for place, tls in _sinks(scope):
+            problems += _sink(policy, tls, ("scopes", name, *place))
     if problems:
         raise CredentialFilesError(problems)
     credentials.warnings += [
@@ -87,18 +88,25 @@ def load_credential_files(policy: CompiledPolicy, check_cluster: CheckCluster) -
     return credentials
 
 
-def _listeners(scope: ScopeSection) -> Iterator[tuple[str, ListenerSection | ApiSection]]:
-    """Everything that listens in a scope, with the key it has in the policy."""
-    yield from (("listen", each) for each in scope.listen)
-    yield from (("api", each) for each in scope.api)
+def mistake_at(policy: CompiledPolicy, loc: Loc, message: str) -> str:
+    """A mistake in a file that the policy names at `loc`, with file, line and column of that place."""
+    from policies.text.tree import parse  # parses the policy once more: only if there is a mistake
+
+    return str(parse(policy.text.encode(), str(policy.file)).locate(Diagnostic(loc, message)))
 
 
-def _sinks(scope: ScopeSection) -> Iterator[tuple[str, SinkTls]]:
-    """The certificates for sinks and token endpoints, each with its place in `subscriptions`."""
-    for manager in scope.subscriptions:
-        entries = [(f"sinks[{at}]", entry.tls) for at, entry in enumerate(manager.sinks)]
-        entries += [(f"oauth[{at}]", entry.tls) for at, entry in enumerate(manager.oauth)]
-        yield from ((f"{manager.name}.{place}", tls) for place, tls in entries if tls is not None)
+def _listeners(scope: ScopeSection) -> Iterator[tuple[Loc, ListenerSection | ApiSection]]:
+    """Everything that listens in a scope, with its place there."""
+    yield from ((("listen", at), each) for at, each in enumerate(scope.listen))
+    yield from ((("api", at), each) for at, each in enumerate(scope.api))
+
+
+def _sinks(scope: ScopeSection) -> Iterator[tuple[Loc, SinkTls]]:
+    """The certificates for sinks and token endpoints, each with its place in the scope."""
+    for number, manager in enumerate(scope.subscriptions):
+        entries = [(("sinks", at), entry.tls) for at, entry in enumerate(manager.sinks)]
+        entries += [(("oauth", at), entry.tls) for at, entry in enumerate(manager.oauth)]
+        yield from ((("subscriptions", number, *place, "tls"), tls) for place, tls in entries if tls is not None)
 
 
 def _exposed(policy: CompiledPolicy) -> Iterator[str]:
@@ -142,7 +150,8 @@ def _unknown_users(policy: CompiledPolicy, credentials: CredentialFiles) -> Iter
         for at, entry in enumerate(scope.access):
             for user in entry.who:
                 if "*" not in user and not any(user in store for store in stores):
-                    yield f"scopes.{name}.access[{at}].who: no users file of this scope's listeners has the user {user}"
+                    text = f"no users file of this scope's listeners has the user {user}"
+                    yield mistake_at(policy, ("scopes", name, "access", at, "who"), text)
 
 
 def _by_password(listener: ListenerSection | ApiSection) -> bool:
@@ -169,7 +178,7 @@ def _users(path: Path, warnings: list[str]) -> UserStore:
     return users
 
 
-def _users_file(policy: CompiledPolicy, name: str, credentials: CredentialFiles, where: str) -> list[str]:
+def _users_file(policy: CompiledPolicy, name: str, credentials: CredentialFiles, loc: Loc) -> list[str]:
     from gateway.amqp.sasl.user_file import UsersError  # imports SCRAM: only if the policy has users
 
     path = policy.path(name)
@@ -178,23 +187,23 @@ def _users_file(policy: CompiledPolicy, name: str, credentials: CredentialFiles,
     except UsersError as error:
         return [f"{path}:{problem}" for problem in error.problems]
     except (OSError, UnicodeError) as error:
-        return [f"{where}: users: {path}: {error}"]
+        return [mistake_at(policy, (*loc, "users"), f"{path}: {error}")]
     return []
 
 
 def _listener(
-    policy: CompiledPolicy, model: ListenerSection | ApiSection, credentials: CredentialFiles, where: str
+    policy: CompiledPolicy, model: ListenerSection | ApiSection, credentials: CredentialFiles, loc: Loc
 ) -> list[str]:
     problems = []
     if (hubs := getattr(model, "event_hubs", None)) is not None:
         credentials.keys[model] = tuple(SharedKey(key.name, key.user, policy.secret(key)) for key in hubs.keys)
     if model.users is not None and str(model.users) not in credentials.users:
-        problems += _users_file(policy, str(model.users), credentials, where)
+        problems += _users_file(policy, str(model.users), credentials, loc)
     if (tls := model.tls) is not None:
         try:
             credentials.servers[model] = _server(policy, tls)
         except TlsError as error:
-            problems.append(f"{where}: tls: {error}")
+            problems.append(mistake_at(policy, (*loc, "tls"), str(error)))
     return problems
 
 
@@ -203,7 +212,7 @@ def _admin(policy: CompiledPolicy, credentials: CredentialFiles) -> list[str]:
     try:
         credentials.admin = None if tls is None else _server(policy, tls)
     except TlsError as error:
-        return [f"gateway.admin: tls: {error}"]
+        return [mistake_at(policy, ("gateway", "admin", "tls"), str(error))]
     return []
 
 
@@ -218,7 +227,7 @@ def _server(policy: CompiledPolicy, tls: ListenerTls) -> ServerTls:
     )
 
 
-def _connector(policy: CompiledPolicy, model: ConnectorSection, credentials: CredentialFiles, where: str) -> list[str]:
+def _connector(policy: CompiledPolicy, model: ConnectorSection, credentials: CredentialFiles, loc: Loc) -> list[str]:
     if not any(endpoint.tls for endpoint in model.to):
         return []
     ca, cert, key = _paths(policy, model.tls)
@@ -227,17 +236,17 @@ def _connector(policy: CompiledPolicy, model: ConnectorSection, credentials: Cre
             ca=ca, cert=cert, key=key, password=key_password(policy, model.tls), verify=model.tls.verify
         )
     except TlsError as error:
-        return [f"{where}: tls: {error}"]
+        return [mistake_at(policy, loc, str(error))]
     return []
 
 
-def _sink(policy: CompiledPolicy, tls: SinkTls, where: str) -> list[str]:
+def _sink(policy: CompiledPolicy, tls: SinkTls, loc: Loc) -> list[str]:
     """Whether the files can be used; each sink reads them when it is opened."""
     ca, cert, key = _paths(policy, tls)
     try:
         client_context(ca=ca, cert=cert, key=key, password=key_password(policy, tls))
     except TlsError as error:
-        return [f"{where}: tls: {error}"]
+        return [mistake_at(policy, loc, str(error))]
     return []
 
 

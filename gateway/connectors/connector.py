@@ -22,7 +22,7 @@ from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
 from gateway.amqp.transport.handshake import Handshake
 from gateway.connectors.anonymous_sender import AnonymousRelayNode, SharedAnonymousSender
-from gateway.connectors.failures import Failures, why, worth_a_line
+from gateway.connectors.failures import Failures, why
 from gateway.connectors.port import ConnectedLink, needs_response_routing
 from gateway.connectors.queue_pull import QueuePull
 from gateway.connectors.relay import RemoteNode
@@ -163,15 +163,14 @@ class Connector:
         )
 
     def _failed(self, reason: str) -> None:
-        """Log the first reason of each failed attempt."""
+        """Count a failed attempt, and log its reason where that is new: an outage is one line."""
         if self._down:
             return
         self._down, self._detail = True, f"{self._endpoint}: {reason}"
         self._report.increment("connector_failures", self.name)
-        if worth_a_line(times := self._failures.count(self._endpoint, reason)):
-            self._report.log.warning(
-                "connector down", connector=self.name, detail=self._detail, relays=len(self._relays), times=times
-            )
+        if self._failures.is_new(self._endpoint, reason):
+            ids = {"scope": self.scope, "connector": self.name}
+            self._report.log.warning("connector down", **ids, detail=self._detail, relays=len(self._relays))
 
     def ready(self) -> tuple[bool, str]:
         """Whether the container is connected, and if not, why; also the queues that are not pulled from."""

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from policies.values.units import Endpoint
 
 
+_MOST: Final = 100
+"""Reasons that are remembered."""
+
+
 def why(error: BaseException | None, tls: ssl.SSLContext | None, *, opened: bool) -> str:
     """A description of a connection that failed or ended with `error`.
 
@@ -46,23 +50,20 @@ def _certificate(tls: ssl.SSLContext, *, sure: bool) -> str:
 
 
 class Failures:
-    """Counts failures of each endpoint in a row with the same reason; an open connection resets all."""
+    """The reasons for which each endpoint has failed since the last open connection."""
 
     def __init__(self) -> None:
-        self._rows: Final[dict[Endpoint, tuple[str, int]]] = {}
+        self._known: Final[set[tuple[Endpoint, str]]] = set()
 
     def clear(self) -> None:
-        """Reset all counts: there is a connection."""
-        self._rows.clear()
+        """Forget all: there is a connection."""
+        self._known.clear()
 
-    def count(self, endpoint: Endpoint, reason: str) -> int:
-        """Count a failure; returns how many there are in a row."""
-        before, count = self._rows.get(endpoint, ("", 0))
-        count = count + 1 if before == reason else 1
-        self._rows[endpoint] = reason, count
-        return count
-
-
-def worth_a_line(count: int) -> bool:
-    """Whether to log this failure: the 1st, 2nd, 4th, 8th…."""
-    return count & (count - 1) == 0
+    def is_new(self, endpoint: Endpoint, reason: str) -> bool:
+        """Whether an endpoint fails for this reason for the first time, so that it is logged."""
+        if (endpoint, reason) in self._known:
+            return False
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known.add((endpoint, reason))
+        return True

@@ -263,7 +263,8 @@ def test_check_reads_the_certificates_of_sinks(tmp_path: Path) -> None:
     (tmp_path / "old.pem").write_text("no certificate")
     result = call("check", str(policy))
     assert result.exit_code == 1
-    assert "scopes.edge.subscriptions m.sinks[0]: tls: " in result.stderr
+    assert f"{policy}:" in result.stderr
+    assert "scopes.edge.subscriptions[0].sinks[0].tls: " in result.stderr
 
 
 def test_users_are_not_added_to_what_is_no_users_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import structlog
 
 from gateway.amqp.transport.tls import client_context
 from gateway.connectors.connector import Connector
-from gateway.connectors.failures import Failures, why, worth_a_line
+from gateway.connectors.failures import Failures, why
 from policies.model.scopes.connect import ConnectorSection
 from policies.values.units import Endpoint
 from tests.support.servers.certs import Authority
@@ -61,13 +61,13 @@ def test_nothing_is_guessed_on_plain_tcp_or_once_a_connection_was_open() -> None
     assert why(None, None, opened=False) == why(None, client_context(), opened=True) == "connection lost"
 
 
-def test_rows_of_failures_are_counted_for_each_endpoint_until_one_is_open() -> None:
+def test_a_reason_is_new_once_for_each_endpoint_until_a_connection_is_open() -> None:
     failures, (one, two) = Failures(), (Endpoint(False, "a", 1), Endpoint(False, "b", 1))
-    assert [failures.count(each, "away") for each in (one, two, one, two)] == [1, 1, 2, 2]
-    assert [failures.count(one, reason) for reason in ("away", "refused", "refused")] == [3, 1, 2]
+    assert [failures.is_new(each, "away") for each in (one, two, one, two)] == [True, True, False, False]
+    assert [failures.is_new(one, reason) for reason in ("refused", "away", "refused")] == [True, False, False]
     failures.clear()
-    assert failures.count(one, "refused") == 1
-    assert [count for count in range(1, 20) if worth_a_line(count)] == [1, 2, 4, 8, 16]
+    assert failures.is_new(one, "refused")
+    assert sum(failures.is_new(one, f"reason {number}") for number in range(1000)) == 1000, "bounded"
 
 
 class Watching:
