@@ -23,7 +23,7 @@ from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Artemis
 
 POLICY: Final = """\
-gateway: {{id: bench-push, http: "127.0.0.1:{http}"}}
+gateway: {{id: bench-push, http: "127.0.0.1:{http}", state: "{state}"}}
 kafka: {{main: {{bootstrap: "{bootstrap}"}}}}
 scopes:
   edge:
@@ -147,10 +147,12 @@ def gateway_of(
     *,
     rules: Sequence[str] = (),
     connect: Artemis | None = None,
+    state: str = "memory",
 ) -> Iterator[PushGateway]:
     """A gateway for subscriptions to these topics; its sink may have TLS with a certificate of `ca`.
 
-    `rules` are more entries of `sinks`; `connect` is the broker of the connector `broker`.
+    `rules` are more entries of `sinks`; `connect` is the broker of the connector `broker`; `state` is memory or the URL
+    of a Redis.
     """
     http, api, sink = ports(3)
     allowed = [f'{{protocol: http, to: "http://127.0.0.1:{sink}", networks: "127.0.0.0/8", handshake: off}}']
@@ -159,6 +161,7 @@ def gateway_of(
         allowed.append(f'{{protocol: http, to: "https://localhost:{sink}", {tls}}}')
     text = POLICY.format(
         http=http,
+        state=state,
         api=api,
         bootstrap=broker.bootstrap,
         events=", ".join(f"events/{topic}" for topic in topics),

@@ -137,14 +137,14 @@ def push(effort: Effort) -> Iterator[Figure]:
         broker.stop()
 
 
-def produce_paced(broker: KafkaBroker, topic: str, count: int) -> None:
+def produce_paced(broker: KafkaBroker, topic: str, count: int, rate: int = RATE) -> None:
     """Events with the time at which each was made, in nanoseconds of the machine's monotonic clock."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
     producer.list_topics(topic, timeout=10)
     time.sleep(1.0)  # whoever reads the topic has found it
     start = time.perf_counter()
     for number in range(count):
-        while (early := start + number / RATE - time.perf_counter()) > 0:
+        while (early := start + number / rate - time.perf_counter()) > 0:
             producer.poll(early)
         produce(producer, topic, number, b'{"stamp":%020d,"text":"%s"}' % (time.perf_counter_ns(), b"x" * 950))
     producer.flush(10)

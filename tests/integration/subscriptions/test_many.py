@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from tests.bench.running import cpu_seconds, resident_kib
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import wait_until
 from tests.support.servers.servers import Redis
 from tests.support.subscriptions.api import PATH, ApiClient, api_port, sink_ports, subscription_policy
+from tests.support.subscriptions.stored import copy_subscriptions
 
 MANY = 10_000
 PARTS = 60.0
@@ -25,21 +24,6 @@ def subscription(id: str, port: int) -> dict[str, Any]:
     """To one event that never comes."""
     wanted = {"dialect": "basic", "filters": [{"type": "exact", "property": "subject", "value": f"of-{id}"}]}
     return {"id": id, "protocol": "HTTP", "sink": f"http://127.0.0.1:{port}/", "filter": wanted}
-
-
-def copy(server: Redis, id: str, count: int) -> None:
-    """Store so many more subscriptions of the form of one."""
-    with redis.Redis.from_url(server.url) as client:
-        (key,) = (each for each in client.keys("*subs:*") if re.fullmatch(rb".*subs:edge/[^:]*", each))
-        _, owner, text = client.hget(key, id).split(b"\n", 2)
-        pipe = client.pipeline()
-        for number in range(count):
-            other = b"%s-%05d" % (id.encode(), number)
-            document = text.replace(b'"%s"' % id.encode(), b'"%s"' % other).replace(b"of-one", b"of-%s" % other)
-            pipe.hset(key, other, b"%d\n%s\n%s" % (number + 2, owner, document))
-        pipe.set(key + b":revision", count + 1)
-        pipe.hset(key + b":owners", owner, count + 1)
-        pipe.execute()
 
 
 def cost_of_creates(gateway: Gateway, api: ApiClient, port: int, name: str) -> float:
@@ -61,7 +45,7 @@ def test_ten_thousand_subscriptions_start_in_one_go_and_change_as_one(
     assert api.request("POST", PATH, subscription("one", port)).status == 201
     alone = cost_of_creates(gateway, api, port, "few")
     gateway.stop()
-    copy(redis_server, "one", MANY)
+    copy_subscriptions(redis_server, "one", MANY)
     begun = time.monotonic()
     gateway.restart()
 
