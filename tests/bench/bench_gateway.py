@@ -13,7 +13,7 @@ from tests.support.project.parts import ROOT
 from tests.support.servers.certs import Pair
 
 POLICY = """\
-gateway: {{id: bench, http: "127.0.0.1:{http}"{journal}}}
+gateway: {{id: bench, http: "127.0.0.1:{http}"{journal}{admin}}}
 keys: {{active: bench, ring: {{bench: {{env: SCOPEGATE_BENCH_KEY}}}}}}
 {kafka}
 scopes:
@@ -64,11 +64,18 @@ class BenchGateway(Gateway):
     """`scopegate run` on free ports; `start_seconds` is the time from its start to ready."""
 
     def __init__(
-        self, bootstrap: str | None = None, journal: str | None = None, *, tls: Pair | None = None, topics: str = ""
+        self,
+        bootstrap: str | None = None,
+        journal: str | None = None,
+        *,
+        tls: Pair | None = None,
+        topics: str = "",
+        admin: str | None = None,
     ) -> None:
         """`journal`: what its policy says of a journal beside the cluster, such as `sample: 100`.
 
         `tls`: the certificate of a second listener of each scope. `topics`: those of an embedded Kafka, such as `t: 1`.
+        `admin`: where its admin API listens, if not at the default.
         """
         edge, core, http, *secured = ports(5)
         self.edge = ("127.0.0.1", edge)
@@ -80,6 +87,7 @@ class BenchGateway(Gateway):
             http=http,
             edge_tls=SECURED.format(port=secured[0], pair=tls) if tls else "",
             core_tls=SECURED.format(port=secured[1], pair=tls) if tls else "",
+            admin=f', admin: {{listen: "{admin}"}}' if admin else "",
             journal=f", journal: {{kafka: main, {journal}}}" if journal is not None else "",
             kafka=KAFKA.format(bootstrap=bootstrap, topics=topics and f", topics: {{{topics}}}") if bootstrap else "",
             events=EVENTS if bootstrap else "",

@@ -45,7 +45,9 @@ class Rates:
         self._until = float("-inf")
         self._at: float | None = None
         self._counts: dict[LinkKey, int] = {}
-        self._next: Final[dict[LinkKey, tuple[int, FlowKey]]] = {}
+        self._next: dict[LinkKey, int] = {}
+        self._changed: dict[LinkKey, int] = {}
+        self._sums: dict[tuple[str, str, str, str], list[int]] = {}
         self._rates: dict[LinkKey, float] = {}
         self._events: dict[tuple[str, str], int] = {}
         self.flows: dict[FlowKey, Flow] = {}
@@ -66,30 +68,29 @@ class Rates:
 
     def look(self, key: LinkKey, link: Link) -> None:
         """Look at a link, once in each round."""
-        connector, decision = link.engine.peer.connector or "", link.decision
+        connector, decision = link.engine.peer.connector, link.decision
+        count = link.counted + link.transfers
+        more = count - self._counts.get(key, 0)
+        self._next[key] = count
+        if more:
+            self._changed[key] = more
         rule = "" if connector or decision is None else decision.rule
-        kind = FlowKey(link.scope, connector, rule, "in" if link.incoming else "out")
-        self._next[key] = link.counted + link.transfers, kind
+        kind = link.scope, connector, rule, "in" if link.incoming else "out"
+        if (sums := self._sums.get(kind)) is None:
+            sums = self._sums[kind] = [0, 0]
+        sums[0] += 1
+        sums[1] += more
 
     def finish(self, now: float, events: Mapping[tuple[str, str], int]) -> None:
         """A round is over; `events` are the totals of clusters, by their name and the kind of event."""
-        counts = {key: count for key, (count, _) in self._next.items()}
         if self._at is not None:
             seconds = max(now - self._at, 1e-3)
-            new = {key: (count - self._counts.get(key, 0)) / seconds for key, count in counts.items()}
-            self._rates = {key: rate for key, rate in new.items() if rate > 0}
-            self.flows = self._together()
+            self._rates = {key: more / seconds for key, more in self._changed.items()}
+            self.flows = {FlowKey(*kind): Flow(links, more / seconds) for kind, (links, more) in self._sums.items()}
             changed = {key: count - self._events.get(key, count) for key, count in events.items()}
             self.events = {key: count / seconds for key, count in changed.items() if count}
-        self._at, self._counts, self._events = now, counts, dict(events)
-        self._next.clear()
-
-    def _together(self) -> dict[FlowKey, Flow]:
-        found: dict[FlowKey, tuple[int, float]] = {}
-        for key, (_, kind) in self._next.items():
-            links, rate = found.get(kind, (0, 0.0))
-            found[kind] = links + 1, rate + self._rates.get(key, 0.0)
-        return {kind: Flow(*each) for kind, each in found.items()}
+        self._at, self._counts, self._events = now, self._next, dict(events)
+        self._next, self._changed, self._sums = {}, {}, {}
 
     def of(self, key: LinkKey) -> float | None:
         """The rate of a link; None: there were not two looks yet."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
-from tests.bench.cases import direct, event_filters, idle_links, tls
+from tests.bench.cases import direct, event_filters, idle_links, tls, watched
 from tests.bench.cases import filters as bench_filters
 from tests.bench.cases import scan as kafka_scan
 from tests.bench.cases.cookies import sign_verify
@@ -287,6 +287,7 @@ CASES: dict[str, Case] = {
     "replies": replies,
     "reply queue": direct.reply_queue,
     "journal": journal,
+    "watched": watched.watched,
     "kafka": cases.rates,
     "links": links.links,
     "tls": tls.tls,

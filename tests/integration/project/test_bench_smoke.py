@@ -46,6 +46,7 @@ EXPECTED = {
     "sharing": shaped("kafka_50_consumers"),
     "links": with_cost(shaped("link_group", "link_durable", "link_shared", "link_filter")),
     "tls": with_cost(shaped(*_TLS) | {"tls_cookie:mix", "tls_rewrite:mix"}),
+    "watched": with_cost(shaped("watched_direct", "watched_relay", "watched_kafka")),
     "idle": shaped(*(f"idle_{path}_{name}" for path in ("direct", "crossing", "kafka") for name in ("p50", "p99"))),
     "latency": shaped("kafka_latency"),
     "transactions": {f"transactions_{size}{cost}" for size in (1, 100, 10_000) for cost in ("", "_cpu")},
@@ -60,9 +61,9 @@ EXPECTED = {
     "filters": {"filter_matching", "filter_scanning", "filter_numbers", "filters_3", "filters_10", "filters_100"}
     | {f"filters_1000_{kind}" for kind in ("equal", "prefix", "property", "suffix")},
 }
-_OF_KAFKA = "kafka", "journal", "sharing", "links", "tls", "idle", "latency", "scan", "source"
+_OF_KAFKA = "kafka", "journal", "sharing", "links", "tls", "idle", "watched", "latency", "scan", "source"
 KAFKA = {figure for case in _OF_KAFKA for figure in EXPECTED[case]}
-_MORE = "links", "tls", "idle", "latency", "scan", "columns", "source", "archive"
+_MORE = "links", "tls", "idle", "watched", "latency", "scan", "columns", "source", "archive"
 SERVERS = "kafka", "journal", "transactions", "sharing", *_MORE
 """They start a Kafka or a Spark of their own."""
 LONG = *SERVERS, "crossing", "relays"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.bench.running import idle
 from tests.support.amqp import frames
 from tests.support.amqp.peer import Peer
 from tests.support.browser.window import Browser
@@ -150,6 +151,23 @@ def test_every_view_fits_a_phone_and_a_desk_in_both_colours(browser: Browser) ->
 def light(colour: str) -> int:
     """How light a colour like `rgb(1, 2, 3)` is."""
     return sum(map(int, colour.removeprefix("rgb(").removesuffix(")").split(",")))
+
+
+def test_ten_thousand_links_come_in_pages(browser: Browser, admin: AdminPort) -> None:
+    with idle(admin.document.edge, 20, "chat/idle", 500):
+        after, seen = "", list[str]()
+        while after is not None:
+            page = admin.ask("GET", f"/links?limit=1000{after and f'&after={after}'}")[1]
+            seen += [each["id"] for each in page["items"]]
+            after = page["next"]
+        assert len(set(seen)) == len(seen) >= 10_000
+        visit(browser, "links?rule=chat%2F**")
+        browser.wait_text("page 1, 50 rows", ".pager")
+        first = browser.text("main tbody tr:first-child")
+        browser.run("[...document.querySelectorAll('.pager button')].at(-1).click()")
+        browser.wait_text("page 2, 50 rows", ".pager")
+        assert browser.text("main tbody tr:first-child") != first
+        assert browser.run("document.querySelectorAll('main tr').length") == 51
 
 
 def test_nothing_comes_from_elsewhere_and_nothing_went_wrong(browser: Browser, admin: AdminPort) -> None:
