@@ -38,6 +38,7 @@ WHOLE: Final[dict[str, tuple[int, dict[str, str]]]] = {
         4500,
         {"SCOPEGATE_OUTAGE": "3600"},
     ),
+    "tests/integration/project/test_image.py::test_the_image_serves_without_any_privilege": (1200, {}),
 }
 """Soak tests that also run once as a whole, which is longer than a share: the seconds that each may take."""
 
