@@ -37,6 +37,8 @@ class PolicyState:
         """The reason of the reload in progress: a signal or a changed file."""
         self.changed: list[str] = []
         """The changed files."""
+        self.parts: list[str] = []
+        """The parts of the policy that the reload in progress changes."""
         self.outcome: ReloadOutcome | None = None
         """How the last reload ended; None: there was none."""
         self.since: Final[dict[str, float]] = {}
@@ -61,7 +63,7 @@ class PolicyState:
         self.outcome = ReloadOutcome(time.time(), "ok", counts=counts)
         self.in_force(policy)
         about = {"reason": self.reason, "changed": self.changed, "policy": str(policy.file), "digest": policy.digest}
-        self._report.log.info("policy reloaded", **about, **counts)
+        self._report.log.info("policy reloaded", **about, parts=self.parts, **counts)
 
     def in_force(self, policy: CompiledPolicy) -> None:
         """Note since when a policy is in force; a reload of the same one changes nothing."""

@@ -17,6 +17,7 @@ from gateway.amqp.sasl.password_checks import PasswordChecks
 from gateway.amqp.transport.connection import Connection
 from gateway.config.credential_files import CheckCluster, CredentialFiles, load_credential_files
 from gateway.config.policy import make_filter_rules, make_ring, offered
+from gateway.config.policy_changes import changed_parts
 from gateway.config.policy_state import PolicyState
 from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.filters.parse.filter_set import prepare as prepare_filters
@@ -197,6 +198,7 @@ class Gateway:
         """Put a new policy in force: links that it still allows stay, the others are detached with the reason."""
         transforms, filter_rules = self._make_transforms(policy), make_filter_rules(policy.model.filters)
         prepared = self._prepare(policy)  # whatever can fail is done before anything is replaced
+        self.policy_state.parts = changed_parts(self.policy.model, policy.model)
         self.policy_state.replacing()
         self._warn_of_restart(self.policy, policy)
         self.policy, self.context.transforms, self.context.filter_rules = policy, transforms, filter_rules

@@ -64,3 +64,16 @@ def test_a_probe_of_the_port_leaves_no_line(start_gateway: Gateways, authority: 
     after = gateway.log()[before:]
     assert [line["event"] for line in after if line["event"] != "connection open"] == []
     assert gateway.metrics()["scopegate_tls_failures_total"] == 0
+
+
+def test_a_reload_names_the_parts_that_it_changed(start_gateway: Gateways) -> None:
+    document = Document()
+    gateway = start_gateway(document.text)
+    gateway.reload()
+    assert gateway.wait_log("policy reloaded")["parts"] == []
+    document.scope()["access"][0]["may"] = ["send"]
+    document.data["gateway"]["drain"] = "1s"
+    before = len(gateway.log())
+    gateway.hup(document.text)
+    changed = gateway.wait_log("policy reloaded", after=before, parts=["gateway.drain", "scopes.edge.access"])
+    assert changed["digest"]
