@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
 from policies.rules import DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Route
@@ -148,7 +149,7 @@ def finished(begun: str, seq: int, start_ms: int, end_ms: int, more: str = "") -
 
 def message_text(size: int, settled: bool, is_annotated: bool, texts: Mapping[str, str | None]) -> str:
     """The fields of a row about one message, for `finished`."""
-    text_fields = "".join([f',"{name}":{_json(text)}' for name, text in texts.items() if text is not None])
+    text_fields = "".join([f',"{name}":{encode_basestring(text)}' for name, text in texts.items() if text is not None])
     flags = f'"settled":{"true" if settled else "false"},"annotated":{"true" if is_annotated else "false"}'
     return f',"size":{size},{flags}{text_fields}'
 

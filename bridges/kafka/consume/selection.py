@@ -14,6 +14,7 @@ from gateway.amqp.message._sections import matching_events
 from gateway.amqp.message.hop import ROUTING, only
 from gateway.amqp.message.sections import splice
 from gateway.amqp.message.sections import walk as sections_of
+from gateway.filters.index.text_tests import TextTest
 from gateway.filters.parse.filter_set import FilterSet
 from gateway.filters.position.event_log import beyond_position
 from gateway.filters.position.event_stream import LogPosition, offset_symbol
@@ -37,20 +38,30 @@ class AfterPosition(NamedTuple):
 class Matching:
     """Events that match a predicate; records that do not match are never encoded."""
 
-    __slots__ = ("__weakref__", "filter")
+    __slots__ = ("__weakref__", "_dense", "filter")
 
     def __init__(self, predicate: Predicate) -> None:
         self.filter: Final = RecordFilter(predicate)
+        self._dense = False
+        """Whether most records of the last batch matched."""
 
     def select(self, batch: Batch) -> list[EncodedEvent]:
         """See `Selection`."""
-        matches, tests = self.filter.matches, self.filter.text_tests
-        if tests is not None:
-            records = self.filter.screened(batch.records)
-            every = len(records) == len(batch.records)
-            return matching_events(batch.events() if every else [*map(batch.event, records)], tests, matches)
+        if self.filter.text_tests is not None:
+            return self._by_texts(batch, self.filter.text_tests)
+        matches = self.filter.matches
         events = map(batch.event, self.filter.candidates(batch.records))
         return [event for event in events if matches(event[0])]
+
+    def _by_texts(self, batch: Batch, tests: tuple[TextTest, ...]) -> list[EncodedEvent]:
+        """Records are not screened first while most of them match."""
+        if not self._dense:
+            records = self.filter.screened(batch.records)
+            self._dense = 2 * len(records) > len(batch.records)
+        events = batch.events() if self._dense else [*map(batch.event, records)]
+        found, position = matching_events(events, tests, self.filter.matches), self.filter.position
+        self._dense = self._dense and 2 * len(found) > len(events)
+        return found if position is None else [each for each in found if position.matches(each.offset, each.time)]
 
     def shared_key(self) -> FilterSelection:
         """See `Selection`."""

@@ -31,6 +31,7 @@
 #define INVALID -186 /* RD_KAFKA_RESP_ERR__INVALID_ARG */
 #define OUTSIDE (-1000000) /* no code of librdkafka */
 #define COPY 0x2    /* RD_KAFKA_MSG_F_COPY */
+#define ANY_PARTITION -1
 #define REASON 512
 #define LEAST_ROOM 64
 #define MAX_IDLE_CAPACITY 8192 /* an empty outbox with more places is freed */
@@ -274,6 +275,42 @@ static bool put_message(Outbox *self, pointer topic, int partition, PyObject *de
     if (headers != NULL)
         kafka.drop_headers(headers);
     return false;
+}
+
+/* The value of a row, a tuple that begins with it; false: it is none. */
+static bool read_row(PyObject *row, piece *value) {
+    if (PyTuple_Check(row) && PyTuple_GET_SIZE(row) > 0 && PyBytes_Check(PyTuple_GET_ITEM(row, 0)))
+        return parse_bytes(PyTuple_GET_ITEM(row, 0), value);
+    PyErr_SetString(PyExc_TypeError, "a row is a tuple that begins with bytes");
+    return false;
+}
+
+/* put_rows(topic, key, rows, owner) -> how many were handed over; each row is its own context */
+static PyObject *outbox_put_rows(Outbox *self, PyObject *args) {
+    const char *name;
+    PyObject *given_key, *rows, *owner;
+    Py_ssize_t index = 0;
+    piece key, value;
+    pointer topic;
+    size_t kept;
+    bool failed = false;
+    if (!PyArg_ParseTuple(args, "sOO!O", &name, &given_key, &PyList_Type, &rows, &owner) || !is_open(self) ||
+        !parse_bytes(given_key, &key))
+        return NULL;
+    if ((topic = topic_handle(self, name)) == NULL)
+        return PyLong_FromSsize_t(0);
+    for (; index < PyList_GET_SIZE(rows); index++) {
+        failed = !read_row(PyList_GET_ITEM(rows, index), &value) || (self->free == self->capacity && !grow(self));
+        if (failed)
+            break;
+        kept = store_context(self, owner, PyList_GET_ITEM(rows, index), key.size + value.size);
+        if (produce(self, topic, ANY_PARTITION, key, value, NULL, kept) != 0) {
+            discard(self, kept);
+            break;
+        }
+    }
+    kafka.let_go(topic);
+    return failed ? NULL : PyLong_FromSsize_t(index);
 }
 
 /* Messages are tuples (delivery, message, settled); this hands over those that are unsettled. */
@@ -687,6 +724,7 @@ static PyGetSetDef outbox_values[] = {
 static PyMethodDef outbox_methods[] = {
     {"put", (PyCFunction)outbox_put, METH_VARARGS, "Hand one record over."},
     {"put_messages", (PyCFunction)outbox_put_messages, METH_VARARGS, "Hand over messages, as records."},
+    {"put_rows", (PyCFunction)outbox_put_rows, METH_VARARGS, "Hand over records of one key."},
     {"put_columns", (PyCFunction)outbox_put_columns, METH_VARARGS, "Hand over records that are rows of columns."},
     {"settle", (PyCFunction)outbox_settle, METH_VARARGS, "Take reports of records without a context."},
     {"reports", (PyCFunction)outbox_reports, METH_NOARGS, "What became of records since the last call."},

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from bridges.kafka.clusters.cluster import Cluster
 from bridges.kafka.produce.producer import ROOM, ClusterProducer
 from gateway.errors import AmqpError, Fault
 
-_ANY: Final = -1
-
-
-class TopicRow(Protocol):
-    """A row that becomes a record."""
-
-    @property
-    def value(self) -> bytes:
-        """The record's value."""
-
-
+TopicRow = tuple[Any, ...]
+"""A row that becomes a record; it begins with the record's value."""
 Done = Callable[[Sequence[Any], str | None], None]
 """Called with rows, and None or the reason why they are not, or perhaps not, written."""
 
@@ -47,13 +38,7 @@ class RowProducer:
         """
         if len(self._producer) >= ROOM:
             return 0
-        owner = _RowOwner(done)
-        for number, row in enumerate(rows):
-            try:
-                self._producer.produce(self._topic, _ANY, key, row.value, None, owner, row)
-            except (BufferError, KafkaException):
-                return number
-        return len(rows)
+        return self._producer.produce_rows(self._topic, key, list(rows), _RowOwner(done))
 
 
 class _RowOwner:

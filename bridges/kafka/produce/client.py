@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -41,6 +41,7 @@ _FUNCTIONS: Final = (
 """In the order of the table in `_produce.c`."""
 _OVERHEAD: Final = 256
 """Bytes of a record beside its key, value and headers, roughly; as in `_produce.c`."""
+_ANY: Final = -1
 _FULL: Final = KafkaError._QUEUE_FULL
 
 Header = tuple[str, bytes | None]
@@ -92,6 +93,12 @@ class ProduceClient(Protocol):
         Returns the index of the next one. `rules`: see `RecordWriter`.
         """
 
+    def put_rows(self, topic: str, key: bytes, rows: list[tuple[object, ...]], owner: ProduceOwner) -> int:
+        """Produce records of one key; each row begins with its value, and is its own context.
+
+        Returns how many there was room for.
+        """
+
     def reports(self) -> list[Reports]:
         """The delivery reports since the last call."""
 
@@ -138,6 +145,9 @@ class NativeClient:
     ) -> int:
         return self._outbox.put_messages(topic, partition, messages, start, owner, rules)
 
+    def put_rows(self, topic: str, key: bytes, rows: list[tuple[object, ...]], owner: ProduceOwner) -> int:
+        return self._outbox.put_rows(topic, key, rows, owner)
+
     def reports(self) -> list[Reports]:
         groups, errors = self._outbox.reports()
         for code, reason, fatal in errors:
@@ -169,6 +179,14 @@ class FallbackClient:
         self, topic: str, partition: int, messages: Sequence[Transfer], start: int, owner: ProduceOwner, rules: int
     ) -> int:
         return start  # none: each record takes a call in any case
+
+    def put_rows(self, topic: str, key: bytes, rows: list[tuple[object, ...]], owner: ProduceOwner) -> int:
+        for number, row in enumerate(rows):
+            try:
+                self.put(topic, _ANY, key, cast(bytes, row[0]), None, owner, row)
+            except (BufferError, KafkaException):
+                return number
+        return len(rows)
 
     def _reported(
         self, owner: ProduceOwner, context: ReportContext, size: int, error: KafkaError | None, message: Message

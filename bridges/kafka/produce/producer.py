@@ -132,6 +132,13 @@ class ClusterProducer:
             self._begin()
         return end
 
+    def produce_rows(self, topic: str, key: bytes, rows: list[tuple[object, ...]], owner: ProduceOwner) -> int:
+        """As `ProduceClient.put_rows`."""
+        taken = self._client_for(topic).put_rows(topic, key, rows, owner)
+        if not self._busy and taken:
+            self._begin()
+        return taken
+
     def _client_for(self, topic: str) -> ProduceClient:
         return self._clients[self._batch_sizes.get(topic, self._default_size)]
 

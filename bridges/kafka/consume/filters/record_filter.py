@@ -23,7 +23,11 @@ from gateway.errors import AmqpError
 from gateway.filters.evaluate.compile import compile_filter
 from gateway.filters.evaluate.compile import sections_of as sections_named
 from gateway.filters.index.text_tests import text_tests
-from gateway.filters.predicate import Predicate
+from gateway.filters.position.event_log import beyond_position, hint
+from gateway.filters.position.event_stream import LogPosition, Start
+from gateway.filters.predicate import And, Predicate
+
+_ANYWHERE: Final = LogPosition(Start.EARLIEST)
 
 
 class RecordFilter:
@@ -34,8 +38,11 @@ class RecordFilter:
         named = sections_named(predicate)
         self._whole: Final = compile_filter(predicate, MESSAGE)
         self._screen: Final = screen(predicate)
-        self.text_tests: Final = text_tests(predicate)
-        """What C code evaluates on whole messages; None: it cannot."""
+        self.text_tests: Final = text_tests(And(beyond_position(predicate)))
+        """What C code evaluates on whole messages, beside the `position`; None: it cannot."""
+        position = hint(predicate)
+        self.position: Final = None if position == _ANYWHERE else position
+        """The bounds of offsets and times; None: there are none."""
         self._written: Final = compile_filter(predicate, WrittenAccess()) if named <= STORED else None
         self._plain: Final = compile_filter(predicate, PlainAccess()) if named <= IN_HEADERS else None
         self._event: Final = compile_filter(predicate, EventAccess()) if named <= IN_HEADERS else None

@@ -112,6 +112,11 @@ TERMS = st.sampled_from(
         "a.[cloudEvents:time] IS NULL OR a.ce_time = 'a'",
         "d.address-cookie IS NOT NULL",
         "d.event-streams-offset > '@earliest' AND a = 'a'",
+        "d.event-streams-offset >= '00000000000000001234' AND a = 'a' AND b LIKE 'a%'",
+        "d.event-streams-offset > '00000000000000001234' AND a = 'a'",
+        "d.event-streams-offset < '00000000000000001235' AND b LIKE '%b'",
+        "d.event-streams-offset <= '2' AND d.event-streams-timestamp > 1699999999999 AND a IN ('a', 'ab')",
+        "d.event-streams-timestamp > 1700000000000 AND a = 'a'",
     ]
 ).map(parse_sql)
 TEXTS = st.sampled_from((b"a", b"ab", b"A"))

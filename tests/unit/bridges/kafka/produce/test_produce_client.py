@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -111,6 +112,11 @@ def test_a_client_that_hides_its_library_is_used_its_own_way(monkeypatch: pytest
         lambda: put(new_outbox(), None, None, headers=[("h", b"v"), None]),
         lambda: new_outbox().put_messages(TOPIC, -1, (), 0, None),
         lambda: new_outbox().put_messages(TOPIC, -1, [], "0", None),  # type: ignore[arg-type]
+        lambda: new_outbox().put_rows(TOPIC, b"k", (), None),
+        lambda: new_outbox().put_rows(TOPIC, "k", [], None),  # type: ignore[arg-type]
+        lambda: new_outbox().put_rows(TOPIC, b"k", [()], None),
+        lambda: new_outbox().put_rows(TOPIC, b"k", [("text",)], None),
+        lambda: new_outbox().put_rows(TOPIC, b"k", [b"v"], None),
         lambda: _produce.bind((1, 2, 3), Producer),
         lambda: _produce.bind((1,) * len(outbox._FUNCTIONS), "Producer"),  # type: ignore[arg-type]
         lambda: _produce.bind([1], Producer),  # type: ignore[arg-type]
@@ -135,6 +141,7 @@ def test_other_values_that_cannot_be() -> None:
     assert kept.put("", -1, None, b"", None, None, None) in (0, KafkaError._INVALID_ARG)
     assert kept.put("t" * 600, -1, None, b"", [("h", b"v")], None, None) == KafkaError._INVALID_ARG
     assert kept.put_messages("t" * 600, -1, [(1, plain(b""), False)], 0, None) == 0
+    assert kept.put_rows("t" * 600, None, [(b"v",)], None) == 0
 
 
 def test_nothing_is_at_address_zero_and_the_functions_stay_bound() -> None:
@@ -170,6 +177,21 @@ def test_only_plain_messages_that_are_not_settled_are_taken_together() -> None:
     for odd in ((5, b"", False), (5, b"\x00\x53\x77\xa0\x00", False), (5, plain(b""), 0), (5, plain(b"")), 5, [], None):
         assert kept.put_messages(TOPIC, -1, [odd], 0, None) == 0  # type: ignore[list-item]
     assert len(kept) == 3
+
+
+@pytest.mark.parametrize("kind", [outbox.NativeClient, outbox.FallbackClient])
+def test_rows_of_one_key_are_taken_together_while_there_is_room(kind: Any) -> None:
+    client, owner = kind({**NOWHERE, "queue.buffering.max.messages": 3}, lambda error: None), ReportRecorder()
+    rows = [(b"%d" % number, number) for number in range(5)]
+    assert client.put_rows(TOPIC, b"k", rows[:2], owner) == 2
+    assert client.put_rows(TOPIC, b"k", rows[2:], owner) == 1
+    assert client.put_rows(TOPIC, b"k", rows, owner) == 0
+    client.client.purge()
+    found: list[Any] = []
+    deadline = time.monotonic() + 20
+    while len(found) < 3 and time.monotonic() < deadline:
+        found += [(whose, row) for whose, code, _, contexts in client.reports() for row in contexts if code]
+    assert found == [(owner, row) for row in rows[:3]]
 
 
 def test_what_is_kept_comes_back_once_and_in_order() -> None:
