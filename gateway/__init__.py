@@ -8,7 +8,7 @@ from typing import Final
 
 __all__ = ["PRODUCT", "__version__"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 PRODUCT: Final = {"product": "ScopeGate", "version": __version__}
 """What the open frames of this gateway say in `properties` (AMQP 1.0 part 2, 2.7.1)."""
