@@ -16,6 +16,7 @@ import numpy as np
 from bridges.spark.archive.contents.audit import Counts, count_files, partition_name, row_differences
 from bridges.spark.archive.contents.ranges import Continuity, Range
 from bridges.spark.archive.delta import table_problems
+from bridges.spark.archive.iceberg import iceberg_problems
 from bridges.spark.archive.manifest.checkpoint import Summary
 from bridges.spark.archive.manifest.commits import Commit, File
 from bridges.spark.archive.manifest.history import History
@@ -119,6 +120,7 @@ class _Audit:
         found = self._found + ([] if self._damaged else self._row_problems())
         found += [f"{path}: in no commit" for path in self._unknown_files()]
         found += table_problems(self._archive, self._history)
+        found += iceberg_problems(self._archive, self._history)
         merged = [
             replace(self._merged[key], rows=self._merged[key].rows - self._missing[key]) for key in sorted(self._merged)
         ]

@@ -85,8 +85,8 @@ def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     help="Stop at records written by a newer scopegate, or archive them unchanged and count them.",
 )  # fmt: skip
 @click.option(
-    "--format", type=click.Choice(["parquet", "delta"]),
-    help="delta: also a Delta table.  [default: as the archive is, parquet for a new one]",
+    "--format", type=click.Choice(["parquet", "delta", "iceberg"]),
+    help="delta, iceberg: also such a table.  [default: as the archive is, parquet for a new one]",
 )  # fmt: skip
 @click.option("--topic-settings", is_flag=True, help="Also archive partitions, replicas and settings of the topics.")
 @click.option(

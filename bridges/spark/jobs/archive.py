@@ -14,6 +14,7 @@ from bridges.spark.archive.archiving.bounded_source import SnapshotOrigin
 from bridges.spark.archive.archiving.job import LogBounds
 from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin, Start
 from bridges.spark.archive.delta import DeltaLog, is_table
+from bridges.spark.archive.iceberg import IcebergTable, is_iceberg
 from bridges.spark.archive.monitoring.outages import Outages
 from bridges.spark.archive.monitoring.progress import ArchiveObserver, ProgressMeter, Silent
 from bridges.spark.archive.storage.paths import StoragePath
@@ -27,8 +28,8 @@ from bridges.spark.jars import DELTA, JarSet, fetch, find_jars
 from bridges.spark.jobs.running import running
 from bridges.spark.session import LOCAL, SparkEngine
 
-Format = Literal["parquet", "delta"]
-"""`delta`: also a Delta table. `None`: the archive's present format, `parquet` for a new one."""
+Format = Literal["parquet", "delta", "iceberg"]
+"""`delta`, `iceberg`: also such a table. `None`: the archive's present format, `parquet` for a new one."""
 DEFAULT: Final = LogBounds()
 SILENT: Final = Silent()
 
@@ -64,7 +65,8 @@ def archive_topics(
     find_jars(jar_sets, engine.jars)
     origin = KafkaOrigin(settings, topics, start)
     watch = None if groups is None else TopicWatch(path, settings, topics, groups, time.monotonic, time.time)
-    _archive(archive, origin, bounds, every, engine, observer, patience, jar_sets, watch)
+    table = _table(archive, format)
+    _archive(archive, origin, bounds, every, engine, observer, patience, jar_sets, watch, table)
 
 
 def archive_node(
@@ -84,15 +86,23 @@ def archive_node(
 
     origin = AmqpOrigin(options, name or options.get("address", ""))
     archive = Archive(path)
-    _archive(archive, origin, bounds, every, engine, observer, patience, _jar_sets(archive, format))
+    jar_sets, table = _jar_sets(archive, format), _table(archive, format)
+    _archive(archive, origin, bounds, every, engine, observer, patience, jar_sets, table=table)
 
 
 def _jar_sets(archive: Archive, format: Format | None) -> list[JarSet]:
     if format == "delta" and not isinstance(archive.path, Path):
         raise PipelineError(f"{archive.path}: Delta tables are kept for folders; for an object store, --format iceberg")
-    if format == "parquet" and is_table(archive):
+    if format not in (None, "delta") and is_table(archive):
         raise PipelineError(f"{archive.path} is a Delta table: use --format delta")
     return [DELTA] if format == "delta" or is_table(archive) else []
+
+
+def _table(archive: Archive, format: Format | None) -> IcebergTable | None:
+    """The Iceberg table to keep. Raises `PipelineError` if it cannot be kept."""
+    if is_iceberg(archive) and format not in (None, "iceberg"):
+        raise PipelineError(f"{archive.path} is an Iceberg table: use --format iceberg")
+    return IcebergTable(archive) if format == "iceberg" or is_iceberg(archive) else None
 
 
 def _archive(
@@ -105,13 +115,16 @@ def _archive(
     patience: float | None,
     jar_sets: Sequence[JarSet],
     watch: TopicWatch | None = None,
+    table: IcebergTable | None = None,
 ) -> None:
     if every is None:
         origin = SnapshotOrigin(origin)  # or a growing topic has no end
     for _ in origin.logs():
         pass  # errors there are reported before Spark starts
     with running("archive", engine, jar_sets) as (spark, stop):
-        followers = ([DeltaLog(spark, archive).follow] if DELTA in jar_sets else []) + ([watch] if watch else [])
+        followers = [DeltaLog(spark, archive).follow] if DELTA in jar_sets else []
+        followers += [table.follow] if table else []
+        followers += [watch] if watch else []
 
         def follow() -> None:
             for each in followers:

@@ -111,7 +111,10 @@ def test_a_wheel_has_one_package_and_imports_nothing_else_of_ours(installed: Pat
 
 IMPORT_ALL = """
 import importlib, sys
-extras = {"pyspark", "pyarrow", "pandas", "numpy", "matplotlib", "delta", "paho", "nats", "fastavro", "google"}
+extras = {
+    "pyspark", "pyarrow", "pandas", "numpy", "matplotlib", "obstore", "delta", "pyiceberg", "paho", "nats", "fastavro",
+    "google",
+}
 for name in sys.argv[1:]:
     try:
         importlib.import_module(name)

@@ -241,6 +241,13 @@ def install_kubernetes_schemas(folder: Path) -> None:
     run(sys.executable, "-m", "pip", "install", *options, "-r", lock)
 
 
+def install_duckdb_iceberg(folder: Path) -> None:
+    """Install the duckdb whose extension for Iceberg is on PyPI, beside everything else."""
+    options = ["--quiet", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--target", str(folder)]
+    lock = str(CLIENTS / "duckdb-iceberg" / "requirements.lock")
+    run(sys.executable, "-m", "pip", "install", *options, "-r", lock)
+
+
 def fetch_kustomize(folder: Path) -> None:
     """Build kustomize, and copy the schema of a ServiceMonitor out of the module of Prometheus' operator."""
     own = {"GOTOOLCHAIN": "local", "GOBIN": str(folder)}
@@ -285,6 +292,7 @@ ALL = (
     Part("spark-classes", (SPARK_CLASSES,), archive_spark_classes, spark_classes.origins),
     Part("cesql-tck", (TCK, TCK_SUM), fetch_cesql_tck),
     Part("kubernetes", ("kubernetes/requirements.lock",), install_kubernetes_schemas),
+    Part("duckdb-iceberg", ("duckdb-iceberg/requirements.lock",), install_duckdb_iceberg),
     Part("kustomize", (KUSTOMIZE, OPERATOR, OPERATOR_SUM), fetch_kustomize),
     Part("object-store", tuple(f"s3-go/{file}" for file in ("go.mod", "go.sum", "main.go")), build_object_store),
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), npm_modules("rhea")),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bridges.spark.archive.delta import followed
+from bridges.spark.archive.iceberg import iceberg_commit, is_iceberg
 from bridges.spark.archive.maintenance.lock import Prepared, committed, maintaining, retried
 from bridges.spark.archive.maintenance.rewrite import rewrite
 from bridges.spark.archive.manifest.commits import COMPACT, COMPACTED, PLACE, Commit, File, address_of, date_of
@@ -107,7 +108,7 @@ def place_due(archive: Archive, now: float | None = None, *, at_once: bool = Fal
 
 def _place(archive: Archive, folder: str) -> Commit | None:
     with archive.changing() as history:
-        if folder not in history.summary.deferred or not followed(archive, history.number):
+        if folder not in history.summary.deferred or not _tables_follow(archive, history.number):
             return None
         files = []
         for _, file in history.live_files(lambda each: each == folder):
@@ -121,6 +122,11 @@ def _place(archive: Archive, folder: str) -> Commit | None:
         archive.writer.remove_replaced(commit, folder)
         archive.writer.write(history, commit)
         return commit
+
+
+def _tables_follow(archive: Archive, number: int) -> bool:
+    """Whether the tables that are kept have the commits up to this number: they may name the files that go."""
+    return followed(archive, number) and (not is_iceberg(archive) or iceberg_commit(archive) >= number)
 
 
 def remove_leftovers(archive: Archive, grace: float, now: float | None = None) -> None:

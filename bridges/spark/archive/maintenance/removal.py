@@ -156,7 +156,7 @@ def _finish_compactions(archive: Archive) -> None:
     for _ in place_due(archive, at_once=True):
         pass
     if archive.history().summary.deferred:
-        raise PipelineError("the Delta table lacks the last commits: run scopegate pipeline archive first")
+        raise PipelineError("a table lacks the last commits: run scopegate pipeline archive first")
     remove_leftovers(archive, 0)
 
 

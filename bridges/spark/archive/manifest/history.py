@@ -6,7 +6,7 @@ Older commits are read from their segments one after the other, so memory does n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -177,14 +177,18 @@ class History:
 
     def files_before(self, commit: Commit) -> list[File]:
         """The files of the folders that a commit replaces, as they were before it."""
+        return self.files_as_of(commit.number - 1, commit.replaced) if commit.replaced else []
+
+    def files_as_of(self, number: int, folders: Collection[str]) -> list[File]:
+        """The files of these folders that were read as of a commit."""
         found: dict[str, list[File]] = {}
-        for before in self.commits() if commit.replaced else ():
-            if before.number >= commit.number:
+        for before in self.commits():
+            if before.number > number:
                 break
             for folder in before.replaced:
                 found.pop(folder, None)
             for file in before.files:
-                if file.folder in commit.replaced:
+                if file.folder in folders:
                     found.setdefault(file.folder, []).append(file)
         return [file for files in found.values() for file in files]
 

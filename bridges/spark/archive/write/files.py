@@ -37,7 +37,7 @@ _REPEATED: Final = (
     *("entries.key_value.key", "entries.key_value.value.type"),
 )
 """Columns whose values are often the same: they have dictionaries, which cost more than they save elsewhere."""
-_BYTES: Final = ("head", "bare_message", "body", "record.value")
+WITHOUT_STATISTICS: Final = ("head", "bare_message", "body", "record.value")
 """Columns whose smallest and largest value tell nothing."""
 
 
@@ -162,7 +162,7 @@ def parquet_options(schema: pa.Schema, *, is_sorted: bool) -> dict[str, object]:
     return {
         "compression": "zstd",
         "use_dictionary": [path for path in names if path.startswith(_REPEATED)],
-        "write_statistics": [path for path in names if path not in _BYTES],
+        "write_statistics": [path for path in names if path not in WITHOUT_STATISTICS],
         "write_page_checksum": True,
         "store_schema": False,
         "sorting_columns": [pq.SortingColumn(0), pq.SortingColumn(1)] if is_sorted else None,

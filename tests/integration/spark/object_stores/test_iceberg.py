@@ -1,0 +1,130 @@
+"""An archive as an Iceberg table, read by duckdb's own implementation, in a folder and in an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from bridges.spark.archive.iceberg import IcebergTable, iceberg_commit
+from bridges.spark.archive.maintenance.compaction import compact, place_due, plan
+from bridges.spark.archive.maintenance.removal import erase, expire, plan_erasure, plan_expiry
+from bridges.spark.archive.store import Archive
+from bridges.spark.archive.verification import verify
+from bridges.spark.columns.rows import EventRow
+from tests.support.amqp.messages import message
+from tests.support.servers.object_store import ObjectStore
+from tests.support.spark import archives
+from tests.support.spark.duckdb_iceberg import queried
+
+DAY = 86_400_000
+SIZE = 1 << 20
+
+
+def events(first: int, last: int, step: int = DAY // 2) -> list[EventRow]:
+    """Two events a day, with one of three keys each."""
+    return [
+        EventRow(0, number, number * step, b"k%d" % (number % 3), message(b"v%d" % number, app={"n": number}))
+        for number in range(first, last)
+    ]
+
+
+def rows(archive: Archive) -> list[list[object]]:
+    columns = "address, date, \"offset\", key, body, application_properties['n'].long"
+    return queried(archive, f'SELECT {columns} FROM events ORDER BY "offset"')
+
+
+def expected(found: Sequence[EventRow]) -> list[list[object]]:
+    return [["orders/eu", day(each), each.offset, *texts(each), each.offset] for each in found]
+
+
+def day(event: EventRow) -> str:
+    return str(datetime.fromtimestamp(event.timestamp_ms / 1000, UTC).date())
+
+
+def texts(event: EventRow) -> tuple[str, str]:
+    return (event.key or b"").hex(), (b"v%d" % event.offset).hex()
+
+
+def test_the_table_has_what_is_committed_once(tmp_path: Path) -> None:
+    archive = archives.written(tmp_path / "archive", {"orders/eu": events(0, 6)})
+    IcebergTable(archive).follow()
+    assert rows(archive) == expected(events(0, 6))
+    with archive.writing():
+        archives.append(archive, {"orders/eu": events(6, 8)})
+        archives.append(archive, {"orders/eu": events(8, 10)})
+    assert verify(archive).problems == ("the Iceberg table has commits up to 1 only: the next job of the archive adds "
+                                        "the others",)  # fmt: skip
+    for _ in range(2):  # a job that was killed before it, and one that has nothing to do
+        IcebergTable(archive).follow()
+        assert rows(archive) == expected(events(0, 10))
+        assert (iceberg_commit(archive), verify(archive).problems) == (3, ())
+    assert queried(archive, "SELECT count(*) FROM events WHERE date >= DATE '1970-01-03'") == [[6]]
+    assert queried(archive, "SELECT count(*) FROM events WHERE address = 'other'") == [[0]]
+
+
+def test_rewritten_files_replace_the_old_ones(tmp_path: Path) -> None:
+    archive = archives.written(tmp_path / "archive", {"orders/eu": events(0, 6)})
+    with archive.writing():
+        archives.append(archive, {"orders/eu": events(6, 12, step=1)})
+    table, all_rows = IcebergTable(archive), [*events(0, 6), *events(6, 12, step=1)]
+    table.follow()
+    (task,) = plan(archive.readable(), date(2000, 1, 1), SIZE)
+    compact(archive, task, SIZE, 3600)
+    assert not list(place_due(archive, at_once=True)), "the table may still name the old files"
+    table.follow()
+    assert (rows(archive), verify(archive).problems) == (expected(all_rows), ())
+    assert len(list(place_due(archive, at_once=True))) == 1
+    table.follow()
+    assert (rows(archive), verify(archive).problems) == (expected(all_rows), ())
+    list(erase(archive, b"k1", list(plan_erasure(archive, b"k1"))))
+    table.follow()
+    kept = [each for each in all_rows if each.key != b"k1"]
+    assert (rows(archive), verify(archive).problems) == (expected(kept), ())
+    list(expire(archive, plan_expiry(archive, date(1970, 1, 2))))
+    table.follow()
+    kept = [each for each in kept if each.timestamp_ms >= DAY]
+    assert (rows(archive), verify(archive).problems) == (expected(kept), ())
+
+
+def test_old_states_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridges.spark.archive.iceberg._KEPT", 2)
+    archive = archives.written(tmp_path / "archive", {"orders/eu": events(0, 2)})
+    table = IcebergTable(archive)
+    table.follow()
+    with archive.writing():
+        for first in range(2, 16, 2):
+            archives.append(archive, {"orders/eu": events(first, first + 2)})
+            table.follow()
+    assert rows(archive) == expected(events(0, 16))
+    names = [path.name for path in (tmp_path / "archive" / "_iceberg" / "metadata").iterdir()]
+    assert sorted(name for name in names if name.endswith(".json")) == ["v7.metadata.json", "v8.metadata.json"]
+    assert len([name for name in names if name.startswith("snap-")]) <= 4
+
+
+def test_a_table_that_others_changed_is_reported(tmp_path: Path) -> None:
+    archive = archives.written(tmp_path / "archive", {"orders/eu": events(0, 2)})
+    IcebergTable(archive).follow()
+    metadata = tmp_path / "archive" / "_iceberg" / "metadata"
+    first = (metadata / "v1.metadata.json").read_bytes()
+    with archive.writing():
+        archives.append(archive, {"orders/eu": events(2, 4)})
+    IcebergTable(archive).follow()
+    (metadata / "v2.metadata.json").write_bytes(first)
+    (problem,) = verify(archive).problems
+    assert problem.startswith("the Iceberg table lacks file://")
+
+
+def test_in_an_object_store(object_store: ObjectStore, tmp_path: Path) -> None:
+    """duckdb reads the objects with its own client, and everything else is in the bucket as well."""
+    local = archives.written(tmp_path / "archive", {"orders/eu": events(0, 6)})
+    archive = Archive(object_store.path("iceberg"))
+    for path in local.path.glob("address=*/date=*/*.parquet"):
+        (archive.path / str(path).removeprefix(f"{local.path}/")).write_bytes(path.read_bytes())
+    (commit,) = local.commits()
+    with archive.writing():
+        archive.add(commit, [None] * len(commit.files))
+        IcebergTable(archive).follow()
+    assert (rows(archive), verify(archive).problems) == (expected(events(0, 6)), ())
