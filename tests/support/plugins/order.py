@@ -20,21 +20,26 @@ from xdist.scheduler import LoadFileScheduling
 
 SPARK: Final = "spark on servers", "spark"
 LONG: Final = (
+    "groups/processes",
     "spark/command",
+    "amqp/clients",
+    "project/bench_smoke",
+    "project/install",
+    "spark/archive/cluster",
     "spark/archive/delta",
     "spark/journey",
-    "spark/archive/cluster",
-    "groups/processes",
+    "eventhubs/other_clients",
     "kafka/security",
-    "project/bench_smoke",
-    "kafka/produce/producing",
-    "kafka/consume/reading",
-    "project/install",
-    "groups/shared",
-    "forwarding/bridge",
-    "kafka/down",
-    "amqp/clients",
     "server/essential_tasks",
+    "kafka/produce/producing",
+    "forwarding/bridge",
+    "event_streams/clients",
+    "groups/shared",
+    "subscriptions/restart",
+    "event_streams/links",
+    "kafka/consume/reading",
+    "groups/exclusive",
+    "kafka/down",
 )
 """Files of integration tests that take longest, apart from those with Spark."""
 FOLDERS: Final = ("integration", "property", "unit", "protocol")

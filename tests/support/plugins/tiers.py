@@ -8,6 +8,7 @@ whole suite leaves them out, so whatever rows they show another test has to show
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +24,16 @@ def tier_of(item: pytest.Item) -> str:
     """The tier of a test: `check`, `test` or `soak`; a usage error where its folder has none."""
     if item.get_closest_marker("soak"):
         return "soak"
-    folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
+    folder = _folder(item.path, item.config.rootpath)
     if folder not in FOLDERS:
         raise pytest.UsageError(f"{item.nodeid}: tests/{folder} belongs to no tier (tests/support/plugins/tiers.py)")
     return "test" if SERVERS & {*getattr(item, "fixturenames", ())} else FOLDERS[folder]
+
+
+@cache  # many tests are in one file
+def _folder(path: Path, root: Path) -> str:
+    """The folder of `tests` that a file is in."""
+    return path.relative_to(root / "tests").parts[0]
 
 
 def files_named(config: pytest.Config) -> set[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.support.project.parts import ROOT
@@ -22,11 +23,34 @@ def sources(*folders: str) -> Iterator[Path]:
             yield from (ROOT / folder).rglob(f"*.{suffix}")
 
 
-PRODUCT = {path: path.read_text() for path in sources("gateway", "bridges", "policies")}
-OTHERS = [*sources("tests"), ROOT / "pyproject.toml", ROOT / "Makefile"]
-PATHS = [path.relative_to(ROOT).as_posix() for path in [*PRODUCT, *OTHERS, *(ROOT / "docs").rglob("*.md")]]
-WORDS = {word for text in [*PRODUCT.values(), *(path.read_text() for path in OTHERS), *PATHS]
-         for word in re.findall(r"\w+", text)}  # fmt: skip
+# What is read of the whole tree is read when it is needed: each worker of a run imports this module.
+
+
+@cache
+def product() -> dict[Path, str]:
+    """The product's files and their texts."""
+    return {path: path.read_text() for path in sources("gateway", "bridges", "policies")}
+
+
+@cache
+def others() -> list[Path]:
+    """What else the page may name."""
+    return [*sources("tests"), ROOT / "pyproject.toml", ROOT / "Makefile"]
+
+
+@cache
+def paths() -> list[str]:
+    """All of them, and documents, as they are named."""
+    return [path.relative_to(ROOT).as_posix() for path in [*product(), *others(), *(ROOT / "docs").rglob("*.md")]]
+
+
+@cache
+def words() -> set[str]:
+    """The words in all of them."""
+    texts = [*product().values(), *(path.read_text() for path in others()), *paths()]
+    return {word for text in texts for word in re.findall(r"\w+", text)}
+
+
 KEYS = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/policy.md").read_text(), re.MULTILINE))
 
 
@@ -36,21 +60,21 @@ def word_of(word: str) -> str:
 
 
 def test_words_occur_in_the_code() -> None:
-    words = {word: named for named in NAMED for word in re.findall(r"[A-Za-z_]\w*", named)}
-    assert {word: named for word, named in words.items() if not WORDS & {word, word_of(word)}} == {}
+    found = {word: named for named in NAMED for word in re.findall(r"[A-Za-z_]\w*", named)}
+    assert {word: named for word, named in found.items() if not words() & {word, word_of(word)}} == {}
 
 
 def test_paths_exist() -> None:
     pattern = r"[\w.-]+(?:/[\w-]+)*/[\w-]*(?:\.\w+)?|\b\w+\.(?:py|c|h|md)\b"
-    paths = {path.rstrip("/") for named in NAMED if "(" not in named for path in re.findall(pattern, named)}
-    assert len(paths) > 30
-    known = "\n".join(f"/{path}/" for path in [*PATHS, *(path.removesuffix(".py") for path in PATHS)])
-    assert sorted(path for path in paths - PLANNED if f"/{path}/" not in known) == []
+    found = {path.rstrip("/") for named in NAMED if "(" not in named for path in re.findall(pattern, named)}
+    assert len(found) > 30
+    known = "\n".join(f"/{path}/" for path in [*paths(), *(path.removesuffix(".py") for path in paths())])
+    assert sorted(path for path in found - PLANNED if f"/{path}/" not in known) == []
 
 
 def owners(name: str) -> list[Path]:
     """Modules and packages of this name, and modules that define a class of this name."""
-    return [path for path, text in PRODUCT.items()
+    return [path for path, text in product().items()
             if path.stem == name or name in path.relative_to(ROOT).parts[:-1]
             or re.search(rf"^class {name}\b", text, re.MULTILINE)]  # fmt: skip
 
@@ -63,7 +87,7 @@ def test_members_belong_to_their_module_or_class() -> None:
     wrong = {}
     for (owner, member), named in pairs.items():
         found = owners(owner)
-        texts = [PRODUCT[path] for path in found] + [path.stem for path in found]
+        texts = [product()[path] for path in found] + [path.stem for path in found]
         if found and not {owner, member} <= KEYS and not any(re.search(rf"\b{member}\b", text) for text in texts):
             wrong[f"{owner}.{member}"] = named
     assert wrong == {}
@@ -72,7 +96,7 @@ def test_members_belong_to_their_module_or_class() -> None:
 def definitions() -> dict[str, list[str]]:
     """By name, the beginning of each definition in the product: enough to hold its parameters or fields."""
     found: dict[str, list[str]] = {}
-    for text in PRODUCT.values():
+    for text in product().values():
         for match in re.finditer(r"\bdef (\w+)|^class (\w+)", text, re.MULTILINE):
             found.setdefault(match[1] or match[2], []).append(text[match.start() : match.start() + 1500])
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ ALIASES = {"amqp:session:invalid-field"}
 """What proton calls a condition of ours; it is replaced before it is sent."""
 
 
-def strings() -> set[str]:
+@cache  # and not when the module is imported: each worker of a run imports it
+def texts() -> set[str]:
     """The texts of the product, docstrings and the constant pieces of formatted texts included."""
     found = set()
     for folder in ("gateway", "bridges"):
@@ -28,22 +30,19 @@ def strings() -> set[str]:
     return found
 
 
-TEXTS = strings()
-
-
 def test_every_condition_of_the_code_is_in_the_guide_and_no_other() -> None:
-    conditions = {text for text in TEXTS if CONDITION.fullmatch(text) and not NO_CONDITIONS.fullmatch(text)}
+    conditions = {text for text in texts() if CONDITION.fullmatch(text) and not NO_CONDITIONS.fullmatch(text)}
     assert len(conditions) > 25
     core = {condition for condition, *_ in ROWS if condition.startswith("amqp:")}
     assert core == conditions - ALIASES
     foreign = {condition for condition, *_ in ROWS} - core
-    assert foreign <= TEXTS
+    assert foreign <= texts()
 
 
 @pytest.mark.parametrize("description", sorted({text.strip("` ") for _, text, *_ in ROWS if text != "(several)"}))
 def test_every_description_of_the_guide_is_one_of_the_code(description: str) -> None:
     parts = [part for part in description.split("…") if part]
-    assert [part for part in parts if not any(part in text for text in TEXTS)] == []
+    assert [part for part in parts if not any(part in text for text in texts())] == []
     assert parts
 
 
@@ -57,7 +56,7 @@ def test_each_table_says_a_cause() -> None:
 @pytest.mark.parametrize("name", ["authentication failed", "TLS handshake failed"])
 def test_the_log_lines_of_the_guide_exist(name: str) -> None:
     assert f"`{name}`" in GUIDE
-    assert name in TEXTS
+    assert name in texts()
 
 
 def test_policy_keys_of_the_guide_exist() -> None:
