@@ -13,6 +13,11 @@ MANY: Final = 1 << 16
 """More arguments than any expression has."""
 
 
+MAX_TEXT: Final = 131_072
+"""Characters that a function makes texts of: an expression of nested functions is evaluated for every event."""
+_TOO_LONG: Final = Failed(CesqlError.FUNCTION_EVALUATION, "")
+
+
 class Function(NamedTuple):
     """`arguments`: a type for each, None for any; the last one repeats if the function is `variadic`."""
 
@@ -57,6 +62,20 @@ def _substring(text: str, position: int, length: int = LARGEST) -> Outcome:
     return text[start : start + length]
 
 
+def _bounded(run: Callable[..., str]) -> Callable[..., Outcome]:
+    """A function of texts that fails if they are longer than any attribute should be (`MAX_TEXT`)."""
+
+    def run_within(*texts: str) -> Outcome:
+        return _TOO_LONG if sum(map(len, texts)) > MAX_TEXT else run(*texts)
+
+    return run_within
+
+
+def _joined(between: str, *texts: str) -> Outcome:
+    size = len(between) * len(texts) + sum(map(len, texts))
+    return _TOO_LONG if size > MAX_TEXT else between.join(texts)
+
+
 def _castable(cast: Callable[[CesqlValue], Outcome]) -> Callable[[CesqlValue], bool]:
     return lambda value: type(cast(value)) is not Failed
 
@@ -73,11 +92,11 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "IS_INT": Function(_castable(to_integer), (None,), bool),
     "ABS": Function(_abs, (int,), int),
     "LENGTH": Function(len, (str,), int),
-    "CONCAT": Function(lambda *texts: "".join(texts), (str,), str, variadic=True),
-    "CONCAT_WS": Function(lambda between, *texts: between.join(texts), (str, str), str, variadic=True),
-    "LOWER": Function(str.lower, (str,), str),
-    "UPPER": Function(str.upper, (str,), str),
-    "TRIM": Function(str.strip, (str,), str),
+    "CONCAT": Function(_bounded(lambda *texts: "".join(texts)), (str,), str, variadic=True),
+    "CONCAT_WS": Function(_joined, (str, str), str, variadic=True),
+    "LOWER": Function(_bounded(str.lower), (str,), str),
+    "UPPER": Function(_bounded(str.upper), (str,), str),
+    "TRIM": Function(_bounded(str.strip), (str,), str),
     "LEFT": Function(_left, (str, int), str),
     "RIGHT": Function(_right, (str, int), str),
     "SUBSTRING": Function(_substring, (str, int, int), str, optional=1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from gateway.errors import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, AmqpError
@@ -214,3 +216,24 @@ def test_like_does_not_search_texts_beyond_the_limit() -> None:
     assert compile_cesql(limited("a LIKE '%x%'"))(long) == Failed(CesqlError.FUNCTION_EVALUATION, False)
     assert compile_cesql(limited("NOT (a LIKE '%x%')"))(long) == Failed(CesqlError.FUNCTION_EVALUATION, False)
     assert compile_cesql(limited("a LIKE '%x' AND a LIKE 'b%'"))(long) is True  # the ends cost nothing
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "CONCAT(" * 7 + "subject" + ", subject, subject, subject, subject)" * 7 + " = 'x'",
+        "CONCAT_WS(subject" + ", 'a'" * 90 + ") = 'x'",
+        "UPPER(" * 60 + "subject" + ")" * 60 + " = 'x'",
+        "TRIM(LOWER(subject)) = 'x'",
+    ],
+)
+def test_functions_of_long_texts_cost_no_more_than_short_ones(expression: str) -> None:
+    """Texts that are longer than any attribute should be make a function fail: nothing is copied again and again."""
+    evaluate = compile_cesql(parse_cesql(expression))
+    begun = time.process_time()
+    for _ in range(100):
+        found = evaluate({"subject": "a" * 1_000_000})
+    assert time.process_time() - begun < 1.0
+    assert isinstance(found, Failed)
+    assert found.error is CesqlError.FUNCTION_EVALUATION
+    assert not isinstance(evaluate({"subject": "a" * 20}), Failed)
