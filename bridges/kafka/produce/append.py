@@ -11,7 +11,7 @@ from bridges.kafka.clusters.cluster import Cluster
 from bridges.kafka.produce.producer import ROOM, ClusterProducer
 from gateway.errors import AmqpError, Fault
 
-TopicRow = tuple[Any, ...]
+TopicRow = tuple[object, ...]
 """A row that becomes a record; it begins with the record's value."""
 Done = Callable[[Sequence[Any], str | None], None]
 """Called with rows, and None or the reason why they are not, or perhaps not, written."""
