@@ -6,20 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from bridges.spark.archive.storage.paths import StoragePath
 from bridges.spark.archive.storage.s3 import ObjectPath
 from bridges.spark.archive.store import Archive
 from tests.support.gateway.process import PATIENCE
-from tests.support.project.parts import CLIENTS, folder
+from tests.support.project.parts import folder
 from tests.support.servers.object_store import KEY, SECRET
 
 
 def queried(archive: Archive, query: str) -> list[Any]:
     """The rows of a query in which `events` is the table of the archive."""
     statements = [*_secrets(archive.path), query.replace("events", f"iceberg_scan('{archive.path}/_iceberg')")]
-    program = [sys.executable, str(CLIENTS / "duckdb-iceberg" / "query.py"), *statements]
+    program = [sys.executable, str(Path(__file__).with_name("iceberg_query.py")), *statements]
     own = {**os.environ, "PYTHONPATH": str(folder("duckdb-iceberg"))}
     done = subprocess.run(program, env=own, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
