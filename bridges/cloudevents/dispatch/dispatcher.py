@@ -140,6 +140,15 @@ class SubscriptionDispatcher:
             self._count(subscription.id)
             await self._start_worker(subscription.id)
 
+    def renew(self, subscription: DeliverableSubscription, revision: int) -> None:
+        """Continue with this version, which has a renewed token, when delivery next starts: after a lost lease, say.
+
+        The refresh token of the version before may be good for one use only.
+        """
+        registered = self._registered.get(subscription.id)
+        if registered is not None:
+            self._registered[subscription.id] = registered._replace(subscription=subscription, revision=revision)
+
     async def remove(self, id: str) -> None:
         """Stop its delivery and delete its position; returns when nothing is sent to its sink any more."""
         async with self._lock(id):

@@ -207,12 +207,13 @@ class SubscriptionRegistry:
             return None
 
     async def record(self, stored: StoredSubscription) -> None:
-        """Record a revision that delivery itself made; delivery is not called, since it may wait for this."""
+        """Record a revision that delivery itself made; it is not restarted, since it may wait for this."""
         async with self._lock(stored.id):
             entry = self._read(stored)
             known = self._entries.get(stored.id)
             if entry is not None and known is not None:
                 self._entries[stored.id] = entry._replace(hold_reason=known.hold_reason)
+                self._delivery.renew(with_granted_rate(entry.subscription, entry.granted), stored.revision)
 
     async def remove(self, id: str) -> None:
         """Remove an entry and stop its delivery."""

@@ -251,6 +251,21 @@ async def test_a_renewed_token_does_not_end_a_suspension_and_an_update_does(topi
     await until(lambda: topic.ids("s") == ["1", "1"])
 
 
+async def test_a_renewed_token_is_used_after_a_lost_lease(topic: Topic) -> None:
+    """The refresh token of the version before may be good for one use only."""
+    dispatcher = topic.dispatcher()
+    await topic.subscribe(dispatcher, Subscribed("s"))
+    await until(lambda: "s" in dispatcher._workers)
+    worker, renewed = dispatcher._workers["s"], Subscribed("s")
+    dispatcher.renew(renewed, 2)
+    assert dispatcher._workers["s"] is worker, "it goes on: it has asked for the renewal itself"
+    dispatcher.reconfigure(dispatcher._settings._replace(slices=5))  # all leases end, and are taken anew
+    await until(lambda: dispatcher._workers.get("s", worker) is not worker)
+    assert dispatcher._workers["s"].subscription is renewed
+    dispatcher.renew(Subscribed("unknown"), 3)
+    assert await dispatcher.status("unknown") is None
+
+
 async def test_a_dead_letter_tells_subscription_sink_attempts_and_status() -> None:
     topic = Topic(1, dead_letter="orders.dlq")
     topic.script = lambda attempt: REFUSED

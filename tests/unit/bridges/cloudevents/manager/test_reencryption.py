@@ -46,6 +46,9 @@ class NoDelivery:
     def set_applied(self, revision: int) -> None:
         """Nothing is delivered."""
 
+    def renew(self, subscription: object, revision: int) -> None:
+        """Nothing is delivered."""
+
 
 def form(active: str, **ring: int) -> SubscriptionCodec:
     secrets = {name: SigningSecret(bytes([number]) * 32) for name, number in ring.items()}

@@ -56,9 +56,13 @@ class RecordingDelivery:
     def __init__(self) -> None:
         self.puts: list[tuple[str, int, Reason | None]] = []
         self.removed: list[str] = []
+        self.renewed: list[tuple[str, int]] = []
 
     def set_applied(self, revision: int) -> None:
         """Not of interest here."""
+
+    def renew(self, subscription: Subscription, revision: int) -> None:
+        self.renewed.append((subscription.id, revision))
 
     async def put(
         self,
@@ -334,3 +338,12 @@ async def test_one_subscription_can_be_read_alone() -> None:
     await here.book.refresh_one("two")
     assert (here.told.removed, here.told.puts[-1]) == (["one"], ("two", changed.revision, None))
     assert (here.counting.whole, here.counting.some) == (1, ["one", "two"])
+
+
+async def test_a_revision_that_delivery_made_is_what_it_continues_with() -> None:
+    shared = Shared()
+    made = await shared.store.create(NAME, "a", "billing", document("a"), SubscriptionLimits(9, 9))
+    await shared.book.load()
+    await shared.book.record(await shared.store.replace(NAME, "a", document("a"), made.revision))
+    assert shared.told.renewed == [("a", 2)]
+    assert shared.told.puts == [("a", 1, None)], "it is not restarted"
