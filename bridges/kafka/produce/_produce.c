@@ -299,6 +299,7 @@ static PyObject *outbox_put_rows(Outbox *self, PyObject *args) {
         return NULL;
     if ((topic = topic_handle(self, name)) == NULL)
         return PyLong_FromSsize_t(0);
+    self->now = monotonic_seconds();
     for (; index < PyList_GET_SIZE(rows); index++) {
         failed = !read_row(PyList_GET_ITEM(rows, index), &value) || (self->free == self->capacity && !grow(self));
         if (failed)

@@ -112,6 +112,7 @@ def test_series_of_the_policy_begin_at_zero_and_labels_are_words_of_the_policy(
     assert after['scopegate_response_seconds_count{scope="edge",target="core"}'] == 1
     assert 0 < after['scopegate_response_seconds_sum{scope="edge",target="core"}'] < 60
     assert after[produced] >= max(1, before[produced])
+    assert 0 < after['scopegate_kafka_produce_seconds_sum{cluster="main"}'] < 60 * after[produced], "the journal's, too"
     assert after[f'scopegate_rule_links{{direction="in",{rule}}}'] == 1
     assert after[f'scopegate_listener_connections{{listener="127.0.0.1:{document.edge}",scope="edge"}}'] == 3
     gateway.wait_metric("scopegate_loop_lag_seconds_count", lambda value: value > 0)
