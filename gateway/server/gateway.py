@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.amqp.sasl.password_checks import PasswordChecks
 from gateway.amqp.transport.connection import Connection
+from gateway.config.changes import changed_parts
 from gateway.config.credential_files import CheckCluster, CredentialFiles, load_credential_files
 from gateway.config.policy import make_filter_rules, make_ring, offered
-from gateway.config.policy_changes import changed_parts
 from gateway.config.policy_state import PolicyState
 from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.filters.parse.filter_set import prepare as prepare_filters

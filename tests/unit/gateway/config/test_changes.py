@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.config.policy_changes import MOST, changed_parts
+from gateway.config.changes import MOST, changed_parts
 from policies.model.policy import Policy
 
 
