@@ -210,13 +210,9 @@ def test_the_printed_examples_work(quickstart: tuple[Process, Path]) -> None:
         wait_until(lambda: "tea" in node.text(), "the event at the receiver")
     finally:
         node.discard()
-
-
-def test_the_printed_address_opens_the_console(quickstart: tuple[Process, Path]) -> None:
-    address = next(line.strip() for line in quickstart[0].text().splitlines() if "/#token=" in line)
     with Browser() as browser:
         browser.window(1440, 900)
-        browser.open(address)
+        browser.open(next(line.strip() for line in text.splitlines() if "/#token=" in line))
         browser.wait_text("operate", "#who")
         browser.wait_text("svc/{name}", "main")
 
