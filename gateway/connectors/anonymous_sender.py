@@ -13,7 +13,7 @@ from gateway.amqp.codec.codec import encode
 from gateway.amqp.message.properties import TO
 from gateway.amqp.message.sections import property_field, walk
 from gateway.amqp.proton.proton_data import AttachReply
-from gateway.connectors.relay import Relay
+from gateway.connectors.relay import Relay, refuse_transactions
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.links.link import IncomingLink, NodeLink, TransformFactory, is_incoming
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, SenderEndpoint
@@ -50,6 +50,10 @@ class SharedAnonymousSender(DirectNode):
     def attended(self) -> bool:
         """True: the connector reconnects."""
         return True
+
+    def check_transactions(self) -> None:
+        """Refuse: see `refuse_transactions`."""
+        refuse_transactions()
 
     def opened(self, engine: Engine) -> None:
         """The connector is connected; the link is used only if the capability is desired and offered (AT-2.3-3, -5)."""

@@ -53,6 +53,12 @@ ATTACH_PATIENCE: Final = 5.0
 """Seconds that an attach waits for the container to be connected and to answer."""
 
 
+def refuse_transactions() -> None:
+    """Raise AmqpError: a container would not commit together with others (KM-14)."""
+    text = "the node at this address is in another container, whose messages cannot be part of a transaction here"
+    raise AmqpError(NOT_IMPLEMENTED, text)
+
+
 class RemoteNode:
     """A node at an address of the container behind a connector."""
 
@@ -89,9 +95,8 @@ class Relay(DirectNode):
         self._timer: TimerHandle | None = None
 
     def check_transactions(self) -> None:
-        """Refuse: the container would not commit together with others (KM-14)."""
-        text = "the node at this address is in another container, whose messages cannot be part of a transaction here"
-        raise AmqpError(NOT_IMPLEMENTED, text)
+        """Refuse: see `refuse_transactions`."""
+        refuse_transactions()
 
     # -- the state
 
