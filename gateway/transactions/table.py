@@ -146,4 +146,6 @@ class Post:
         if self.settled:
             self._link.settle(self._delivery, SETTLED)
         else:
-            self._link.settle(self._delivery, Provisional(self.transaction.txn_id, outcome))
+            kept = self.transaction.accepted
+            provisional = kept if outcome is ACCEPTED else Provisional(self.transaction.txn_id, outcome)
+            self._link.settle(self._delivery, provisional)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
+from gateway.amqp.link.outcomes import ACCEPTED, Provisional
 from gateway.amqp.link.transactions import Answer, Branch, BranchT, Resource, Retirement
 from gateway.errors import (
     NOT_IMPLEMENTED,
@@ -33,6 +34,8 @@ class Transaction:
     def __init__(self, txn_id: bytes, started: Callable[[], None], ended: Callable[[], None]) -> None:
         """`started`: its first work has come. `ended`: its id is unknown from now on."""
         self.txn_id: Final = txn_id
+        self.accepted: Final = Provisional(txn_id, ACCEPTED)
+        """The outcome of nearly all of its messages."""
         self.state = TransactionState.ACTIVE
         self._reason: AmqpError | None = None
         """Why it can only be rolled back, or was."""

@@ -74,7 +74,8 @@ class TransactionalClients:
         return client
 
     def _client(self, identifier: str) -> TransactionalClient:
-        own = {"transactional.id": identifier, "transaction.timeout.ms": self._timeout_ms}
+        # A client waits for the outcomes before it commits: records that linger make small transactions slow.
+        own = {"transactional.id": identifier, "transaction.timeout.ms": self._timeout_ms, "linger.ms": 0}
         settings = {**SETTINGS, **self.cluster.settings(), **own}
         return TransactionalClient(settings, self.cluster.loop, self._threads)
 

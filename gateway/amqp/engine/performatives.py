@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from gateway.amqp.codec.decoder import decode, malformed
+from gateway.amqp.codec.decoder import decode, malformed, skip
 from gateway.amqp.codec.encoder import encode
 from gateway.amqp.codec.types import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort, Value, ValueList
 from gateway.amqp.message.section_index import opened
@@ -169,8 +169,8 @@ _TRANSFER_HEAD: Final = (
 )
 
 
-_RESUME: Final = 8
-"""The index of resume among the fields of a transfer."""
+_FORMAT, _RESUME = 3, 8
+"""The indexes of message-format and resume among the fields of a transfer."""
 
 
 def transfer_head(body: bytes) -> tuple[int, bytes | None, int | None, bool]:
@@ -182,7 +182,10 @@ def transfer_head(body: bytes) -> tuple[int, bytes | None, int | None, bool]:
         body = body[:1] + b"\x53\x14" + body[10:]
     position, _, count = opened(body, 0)
     for index in range(min(count, _RESUME + 1)):
-        values[index], position = decode(body, position)
+        if _FORMAT < index < _RESUME:
+            position = skip(body, position)
+        else:
+            values[index], position = decode(body, position)
     check_fields(_TRANSFER_HEAD, values)
     return values[0], values[2], values[3], values[_RESUME] is True
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from cproton_ffi import lib
 
-from gateway.amqp.codec.codec import Described, Symbol, Ulong
+from gateway.amqp.codec.codec import Described, Symbol, Ulong, decode_all, encode
 from gateway.amqp.codec.decoder import decode, malformed
 from gateway.amqp.link.attach_info import read_outcome
 from gateway.amqp.link.outcomes import (
@@ -53,8 +53,10 @@ def write(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
         proton_data.write(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), [outcome.txn_id])
         lib.pn_delivery_update(delivery, _DECLARED)
     elif isinstance(outcome, Provisional):
-        state = [outcome.txn_id, described(outcome.outcome, scope)]
-        proton_data.write(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), state)
+        raw = outcome.raw or encode([outcome.txn_id, described(outcome.outcome, scope)])
+        if outcome.outcome is ACCEPTED:
+            outcome.raw = raw
+        proton_data.write_raw(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), raw)
         lib.pn_delivery_update(delivery, TRANSACTIONAL)
 
 
@@ -90,10 +92,26 @@ def read_transactional(delivery: ProtonDelivery) -> tuple[bytes, Outcome] | None
     """
     if lib.pn_delivery_remote_state(delivery) != TRANSACTIONAL:
         return None
-    fields = proton_data.read(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
+    return _read_transactional(proton_data.read_bytes(lib.pn_disposition_data(lib.pn_delivery_remote(delivery))))
+
+
+class _LastState:
+    """The transactional-state that was read last: many messages of a transaction come with the same."""
+
+    raw = b""
+    value: tuple[bytes, Outcome] = b"", SETTLED
+
+
+def _read_transactional(raw: bytes) -> tuple[bytes, Outcome]:
+    if raw and raw == _LastState.raw:
+        return _LastState.value
+    fields = decode_all(raw) if raw else None
     if not isinstance(fields, list) or not fields or not isinstance(fields[0], bytes):
         raise malformed("a transactional-state has a binary txn-id")
-    return fields[0], read_outcome(fields[1] if len(fields) > 1 else None)
+    found = fields[0], read_outcome(fields[1] if len(fields) > 1 else None)
+    if found[1] is SETTLED or found[1] is ACCEPTED:  # others have errors of their own
+        _LastState.raw, _LastState.value = raw, found
+    return found
 
 
 def read(delivery: ProtonDelivery, state: int, scope: str | None = None, description: str | None = None) -> Outcome:

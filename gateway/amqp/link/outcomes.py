@@ -80,11 +80,13 @@ class Declared(Outcome):
 class Provisional(Outcome):
     """Part 4, 4.5.5: an outcome that holds if its transaction is committed."""
 
-    __slots__ = ("name", "outcome", "txn_id")
+    __slots__ = ("name", "outcome", "raw", "txn_id")
 
     def __init__(self, txn_id: bytes, outcome: Outcome) -> None:
         self.txn_id: Final = txn_id
         self.outcome: Final = outcome
+        self.raw = b""
+        """Its fields on the wire, if they are the same for all messages."""
         self.name = outcome.name
 
 

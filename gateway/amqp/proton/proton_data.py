@@ -45,6 +45,12 @@ def write(data: ProtonData, value: object) -> None:
         write_bytes(data, codec.encode(value))
 
 
+def write_raw(data: ProtonData, raw: bytes) -> None:
+    """Replace the content of a `pn_data_t` by one encoded value."""
+    lib.pn_data_clear(data)
+    write_bytes(data, raw)
+
+
 def write_bytes(data: ProtonData, raw: bytes) -> None:
     """Put one encoded value into an empty `pn_data_t`."""
     lib.pn_data_decode(data, raw, len(raw))

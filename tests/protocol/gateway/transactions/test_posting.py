@@ -107,8 +107,7 @@ def test_nobody_gets_messages_that_were_rolled_back(served: Served, fail: bool |
     assert inbox.empty()
 
 
-@pytest.mark.row("AT-2.2.2-4", part="in a transaction")
-@pytest.mark.row("AT-2.2.2-8", "AT-2.2.2-9")
+@pytest.mark.row("AT-2.2.2-4", "AT-2.2.2-8", "AT-2.2.2-9")
 @pytest.mark.parametrize("fail", [False, True])
 def test_a_settled_post_that_fails_dooms_its_transaction(served: Served, fail: bool) -> None:
     """The message cannot be refused by itself; its sender's link stays."""
