@@ -52,6 +52,8 @@ class Round:
         """Post in all transactions by turns and end each; `kill` ends before a random one of these steps."""
         controller = Controller(peer)
         outboxes = {topic: Outbox(peer, f"events/{topic}", at) for at, topic in enumerate(self.topics, 1)}
+        for outbox in outboxes.values():
+            outbox.outcomes = controller.outcomes  # each takes what it reads of the others'
         steps = [number for number in self.fates for _ in range(self.random.randint(1, 12))]
         self.random.shuffle(steps)
         deadly = self.random.choice([self.random.randint(0, len(steps)), len(steps)])
