@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.quickstart.checks import PATIENCE, Checks
 from gateway.quickstart.ports import Ports
+from gateway.quickstart.server import COMMAND
 from gateway.quickstart.terminal_output import WIDTH, TerminalOutput, cut
 
 _COLUMNS: Final = WIDTH - 8
@@ -21,7 +22,7 @@ def show(place: Ports, screen: TerminalOutput, checks: Checks) -> None:
     screen.heading("5  Operators see what runs")
     screen.step("operator", "scopegate status", f"--admin http://{admin}")
     done = subprocess.run(  # noqa: S603 - this very program
-        [sys.executable, "-m", "gateway.cli.main", "status", "--admin", f"http://{admin}"],
+        [sys.executable, "-m", COMMAND, "status", "--admin", f"http://{admin}"],
         env={**place.environ, "SCOPEGATE_ADMIN_TOKEN": place.token}, capture_output=True, text=True,
         timeout=PATIENCE, check=False,
     )  # fmt: skip

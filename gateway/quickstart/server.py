@@ -21,7 +21,7 @@ from gateway.observability.readiness import PartReport, ReadinessReport
 from gateway.quickstart.checks import PATIENCE
 from gateway.quickstart.ports import Ports
 
-_COMMAND: Final = f"{__name__.rpartition('.quickstart.')[0]}.cli.main"
+COMMAND: Final = f"{__name__.rpartition('.quickstart.')[0]}.cli.main"
 """The module of the command line, wherever this package is installed."""
 _DRAINED: Final = 60.0
 _LOOK: Final = 0.02
@@ -50,7 +50,7 @@ class Server:
         # A session of its own: Ctrl-C reaches the quickstart alone, which then ends the gateway in order.
         with self.log.open("wb") as log:
             self._child = subprocess.Popen(  # noqa: S603 - this very program
-                [sys.executable, "-m", _COMMAND, "run", str(self._place.policy)],
+                [sys.executable, "-m", COMMAND, "run", str(self._place.policy)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
