@@ -158,6 +158,27 @@ def test_a_lost_answer_neither_loses_nor_doubles(object_store: ObjectStore, stor
     assert (verify(archive).rows, verify(archive).problems) == (25, ())
 
 
+def test_a_request_that_arrives_after_all_is_refused(object_store: ObjectStore) -> None:
+    """What it would commit has been removed by then."""
+    archive, sent = Archive(object_store.path()), list[tuple[ObjectPath, bytes]]()
+
+    def create(path: ObjectPath, data: bytes) -> None:
+        sent.append((path, data))
+        raise OSError(5, "the object store cannot be reached", str(path))
+
+    with archive.writing():
+        commit(archive, 0, 10)
+        name, files = written(archive, 10, 20)
+        with patch.object(ObjectPath, "create", create), pytest.raises(OSError, match="cannot be reached"):
+            added(archive, name, files, 10, 20)
+        archive.tidy()
+        assert len(objects(archive)) == 1
+        ((path, data),) = sent
+        with pytest.raises(FileExistsError):
+            path.create(data)
+    assert (verify(archive).rows, verify(archive).problems) == (10, ())
+
+
 def test_a_request_that_arrives_late_does_not_double(object_store: ObjectStore) -> None:
     """It was sent, got no answer, and is there after the next commit was prepared."""
     archive = Archive(object_store.path())
