@@ -241,7 +241,7 @@ async def test_a_renewed_token_does_not_end_a_suspension_and_an_update_does(topi
     dispatcher = topic.dispatcher()
     starts = await topic.subscribe(dispatcher, Subscribed("s"))
     await topic.produce([("k", "1")])
-    await until(lambda: topic.ids("s"))
+    await until(lambda: dispatcher.state("s") is DeliveryState.SUSPENDED)
     topic.script = lambda attempt: DONE
     for revision, edition, state in ((2, 1, DeliveryState.SUSPENDED), (3, 2, DeliveryState.ACTIVE)):
         await dispatcher.put(Subscribed("s"), revision, starts, None, edition)
