@@ -25,8 +25,8 @@ from tests.support.servers.servers import Redis
 from tests.support.transactions.controller import Controller, in_transaction
 from tests.support.transactions.topics import committed, consuming
 
-TRANSACTIONS: Final = int(os.environ.get("SCOPEGATE_TRANSACTIONS", "60"))
-KILLS: Final = max(3, TRANSACTIONS // 20)
+TRANSACTIONS: Final = int(os.environ.get("SCOPEGATE_TRANSACTIONS", "45"))
+KILLS: Final = max(2, TRANSACTIONS // 20)
 AT_ONCE: Final = 3
 """Transactions that are open at the same time on a connection."""
 COMMITTED, UNDONE, UNKNOWN = "committed", "undone", "unknown"
