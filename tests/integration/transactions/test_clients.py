@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -12,11 +12,9 @@ from tests.support.amqp.foreign import jms_command
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, Process, wait_until
-from tests.support.plugins.fixtures import served
 from tests.support.project.parts import folder, program
 from tests.support.servers.kafka import KafkaBroker, writing
 from tests.support.servers.servers import Redis
-from tests.support.servers.three_kafkas import KafkaBrokers
 from tests.support.transactions.topics import committed
 
 INPUTS = 120
@@ -111,30 +109,3 @@ def test_each_input_of_a_jms_client_is_consumed_once_whatever_is_killed(
 
     topics = kafka_broker.create_topic(), kafka_broker.create_topic()
     consumed_once(kafka_broker.bootstrap, document, topics, [restart, Work.replace, restart])
-
-
-@pytest.fixture
-def brokers() -> Iterator[KafkaBrokers]:
-    """Three brokers that the test may kill."""
-    yield from served(KafkaBrokers())
-
-
-@pytest.mark.soak
-def test_each_input_of_a_jms_client_is_consumed_once_when_leaders_die(
-    start_gateway: Gateways, brokers: KafkaBrokers, redis_server: Redis
-) -> None:
-    document = Document(id="gw-jms-leaders", state=redis_server.url, lease="1s")
-    document.kafka(brokers.bootstrap)
-    start_gateway(document.text)
-    inputs, outputs = topics = brokers.create_topic(), brokers.create_topic()
-
-    def kill_leader(topic: str) -> Callable[[Work], None]:
-        def kill(work: Work) -> None:
-            broker = brokers.brokers[brokers.leader(topic)]
-            broker.kill()
-            work.goes_on()
-            broker.start()
-
-        return kill
-
-    consumed_once(brokers.bootstrap, document, topics, [kill_leader(inputs), kill_leader(outputs)])
