@@ -68,8 +68,9 @@ def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path: Path) -> None
     assert said.returncode == 1
     assert said.stderr.splitlines() == [
         f"Error: {file}:3:10: pipeline.kafka: there is no Kafka cluster main (allowed: none yet)",
-        f"{file}:4:13: pipeline.archive.file_sise: unknown key; did you mean file_size? (allowed: path, topics, start, "
-        "every, offsets, file_size, format, wait, metrics, fail_on_data_loss, fail_on_unknown_mapping)",
+        f"{file}:4:13: pipeline.archive.file_sise: unknown key; did you mean file_size? (allowed: path, s3_endpoint, "
+        "s3_region, topics, start, every, offsets, file_size, format, wait, metrics, fail_on_data_loss, "
+        "fail_on_unknown_mapping)",
         f'{file}:4:37: pipeline.archive.start: must be earliest, latest or a time, like "2026-11-21T12:00:00Z"',
     ]
 

@@ -53,7 +53,7 @@ HERE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAE
 def installed() -> Path:
     """The Python of an environment where our wheel is installed; the libraries are those of the suite's."""
     place = fresh_folder("wheel")
-    for name in ("gateway", "bridges", "policies"):
+    for name in ("gateway", "bridges", "policies", "scripts"):
         shutil.copytree(ROOT / name, place / "src" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, place / "src")
@@ -98,7 +98,7 @@ def cluster(installed: Path) -> Iterator[Cluster]:
 
 def command(python: Path, *arguments: object) -> list[str]:
     """`scopegate pipeline` as it is installed there."""
-    return [str(python), "-c", "from gateway.cli.main import main; main()", "pipeline", *map(str, arguments)]
+    return [str(python), "-c", "from scopegate.gateway.cli.main import main; main()", "pipeline", *map(str, arguments)]
 
 
 def run(python: Path, *arguments: object) -> subprocess.CompletedProcess[str]:

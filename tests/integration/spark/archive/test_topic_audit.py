@@ -20,6 +20,7 @@ from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
 from bridges.spark.archive.maintenance.removal import erase, expire, plan_erasure, plan_expiry
 from bridges.spark.archive.manifest import disk
 from bridges.spark.archive.manifest.commits import to_json
+from bridges.spark.archive.storage.paths import write_whole
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import PATIENCE
@@ -78,7 +79,7 @@ def changed(kept: AuditedTopic, path: Path, change: Callable[[pa.Table], pa.Tabl
     partitions += [number for each in rest for number in each.column("partition").to_pylist()]
     ranges = tuple(replace(each, rows=partitions.count(each.partition)) for each in first.ranges)
     text = to_json(replace(first, ranges=ranges, files=(entry, *first.files[1:])))
-    disk.write_whole(disk.manifest_path(path / MANIFEST, 1), text)
+    write_whole(disk.manifest_path(path / MANIFEST, 1), text)
     assert verify(archive).problems == ()
     return archive
 
