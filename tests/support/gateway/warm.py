@@ -72,12 +72,19 @@ class WarmChild:
         self.send_signal(signal.SIGKILL)
 
     def _look(self, seconds: float | None) -> int | None:
-        if self.returncode is None and select.select([self._status], [], [], seconds)[0]:
+        if self.returncode is None and _readable(self._status, seconds):
             found = os.read(self._status, _NUMBER.size)
             os.close(self._status)
             assert found, "the warm parent has ended: its log is build/logs/*-warm.log"
             self.returncode = os.waitstatus_to_exitcode(_NUMBER.unpack(found)[0])
         return self.returncode
+
+
+def _readable(descriptor: int, seconds: float | None) -> bool:
+    """Wait for something to read; `select` refuses the descriptors of a test with a thousand sockets."""
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(None if seconds is None else 1000 * seconds))
 
 
 class WarmParent:
