@@ -99,6 +99,7 @@ class Cluster:
         self._schedulers: Final[dict[tuple[str, bool], FetchScheduler]] = {}
         self.scheduler: Final = self.scheduler_of(COMMITTED)
         self._offset_queries: Final = OffsetQueryCoalescer(self._bounds, supervisor)
+        self._closing = False
         self._refresher = supervisor.keep(self._refresh, f"kafka-refresh:{name}")
 
     @property
@@ -259,7 +260,7 @@ class Cluster:
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Make a blocking call; RESOURCE_LIMIT_EXCEEDED if too many are waiting, INTERNAL_ERROR after `close`."""
-        if self._refresher.cancelling():  # `close` has begun
+        if self._closing:
             raise errors.unreachable()
         if self._calls >= _MAX_CALLS:
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many links are waiting for Kafka")
@@ -342,6 +343,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Stop the readers and all requests; an embedded cluster ends as well."""
+        self._closing = True
         self._refresher.cancel()
         readers = [reader for scheduler in self._schedulers.values() for reader in scheduler.stop()]
         await self.loop.run_in_executor(None, join_all, readers, _READER_TIMEOUT)

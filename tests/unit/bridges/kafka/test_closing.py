@@ -52,3 +52,13 @@ async def test_info_with_credit_left_outlives_the_close_of_its_cluster() -> None
     assert refused.value.condition == INTERNAL_ERROR
     source.on_detach(None)
     await supervisor.close()
+
+
+async def test_a_refresh_that_is_due_is_not_taken_for_the_close() -> None:
+    """The time limit of its pause cancels the refresher for a turn of the loop."""
+    supervisor = Supervisor(lambda _, error: None)
+    cluster = Cluster("main", ClusterConfig(refresh=0.001, retry=0.001), asyncio.get_running_loop(), supervisor)
+    for _ in range(3000):
+        await cluster.in_thread(lambda: None)
+    await cluster.close()
+    await supervisor.close()
