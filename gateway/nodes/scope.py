@@ -68,7 +68,7 @@ class Scope:
         temporary: bool,
         strict_desired: bool = False,
         response_rate: Rate | None = None,
-        transactions: tuple[int, int] | None = None,
+        transactions: tuple[int, int, int] | None = None,
     ) -> None:
         """See `configure` for the options."""
         self.name: Final = name
@@ -102,12 +102,12 @@ class Scope:
         temporary: bool,
         strict_desired: bool = False,
         response_rate: Rate | None = None,
-        transactions: tuple[int, int] | None = None,
+        transactions: tuple[int, int, int] | None = None,
     ) -> None:
         """Use the rules of a new policy; `revalidate` checks the links that are attached.
 
         `strict_desired`: only connections whose open desired the anonymous terminus may use it. `transactions`: the
-        most that may be open, and the milliseconds that each may take; None: there is no coordinator.
+        most that may be open, those of one connection, and the milliseconds of each; None: there is no coordinator.
         """
         self.rules = rules
         self.strict_desired = strict_desired

@@ -262,7 +262,11 @@ class Gateway:
                 "strict_desired": model.strict_desired,
                 "temporary": model.temporary,
             }
-            limits = (model.max_transactions, model.transaction_timeout) if model.transactions else None
+            limits = (
+                (model.max_transactions, model.connection_transactions, model.transaction_timeout)
+                if model.transactions
+                else None
+            )
             if name in scopes:
                 scopes[name].configure(rules, **options, response_rate=model.response_rate, transactions=limits)
             else:

@@ -22,21 +22,24 @@ _TOO_MUCH: Final = (
 
 
 class TransactionLimits:
-    """The number of transactions of one scope, and how long each may take."""
+    """The number of transactions of one scope and of each connection, and how long each may take."""
 
     def __init__(self, later: Callable[[float, Callable[[], None]], Timer], new_id: Callable[[], bytes]) -> None:
         """`later` schedules a call; `new_id` makes an id that no other transaction has."""
         self.later: Final = later
         self.new_id: Final = new_id
         self.open = 0
-        self.limit(1000, 60_000)
+        self.limit(1000, 100, 60_000)
 
-    def limit(self, most: int, timeout_ms: int) -> None:
-        """At most so many at a time, each for so long from its first work to its discharge."""
-        self._most, self.seconds = most, timeout_ms / 1000
+    def limit(self, most: int, of_connection: int, timeout_ms: int) -> None:
+        """At most so many at a time, and of one connection, each for so long from its first work to its discharge."""
+        self._most, self._of_connection, self.seconds = most, of_connection, timeout_ms / 1000
 
-    def take(self) -> None:
-        """Count one more; raises AmqpError (RESOURCE_LIMIT_EXCEEDED)."""
+    def take(self, here: int) -> None:
+        """Count one more of a connection that has `here`; raises AmqpError (RESOURCE_LIMIT_EXCEEDED)."""
+        if here >= self._of_connection:
+            text = f"{here} transactions of this connection are open (connection_transactions): discharge some first"
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
         if self.open >= self._most:
             text = f"{self._most} transactions are open (max_transactions): discharge some first"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
@@ -51,7 +54,7 @@ class TransactionTable:
 
     def declare(self, limits: TransactionLimits, forget: Callable[[bytes], object]) -> Transaction:
         """A new transaction; `forget` is called when it has ended. Raises AmqpError (RESOURCE_LIMIT_EXCEEDED)."""
-        limits.take()
+        limits.take(len(self._known))
         txn_id, timers = limits.new_id(), list[Timer]()
 
         def started() -> None:

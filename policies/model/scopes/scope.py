@@ -61,6 +61,9 @@ class ScopeSection(StrictSection):
     max_transactions: Count = Field(
         default=1000, description="maximum number of transactions that the clients of this scope have at a time"
     )
+    connection_transactions: Count = Field(
+        default=100, description="maximum number of transactions that one connection has at a time"
+    )
     response_routing: Flag = Field(
         default=True,
         description="offer RESPONSE_ANNOTATIONS_V1_0 and annotate requests (cookies); false: requests into this "

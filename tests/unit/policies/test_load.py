@@ -103,7 +103,7 @@ WRONG_SAID = """\
 19:34: scopes.edge.addresses[4].relay: both a scope and a connector of this scope have this name; rename one
 20:17: scopes.edge.addresses[5].match: never reached: entry 3 before it (svc/**) matches all of it
 20:35: scopes.edge.addresses[5].relay: a scope cannot relay to itself
-21:5: scopes.edge.acess: unknown key; did you mean access? (allowed: listen, connect, addresses, bridge, api, subscriptions, access, anonymous_relay, strict_desired, temporary, transactions, transaction_timeout, max_transactions, response_routing, response_rate)
+21:5: scopes.edge.acess: unknown key; did you mean access? (allowed: listen, connect, addresses, bridge, api, subscriptions, access, anonymous_relay, strict_desired, temporary, transactions, transaction_timeout, max_transactions, connection_transactions, response_routing, response_rate)
 23:15: scopes.edge.access[0].who: must be text (put it in quotes)
 23:24: scopes.edge.access[0].may[0]: not one of the values allowed here; did you mean send? (allowed: send, receive, info, subscribe)
 24:29: scopes.edge.access[1].on[1]: a segment may have at most one capture, like {name}: a letter, then letters, digits or _

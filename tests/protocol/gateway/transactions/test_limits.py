@@ -30,7 +30,7 @@ class Place(NamedTuple):
 @pytest.fixture(scope="module")
 def place(start_module_gateway: Gateways) -> Place:
     document = Document()
-    document.scope().update({"transaction_timeout": "1s", "max_transactions": 2})
+    document.scope().update({"transaction_timeout": "1s", "max_transactions": 3, "connection_transactions": 2})
     none = document.add_scope("none")
     document.scope("none")["transactions"] = False
     start_module_gateway(document.text)
@@ -43,15 +43,39 @@ def touches_nobody_else() -> None:
     """This module has a gateway of its own."""
 
 
+def declined(controller: Controller) -> str:
+    """The description of the error with which a declare is rejected."""
+    error = controller.send(request(frames.composite("declare")))["error"]
+    assert error["condition"] == "amqp:resource-limit-exceeded"
+    return str(error["description"])
+
+
 def test_more_transactions_than_the_scope_allows_are_refused(place: Place) -> None:
-    controller = Controller(place.peer())
-    ids = [controller.declare() for _ in range(2)]
-    state = controller.send(request(frames.composite("declare")))
-    assert state["error"]["condition"] == "amqp:resource-limit-exceeded"
-    assert controller.discharge(ids[0]).matches("accepted")
-    ids[0] = controller.declare()
+    first, second = Controller(place.peer()), Controller(place.peer())
+    ids = [first.declare() for _ in range(2)]
+    last = second.declare()
+    assert "(max_transactions)" in declined(second)
+    assert first.discharge(ids[0]).matches("accepted")
+    assert second.discharge(second.declare()).matches("accepted")
+    assert first.discharge(ids[1]).matches("accepted")
+    assert second.discharge(last).matches("accepted")
+
+
+def test_one_connection_does_not_take_all_transactions_of_a_scope(place: Place) -> None:
+    """All its controllers share the limit; what it has discharged, and what its end rolled back, counts no more."""
+    greedy = place.peer()
+    first, second = Controller(greedy), Controller(greedy, 1)
+    txn_id, _ = first.declare(), second.declare()
+    assert "(connection_transactions)" in declined(first)
+    assert "(connection_transactions)" in declined(second)
+    other = Controller(place.peer())
+    assert other.discharge(other.declare()).matches("accepted")
+    assert first.discharge(txn_id).matches("accepted")
+    first.declare()
+    greedy.disconnect()
+    ids = [other.declare() for _ in range(2)]
     for txn_id in ids:
-        assert controller.discharge(txn_id).matches("accepted")
+        assert other.discharge(txn_id).matches("accepted")
 
 
 @pytest.mark.parametrize("fail", [False, True])
