@@ -39,8 +39,8 @@ class GatewaySection(StrictSection):
     drain_delay: Duration = parsed(
         parse_duration,
         "0s",
-        "how long the gateway serves on after SIGTERM, with /readyz at 503, before it drains: until load balancers "
-        "have noticed",
+        "how long the gateway continues to serve after SIGTERM, with /readyz at 503, before it drains: until load "
+        "balancers have noticed",
     )
     log: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: console in a terminal, json otherwise"

@@ -20,7 +20,7 @@ class ConnectorSasl(StrictSection):
 
 
 class ConnectorTls(StrictSection):
-    """Certificates for amqps:// URLs: those that the server's is checked against, and the gateway's own."""
+    """TLS of amqps:// URLs: the authorities that verify the server, and the gateway's own certificate."""
 
     ca: Path | None = Field(default=None, description="certificate authorities of the server, PEM; default: the "
         "system's")

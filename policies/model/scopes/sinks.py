@@ -159,7 +159,7 @@ On = Annotated[bool, BeforeValidator(lambda value: {"on": True, "off": False}.ge
 
 
 class SinkTls(StrictSection):
-    """Certificates for a sink: those that its own is checked against, and the gateway's."""
+    """TLS of a sink: the authorities that verify it, and the gateway's own certificate."""
 
     ca: Path | None = Field(default=None, description="certificate authorities of the sink, PEM; default: the "
         "system's")
@@ -202,7 +202,8 @@ class SinkEntry(Strict):
         "authorities")
     handshake: On = Field(
         default=True,
-        description="http: on (nothing is sent to a sink before it has consented, see HandshakeSection), or off",
+        description="http: on or true (nothing is sent to a sink before it has consented, see HandshakeSection), off "
+        "or false",
     )
     allow_plain_without_tls: Flag = Field(
         default=False,

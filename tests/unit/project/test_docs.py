@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,14 @@ def test_modules_named_in_the_design_exist() -> None:
     missing += [path for path in re.findall(r"`((?:gateway|bridges|policies)/[\w/.]+)`", DESIGN)
                 if not (ROOT / path).exists() and path not in ("bridges/cloudevents", "bridges/spark")]  # fmt: skip
     assert missing == []
+
+
+@pytest.mark.parametrize("top", ["gateway", "bridges"])
+def test_the_design_lists_every_room(top: str) -> None:
+    lines = fenced(DESIGN, "").partition(f"{top}/")[2].splitlines()[1:]
+    listed = [line.split()[0] for line in takewhile(lambda line: line.startswith("  "), lines)]
+    rooms = {path.parent.name for path in (ROOT / top).glob("*/__init__.py")}
+    assert sorted(rooms - set(listed)) == [], "add a line to docs/design.md, chapter 3"
 
 
 def test_the_benchmarks_are_one_page_and_name_the_groups_that_there_are() -> None:
