@@ -201,7 +201,8 @@ class DatedFiles:
     def add(self, address: str, batch: pa.RecordBatch) -> None:
         """Add rows, in which the offsets of each partition ascend. Raises `OSError`."""
         per_row = batch.nbytes / max(len(batch), 1)
-        for day, part in _slices(batch):
+        most = max(int(self._limits.group() / per_row), 1) if per_row else len(batch)
+        for day, part in _pieces(_slices(batch), most):
             key = address, day
             self._collected.setdefault(key, []).append(part)
             self._bytes[key] = self._bytes.get(key, 0) + int(per_row * len(part.rows)) + 1
@@ -233,11 +234,18 @@ class DatedFiles:
             self._reports.append(self._open.popitem()[1].close())
         return tuple(self._reports)
 
-
     def abandon(self) -> None:
         """Remove the files that are still open: their task has failed."""
         while self._open:
             self._open.popitem()[1].abandon()
+
+
+def _pieces(slices: Iterator[tuple[int, _Slice]], most: int) -> Iterator[tuple[int, _Slice]]:
+    """The slices in pieces of at most so many rows: a batch may be larger than a small file."""
+    for day, each in slices:
+        offsets = each.rows.column("offset")
+        for start in range(0, len(each.rows), most):
+            yield day, _Slice(each.partition, int(offsets[start].as_py()), each.rows.slice(start, most))
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[tuple[int, _Slice]]:

@@ -107,6 +107,27 @@ def test_files_and_row_groups_are_bounded_in_bytes(tmp_path: Path) -> None:
     assert small.bytes < 1 << 20  # a bound of what is written, not of what was read
 
 
+def test_a_batch_that_is_larger_than_a_file_is_divided_among_files(tmp_path: Path) -> None:
+    """In order, and with what is said of each file: `--file-size` may be less than a task decodes at a time."""
+    batch = record_batch(
+        EventRow(partition, number, 0, None, message(hashlib.shake_256(b"%d" % number).digest(1000)))
+        for partition in (0, 1)
+        for number in range(1000)
+    )
+    limits = FileLimits(file=256 << 10)
+    found = written(tmp_path, [with_record(batch)], limits)
+    assert len(found) > 7
+    assert max(each.bytes for each in found) <= limits.file
+    seen = []
+    for each in found:
+        table = pq.read_table(tmp_path / each.name, columns=["partition", "offset"])
+        offsets = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        ends = [(number, [at for of, at in offsets if of == number]) for number in sorted({of for of, _ in offsets})]
+        assert each.partitions == tuple(FilePart(number, len(at), at[0], at[-1]) for number, at in ends)
+        seen += offsets
+    assert sorted(seen) == [(partition, number) for partition in (0, 1) for number in range(1000)]
+
+
 def test_a_late_row_does_not_keep_the_rows_that_came_with_it(tmp_path: Path) -> None:
     files, before = DatedFiles(StagingTarget(tmp_path), FileLimits(row_group=1 << 20)), pa.total_allocated_bytes()
     body = message(bytes(20_000))
