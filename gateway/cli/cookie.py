@@ -62,7 +62,7 @@ def inspect(file: Path, text: str) -> None:
 def _inspected(policy: CompiledPolicy, ring: KeyRing, given: str, now_ms: int) -> Iterator[str]:
     """The lines of the output; the last is the result."""
     from gateway.response.cookies import keys
-    from gateway.response.cookies.cookie import from_url
+    from gateway.response.cookies.base64url import from_url
     from gateway.response.cookies.keys import BadToken
 
     place = _REPLIES.fullmatch(given)
@@ -81,8 +81,9 @@ def _inspected(policy: CompiledPolicy, ring: KeyRing, given: str, now_ms: int) -
 def _token(
     policy: CompiledPolicy, ring: KeyRing, data: bytes, now_ms: int, purpose: Purpose, used_at: str | None
 ) -> Iterator[str]:
-    from gateway.response.cookies.cookie import CookieReference, check_expiry, describe, open_token
+    from gateway.response.cookies.cookie import CookieReference, check_expiry, describe
     from gateway.response.cookies.keys import COOKIE, RETURN, BadToken
+    from gateway.response.cookies.reader import open_token
 
     found: CookieReference | None = None
     try:
@@ -161,7 +162,7 @@ def _form(data: bytes, key_at: int) -> Iterator[str]:
 
 def _bytes(text: str) -> bytes:
     """Hex, or base64 in either alphabet, padded or not."""
-    from gateway.response.cookies.cookie import from_url
+    from gateway.response.cookies.base64url import from_url
 
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)

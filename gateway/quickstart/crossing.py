@@ -28,7 +28,8 @@ from gateway.quickstart.clients import ACCEPTED, Announce, Clients, Inbox, SendO
 from gateway.quickstart.ports import CORE, EDGE, Ports
 from gateway.quickstart.terminal_output import TerminalOutput
 from gateway.response.annotations import REQUEST_ANNOTATIONS, REQUEST_COOKIE, REQUEST_TARGET, RESPONSE_COOKIE
-from gateway.response.cookies.cookie import describe, open_cookie
+from gateway.response.cookies.cookie import describe
+from gateway.response.cookies.reader import open_cookie
 
 CAPABILITY: Final = "response-address-supported"
 _SERVICE: Final = "svc/echo"

@@ -22,10 +22,11 @@ from gateway.response.annotations import (
     RESPONSE_COOKIE,
     previous_annotations,
 )
-from gateway.response.cookies.cookie import CookieMaker, expiry_of
+from gateway.response.cookies.cookie import expiry_of
 from gateway.response.cookies.cookie_store import CookieStore
 from gateway.response.cookies.epoch_cache import ExpiryStepCache
 from gateway.response.cookies.keys import KeyRing
+from gateway.response.cookies.maker import CookieMaker
 from gateway.response.crossing import Crossing, Messages
 from gateway.response.fields import NULL, REPLY_TO, address_text, is_me
 from gateway.response.permission import Permit, anywhere

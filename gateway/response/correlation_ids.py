@@ -19,19 +19,14 @@ from gateway.amqp.message.sections import splice, walk
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, AmqpError
 from gateway.response.annotations import NO_PREVIOUS, previous_annotations
 from gateway.response.cookies import encryption, keys
-from gateway.response.cookies.cookie import (
-    MAX_TOKEN,
-    Cookie,
-    CookieMaker,
-    CookieReader,
-    Expired,
-    check_expiry,
-    to_url,
-    too_long,
-)
+from gateway.response.cookies.base64url import to_url
+from gateway.response.cookies.cookie import Cookie, Expired, check_expiry, too_long
 from gateway.response.cookies.cookie_store import CookieStore, open_or_reference
 from gateway.response.cookies.epoch_cache import EpochCache
 from gateway.response.cookies.keys import MAC_BYTES, BadToken, KeyRing
+from gateway.response.cookies.maker import CookieMaker
+from gateway.response.cookies.reader import CookieReader
+from gateway.response.cookies.token_layout import MAX_TOKEN
 from gateway.response.fields import (
     CORRELATION_ID,
     MESSAGE_ID,

@@ -14,8 +14,10 @@ from typing import Final, NamedTuple
 
 from gateway.amqp.message._sections import encode_token_string, signed_token_string
 from gateway.response.cookies import encryption
-from gateway.response.cookies.cookie import MAX_TOKEN, from_url, too_long
+from gateway.response.cookies.base64url import from_url
+from gateway.response.cookies.cookie import too_long
 from gateway.response.cookies.keys import MAC_BYTES, MESSAGE_ID, BadToken, KeyRing
+from gateway.response.cookies.token_layout import MAX_TOKEN
 
 VERSION: Final = 1
 MARK: Final = b"ID:sg-"  # JMS clients expect message-ids to begin with "ID:"

@@ -10,10 +10,11 @@ from gateway.amqp.message import _sections
 from gateway.amqp.message.sections import edit_map, property_field, walk
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.response.annotations import RESPONSE_COOKIE, typed_entry
-from gateway.response.cookies.cookie import Cookie, CookieReader, Expired, check_expiry, refusal
+from gateway.response.cookies.cookie import Cookie, Expired, check_expiry, refusal
 from gateway.response.cookies.cookie_store import CookieNotLoaded, CookieStore, open_or_reference
 from gateway.response.cookies.epoch_cache import EpochCache
 from gateway.response.cookies.keys import COOKIE, BadToken, KeyRing
+from gateway.response.cookies.reader import CookieReader
 from gateway.response.fields import REPLY_TO
 from gateway.response.message_id import MARK
 

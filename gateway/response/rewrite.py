@@ -23,20 +23,13 @@ from gateway.response.annotations import (
     previous_annotations,
 )
 from gateway.response.cookies import keys
-from gateway.response.cookies.cookie import (
-    Cookie,
-    CookieMaker,
-    CookieReader,
-    CookieReference,
-    Expired,
-    check_expiry,
-    expiry_of,
-    from_url,
-    to_url,
-)
+from gateway.response.cookies.base64url import from_url, to_url
+from gateway.response.cookies.cookie import Cookie, CookieReference, Expired, check_expiry, expiry_of
 from gateway.response.cookies.cookie_store import CookieNotLoaded, CookieStore, open_or_reference
 from gateway.response.cookies.epoch_cache import EpochCache, ExpiryStepCache
 from gateway.response.cookies.keys import BadToken, KeyRing
+from gateway.response.cookies.maker import CookieMaker
+from gateway.response.cookies.reader import CookieReader
 from gateway.response.crossing import Crossing, Messages
 from gateway.response.fields import (
     CORRELATION_ID,

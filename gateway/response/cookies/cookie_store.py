@@ -14,9 +14,12 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from gateway.errors import AmqpError
-from gateway.response.cookies.cookie import NAME_BYTES, Cookie, CookieMaker, CookieReader, CookieReference, open_token
+from gateway.response.cookies.cookie import Cookie, CookieReference
 from gateway.response.cookies.epoch_cache import EpochCache
 from gateway.response.cookies.keys import STORED, BadToken, KeyRing, Purpose
+from gateway.response.cookies.maker import CookieMaker
+from gateway.response.cookies.reader import CookieReader, open_token
+from gateway.response.cookies.token_layout import NAME_BYTES
 
 MAX_STORED: Final = 16_384
 """Maximum bytes of a stored cookie."""

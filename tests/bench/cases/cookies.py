@@ -6,8 +6,10 @@ import time
 
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.message.sections import DATA, DELIVERY_ANNOTATIONS, PROPERTIES, section, walk
-from gateway.response.cookies.cookie import Cookie, CookieMaker, CookieReader
+from gateway.response.cookies.cookie import Cookie
 from gateway.response.cookies.keys import KeyRing, SigningSecret
+from gateway.response.cookies.maker import CookieMaker
+from gateway.response.cookies.reader import CookieReader
 
 _BATCH = 2000
 _NOW = 1_700_000_000_000

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.amqp.codec.codec import Long, Symbol
-from gateway.response.cookies.cookie import Cookie, seal, to_url
+from gateway.response.cookies.base64url import to_url
+from gateway.response.cookies.cookie import Cookie
 from gateway.response.cookies.keys import COOKIE, REPLY_TO, KeyRing, SigningSecret
+from gateway.response.cookies.maker import seal
 from tests.support.amqp import frames
 from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import SENDER

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.response.cookies.cookie import CookieReference, open_cookie
+from gateway.response.cookies.cookie import CookieReference
+from gateway.response.cookies.reader import open_cookie
 from tests.integration.routing.test_cookies import RING
 from tests.integration.routing.test_uses import start
 from tests.support.amqp import frames

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from gateway.response.cookies.cookie import from_url
+from gateway.response.cookies.base64url import from_url
 from tests.support.amqp.messages import message, sections
 from tests.support.gateway.crossing import KEY, Inbox, Outbox, Place, answer, cookie_of, hop_annotations, pair, start
 from tests.support.gateway.gateway import Gateways

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.response.cookies.cookie import Cookie, Uses, open_cookie, seal
+from gateway.response.cookies.cookie import Cookie, Uses
 from gateway.response.cookies.keys import REPLY_TO
+from gateway.response.cookies.maker import seal
+from gateway.response.cookies.reader import open_cookie
 from tests.integration.routing.test_cookies import RING
 from tests.support.amqp.links import outcomes
 from tests.support.amqp.messages import message, sections

@@ -13,8 +13,11 @@ from itertools import pairwise
 import pytest
 
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError
-from gateway.response.cookies.cookie import Cookie, CookieReader, Uses, open_cookie, open_token, seal, to_url
+from gateway.response.cookies.base64url import to_url
+from gateway.response.cookies.cookie import Cookie, Uses
 from gateway.response.cookies.keys import COOKIE, REPLY_TO, BadToken, KeyRing, SigningSecret
+from gateway.response.cookies.maker import seal
+from gateway.response.cookies.reader import CookieReader, open_cookie, open_token
 from gateway.response.message_id import MARK, ScopeIds
 
 NOW = 1_700_000_000_000

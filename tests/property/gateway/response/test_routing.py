@@ -25,8 +25,11 @@ from gateway.amqp.message.sections import (
 )
 from gateway.errors import NOT_FOUND, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.response.annotate import Annotator, LinkTarget
-from gateway.response.cookies.cookie import Cookie, CookieMaker, Uses, from_url, open_cookie, seal, to_url
+from gateway.response.cookies.base64url import from_url, to_url
+from gateway.response.cookies.cookie import Cookie, Uses
 from gateway.response.cookies.keys import BadToken, KeyRing, SigningSecret
+from gateway.response.cookies.maker import CookieMaker, seal
+from gateway.response.cookies.reader import open_cookie
 from gateway.response.correlation_ids import CorrelationRewriter, open_return_id
 from gateway.response.fields import NULL, Fields, _assemble, assemble, leading_fields
 from gateway.response.message_id import ScopeIds, id_token, open_id

@@ -12,9 +12,12 @@ from click.testing import CliRunner, Result
 
 from gateway.amqp.codec.codec import encode
 from gateway.cli.main import main
-from gateway.response.cookies.cookie import MIN_LIMIT, Cookie, CookieMaker, Uses, seal, to_url
+from gateway.response.cookies.base64url import to_url
+from gateway.response.cookies.cookie import Cookie, Uses
 from gateway.response.cookies.cookie_store import CookieStore
 from gateway.response.cookies.keys import REPLY_TO, KeyRing, SigningSecret
+from gateway.response.cookies.maker import CookieMaker, seal
+from gateway.response.cookies.token_layout import MIN_LIMIT
 from gateway.response.correlation_ids import CorrelationRewriter
 from gateway.response.message_id import ScopeIds
 from tests.support.amqp.messages import message, sections

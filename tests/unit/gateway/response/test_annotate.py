@@ -31,9 +31,11 @@ from gateway.errors import (
     AmqpError,
 )
 from gateway.response.annotate import Annotator, LinkTarget, restore_response
-from gateway.response.cookies.cookie import Cookie, open_cookie, seal
+from gateway.response.cookies.cookie import Cookie
 from gateway.response.cookies.epoch_cache import lifetime
 from gateway.response.cookies.keys import REPLY_TO, BadToken, KeyRing, SigningSecret
+from gateway.response.cookies.maker import seal
+from gateway.response.cookies.reader import open_cookie
 from gateway.response.rewrite import Rewriter
 
 NOW = 1_700_000_000_000

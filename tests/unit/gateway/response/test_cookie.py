@@ -12,22 +12,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from gateway.amqp.codec.codec import Symbol, encode
 from gateway.amqp.message.sections import DELIVERY_ANNOTATIONS, section
 from gateway.errors import PRECONDITION_FAILED, RESOURCE_LIMIT_EXCEEDED, UNAUTHORIZED_ACCESS, AmqpError
-from gateway.response.cookies.cookie import (
-    MAX_TOKEN,
-    NONCE_BYTES,
-    Cookie,
-    CookieMaker,
-    Uses,
-    describe,
-    from_url,
-    open_cookie,
-    open_token,
-    seal,
-    template,
-    to_url,
-)
+from gateway.response.cookies.base64url import from_url, to_url
+from gateway.response.cookies.cookie import Cookie, Uses, describe
 from gateway.response.cookies.cookie_store import CookieStore
 from gateway.response.cookies.keys import COOKIE, REPLY_TO, BadToken, KeyRing, SigningSecret, new_secret
+from gateway.response.cookies.maker import CookieMaker, seal, template
+from gateway.response.cookies.reader import open_cookie, open_token
+from gateway.response.cookies.token_layout import MAX_TOKEN, NONCE_BYTES
 from gateway.response.message_id import MARK, UNIQUE_BYTES, ScopeIds, open_id, seal_id
 from gateway.response.restore import LinkTarget
 from policies.load.secrets import signing_key

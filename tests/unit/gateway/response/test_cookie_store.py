@@ -9,17 +9,12 @@ import pytest
 
 from gateway.errors import NOT_FOUND, PRECONDITION_FAILED, UNAUTHORIZED_ACCESS, AmqpError
 from gateway.response.annotate import Annotator, LinkTarget
-from gateway.response.cookies.cookie import (
-    MIN_LIMIT,
-    Cookie,
-    CookieMaker,
-    CookieReference,
-    Uses,
-    open_cookie,
-    open_token,
-)
+from gateway.response.cookies.cookie import Cookie, CookieReference, Uses
 from gateway.response.cookies.cookie_store import CookieNotLoaded, CookieStore
 from gateway.response.cookies.keys import COOKIE, STORED, BadToken, KeyRing, SigningSecret
+from gateway.response.cookies.maker import CookieMaker
+from gateway.response.cookies.reader import open_cookie, open_token
+from gateway.response.cookies.token_layout import MIN_LIMIT
 from gateway.response.correlation_ids import CorrelationRestorer, CorrelationRewriter
 from gateway.response.restore import Restored
 from gateway.response.rewrite import Rewriter

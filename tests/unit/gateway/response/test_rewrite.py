@@ -31,8 +31,10 @@ from gateway.errors import (
     AmqpError,
 )
 from gateway.response.annotate import Annotator
-from gateway.response.cookies.cookie import Cookie, seal, to_url
+from gateway.response.cookies.base64url import to_url
+from gateway.response.cookies.cookie import Cookie
 from gateway.response.cookies.keys import REPLY_TO, BadToken, KeyRing, SigningSecret
+from gateway.response.cookies.maker import seal
 from gateway.response.restore import Restored
 from gateway.response.rewrite import Rewriter
 
