@@ -23,7 +23,8 @@ from proton.reactor import Container
 from tests.bench.shapes.shapes import RECORDED
 from tests.support.amqp.foreign import JAVA, rhea_environment
 from tests.support.gateway.process import free_port
-from tests.support.project.parts import folder, program
+from tests.support.project.commands import program
+from tests.support.project.parts import folder
 
 CLIENTS: Final = Path(__file__).parent / "clients"
 ADDRESS: Final = "events/orders"

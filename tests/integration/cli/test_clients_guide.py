@@ -16,8 +16,9 @@ from tests.support.cli.commands import run
 from tests.support.cli.guides import Guide, ported
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, fresh_folder, ports
+from tests.support.project.commands import program
 from tests.support.project.named_tests import missing_tests, named_tests
-from tests.support.project.parts import CLIENTS, folder, program
+from tests.support.project.parts import CLIENTS, folder
 from tests.support.servers.certs import Authority
 
 GUIDE = Guide("clients.md")

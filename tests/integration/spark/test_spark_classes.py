@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.project.parts import folder, program
+from tests.support.project.commands import program
+from tests.support.project.parts import folder
 from tests.support.spark.spark_classes import NAME, sharing
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from tests.support.amqp.foreign import jms_command
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, Process, wait_until
-from tests.support.project.parts import folder, program
+from tests.support.project.commands import program
+from tests.support.project.parts import folder
 from tests.support.servers.kafka import KafkaBroker, writing
 from tests.support.servers.servers import Redis
 from tests.support.transactions.topics import committed

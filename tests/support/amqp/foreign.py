@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.gateway.process import PATIENCE, Process, wait_until
-from tests.support.project.parts import CLIENTS, folder, program
+from tests.support.project.commands import program
+from tests.support.project.parts import CLIENTS, folder
 from tests.support.spark.spark_classes import sharing
 
 JAVA = "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.gateway.process import fresh_folder
-from tests.support.project.parts import program
+from tests.support.project.commands import program
 
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",

@@ -14,7 +14,7 @@ import websocket
 
 from tests.support.browser.chromium import FLAGS
 from tests.support.gateway.process import PATIENCE, Process, fresh_folder, wait_until
-from tests.support.project.parts import program
+from tests.support.project.commands import program
 
 _KEYS = {"Enter": 13, "Tab": 9, "Escape": 27}
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.support.eventhubs.hubs import HubGateway
 from tests.support.gateway.process import Process
-from tests.support.project.parts import CLIENTS, folder, program
+from tests.support.project.commands import program
+from tests.support.project.parts import CLIENTS, folder
 
 LIBRARIES = ("js", "go")
 

@@ -12,7 +12,8 @@ from typing import Any
 from tests.support.eventhubs.foreign import events
 from tests.support.eventhubs.hubs import HubGateway
 from tests.support.gateway.process import PATIENCE, Child, Process
-from tests.support.project.parts import folder, program
+from tests.support.project.commands import program
+from tests.support.project.parts import folder
 
 _OPTIONS = "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.project import dockerfile
-from tests.support.project.parts import ROOT, PartMissing, apt_install
+from tests.support.project.commands import PartMissing, apt_install
+from tests.support.project.parts import ROOT
 
 WORK: Final = ROOT / "build" / "image"
 BASE: Final = "localhost/scopegate-base"

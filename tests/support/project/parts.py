@@ -16,11 +16,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from proton import SSL
 
+from tests.support.project.commands import (
+    BUILD_TOOLS,
+    SERVERS,
+    PartMissing,
+    apt_install,
+    install_commands,
+    program,
+)
 from tests.support.spark import spark_classes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,7 +41,6 @@ SPARK_CLASSES = "../support/spark/spark_classes.py"
 KAFKA_CLASSES = "../support/servers/kafka_classes.py"
 JMS_CLASSES = "../support/amqp/jms_classes.py"
 ARTEMIS = "2.56.0"
-GO = "/usr/local/go/bin"
 TCK = "github.com/cloudevents/sdk-go/sql/v2@v2.16.2"
 TCK_SUM = "h1:ufWHXiH1ZVd0WDbzTX9Nod9Sdq5wcnaqyL0iA1fBwYs="
 OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.79.2"
@@ -41,59 +49,8 @@ KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.4.3"
 NPM = ("package.json", "package-lock.json")
 JMS = ("pom.xml", "JmsClient.java", "Subscriber.java", "Transacted.java", "TransactedWork.java")
 PROTONJ2 = ("pom.xml", "Transactions.java")
-JAVA = ("pom.xml", "HubsClient.java", "FileCheckpoints.java")
+HUBS = ("pom.xml", "HubsClient.java", "FileCheckpoints.java")
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
-
-
-class PartMissing(Exception):
-    """A part could not be had; the text says which one and what to do."""
-
-
-@dataclass(frozen=True)
-class Command:
-    """A program of the machine and the Debian package that brings it."""
-
-    name: str
-    package: str
-    java: int = 0
-
-    def present(self) -> bool:
-        """Tell whether the program is on the PATH, and recent enough where that matters."""
-        path = which(self.name)
-        return path is not None and (not self.java or java_version(path) >= self.java)
-
-    def __str__(self) -> str:
-        version = f" {self.java} or later" if self.java else ""
-        return f"{self.name}{version}: apt-get install {self.package}"
-
-
-COMMANDS = (
-    Command("java", "openjdk-17-jdk-headless", java=17),
-    Command("javac", "openjdk-17-jdk-headless", java=17),
-    Command("mvn", "maven"),
-    Command("node", "nodejs"),
-    Command("npm", "npm"),
-    Command("gcc", "gcc"),
-    Command("tar", "tar"),
-    Command("redis-server", "redis-server"),
-    Command("chromium", "chromium"),
-    Command("go", "golang-go"),
-    Command("mosquitto", "mosquitto"),
-    Command("nats-server", "nats-server"),
-    Command("promtool", "prometheus"),
-)
-
-
-def which(name: str) -> str | None:
-    """Return the path of a program; Go's own archive is unpacked where few have it on their PATH."""
-    return shutil.which(name) or shutil.which(name, path=GO)
-
-
-def java_version(program: str) -> int:
-    """Return the major version that `java` or `javac` reports, 0 when it does not run."""
-    result = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r"(?:version \"|javac )(\d+)", result.stderr + result.stdout)
-    return int(found[1]) if found else 0
 
 
 @dataclass(frozen=True)
@@ -280,7 +237,7 @@ def jar_origins(*parts: str) -> Iterator[str]:
             yield f"{jar} {about.st_size} {about.st_mtime_ns}"
 
 
-ALL = (
+JAVA = (
     Part("kafka", ("kafka/pom.xml",), maven_jars("kafka/pom.xml")),
     Part("kafka-classes", (KAFKA_CLASSES,), archive_kafka_classes, lambda: jar_origins("kafka")),
     Part("spark-kafka", (SPARK_KAFKA,), maven_jars(SPARK_KAFKA)),
@@ -290,6 +247,11 @@ ALL = (
     Part("jms-clients", tuple(f"jms/{file}" for file in JMS), compile_jms_clients),
     Part("jms-classes", (JMS_CLASSES,), archive_jms_classes, lambda: jar_origins("jms", "jms-clients")),
     Part("spark-classes", (SPARK_CLASSES,), archive_spark_classes, spark_classes.origins),
+    Part("eventhubs-java", tuple(f"eventhubs-java/{file}" for file in HUBS), java_client("eventhubs-java")),
+    Part("protonj2", tuple(f"protonj2/{file}" for file in PROTONJ2), java_client("protonj2")),
+)
+"""Made one after the other: Maven's processes share a folder, and archives of classes need the jars before them."""
+OTHERS = (
     Part("cesql-tck", (TCK, TCK_SUM), fetch_cesql_tck),
     Part("kubernetes", ("kubernetes/requirements.lock",), install_kubernetes_schemas),
     Part("duckdb-iceberg", ("duckdb-iceberg/requirements.lock",), install_duckdb_iceberg),
@@ -297,11 +259,10 @@ ALL = (
     Part("object-store", tuple(f"s3-go/{file}" for file in ("go.mod", "go.sum", "main.go")), build_object_store),
     Part("rhea", ("rhea/package.json", "rhea/package-lock.json"), npm_modules("rhea")),
     Part("eventhubs-js", tuple(f"eventhubs-js/{file}" for file in NPM), npm_modules("eventhubs-js")),
-    Part("eventhubs-java", tuple(f"eventhubs-java/{file}" for file in JAVA), java_client("eventhubs-java")),
-    Part("protonj2", tuple(f"protonj2/{file}" for file in PROTONJ2), java_client("protonj2")),
     go_client("eventhubs-go"),
     go_client("go-amqp"),
 )
+ALL = (*JAVA, *OTHERS)
 
 
 def folder(name: str) -> Path:
@@ -310,31 +271,6 @@ def folder(name: str) -> Path:
     if not part.complete():
         raise PartMissing(f"{part.folder.relative_to(ROOT)} is missing or outdated: run `make parts`")
     return part.folder
-
-
-def program(name: str) -> str:
-    """Return the path of a command of the machine, or fail naming its package."""
-    command = next(command for command in COMMANDS if command.name == name)
-    if not command.present():
-        raise PartMissing(str(command))
-    return which(name) or name
-
-
-def install_commands() -> Iterator[str]:
-    """Install missing commands where apt may; yield a line for each that is still missing."""
-    missing = [command for command in COMMANDS if not command.present()]
-    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
-        packages = sorted({command.package for command in missing})
-        print(f"parts: apt-get install {' '.join(packages)}", flush=True)
-        apt_install(packages)
-    yield from (str(command) for command in missing if not command.present())
-
-
-def apt_install(packages: list[str]) -> None:
-    """Try once with fresh package lists; what stays missing is reported by the caller."""
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for step in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
-        subprocess.run(["apt-get", "-qq", *step], env=environment, stdout=subprocess.DEVNULL, check=False)
 
 
 def install_proton_tls() -> Iterator[str]:
@@ -362,9 +298,9 @@ def rebuild(package: str) -> None:
         )
 
 
-def install_parts() -> Iterator[str]:
+def install_parts(parts: Iterable[Part]) -> Iterator[str]:
     """Make every part that is not complete; yield a line for each that could not be made."""
-    for part in ALL:
+    for part in parts:
         if part.complete():
             continue
         print(f"parts: making build/parts/{part.name}", flush=True)
@@ -374,9 +310,17 @@ def install_parts() -> Iterator[str]:
             yield f"build/parts/{part.name}: {error}"
 
 
+def install_side_by_side() -> list[str]:
+    """Install the servers while the parts are made; return a line for each that is missing."""
+    with ThreadPoolExecutor() as pool:
+        steps = [(install_commands, SERVERS), (install_parts, JAVA), (install_parts, OTHERS)]
+        running = [pool.submit(lambda step=step, what=what: list(step(what))) for step, what in steps]
+        return [line for each in running for line in each.result()]
+
+
 def main() -> int:
     """Install what may be installed; print exactly what is left."""
-    missing = list(install_commands()) or [*install_proton_tls(), *install_parts()]
+    missing = list(install_commands(BUILD_TOOLS)) or [*install_proton_tls(), *install_side_by_side()]
     if missing:
         print("The suite needs these and could not install them:", *missing, sep="\n  ", file=sys.stderr)
     return 1 if missing else 0

@@ -26,7 +26,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.support.gateway.process import PATIENCE, Process, Server, fresh_folder, ports, run_tool, wait_until
-from tests.support.project.parts import PARTS, folder, program
+from tests.support.project.commands import program
+from tests.support.project.parts import PARTS, folder
 from tests.support.spark.spark_classes import sharing
 
 HEAP = "-Xms512m", "-Xmx512m"

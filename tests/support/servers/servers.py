@@ -8,7 +8,8 @@ import socket
 import subprocess
 
 from tests.support.gateway.process import PATIENCE, Process, Server, answers, free_port, fresh_folder, run_tool
-from tests.support.project.parts import folder, program
+from tests.support.project.commands import program
+from tests.support.project.parts import folder
 
 ACCEPTOR = (
     "tcp://127.0.0.1:{port}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300;amqpDuplicateDetection=false"

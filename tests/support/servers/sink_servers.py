@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from tests.support.gateway.process import Process, Server, answers, free_port, fresh_folder
-from tests.support.project.parts import program
+from tests.support.project.commands import program
 from tests.support.servers.certs import Pair
 
 

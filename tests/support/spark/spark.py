@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.project.parts import COMMANDS, PARTS, folder
+from tests.support.project.commands import BUILD_TOOLS
+from tests.support.project.parts import PARTS, folder
 from tests.support.spark import spark_classes
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def pytest_configure() -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session; a test that changes a configuration puts it back."""
-    java = next(command for command in COMMANDS if command.name == "java")
+    java = next(command for command in BUILD_TOOLS if command.name == "java")
     assert java.present(), f"Spark needs {java}"
     from pyspark.sql import SparkSession
 

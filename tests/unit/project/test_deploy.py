@@ -14,7 +14,8 @@ from ruamel.yaml import YAML
 
 from policies.load.loader import load_policy
 from tests.support.project import dockerfile
-from tests.support.project.parts import ROOT, program
+from tests.support.project.commands import program
+from tests.support.project.parts import ROOT
 
 DEPLOY = ROOT / "deploy"
 IMAGE = re.compile(r"[a-z][a-z0-9/-]*:v?\d+\.\d+[a-z0-9.-]*")

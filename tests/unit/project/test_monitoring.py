@@ -10,8 +10,9 @@ from itertools import product
 import pytest
 from ruamel.yaml import YAML
 
+from tests.support.project.commands import program
 from tests.support.project.monitoring import ALERTS, DASHBOARD, alert_rules, expressions, panels
-from tests.support.project.parts import ROOT, program
+from tests.support.project.parts import ROOT
 
 CASES = ALERTS.with_name("alerts.test.yaml")
 

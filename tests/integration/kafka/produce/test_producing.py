@@ -23,7 +23,8 @@ from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE
 from tests.support.kafka.streams import Route, Streams
-from tests.support.project.parts import CLIENTS, folder, program
+from tests.support.project.commands import program
+from tests.support.project.parts import CLIENTS, folder
 from tests.support.servers.kafka import KafkaBroker
 
 GROUP_KEY, TARGET = "event-streams-group-key", "event-streams-target-partition"
