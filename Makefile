@@ -81,7 +81,7 @@ wheel: $(VENV)/.tests ## build a manylinux wheel into build/wheels
 
 lock: ## write the lock files again from pyproject.toml (needs uv)
 	$(UV_COMPILE) --upgrade --output-file requirements.lock
-	$(UV_COMPILE) --constraints requirements.lock --extra spark --extra delta --extra iceberg --extra mqtt --extra nats --extra registry --extra test --output-file requirements-test.lock
+	$(UV_COMPILE) --constraints requirements.lock --extra spark --extra delta --extra iceberg --extra mqtt --extra nats --extra otel --extra registry --extra test --output-file requirements-test.lock
 	$(UV_COMPILE) --constraints requirements-test.lock --extra fuzz --output-file requirements-fuzz.lock
 	$(UV_COMPILE:pyproject.toml=) --constraints requirements-test.lock --group build --output-file requirements-build.lock
 

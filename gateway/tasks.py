@@ -7,8 +7,8 @@ A task is **essential** if the gateway would go on serving without it, but wrong
 `keep`: they are restarted after an error, with growing pauses, and the gateway is not ready until they have run for a
 while. These are the loops that refresh a Kafka cluster, write and mirror the positions of termini, keep up the shared
 state, its store and the leases, accept TLS connections, serve HTTP, keep connectors connected, run bridges, write the
-journal, account for memory, look after the credit of links and their lag, measure the loop, watch the policy, and
-follow, deliver and mark subscriptions, and mirror their positions.
+journal, send spans, account for memory, look after the credit of links and their lag, measure the loop, watch the
+policy, and follow, deliver and mark subscriptions, and mirror their positions.
 Every other task is the work of one attach, handshake, drain or hand-over: it ends by itself, and whatever waits for it
 has a time limit.
 """

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.sasl.verifiers import UserStore
 from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, out_of_date
+from gateway.tracing.tracing import missing
 from policies.model.scopes.event_hubs import SharedKey
 from policies.text.diagnostics import Diagnostic, Loc
 
@@ -73,6 +74,7 @@ def load_credential_files(policy: CompiledPolicy, check_cluster: CheckCluster) -
             mistake = check_cluster(settings)
             problems += [mistake_at(policy, ("kafka", name), mistake)] if mistake else []
     problems += _admin(policy, credentials)
+    problems += _tracing(policy)
     for name, scope in policy.model.scopes.items():
         for place, listener in _listeners(scope):
             problems += _listener(policy, listener, credentials, ("scopes", name, *place))
@@ -86,6 +88,12 @@ def load_credential_files(policy: CompiledPolicy, check_cluster: CheckCluster) -
         *_exposed(policy), *_out_of_date(policy, datetime.now(UTC)), *_unknown_users(policy, credentials),
     ]  # fmt: skip
     return credentials
+
+
+def _tracing(policy: CompiledPolicy) -> Iterator[str]:
+    """Traces need a library that is not always installed."""
+    if policy.model.gateway.tracing is not None and (lacks := missing()) is not None:
+        yield mistake_at(policy, ("gateway", "tracing"), lacks)
 
 
 def mistake_at(policy: CompiledPolicy, loc: Loc, message: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from gateway.links.link import IncomingLink, NodeLink, OutgoingLink
 
 if TYPE_CHECKING:
+    from gateway.amqp.link.handlers import Incoming, Outgoing
     from gateway.amqp.link.outcomes import Outcome
     from gateway.amqp.link.state import DetachKind
     from gateway.amqp.proton.proton_data import TerminusFields
@@ -28,13 +29,21 @@ if TYPE_CHECKING:
 
 
 LinkT = TypeVar("LinkT", bound=NodeLink)
+AcceptAll: TypeAlias = "Callable[[list[Delivery]], None]"
 
 
 class WrappedLink(Generic[LinkT]):
-    """Passes on what links of both directions have but `accept`, which a subclass has."""
+    """Passes on what links of both directions have; a subclass puts a handler around the node's (`around`)."""
 
     def __init__(self, link: LinkT) -> None:
         self._link: Final = link
+
+    def around(self, handler: Incoming | Outgoing) -> Incoming | Outgoing:
+        """The handler that gets the link's events, for that of the node."""
+        return handler
+
+    def accept(self, handler: Incoming | Outgoing, **more: Any) -> None:
+        self._link.accept(self.around(handler), **more)
 
     # -- what the resolver and the journal decide for it
 
@@ -142,13 +151,13 @@ class WrappedLink(Generic[LinkT]):
 
 
 class WrappedIncomingLink(WrappedLink[IncomingLink]):
-    """Passes on everything of an incoming link but `accept`."""
+    """Passes on everything of an incoming link."""
 
     incoming: Final = True
 
     def __init__(self, link: IncomingLink) -> None:
         super().__init__(link)
-        self.accept_all: Final = getattr(link, "accept_all", None)
+        self.accept_all: AcceptAll | None = getattr(link, "accept_all", None)
         """Accepts several deliveries at once; only links of peers have it."""
 
     @property
@@ -179,7 +188,7 @@ class WrappedIncomingLink(WrappedLink[IncomingLink]):
 
 
 class WrappedOutgoingLink(WrappedLink[OutgoingLink]):
-    """Passes on everything of an outgoing link but `accept`."""
+    """Passes on everything of an outgoing link."""
 
     incoming: Final = False
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gateway.links.link import NodeLink
     from gateway.nodes.service_calls import Responder
     from gateway.principal import Principal, Requester
+    from gateway.tracing.spans import Tracer
     from policies.model.scopes.access import Action
     from policies.rules import KafkaRoute, ScopeRules
 
@@ -129,6 +130,8 @@ class GatewayContext:
     """The factory of nodes for each class of routes."""
     filter_rules: Rules = RULES
     journal: Journal | None = None
+    tracer: Tracer | None = None
+    """Samples messages for spans; None: there are no traces."""
     responders: dict[tuple[str, str], Responder] = field(default_factory=dict)
     """Services that are made elsewhere, by scope and name."""
 

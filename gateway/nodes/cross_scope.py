@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from gateway.amqp.link.handlers import BatchIncoming
+from gateway.amqp.link.handlers import BatchIncoming, Incoming, Outgoing
 from gateway.amqp.link.outcomes import RELEASED
 from gateway.amqp.link.transactions import PostedMessage
 from gateway.amqp.link.wrappers import IncomingWrapper
@@ -64,11 +64,13 @@ class _CrossScopeLink(WrappedIncomingLink):
         super().__init__(link)
         self._scope: Final = scope
 
-    def accept(self, handler: Any, *, capabilities: Iterable[str] = (), **more: Any) -> None:
+    def around(self, handler: Incoming | Outgoing) -> Incoming:
+        return _CrossScopeHandler(self._link, cast("BatchIncoming", handler), self._scope)
+
+    def accept(self, handler: Incoming | Outgoing, *, capabilities: Iterable[str] = (), **more: Any) -> None:
         """The target leads into another scope, and honours annotations (RA-2.2-4)."""
         announced = announced_capabilities(self._link, self._link.context.announces)
-        crossing = _CrossScopeHandler(self._link, handler, self._scope)
-        self._link.accept(crossing, capabilities=(*capabilities, *announced), **more)
+        super().accept(handler, capabilities=(*capabilities, *announced), **more)
 
 
 class _CrossScopeHandler(IncomingWrapper):

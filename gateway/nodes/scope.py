@@ -33,6 +33,7 @@ from gateway.nodes.temporary import Temporaries
 from gateway.principal import GatewayItself, Principal, Requester, User, client, user_name
 from gateway.response.rate_limit import Buckets
 from gateway.routing.reserved import TEMPORARY, replies_address
+from gateway.tracing.links import traced
 from gateway.transactions.coordinator import attach_coordinator
 from gateway.transactions.table import TransactionLimits
 from policies.rules import (
@@ -156,7 +157,7 @@ class Scope:
                 node.admit(link, principal)
                 self._allowed(link, address, principal, "temporary")
                 announced_capabilities(link, self._announces(link, node))
-                node.attach(link)
+                self._hand_over(link, node, address)
             elif not passed_on and self.takes_replies(address):
                 self._allowed(link, address, principal, "replies")
                 attach_replies(self, link, address)
@@ -215,6 +216,12 @@ class Scope:
             link.context = link_context(own.scope, first.replies, pair=own.pair, answer=own.answer, uses=first.uses)
         node = self._node(decided)
         announced_capabilities(link, self._announces(link, node, decided.routes))
+        self._hand_over(link, node, address)
+
+    def _hand_over(self, link: NodeLink, node: Node, address: str) -> None:
+        """Give a link to its node, within spans of its messages if the policy asks for traces."""
+        if self.context.tracer is not None:
+            link = traced(self.context.tracer, link, self.name, address)
         node.attach(link)
 
     def _announces(self, link: NodeLink, node: Node, routes: tuple[Route, ...] = ()) -> bool:

@@ -173,6 +173,10 @@ CATALOG: Final[dict[str, MetricDescription]] = {
         "event",
     ),
     "journal_rows": _counter("Rows of the journal by result (docs/journal.md).", "result"),
+    "trace_spans": _counter(
+        "Spans of traces (`gateway.tracing`): sent, not made or kept for lack of room, not taken by the collector.",
+        "result",
+    ),
     # subscriptions
     "subscriptions": _gauge(
         f"{_OF_MANAGER}, by the protocol of their sinks and by state.", "manager", "protocol", "state"

@@ -48,6 +48,7 @@ from gateway.server.quota import Quota
 from gateway.server.reload import LinkRevalidator, Replaced
 from gateway.state import open_state
 from gateway.tasks import Supervisor, off_loop, until
+from gateway.tracing.tracing import Tracing
 
 if TYPE_CHECKING:
     from gateway.admin.source import Steering
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from gateway.server.admin.administration import Administration
     from policies.rules import CompiledPolicy
 
-_FIXED: Final = ("http", "admin.listen", "state", "lease", "log", "journal", "memory")
+_FIXED: Final = ("http", "admin.listen", "state", "lease", "log", "journal", "tracing", "memory")
 """Keys of `gateway` that a reload does not change."""
 _CLOSING: Final = 2.0
 """Seconds that peers have to answer our close at shutdown."""
@@ -129,7 +130,7 @@ class Gateway:
         self.client_api: Final = ClientApi(make_subscriptions, self._subscription_parts(), self._password_checks)
         settings = policy.model.gateway
         self._journaling: Final = Journaling(settings.journal, settings.id, self.clusters, self.flush)
-        self.context.journal = self.report.journal = self._journaling.journal
+        self._tracing: Final = Tracing(settings.tracing, settings.id)
         self._observe(loop)
 
     def _subscription_parts(self) -> SubscriptionParts:
@@ -165,6 +166,7 @@ class Gateway:
         self.supervisor.keep(self.memory.run, "memory")
         self.supervisor.keep(self._state.store.run, "state-store")
         self._journaling.start(self.report.metrics, self.supervisor)
+        self._tracing.start(self.report.metrics, self.supervisor)
         credentials = load_credential_files(self.policy, self._check_cluster)
         await self._install(self.policy, credentials, self._prepare(self.policy))
         self._metrics.policy_in_force(self.policy, self.supervisor)
@@ -317,6 +319,8 @@ class Gateway:
                 yield from connection.engine.links
 
     def _observe(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.context.journal = self.report.journal = self._journaling.journal
+        self.context.tracer = self._tracing.tracer
         loop.set_exception_handler(self._loop_error)
         metrics = self.report.metrics
         self.readiness.add("listeners", self.listening.ready)
@@ -384,6 +388,7 @@ class Gateway:
         if self._administration is not None:
             await self._administration.close()
         await self._journaling.close()
+        await self._tracing.close()
         for bridge in self.clusters.values():
             await bridge.close(min(patience, 5.0))
         await self.leases.close()

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from policies.model.admin import AdminSection
 from policies.model.journal import JournalSection
+from policies.model.tracing import TracingSection
 from policies.values.base import Count, Name, StrictSection, parsed
 from policies.values.units import Duration, PlaceOrOff, Size, State, parse_bind, parse_duration
 
@@ -47,4 +48,7 @@ class GatewaySection(StrictSection):
     )
     journal: JournalSection | None = Field(
         default=None, description="journal of decisions, see JournalSection; default: none"
+    )
+    tracing: TracingSection | None = Field(
+        default=None, description="spans for an OTLP collector, see TracingSection; default: none"
     )

@@ -38,6 +38,7 @@ def everything(start_gateway: Gateways, authority: Authority) -> tuple[Document,
         {"name": "subs", "events": "events/orders", "sinks": [sink]},
     ]
     document.data["gateway"]["journal"] = {"kafka": "main", "topic": "journal", "interval": "1s"}
+    document.data["gateway"]["tracing"] = {"endpoint": f"http://127.0.0.1:{free_port()}/v1/traces"}
     gateway = start_gateway(document.text, env={"SCOPEGATE_TEST_KEY": KEY}, ready=False)
     gateway.wait_log("serving")
     gateway.wait_metric("scopegate_certificate_expiry_timestamp_seconds", lambda value: value > 0)

@@ -1,0 +1,50 @@
+"""`gateway.tracing`: where spans go, and how many."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.gateway.policy import load_text, mistakes
+
+HERE = "endpoint: 'http://127.0.0.1:4318/v1/traces'"
+
+
+def policy(tracing: str) -> str:
+    return f"gateway: {{tracing: {{{tracing}}}}}\nscopes: {{edge: }}"
+
+
+def test_nothing_is_traced_unless_the_policy_says_where_to() -> None:
+    assert load_text("scopes: {edge: }").model.gateway.tracing is None
+    tracing = load_text(policy(HERE)).model.gateway.tracing
+    assert tracing is not None
+    assert (tracing.endpoint, tracing.sample, tracing.buffer) == ("http://127.0.0.1:4318/v1/traces", 1.0, 2048)
+    few = load_text(policy(f"{HERE}, sample: 0.01, buffer: 100")).model.gateway.tracing
+    assert few is not None
+    assert (few.sample, few.buffer) == (0.01, 100)
+
+
+@pytest.mark.parametrize(
+    ("tracing", "said"),
+    [
+        ("sample: 1", "tracing.endpoint:"),
+        ("endpoint: '127.0.0.1:4318'", "endpoint: needs a URL like http://127.0.0.1:4318/v1/traces"),
+        ("endpoint: 5", "endpoint: needs a URL like"),
+        ("endpoint: 'grpc://c:4317/x'", "endpoint: needs a URL like"),
+        ("endpoint: 'http://c:4318'", "endpoint: needs the path, too"),
+        ("endpoint: 'https://c/'", "endpoint: needs the path, too"),
+        ("endpoint: 'http://c:99999/v1/traces'", "endpoint: needs a host name, and a port"),
+        ("endpoint: 'http://:1/v1/traces'", "endpoint: needs a host name"),
+        ("endpoint: 'http://me:secret@c/v1/traces'", "endpoint: a URL must not contain a user or password"),
+        ("endpoint: 'http://c/v1/traces?key=secret'", "endpoint: no query and no fragment"),
+        (f"{HERE}, sample: 1.5", "tracing.sample:"),
+        (f"{HERE}, sample: -0.1", "tracing.sample:"),
+        (f"{HERE}, sample: true", "tracing.sample:"),
+        (f"{HERE}, sample: .nan", "tracing.sample:"),
+        (f"{HERE}, buffer: 0", "tracing.buffer:"),
+        (f"{HERE}, exporter: grpc", "tracing.exporter:"),
+    ],
+)
+def test_mistakes(tracing: str, said: str) -> None:
+    found = mistakes(policy(tracing))
+    assert any(said in line for line in found), found
+    assert not any("secret" in line for line in found if "@" not in said and "secrets" not in line)
