@@ -9,37 +9,37 @@ connection. `relay_states` has the transitions.
 from __future__ import annotations
 
 from asyncio import TimerHandle
-from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from gateway.amqp.codec.types import Value, ValueMap
-from gateway.amqp.link.outcomes import ACCEPTED, SETTLED, Modified, Outcome, Rejected
+from gateway.amqp.link.outcomes import ACCEPTED, SETTLED, Modified
 from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
-from gateway.amqp.proton.proton_data import AttachReply
+from gateway.connectors.attach_mapping import (
+    announced,
+    filters_in_force,
+    own_capabilities,
+    remote_request,
+    smaller,
+    visible_properties,
+)
 from gateway.connectors.port import ConnectorPort, needs_response_routing
 from gateway.connectors.relay_states import TRANSITIONS, RelayAction, RelayEvent, RelayState
+from gateway.connectors.remote_endpoints import RemoteReceiver, RemoteSender, RenamedReceiver
 from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError, Fault
-from gateway.filters.parse.filter_set import RULES, read
-from gateway.filters.predicate import TRUE
 from gateway.links.link import (
     Delivery,
     IncomingLink,
     MessageOrigin,
     NodeLink,
     OutgoingLink,
-    SendContext,
     TransformFactory,
     is_incoming,
     is_outgoing,
 )
-from gateway.links.link_context import RESPONSE_ADDRESS_SUPPORTED, announced_capabilities
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, SenderEndpoint
 from gateway.nodes.direct.node import DirectNode
 from gateway.nodes.direct.receiver_filter import CAPABILITIES, Predicate
-from gateway.nodes.pairs import PAIRED
-from gateway.routing.announcements import supports_annotations
-from gateway.routing.event_annotations import CAPABILITY, LINK_PROPERTIES
+from gateway.routing.event_annotations import CAPABILITY
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
@@ -187,44 +187,19 @@ class Relay(DirectNode):
     # -- the remote attach
 
     def _attach_remote(self, engine: Engine) -> None:
-        local = self.local
-        remote = engine.attach(self._remote_name(), incoming=not local.incoming)
-        wanted = local.source if remote.incoming else local.target
-        own = self._own_capabilities() if remote.incoming else ()
+        remote = engine.attach(self._remote_name(), incoming=not self.local.incoming)
+        same = self._same_scope
+        own = own_capabilities(self.local, same_scope=same) if remote.incoming and self._connector.routes else ()
         remote.unannounced = remote.incoming and not own
         if CAPABILITY in engine.offered:
             remote.understands = EVENTS
-        receiver = self._local_receiver
-        most = 0 if receiver is None else _smaller(engine.config.max_message_size, receiver.most)
-        remote.request(
-            self._remote_end(remote),
-            AttachReply(
-                address=self.address,
-                capabilities=wanted.capabilities,
-                properties=self._visible_properties(local.properties),
-                filter=wanted.filter,
-                distribution_mode=wanted.distribution_mode,
-                own=own,
-                max_message_size=most,
-            ),
-        )
+        request = remote_request(self.local, remote, self.address, own, same_scope=same)
+        remote.request(self._remote_end(remote), request)
 
-    def _remote_end(self, remote: Link) -> _RemoteSender | _RemoteReceiver:
+    def _remote_end(self, remote: Link) -> RemoteSender | RemoteReceiver:
         if remote.incoming:
-            return _RemoteSender(self, remote)
-        return (_RenamedReceiver if self._renamed else _RemoteReceiver)(self, remote)
-
-    def _own_capabilities(self) -> tuple[str, ...]:
-        """The capabilities of our target at the container: annotations are honoured if a transform or the receiver
-        does.
-
-        Otherwise a message with annotations ends the link (RA-2.3-3).
-        """
-        if not self._connector.routes:
-            return ()
-        crosses = not self._same_scope and self.local.context.replies != "none"
-        capable = self._local_receiver is not None and supports_annotations(self._local_receiver)
-        return (RESPONSE_ADDRESS_SUPPORTED,) if crosses or capable else ()
+            return RemoteSender(self, remote)
+        return (RenamedReceiver if self._renamed else RemoteReceiver)(self, remote)
 
     def _remote_name(self) -> str:
         """A new link name: that of the peer may contain addresses (RA 1), and be longer than a frame."""
@@ -233,15 +208,6 @@ class Relay(DirectNode):
     @property
     def _same_scope(self) -> bool:
         return self.local.context.scope == self._connector.remote_context(routes_responses=False).scope
-
-    def _visible_properties(self, properties: Mapping[Value, Value]) -> Mapping[Value, Value]:
-        """The link properties for the other side: in another scope only those of event streams (RA 1).
-
-        The property of link pairs is never passed on, because a pair is between two containers.
-        """
-        if self._same_scope:
-            return {name: value for name, value in properties.items() if name != PAIRED}
-        return {name: value for name, value in properties.items() if name in LINK_PROPERTIES}
 
     @property
     def attended(self) -> bool:
@@ -255,45 +221,26 @@ class Relay(DirectNode):
         local = self.local
         given = remote.source if remote.incoming else remote.target
         try:
-            in_force, predicate = self._filters(given.filter)
+            in_force, predicate = filters_in_force(local, given.filter)
         except AmqpError as error:
             self._end_local(self._after(RelayEvent.UNANSWERABLE), error)
             return
         end = SenderEndpoint(self, local) if is_incoming(local) else self._receiver_endpoint(predicate)
         self.join(end)
-        announced = dict.fromkeys((*given.capabilities, *CAPABILITIES))
+        with_filters = tuple(dict.fromkeys((*given.capabilities, *CAPABILITIES)))
         local.accept(
             end,
-            capabilities=self._announced(local, remote, given.capabilities) if local.incoming else announced,
-            properties=self._visible_properties(remote.properties),
+            capabilities=announced(local, remote, given.capabilities) if local.incoming else with_filters,
+            properties=visible_properties(remote.properties, same_scope=self._same_scope),
             filter=in_force,
             distribution_mode=given.distribution_mode,
-            max_message_size=_smaller(local.engine.config.max_message_size, remote.most),
+            max_message_size=smaller(local.engine.config.max_message_size, remote.most),
             understands=TARGETED if CAPABILITY in remote.engine.offered else ROUTING,
         )
 
     def _receiver_endpoint(self, predicate: Predicate) -> ReceiverEndpoint:
         assert self._local_receiver is not None
         return ReceiverEndpoint(self, self._local_receiver, predicate)
-
-    def _filters(self, remote: Mapping[Value, Value]) -> tuple[ValueMap, Predicate]:
-        """The filters in force: those that the container applies, and the others as far as the gateway knows them.
-
-        Raises AmqpError if one of the others is invalid.
-        """
-        if self.local.incoming:
-            return dict(remote), TRUE
-        own = {name: value for name, value in self.local.source.filter.items() if remote.get(name) != value}
-        rest = read(own, self.local.filter_rules or RULES)
-        return {**remote, **rest.in_force}, rest.predicate
-
-    @staticmethod
-    def _announced(local: NodeLink, remote: Link, given: Iterable[str]) -> tuple[str, ...]:
-        """The capabilities of the remote target; support of annotations as far as the gateway has it (RA-2.2-4)."""
-        others = tuple(name for name in given if name != RESPONSE_ADDRESS_SUPPORTED)
-        crosses = local.context.scope != remote.context.scope
-        honours = local.context.announces and (crosses or supports_annotations(remote))
-        return others + announced_capabilities(local, honours)
 
     # -- messages and drains
 
@@ -344,56 +291,3 @@ class Relay(DirectNode):
         self._skipped = False
         self.distribute_credit()
         remote.drain()
-
-
-class _RemoteReceiver(ReceiverEndpoint):
-    """Our sending link at the container."""
-
-    def __init__(self, relay: Relay, link: Link) -> None:
-        super().__init__(relay, link)
-        self._relay, self._remote = relay, link
-
-    def on_attached(self, link: Link) -> None:
-        self._relay.attached(self, link)
-
-    def on_refused(self, error: AmqpError) -> None:
-        self._relay.refused(error)
-
-    def on_detach(self, error: AmqpError | None) -> None:
-        super().on_detach(error)
-        self._relay.remote_ended(self._remote, error)
-
-
-class _RenamedReceiver(_RemoteReceiver):
-    """The same, at an address that the peer did not name."""
-
-    def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
-        if isinstance(outcome, Rejected) and outcome.error is not None:
-            outcome.error.of_nobody()
-        super().on_outcome(context, outcome)
-
-
-class _RemoteSender(SenderEndpoint):
-    """Our receiving link at the container."""
-
-    def __init__(self, relay: Relay, link: Link) -> None:
-        super().__init__(relay, link)
-        self._relay, self._remote = relay, link
-
-    def on_attached(self, link: Link) -> None:
-        self._relay.attached(self, link)
-
-    def on_refused(self, error: AmqpError) -> None:
-        self._relay.refused(error)
-
-    def on_drained(self) -> None:
-        self._relay.remote_drained()
-
-    def on_detach(self, error: AmqpError | None) -> None:
-        super().on_detach(error)
-        self._relay.remote_ended(self._remote, error)
-
-
-def _smaller(ours: int, theirs: int) -> int:
-    """The smaller of two size limits in bytes; 0: no limit."""
-    return min(filter(None, (ours, theirs)), default=0)
