@@ -15,8 +15,6 @@ from bridges.kafka.links.delivery_policy import DeliveryPolicy
 from bridges.kafka.links.log_link import LogLink
 from bridges.kafka.links.progress import Progress
 from bridges.kafka.links.receiver import LogReceiver
-from bridges.kafka.records.event import EncodedEvent
-from gateway.amqp.link.outcomes import Modified
 from gateway.errors import AmqpError
 
 
@@ -74,7 +72,7 @@ class SharedReceiver(LogReceiver):
         self._positions[partition] = start
         self._announce = self._announces
         self._join(partition)
-        self._deliver_later()
+        self.deliver_later()
 
     def lose(self, partition: int) -> int:
         """Stop sending events of a partition; returns the offset of the first event that was not sent."""
@@ -83,11 +81,10 @@ class SharedReceiver(LogReceiver):
         del self._members[partition]
         self._scheduler.leave(buffer, self, position)
         self._ready.pop(partition, None)
-        self._unresolved.pop(partition, None)
         self._gaps.discard(partition)
-        self._redeliveries.forget(partition)
+        self._outcomes.forget(partition)
         self._announce = self._announces
-        self._deliver_later()  # a drain may have waited for this partition
+        self.deliver_later()  # a drain may have waited for this partition
         return position
 
     def next_offset(self, partition: int) -> int:
@@ -96,7 +93,3 @@ class SharedReceiver(LogReceiver):
 
     def topic_grew(self, topic: Topic) -> None:
         """See `TopicWatcher`. The group assigns the new partitions to its links."""
-
-    def _redeliver(self, event: EncodedEvent, outcome: Modified | None) -> None:
-        if event.partition in self._buffers:  # otherwise its new owner sends the event again
-            super()._redeliver(event, outcome)

@@ -1,13 +1,10 @@
-"""A receive link on an event log: delivers events as the peer's credit permits (ES 1, 3.2).
-
-A log cannot requeue an event: after `released` and `modified` it is sent again on this link, up to a limit (KM-12).
-"""
+"""A receive link on an event log: delivers events as the peer's credit permits (ES 1, 3.2)."""
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
 from typing import Final
@@ -22,18 +19,17 @@ from bridges.kafka.consume.batches import FetchedBatch, PartitionBuffer
 from bridges.kafka.consume.protocols import PartitionSelections, Selection
 from bridges.kafka.links.checkpointer import DurableTerminus
 from bridges.kafka.links.delivery_policy import PLAIN, DeliveryPolicy
-from bridges.kafka.links.event_edits import modified, rewritten, with_gap, with_partitions
+from bridges.kafka.links.event_edits import rewritten, with_gap, with_partitions
+from bridges.kafka.links.event_outcomes import EventOutcomes
 from bridges.kafka.links.log_link import LogLink
 from bridges.kafka.links.offsets import at_ends, drain_ends
 from bridges.kafka.links.receiver_state import TRANSITIONS, ReceiverEvent, ReceiverState
-from bridges.kafka.links.redelivery_queue import RedeliveryQueue
 from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.ttl import unexpired
-from bridges.kafka.transactions.offsets import done_by
 from gateway.amqp.link.handlers import BatchOutgoing
-from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
+from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.link.transactions import Enlisting, Retirement
-from gateway.errors import RESOURCE_DELETED, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.links.link import EventCounter
 
 _MAX_HELD: Final = 64 * 1024 * 1024
@@ -77,15 +73,14 @@ class LogReceiver(BatchOutgoing):
         self._selections: Final[dict[int, Selection | None]] = {}
         self._policy: Final = policy
         self._terminus: Final = terminus
-        self._tracks_outcomes: Final = terminus is not None or policy.strict_order
         self._bound: Final = bound
         self._counters: Final = counters
+        self._outcomes: Final = EventOutcomes(self, link, topic.name, policy, terminus, counters)
         self._scheduler: Final = cluster.scheduler_of(policy.isolation)
         self._buffers: Final[dict[int, PartitionBuffer]] = {}
         self._ready: dict[int, None] = {}
         """Partitions whose next batch may be in memory, in the order of their turns."""
-        self._redeliveries: Final = RedeliveryQueue(link.keep)
-        self._unresolved: Final[dict[int, set[int]]] = {}  # offsets, by partition, that newer events wait for (KM-12)
+        self._redeliveries: Final = self._outcomes.redeliveries
         self._announce = self._announces = not bound and policy.annotated
         self._gaps: Final[set[int]] = set()
         self._drain_ends: dict[int, int] = {}
@@ -159,7 +154,7 @@ class LogReceiver(BatchOutgoing):
         for partition in added:
             self._positions[partition] = 0
             self._join(partition)
-        self._deliver_later()
+        self.deliver_later()
 
     def topic_gone(self) -> None:
         """KM-18."""
@@ -176,25 +171,12 @@ class LogReceiver(BatchOutgoing):
     def on_outcome(self, event: EncodedEvent, outcome: Outcome) -> None:
         """The peer has settled an event, finally or to get it again."""
         if self._window_full:
-            self._deliver_later()
-        if outcome is ACCEPTED:
-            if self._tracks_outcomes:
-                self._all_done((event,))
-        elif isinstance(outcome, Released):
-            self._redeliver(event, None)
-        elif isinstance(outcome, Modified) and not outcome.undeliverable:
-            self._redeliver(event, outcome)
-        elif isinstance(outcome, Modified | Rejected):
-            self._give_up(event, outcome.error if isinstance(outcome, Rejected) else None)
-        else:
-            self._all_done((event,))
+            self.deliver_later()
+        self._outcomes.settled(event, outcome)
 
     def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None:
-        """The peer gives an event an outcome in a transaction: a stored position is committed with it (KM-14)."""
-        if self._terminus is not None:
-            self._terminus.checkpointer.retire(transaction, self._terminus, self._topic, retirement)
-        if (event := done_by(retirement)) is not None:  # newer ones may be for the same transaction, before a rollback
-            self._resolved(event)
+        """The peer gives an event an outcome in a transaction."""
+        self._outcomes.retired(transaction, retirement)
 
     def takes_batches(self) -> bool:
         """See `handlers.BatchOutgoing`."""
@@ -203,40 +185,18 @@ class LogReceiver(BatchOutgoing):
     def on_accepted(self, events: list[EncodedEvent]) -> None:
         """`on_outcome` for several accepted events."""
         if self._window_full:
-            self._deliver_later()
-        if self._tracks_outcomes:
-            self._all_done(events)
+            self.deliver_later()
+        if self._outcomes.tracked:
+            self._outcomes.done(events)
 
-    def _all_done(self, events: Sequence[EncodedEvent]) -> None:
-        """Events are settled finally: they will not be sent again."""
-        if (terminus := self._terminus) is not None:
-            terminus.progress.done_all(events)
-            terminus.checkpointer.changed(terminus)
-        for event in events if self._unresolved else ():
-            self._resolved(event)
+    def has_partition(self, partition: int) -> bool:
+        """See `EventSender`."""
+        return partition in self._buffers
 
-    def _resolved(self, event: EncodedEvent) -> None:
-        """Newer events no longer wait for this one."""
-        if (waiting := self._unresolved.get(event[1])) is not None:
-            waiting.discard(event[2])
-            if not waiting:
-                del self._unresolved[event[1]]
-                self._ready[event[1]] = None
-                self._deliver_later()
-
-    def _give_up(self, event: EncodedEvent, error: AmqpError | None) -> None:
-        """An event that the consumer refuses is done at once, or when the dead-letter topic has it."""
-        if self._policy.dead_letters is None:
-            self._all_done((event,))
-            return
-        self._redeliveries.add_dead_letter(event)
-        self._policy.dead_letters.write(event, error, lambda: self._dead_letter_written(event), lambda: self._link.open)
-
-    def _dead_letter_written(self, event: EncodedEvent) -> None:
-        self._redeliveries.remove_dead_letter(event)
+    def window_changed(self) -> None:
+        """See `EventSender`."""
         if self._window_full:
-            self._deliver_later()
-        self._all_done((event,))
+            self.deliver_later()
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over; its positions are only stored for a durable terminus or a group."""
@@ -269,13 +229,13 @@ class LogReceiver(BatchOutgoing):
         left = turn.size(link.unsettled_bytes > 0)
         while ready and link.credit > 0 and not self._full:
             if not batches or left <= 0:
-                self._deliver_later()
+                self.deliver_later()
                 break
             batches -= 1
             partition = next(iter(ready))
             del ready[partition]
-            if partition in self._unresolved:
-                continue  # until `_all_done` makes it ready
+            if partition in self._outcomes.unresolved:
+                continue  # until `resume` makes it ready
             batch = self._buffers[partition].take(self._positions[partition], self)
             if batch is not None:  # otherwise `arrived` is called later
                 ready[partition] = None
@@ -308,7 +268,7 @@ class LogReceiver(BatchOutgoing):
             chosen = events[index : index + limit]
             index += len(chosen)
         if batch.buffer.encoder.routed and (rewrite := self._link.leaving) is not None:
-            chosen, index, incomplete = rewritten(rewrite, events, chosen, index, partial(self._resume, partition))
+            chosen, index, incomplete = rewritten(rewrite, events, chosen, index, partial(self.resume, partition))
             if incomplete:
                 del self._ready[partition]
         if (terminus := self._terminus) is not None:
@@ -327,10 +287,11 @@ class LogReceiver(BatchOutgoing):
         self._link.send_all(chosen)
         return sent
 
-    def _resume(self, partition: int) -> None:
+    def resume(self, partition: int) -> None:
+        """See `EventSender`."""
         if partition in self._buffers:
             self._ready[partition] = None
-            self._deliver_later()
+            self.deliver_later()
 
     def _unexpired(self, events: list[EncodedEvent], index: int, limit: int) -> tuple[list[EncodedEvent], int]:
         now, drop = time.time_ns() // 1_000_000, self._policy.drop_expired
@@ -350,19 +311,10 @@ class LogReceiver(BatchOutgoing):
         data, self._announce = with_partitions(event.data, self._positions) if self._announce else event.data, False
         self._link.send(data, event)
 
-    # -- redelivery
+    # -- turns and redelivery
 
-    def _redeliver(self, event: EncodedEvent, outcome: Modified | None) -> None:
-        if outcome is not None and event.attempts >= self._policy.max_redeliveries:
-            self._counters.dropped += 1
-            self._give_up(event, AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many redeliveries"))
-            return
-        if self._policy.strict_order:
-            self._unresolved.setdefault(event.partition, set()).add(event.offset)
-        self._redeliveries.put(event if outcome is None else modified(event, outcome, self._counters))
-        self._deliver_later()
-
-    def _deliver_later(self) -> None:
+    def deliver_later(self) -> None:
+        """Deliver after other links."""
         if not self._scheduled:
             self._scheduled = True
             # after other links, when the bytes of this turn have been charged

@@ -1,0 +1,130 @@
+"""The outcomes of the events that a link has sent: progress, redelivery, dead letters, strict order (KM-12).
+
+A log cannot requeue an event: after `released` and `modified` it is sent again on this link, up to a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from bridges.kafka.common.counters import ClusterCounters
+from bridges.kafka.links.checkpointer import DurableTerminus
+from bridges.kafka.links.delivery_policy import DeliveryPolicy
+from bridges.kafka.links.event_edits import modified
+from bridges.kafka.links.log_link import LogLink
+from bridges.kafka.links.redelivery_queue import RedeliveryQueue
+from bridges.kafka.records.event import EncodedEvent
+from bridges.kafka.transactions.offsets import done_by
+from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
+from gateway.amqp.link.transactions import Enlisting, Retirement
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+
+
+class EventSender(Protocol):
+    """What sends the events (`LogReceiver`)."""
+
+    def has_partition(self, partition: int) -> bool:
+        """Whether the link reads this partition now: in a group, another link may have it meanwhile."""
+
+    def resume(self, partition: int) -> None:
+        """Newer events of a partition need no longer wait."""
+
+    def deliver_later(self) -> None:
+        """There are events to send again."""
+
+    def window_changed(self) -> None:
+        """The link holds fewer bytes."""
+
+
+class EventOutcomes:
+    """The events of one link that were sent, as far as their outcomes matter for what is sent next."""
+
+    def __init__(
+        self,
+        sender: EventSender,
+        link: LogLink,
+        topic: str,
+        policy: DeliveryPolicy,
+        terminus: DurableTerminus | None,
+        counters: ClusterCounters,
+    ) -> None:
+        """`terminus`: None if the positions are not stored."""
+        self._sender: Final = sender
+        self._link: Final = link
+        self._topic: Final = topic
+        self._policy: Final = policy
+        self._terminus: Final = terminus
+        self._counters: Final = counters
+        self.redeliveries: Final = RedeliveryQueue(link.keep)
+        self.unresolved: Final[dict[int, set[int]]] = {}
+        """Offsets, by partition, that newer events wait for (`strict_order`)."""
+        self.tracked: Final = terminus is not None or policy.strict_order
+        """Whether accepted events matter."""
+
+    def settled(self, event: EncodedEvent, outcome: Outcome) -> None:
+        """The peer has settled an event, finally or to get it again."""
+        if outcome is ACCEPTED:
+            if self.tracked:
+                self.done((event,))
+        elif isinstance(outcome, Released):
+            self._redeliver(event, None)
+        elif isinstance(outcome, Modified) and not outcome.undeliverable:
+            self._redeliver(event, outcome)
+        elif isinstance(outcome, Modified | Rejected):
+            self._give_up(event, outcome.error if isinstance(outcome, Rejected) else None)
+        else:
+            self.done((event,))
+
+    def retired(self, transaction: Enlisting, retirement: Retirement) -> None:
+        """The peer gives an event an outcome in a transaction: a stored position is committed with it (KM-14)."""
+        if self._terminus is not None:
+            self._terminus.checkpointer.retire(transaction, self._terminus, self._topic, retirement)
+        if (event := done_by(retirement)) is not None:  # newer ones may be for the same transaction, before a rollback
+            self._resolved(event)
+
+    def done(self, events: Sequence[EncodedEvent]) -> None:
+        """Events are settled finally: they will not be sent again."""
+        if (terminus := self._terminus) is not None:
+            terminus.progress.done_all(events)
+            terminus.checkpointer.changed(terminus)
+        for event in events if self.unresolved else ():
+            self._resolved(event)
+
+    def forget(self, partition: int) -> None:
+        """Another link has this partition now."""
+        self.unresolved.pop(partition, None)
+        self.redeliveries.forget(partition)
+
+    def _resolved(self, event: EncodedEvent) -> None:
+        """Newer events no longer wait for this one."""
+        if (waiting := self.unresolved.get(event[1])) is not None:
+            waiting.discard(event[2])
+            if not waiting:
+                del self.unresolved[event[1]]
+                self._sender.resume(event[1])
+
+    def _redeliver(self, event: EncodedEvent, outcome: Modified | None) -> None:
+        if not self._sender.has_partition(event.partition):
+            return  # its new owner sends the event again
+        if outcome is not None and event.attempts >= self._policy.max_redeliveries:
+            self._counters.dropped += 1
+            self._give_up(event, AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many redeliveries"))
+            return
+        if self._policy.strict_order:
+            self.unresolved.setdefault(event.partition, set()).add(event.offset)
+        self.redeliveries.put(event if outcome is None else modified(event, outcome, self._counters))
+        self._sender.deliver_later()
+
+    def _give_up(self, event: EncodedEvent, error: AmqpError | None) -> None:
+        """An event that the consumer refuses is done at once, or when the dead-letter topic has it."""
+        if self._policy.dead_letters is None:
+            self.done((event,))
+            return
+        self.redeliveries.add_dead_letter(event)
+        self._policy.dead_letters.write(event, error, lambda: self._dead_letter_written(event), lambda: self._link.open)
+
+    def _dead_letter_written(self, event: EncodedEvent) -> None:
+        self.redeliveries.remove_dead_letter(event)
+        self._sender.window_changed()
+        self.done((event,))
