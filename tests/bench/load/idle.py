@@ -45,7 +45,7 @@ async def open_one(port: int, address: str, links: int) -> None:
     loop = asyncio.get_running_loop()
     role = Idle(address, links, loop.create_future())
     await loop.create_connection(lambda: Peer(role), "127.0.0.1", port)
-    await asyncio.wait_for(role.done, 30)
+    await asyncio.wait_for(role.done, 120)
 
 
 async def run(port: int, count: int, address: str, links: int = 1) -> None:
