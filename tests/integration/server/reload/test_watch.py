@@ -47,6 +47,21 @@ def test_a_link_that_points_elsewhere_is_a_change(start_gateway: Gateways, tmp_p
     scram(document.edge, "bob", "new").close()
 
 
+def test_a_folder_that_is_replaced_whole_is_read_at_a_reload(start_gateway: Gateways, tmp_path: Path) -> None:
+    """As systemd renews a service's credentials before it sends SIGHUP (RefreshOnReload=credentials)."""
+    folder, fresh = tmp_path / "credentials", tmp_path / "fresh"
+    for place, password in ((folder, "old"), (fresh, "new")):
+        place.mkdir()
+        users_file(place / "users.yaml", bob=password)
+    document, gateway = serving(start_gateway, folder / "users.yaml")
+    before = len(gateway.log())
+    folder.rename(tmp_path / "gone")
+    fresh.rename(folder)
+    gateway.hup(document.text)
+    gateway.wait_log(RELOADED, after=before)
+    scram(document.edge, "bob", "new").close()
+
+
 def test_a_broken_file_is_reported_once_and_taken_when_it_is_whole(start_gateway: Gateways, tmp_path: Path) -> None:
     users = tmp_path / "users.yaml"
     users_file(users, bob="b")
