@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing
 from gateway.amqp.link.outcomes import Outcome
-from gateway.amqp.link.transactions import PostedMessage
+from gateway.amqp.link.transactions import PostedMessage, PostedMessages
 from gateway.amqp.link.wrappers import IncomingWrapper, OutgoingWrapper
 from gateway.journal.readings import LinkReading
 from gateway.journal.rows import LinkSeen, LinkTotals
@@ -117,6 +117,13 @@ class _IncomingProbe(IncomingWrapper):
         """A message in a transaction is counted like any other."""
         self._counts.messages, self._counts.bytes = self._counts.messages + 1, self._counts.bytes + len(data)
         self._handler.on_post(post, data)
+
+    def on_posts(self, posts: PostedMessages) -> None:
+        """`on_post` for several."""
+        counts = self._counts
+        counts.messages += len(posts.messages)
+        counts.bytes += sum([len(data) for _, data, _ in posts.messages])
+        self._handler.on_posts(posts)
 
     def _sample_messages(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
         """Write a row about every n-th message."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Provisional, Rejected
-from gateway.amqp.link.transactions import PostingHandler, Retirement, TransactedLink
+from gateway.amqp.link.transactions import PostedMessage, PostingHandler, Retirement, TransactedLink
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, TRANSACTION_UNKNOWN, AmqpError
 from gateway.routing.fair_share import Timer
 from gateway.transactions.transaction import Transaction
@@ -79,14 +79,14 @@ class TransactionTable:
         return txn_id in self._known
 
     def post(self, link: TransactedLink, txn_id: bytes, delivery: int, data: bytes, settled: bool) -> None:
-        post = Post(self._known[txn_id], link, delivery, settled=settled)
-        try:
-            post.transaction.check()
-            if link.engine.refusing:
-                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
-            link.handler.on_post(post, data)
-        except AmqpError as error:
-            post.refuse(error)
+        Post(self._known[txn_id], link, delivery, settled=settled).pass_to(link.handler.on_post, data)
+
+    def post_all(self, link: TransactedLink, txn_id: bytes, messages: list[tuple[int, bytes, bool]]) -> None:
+        posts = Posts(self._known[txn_id], link, messages)
+        if link.engine.refusing:
+            posts.one_by_one(link.handler.on_post)
+        else:
+            link.handler.on_posts(posts)
 
     def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
         transaction = self._known[txn_id]
@@ -110,6 +110,16 @@ class Post:
         self._link: Final = link
         self._delivery: Final = delivery
         self.tag: Final = link.tag(delivery)
+
+    def pass_to(self, on_post: Callable[[PostedMessage, bytes], None], data: bytes) -> None:
+        """Pass the message on, and refuse it if that raises AmqpError."""
+        try:
+            self.transaction.check()
+            if self._link.engine.refusing:
+                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
+            on_post(self, data)
+        except AmqpError as error:
+            self.refuse(error)
 
     def hold(self, size: int) -> None:
         """Account for so many bytes more (or fewer): they are those of a message that is not finished."""
@@ -152,3 +162,37 @@ class Post:
             kept = self.transaction.accepted
             provisional = kept if outcome is ACCEPTED else Provisional(self.transaction.txn_id, outcome)
             self._link.settle(self._delivery, provisional)
+
+
+class Posts:
+    """Messages of one link that were posted in one transaction, unsettled, in order."""
+
+    __slots__ = ("_link", "messages", "transaction")
+
+    def __init__(self, transaction: Transaction, link: TransactedLink, messages: list[tuple[int, bytes, bool]]) -> None:
+        self.transaction: Final = transaction
+        self.messages: Final = messages
+        self._link: Final = link
+
+    def one_by_one(self, on_post: Callable[[PostedMessage, bytes], None]) -> None:
+        """See `PostedMessages`, as everything below."""
+        at = 0
+        while at < len(self.messages) and self.post(at, on_post):
+            at += 1
+
+    def single(self, index: int) -> Post:
+        return Post(self.transaction, self._link, self.messages[index][0], settled=False)
+
+    def post(self, index: int, on_post: Callable[[PostedMessage, bytes], None]) -> bool:
+        self.single(index).pass_to(on_post, self.messages[index][1])
+        return self._link.open
+
+    def accept(self, start: int, end: int) -> None:
+        self._settle(start, end, self.transaction.accepted)
+
+    def release(self, start: int, end: int) -> None:
+        self._settle(start, end, Provisional(self.transaction.txn_id, RELEASED))
+
+    def _settle(self, start: int, end: int, outcome: Provisional) -> None:
+        self._link.settle_all([delivery for delivery, _, _ in self.messages[start:end]], outcome)
+        self._link.grant(end - start)

@@ -60,6 +60,11 @@ class Transaction:
             raise AmqpError(NOT_IMPLEMENTED, text)
         return cast(BranchT, self._branch)  # it is of the same resource
 
+    def enlisted(self, resource: Resource[BranchT]) -> BranchT | None:
+        """See `Enlisting`."""
+        working = self.state is TransactionState.ACTIVE and self._resource is resource
+        return cast(BranchT, self._branch) if working else None
+
     def check(self) -> None:
         """Raise the error of work that comes now, if it is too late for it."""
         if self._step(TransactionEvent.WORK) is TransactionAction.REFUSE:

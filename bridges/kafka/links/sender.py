@@ -28,7 +28,7 @@ from bridges.kafka.transactions.pool import TransactionalClients
 from gateway.amqp.codec.types import Value
 from gateway.amqp.link.handlers import BatchIncoming, Delivery, Transfer
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Rejected
-from gateway.amqp.link.transactions import PostedMessage
+from gateway.amqp.link.transactions import PostedMessage, PostedMessages
 from gateway.amqp.message import sections
 from gateway.errors import NOT_FOUND, NOT_IMPLEMENTED, PRECONDITION_FAILED, RESOURCE_DELETED, AmqpError
 from gateway.links.link import IncomingLink
@@ -152,6 +152,23 @@ class LogSender(BatchIncoming):
         record = self._record(topic, data) if plain is None else (self._partition, None, plain, None)
         branch = post.transaction.enlist(self._transactions)
         branch.produce(self._name, *record, post)
+
+    def on_posts(self, posts: PostedMessages) -> None:
+        """Several messages in a transaction: runs of usual ones go to Kafka in one call each. Any may end the link."""
+        at, more = 0, True
+        while at < len(posts.messages) and more:
+            at = self._post_run(posts, at)
+            if at < len(posts.messages):
+                more = posts.post(at, self.on_post)
+                at += 1
+
+    def _post_run(self, posts: PostedMessages, at: int) -> int:
+        """Post usual messages together if their transaction already works on this cluster; returns the next one."""
+        rules = self._rules
+        if self._transactions is None or rules is None or self._topic is None or not self._cluster.up:
+            return at
+        branch = posts.transaction.enlisted(self._transactions)
+        return at if branch is None else branch.produce_messages(self._name, self._partition, posts, at, rules)
 
     def _record(self, topic: Topic, data: bytes) -> tuple[int, bytes | None, bytes | None, list[Header] | None]:
         """Partition, key, value and headers; raises AmqpError for a message that the topic does not take."""

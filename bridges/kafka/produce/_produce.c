@@ -13,7 +13,8 @@
  * report, or freed with the outbox, whichever comes first.
  *
  * A replay produces records from columns (Arrow's buffers) in a transaction, which is written as a whole or not at all.
- * These records have no context and the opaque value NULL; of their reports only the first error counts.
+ * These records, and those of AMQP transactions (whose owner is None), have no context and the opaque value NULL, which
+ * confluent-kafka's callback ignores; their reports are counted, and the first error is kept.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -75,6 +76,7 @@ typedef struct {
     double since; /* when it was handed over */
 } place;
 
+#define NO_PLACE SIZE_MAX /* of a record without a context */
 #define BESIDE 256 /* bytes that librdkafka needs for a record beside its key, value and headers, roughly */
 
 typedef struct {
@@ -85,6 +87,8 @@ typedef struct {
     size_t capacity, free, count; /* `free` is the first free place; if it equals `capacity`, there is none */
     size_t bytes; /* the sum of all sizes */
     int failed; /* the first error code of a record without a context, since `settle` */
+    Py_ssize_t reported; /* records without a context, since `settle` */
+    size_t anonymous; /* bytes of records without a context that were put one by one or as messages */
     double now; /* at the start of the present call */
     seconds_histogram written; /* from handing a record over to its report */
 } Outbox;
@@ -107,10 +111,17 @@ static bool grow(Outbox *self) {
     return true;
 }
 
-/* Store owner and context; returns the index of their place. */
+/* Make sure that there is a free place for a record of this owner. */
+static bool has_place(Outbox *self, PyObject *owner) { return owner == Py_None || self->free != self->capacity || grow(self); }
+
+/* Store owner and context; returns the index of their place, NO_PLACE if the owner is None. */
 static size_t store_context(Outbox *self, PyObject *owner, PyObject *context, size_t size) {
     size_t index = self->free;
     place *place = self->places + index;
+    if (owner == Py_None) {
+        self->anonymous += size + BESIDE;
+        return NO_PLACE;
+    }
     self->free = place->its.next;
     self->count++;
     place->owner = Py_NewRef(owner);
@@ -135,9 +146,11 @@ static bool take_context(Outbox *self, size_t index, PyObject **owner, PyObject 
     return true;
 }
 
-static void discard(Outbox *self, size_t index) {
+static void discard(Outbox *self, size_t index, size_t size) {
     PyObject *owner, *context;
-    if (take_context(self, index, &owner, &context)) {
+    if (index == NO_PLACE)
+        self->anonymous -= size + BESIDE;
+    else if (take_context(self, index, &owner, &context)) {
         Py_DECREF(owner);
         Py_DECREF(context);
     }
@@ -233,7 +246,7 @@ static PyObject *outbox_put(Outbox *self, PyObject *args) {
         return NULL;
     size = key.size + value.size;
     self->now = monotonic_seconds();
-    if ((self->free == self->capacity && !grow(self)) || !read_headers(given_headers, &headers, &size))
+    if (!has_place(self, owner) || !read_headers(given_headers, &headers, &size))
         return NULL;
     kept = store_context(self, owner, context, size);
     if ((topic = topic_handle(self, name)) != NULL) {
@@ -241,7 +254,7 @@ static PyObject *outbox_put(Outbox *self, PyObject *args) {
         kafka.let_go(topic);
     }
     if (code != 0)
-        discard(self, kept);
+        discard(self, kept, size);
     if (code != 0 && headers != NULL)
         kafka.drop_headers(headers);
     return PyLong_FromLong(code);
@@ -266,12 +279,12 @@ static bool make_headers(const record *made, pointer *headers, size_t *size) {
 static bool put_message(Outbox *self, pointer topic, int partition, PyObject *delivery, const record *made, PyObject *owner) {
     size_t kept, size = made->key.size + made->value.size;
     pointer headers;
-    if ((self->free == self->capacity && !grow(self)) || !make_headers(made, &headers, &size))
+    if (!has_place(self, owner) || !make_headers(made, &headers, &size))
         return false;
     kept = store_context(self, owner, delivery, size);
     if (produce(self, topic, partition, made->key, made->value, headers, kept) == 0)
         return true;
-    discard(self, kept);
+    discard(self, kept, size);
     if (headers != NULL)
         kafka.drop_headers(headers);
     return false;
@@ -301,12 +314,12 @@ static PyObject *outbox_put_rows(Outbox *self, PyObject *args) {
         return PyLong_FromSsize_t(0);
     self->now = monotonic_seconds();
     for (; index < PyList_GET_SIZE(rows); index++) {
-        failed = !read_row(PyList_GET_ITEM(rows, index), &value) || (self->free == self->capacity && !grow(self));
+        failed = !read_row(PyList_GET_ITEM(rows, index), &value) || !has_place(self, owner);
         if (failed)
             break;
         kept = store_context(self, owner, PyList_GET_ITEM(rows, index), key.size + value.size);
         if (produce(self, topic, ANY_PARTITION, key, value, NULL, kept) != 0) {
-            discard(self, kept);
+            discard(self, kept, key.size + value.size);
             break;
         }
     }
@@ -343,6 +356,24 @@ static PyObject *outbox_put_messages(Outbox *self, PyObject *args) {
             !put_message(self, topic, partition, PyTuple_GET_ITEM(item, 0), &made, owner))
             break;
     kafka.let_go(topic);
+    return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(index);
+}
+
+/* usual(messages, start, rules) -> the index of the first message from `start` on that `put_messages` does not hand over */
+static PyObject *usual(PyObject *module, PyObject *args) {
+    PyObject *messages, *item;
+    Py_ssize_t index;
+    int rules;
+    record made;
+    if (!PyArg_ParseTuple(args, "O!ni", &PyList_Type, &messages, &index, &rules))
+        return NULL;
+    if (index < 0) {
+        PyErr_SetString(PyExc_IndexError, "a list begins with 0");
+        return NULL;
+    }
+    while (index < PyList_GET_SIZE(messages) && is_unsettled(item = PyList_GET_ITEM(messages, index)) &&
+           map_record(PyTuple_GET_ITEM(item, 1), rules, &made))
+        index++;
     return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(index);
 }
 
@@ -565,8 +596,10 @@ static bool append_group(reports *reports, PyObject *owner, int code, bool keyed
 static bool add_report(Outbox *self, reports *reports, const message *record) {
     PyObject *owner, *context;
     bool keyed = record->code != 0 && record->key != NULL, done = true;
-    if (record->own == NULL && self->failed == 0)
-        self->failed = record->code;
+    if (record->own == NULL) {
+        self->reported++;
+        self->failed = self->failed == 0 ? record->code : self->failed;
+    }
     if (record->own == NULL || !take_context(self, (size_t)(uintptr_t)record->own - 1, &owner, &context))
         return true;
     if (record->code == 0) /* what was in the place is there until the next record */
@@ -627,12 +660,14 @@ static PyObject *outbox_reports(Outbox *self, PyObject *unused) {
     return NULL;
 }
 
-/* settle(milliseconds) -> (how many records are not reported yet, the first error code of a record without a context)
+/* settle(milliseconds) -> (how many records are not reported yet, the first error code of a record without a context, how
+ * many of these were reported since the last call)
  *
- * Takes reports for at most this time, and forgets the error. Only for a client whose records have no context. */
+ * Takes reports for at most this time, and forgets the error and the number. Only for a client whose records have no context. */
 static PyObject *outbox_settle(Outbox *self, PyObject *args) {
     reports unused = {NULL, NULL, NULL, NULL, 0, false};
     int milliseconds, left, failed;
+    Py_ssize_t reported;
     pointer event;
     const message *record;
     if (!PyArg_ParseTuple(args, "i", &milliseconds) || !is_open(self))
@@ -649,9 +684,11 @@ static PyObject *outbox_settle(Outbox *self, PyObject *args) {
             kafka.drop(event);
     } while (event != NULL);
     left = kafka.waiting(self->handle);
-    failed = self->failed;
-    self->failed = 0;
-    return Py_BuildValue("(ii)", left, failed);
+    failed = self->failed, reported = self->reported;
+    self->failed = 0, self->reported = 0;
+    if (left == 0) /* what each record took is not known, but there is none */
+        self->anonymous = 0;
+    return Py_BuildValue("(iin)", left, failed, reported);
 }
 
 /* -- the outbox */
@@ -712,7 +749,7 @@ static PyObject *outbox_new(PyTypeObject *type, PyObject *args, PyObject *named)
 
 static Py_ssize_t outbox_length(Outbox *self) { return (Py_ssize_t)self->count; }
 
-static PyObject *outbox_bytes(Outbox *self, void *unused) { return PyLong_FromSize_t(self->bytes); }
+static PyObject *outbox_bytes(Outbox *self, void *unused) { return PyLong_FromSize_t(self->bytes + self->anonymous); }
 
 static PyObject *outbox_written(const Outbox *self, void *unused) { return seconds_reading(&self->written); }
 
@@ -762,6 +799,7 @@ static PyObject *bind(PyObject *module, PyObject *args) {
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, "Give the addresses of librdkafka's functions, once."},
     {"bind_sha256", bind_sha256, METH_VARARGS, "Give the addresses of libcrypto's functions."},
+    {"usual", usual, METH_VARARGS, "Where messages end of which the records are made here."},
     {"record_of", record_of, METH_VARARGS, "The record for a message."},
     {NULL, NULL, 0, NULL},
 };

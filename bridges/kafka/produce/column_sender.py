@@ -60,7 +60,7 @@ class NativeSender:
             pass  # they were purged, so each is reported soon
 
     def _reported(self, milliseconds: int) -> int:
-        left, failed = self._outbox.settle(milliseconds)
+        left, failed, _ = self._outbox.settle(milliseconds)
         if failed:
             raise RecordsFailed(KafkaError(failed))
         return left

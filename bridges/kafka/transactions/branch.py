@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.common import errors
+from bridges.kafka.produce._produce import record_of
 from bridges.kafka.produce.client import Header
 from bridges.kafka.transactions.client import TransactionalClient
 from bridges.kafka.transactions.offsets import EventProgress, RetiredEvents, new_group
@@ -20,7 +23,7 @@ from gateway.tasks import until
 if TYPE_CHECKING:
     from bridges.kafka.clusters.cluster import Cluster
     from bridges.kafka.common.counters import ClusterCounters
-    from gateway.amqp.link.transactions import Answer, Enlisting, PostedMessage, Retirement
+    from gateway.amqp.link.transactions import Answer, Enlisting, PostedMessage, PostedMessages, Retirement
 
 _SENT: Final = 5.0
 """Seconds that a rollback waits for reports of records."""
@@ -78,6 +81,47 @@ class _PostedRecord(NamedTuple):
     post: PostedMessage
 
 
+class _PostedRun(NamedTuple):
+    """Messages of which C makes the records."""
+
+    topic: str
+    partition: int
+    posts: PostedMessages
+    start: int
+    end: int
+    rules: int
+
+
+class _InFlight:
+    """Messages whose records Kafka has not reported yet: those of one call, in order."""
+
+    __slots__ = ("_at", "_end", "_settle")
+
+    def __init__(self, settle: Callable[[int, int, bool], None], start: int, end: int) -> None:
+        """`settle` gives messages from one number to another their outcome: whether they are written."""
+        self._settle: Final = settle
+        self._at, self._end = start, end
+
+    @property
+    def left(self) -> int:
+        """How many have no outcome."""
+        return self._end - self._at
+
+    def settle(self, count: int, written: bool) -> int:
+        """Give the first ones, `count` at most, their outcome; returns how many."""
+        start, self._at = self._at, min(self._end, self._at + count)
+        self._settle(start, self._at, written)
+        return self._at - start
+
+
+def _settle_all(posts: PostedMessages, start: int, end: int, written: bool) -> None:
+    (posts.accept if written else posts.release)(start, end)
+
+
+def _settle_one(post: PostedMessage, start: int, end: int, written: bool) -> None:
+    (post.accept if written else post.release)()
+
+
 class KafkaBranch:
     """The records and offsets of one transaction; everything here runs on the loop."""
 
@@ -85,9 +129,11 @@ class KafkaBranch:
         self._pool: Final = pool
         self._transaction: Final = transaction
         self._client: Final = client
-        self._waiting: list[_PostedRecord] = []
-        """Records that came before the client has begun its transaction."""
-        self._in_flight = 0
+        self._waiting: list[_PostedRecord | _PostedRun] = []
+        """Messages that came before the client has begun its transaction."""
+        self._in_flight: Final[deque[_InFlight]] = deque()
+        self._failure = self._missing = False
+        """Whether a record was not written; whether a message was refused when its commit was already under way."""
         self._retired: Final[dict[StoredPositions, tuple[str, RetiredEvents]]] = {}
         self._begun = asyncio.Event()
         self._then: Answer | None = None
@@ -96,13 +142,16 @@ class KafkaBranch:
 
     async def _begin(self) -> None:
         try:
-            await self._client.begin()
+            await self._client.begin(self)
         except KafkaException as error:
             self._failed(errors.cause_of(error))
         self._begun.set()
         waiting, self._waiting = self._waiting, []
-        for record in waiting:
-            self._put(record)
+        for each in waiting:
+            if isinstance(each, _PostedRecord):
+                self._put(each)
+            else:
+                self._put_run(each)
         self._perhaps_commit()
 
     def produce(
@@ -116,11 +165,33 @@ class KafkaBranch:
     ) -> None:
         """Write a record; the post is accepted when Kafka has it."""
         record = _PostedRecord(topic, partition, key, value, headers, post)
-        self._in_flight += 1
         if self._begun.is_set():
             self._put(record)
         else:
             self._waiting.append(record)
+
+    def produce_messages(self, topic: str, partition: int, posts: PostedMessages, at: int, rules: int) -> int:
+        """Write messages from `at` on while C makes their records; returns the next one."""
+        if self._begun.is_set():
+            end = self._client.put_messages(topic, partition, posts.messages, at, rules)
+        elif (end := self._client.usual(posts.messages, at, rules)) > at:
+            self._waiting.append(_PostedRun(topic, partition, posts, at, end, rules))
+            return end
+        if end > at:
+            self._in_flight.append(_InFlight(partial(_settle_all, posts), at, end))
+        return end
+
+    def _put_run(self, run: _PostedRun) -> None:
+        """Write messages that have waited; one that librdkafka does not take is refused."""
+        posts, at = run.posts, run.start
+        messages = posts.messages[: run.end]
+        while at < run.end:
+            end = self._client.put_messages(run.topic, run.partition, messages, at, run.rules)
+            if end > at:
+                self._in_flight.append(_InFlight(partial(_settle_all, posts), at, end))
+            if end < run.end and (made := record_of(messages[end][1], run.rules)) is not ...:
+                self._put(_PostedRecord(run.topic, run.partition, *made, posts.single(end)))
+            at = end + 1
 
     def retire(self, terminus: StoredPositions, topic: str, retirement: Retirement) -> None:
         """An event of a terminus gets an outcome: its position is committed with the records."""
@@ -131,35 +202,39 @@ class KafkaBranch:
     def _put(self, record: _PostedRecord) -> None:
         post = record.post
         try:
-            self._client.produce(*record[:5], self, post)
+            self._client.produce(*record[:5])
         except BufferError:
             self._refuse(post, AmqpError(RESOURCE_LIMIT_EXCEEDED, "Kafka takes messages too slowly; send it again"))
         except KafkaException as error:
             outcome = errors.refused(errors.cause_of(error))
             known = outcome.error if isinstance(outcome, Rejected) else None
             self._refuse(post, known or errors.unreachable())
+        else:
+            self._in_flight.append(_InFlight(partial(_settle_one, post), 0, 1))
 
     def _refuse(self, post: PostedMessage, error: AmqpError) -> None:
-        self._in_flight -= 1
+        """librdkafka does not take a message; if that has waited, a commit that came meanwhile must not succeed."""
+        self._missing = self._missing or self._then is not None
         post.refuse(error)
-        self._perhaps_commit()
 
     # -- reports
 
-    def on_written(self, contexts: list[PostedMessage]) -> None:
-        """See `ProduceOwner`."""
-        self._pool.counters.accepted += len(contexts)
-        self._in_flight -= len(contexts)
-        for post in contexts:
-            post.accept()
-        self._perhaps_commit()
+    def on_reports(self, count: int, code: int) -> None:
+        """See `ReportsListener`; Kafka commits no transaction that a record is missing from.
 
-    def on_failed(self, contexts: list[PostedMessage], error: KafkaError, *, keyed: bool, batch: int) -> None:
-        """See `ProduceOwner`; Kafka commits no transaction that a record is missing from."""
-        self._failed(error)
-        self._in_flight -= len(contexts)
-        for post in contexts:
-            post.release()
+        Reports come in the order of each partition only. It does not matter that the first messages get the first
+        outcomes: they hold if the transaction is committed, and then all records are written.
+        """
+        if code:
+            self._failure = True
+            self._failed(KafkaError(code))
+        else:
+            self._pool.counters.accepted += count
+        waiting = self._in_flight
+        while count > 0 and waiting:
+            count -= waiting[0].settle(count, not self._failure)
+            if not waiting[0].left:
+                waiting.popleft()
         self._perhaps_commit()
 
     def _failed(self, error: KafkaError) -> None:
@@ -185,7 +260,7 @@ class KafkaBranch:
     async def _commit(self, then: Answer) -> None:
         error: AmqpError | None = None
         try:
-            if (error := await self._send_offsets()) is None:
+            if (error := await self._rolled_back() if self._missing else await self._send_offsets()) is None:
                 await self._client.commit()
         except KafkaException as raised:
             error = await self._not_committed(errors.cause_of(raised))
@@ -221,6 +296,10 @@ class KafkaBranch:
         text = "a link of the transaction has ended, or another one has taken over its position"
         return AmqpError(TRANSACTION_ROLLBACK, text)
 
+    async def _rolled_back(self) -> AmqpError:
+        await self._abort()
+        return AmqpError(TRANSACTION_ROLLBACK, "Kafka takes messages too slowly", fault=Fault.BACKEND)
+
     async def _not_committed(self, error: KafkaError) -> AmqpError:
         """Why the transaction was not committed; or that nobody knows whether it was."""
         log.warning("kafka transaction not committed", cluster=self._pool.cluster.name, reason=error.str())
@@ -238,8 +317,11 @@ class KafkaBranch:
 
     async def _roll_back(self, then: Answer) -> None:
         waiting, self._waiting = self._waiting, []
-        for record in waiting:
-            record.post.release()
+        for each in waiting:
+            if isinstance(each, _PostedRecord):
+                each.post.release()
+            else:
+                each.posts.release(each.start, each.end)
         await self._begun.wait()
         await until(lambda: not self._in_flight, _SENT)  # a client that aborts before Kafka knows of records is lost
         await self._abort()

@@ -1,8 +1,8 @@
 """One transactional Kafka client: its records, and the blocking calls that begin and end a transaction (KM-14).
 
 The calls are made in a thread; records are handled on the event loop. A call that ends a transaction takes the reports
-of its records itself, in that thread, through confluent-kafka's callback. It would read the C code's reports as its
-own, which ends the process: so these clients do without that code.
+of its records itself, in that thread, through confluent-kafka's callback, which ignores records without a context. So
+these records have none, and their reports are counted (decision 89).
 """
 
 from __future__ import annotations
@@ -10,19 +10,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridges.kafka.common import errors
 from bridges.kafka.common.librdkafka import ClientSettings
-from bridges.kafka.produce.client import FallbackClient, Header, ProduceOwner
-from gateway.amqp.link.transactions import PostedMessage
+from bridges.kafka.produce.client import Header
+from bridges.kafka.transactions.outbox import make_outbox
+from gateway.amqp.link.handlers import Transfer
 
 T = TypeVar("T")
 _CALL: Final = 10.0
 """Seconds that one call may block; it is then repeated, as librdkafka demands."""
 _POLL: Final = 0.001
+
+
+class ReportsListener(Protocol):
+    """What a transaction learns of its records."""
+
+    def on_reports(self, count: int, code: int) -> None:
+        """So many records were reported; `code` is librdkafka's error code of the first that was not written, or 0."""
 
 
 class TransactionalClient:
@@ -32,7 +40,10 @@ class TransactionalClient:
         self._settings: Final = settings
         self._loop: Final = loop
         self._threads: Final = threads
-        self._client: Final = FallbackClient(settings, self._error)
+        self._outbox: Final = make_outbox(settings, self._error)
+        self._client: Final = self._outbox.client
+        self._listener: ReportsListener | None = None
+        self._in_flight = 0
         self._timer: asyncio.TimerHandle | None = None
         self._ending = False
         """A call that ends the transaction takes the reports."""
@@ -43,7 +54,7 @@ class TransactionalClient:
     @property
     def size(self) -> int:
         """Bytes of the records that are not reported yet."""
-        return self._client.size
+        return self._outbox.size
 
     @property
     def identifier(self) -> str:
@@ -53,46 +64,56 @@ class TransactionalClient:
     # -- records
 
     def produce(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: list[Header] | None,
-        owner: ProduceOwner,
-        post: PostedMessage,
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: list[Header] | None
     ) -> None:
-        """As `ClusterProducer.produce`."""
-        self._client.put(topic, partition, key, value, headers, owner, post)
-        if self._timer is None:
+        """Write a record; raises BufferError or KafkaException."""
+        self._outbox.put(topic, partition, key, value, headers)
+        self._put(1)
+
+    def put_messages(self, topic: str, partition: int, messages: list[Transfer], start: int, rules: int) -> int:
+        """As `ProduceClient.put_messages`."""
+        end = self._outbox.put_messages(topic, partition, messages, start, rules)
+        self._put(end - start)
+        return end
+
+    def usual(self, messages: list[Transfer], start: int, rules: int) -> int:
+        """See `TransactionOutbox`."""
+        return self._outbox.usual(messages, start, rules)
+
+    def _put(self, count: int) -> None:
+        self._in_flight += count
+        if self._timer is None and self._in_flight:
             self._timer = self._loop.call_later(_POLL, self._poll)
 
     def _poll(self) -> None:
         self._timer = None
         if self._ending:
             return
-        for owner, code, keyed, contexts in self._client.reports():
-            if code:
-                owner.on_failed(contexts, KafkaError(code), keyed=keyed, batch=0)
-            else:
-                owner.on_written(contexts)
-        if len(self._client.client) and self._timer is None:
+        count, code = self._outbox.reports()
+        self._report(count, code)
+        if self._in_flight and self._timer is None:
             self._timer = self._loop.call_later(_POLL, self._poll)
+
+    def _report(self, count: int, code: int) -> None:
+        self._in_flight -= count
+        if (count or code) and self._listener is not None:
+            self._listener.on_reports(count, code)
 
     def _error(self, error: KafkaError) -> None:
         self.fatal = self.fatal or error.fatal()
 
     # -- the transaction
 
-    async def begin(self) -> None:
-        """Begin a transaction. Raises KafkaException."""
+    async def begin(self, listener: ReportsListener) -> None:
+        """Begin a transaction; `listener` learns of its records. Raises KafkaException."""
+        self._listener = listener
         if not self._initialised:
             await self.initialise()
-        await self._call(self._client.client.begin_transaction)
+        await self._call(self._client.begin_transaction)
 
     async def initialise(self) -> None:
         """Fence off earlier clients with its id, and abort what they have left open. Raises KafkaException."""
-        await self._repeat(lambda: self._client.client.init_transactions(_CALL))
+        await self._repeat(lambda: self._client.init_transactions(_CALL))
         self._initialised = True
 
     async def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
@@ -104,17 +125,17 @@ class TransactionalClient:
         # No consumer is a member of the group: its metadata has only the name.
         consumer = Consumer({**_consuming(self._settings), "group.id": group})
         try:
-            self._client.client.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), _CALL)
+            self._client.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), _CALL)
         finally:
             consumer.close()
 
     async def commit(self) -> None:
         """Commit the records, all of which are reported, and the offsets. Raises KafkaException."""
-        await self._end(lambda: self._client.client.commit_transaction(_CALL))
+        await self._end(lambda: self._client.commit_transaction(_CALL))
 
     async def abort(self) -> None:
         """Abort the transaction; its records get reports. Raises KafkaException."""
-        await self._end(lambda: self._client.client.abort_transaction(_CALL))
+        await self._end(lambda: self._client.abort_transaction(_CALL))
 
     async def _end(self, call: Callable[[], object]) -> None:
         self._ending = True
@@ -122,12 +143,15 @@ class TransactionalClient:
             await self._repeat(call)
         finally:
             self._ending = False
-            self._poll_now()
+            self._ended()
 
-    def _poll_now(self) -> None:
+    def _ended(self) -> None:
+        """Tell of the records whose reports the call has taken; it fails if there are any that were not written."""
         if self._timer is not None:
             self._timer.cancel()
         self._poll()
+        if self._in_flight and not self._outbox.waiting():
+            self._report(self._in_flight, KafkaError._PURGE_QUEUE)
 
     async def _repeat(self, call: Callable[[], object]) -> None:
         """Repeat a call while librdkafka says that this helps."""
@@ -149,7 +173,7 @@ class TransactionalClient:
         """Drop what is left: the cluster aborts an open transaction at its time-out, or for the next client."""
         if self._timer is not None:
             self._timer.cancel()
-        self._client.client.purge()
+        self._client.purge()
 
 
 def _consuming(settings: ClientSettings) -> dict[str, object]:

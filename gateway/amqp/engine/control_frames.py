@@ -26,7 +26,7 @@ from gateway.amqp.engine.performatives import (
 )
 from gateway.amqp.link.attach_info import AttachInfo, read_attach_info, refusal
 from gateway.amqp.link.port import RESUMED
-from gateway.amqp.proton.batch import OTHER_FORMAT, SCAN_STATE, scan
+from gateway.amqp.proton.batch import OTHER_FORMAT, SCAN_STATE, WITH_STATE, scan
 from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 _HEAD: Final = struct.Struct(">IBBH")
@@ -35,6 +35,8 @@ _HEADER_SIZE: Final = 8
 _PER_MESSAGE: Final = (b"\x00\x53\x13", b"\x00\x53\x14", b"\x00\x53\x15")
 _TRANSFER: Final = _PER_MESSAGE[1]
 _ERROR: Final = b"\x00\x53\x1d"
+_FROM_NOW_ON: Final = (OTHER_FORMAT, WITH_STATE)
+"""What the scan finds that concerns all later transfers; anything else is a place to cut."""
 _FORMATS: Final = 4096
 """Maximum number of incomplete deliveries of other formats that are remembered from one push to the next."""
 _LONGEST_NAME: Final = 4096
@@ -47,7 +49,7 @@ class ControlFrameInspector:
 
     __slots__ = (
         "_asked", "_begun", "_channels", "_data", "_end", "_formats", "_held", "_opened", "_room", "_scan", "_seen",
-        "_size", "_start", "disposition_text", "watching",
+        "_size", "_start", "disposition_text", "transacting", "watching",
     )  # fmt: skip
 
     def __init__(self, room: int) -> None:
@@ -67,6 +69,8 @@ class ControlFrameInspector:
         """The error text of the disposition that proton reads now, if it has a NUL."""
         self.watching = False
         """Whether the peer has used another message-format than 0: then `look` is called after every push."""
+        self.transacting = False
+        """Whether the peer has sent a transfer with a state: its messages may be those of transactions."""
         self._scan: Final = bytearray(SCAN_STATE)
         self._formats: dict[tuple[str | None, bytes], int] = {}
         """The message-formats of deliveries that are not of format 0, by link name and tag."""
@@ -77,9 +81,10 @@ class ControlFrameInspector:
         """The positions where `data` has to be cut, with reason (`scan`) and channel; nearly always none."""
         if (found := scan(self._scan, data, 0, len(data))) is None:
             return ()
-        cuts = [each for each in found if each[1] != OTHER_FORMAT]
-        self.watching = self.watching or len(cuts) < len(found)
-        return cuts
+        kinds = [what for _, what, _ in found]
+        self.watching = self.watching or OTHER_FORMAT in kinds
+        self.transacting = self.transacting or WITH_STATE in kinds
+        return [each for each in found if each[1] not in _FROM_NOW_ON]
 
     def split_text(self, data: bytes, end: int) -> str | None:
         """The error text of a disposition that began in earlier data and ends here, if it may have a NUL."""

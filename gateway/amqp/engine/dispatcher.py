@@ -74,10 +74,13 @@ class Dispatcher:
         """Pass on received messages and accepted deliveries; a link may have ended since they were collected."""
         if not self._engine.dirty:
             self._engine.touch()
+        inspector = self._inspector
         try:
             for link, found in run:
-                if link.incoming and self._inspector.watching:
+                if link.incoming and inspector.watching:
                     link.received_of_any_format(found)
+                elif link.incoming and inspector.transacting:
+                    link.received_with_states(found)
                 elif link.incoming:
                     link.received_all(found)
                 else:

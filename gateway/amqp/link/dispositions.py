@@ -53,11 +53,17 @@ def write(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
         proton_data.write(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), [outcome.txn_id])
         lib.pn_delivery_update(delivery, _DECLARED)
     elif isinstance(outcome, Provisional):
-        raw = outcome.raw or encode([outcome.txn_id, described(outcome.outcome, scope)])
-        if outcome.outcome is ACCEPTED:
-            outcome.raw = raw
-        proton_data.write_raw(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), raw)
+        fields = provisional(outcome, scope)
+        proton_data.write_raw(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), fields)
         lib.pn_delivery_update(delivery, TRANSACTIONAL)
+
+
+def provisional(outcome: Provisional, scope: str) -> bytes:
+    """The fields of a transactional-state for a peer in `scope`, encoded (4.5.5)."""
+    raw = outcome.raw or encode([outcome.txn_id, described(outcome.outcome, scope)])
+    if outcome.outcome is ACCEPTED:
+        outcome.raw = raw
+    return raw
 
 
 def write_any(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
@@ -92,7 +98,7 @@ def read_transactional(delivery: ProtonDelivery) -> tuple[bytes, Outcome] | None
     """
     if lib.pn_delivery_remote_state(delivery) != TRANSACTIONAL:
         return None
-    return _read_transactional(proton_data.read_bytes(lib.pn_disposition_data(lib.pn_delivery_remote(delivery))))
+    return transactional(proton_data.read_bytes(lib.pn_disposition_data(lib.pn_delivery_remote(delivery))))
 
 
 class _LastState:
@@ -102,7 +108,11 @@ class _LastState:
     value: tuple[bytes, Outcome] = b"", SETTLED
 
 
-def _read_transactional(raw: bytes) -> tuple[bytes, Outcome]:
+def transactional(raw: bytes) -> tuple[bytes, Outcome]:
+    """The transaction and outcome of the encoded fields of a transactional-state (4.5.5).
+
+    Raises AmqpError (DECODE_ERROR) if they have no transaction.
+    """
     if raw and raw == _LastState.raw:
         return _LastState.value
     fields = decode_all(raw) if raw else None

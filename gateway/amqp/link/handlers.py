@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from gateway.amqp.link.outcomes import Outcome
-from gateway.amqp.link.transactions import Enlisting, PostedMessage, Retirement
+from gateway.amqp.link.transactions import Enlisting, PostedMessage, PostedMessages, Retirement
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 
 Delivery: TypeAlias = Any
@@ -54,6 +54,10 @@ class Incoming(LinkHandler, Protocol):
     def on_post(self, post: PostedMessage, data: bytes) -> None:
         """A message has come in a transaction (part 4, 4.4.1); raises AmqpError if it cannot be a part of it."""
         raise AmqpError(NOT_IMPLEMENTED, "the node at this address takes no messages in transactions")
+
+    def on_posts(self, posts: PostedMessages) -> None:
+        """`on_post` for several, in order."""
+        posts.one_by_one(self.on_post)
 
     @property
     def attended(self) -> bool:

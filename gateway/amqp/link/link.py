@@ -15,16 +15,16 @@ from cproton_ffi import lib
 from gateway.amqp.codec.types import Value
 from gateway.amqp.link.handlers import AttachListener, Incoming, Outgoing, OutgoingMessage, SendContext, Transfer
 from gateway.amqp.link.outcomes import FAILED, Rejected
-from gateway.amqp.link.receiver_link import ReceiverHalf
 from gateway.amqp.link.sender_link import SenderHalf
 from gateway.amqp.link.strict_handler import StrictHandler
+from gateway.amqp.link.transacted_receiver import TransactedReceiverHalf
 from gateway.amqp.message.hop import ROUTING
 from gateway.amqp.message.response_support import SUPPORTED
 from gateway.amqp.proton import batch, proton_data
 from gateway.errors import MESSAGE_SIZE_EXCEEDED, AmqpError
 
 
-class Link(ReceiverHalf, SenderHalf):
+class Link(TransactedReceiverHalf, SenderHalf):
     """A link as the nodes see it; `incoming` means that the peer is its sender."""
 
     __slots__ = ()

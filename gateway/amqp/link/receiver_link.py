@@ -11,7 +11,6 @@ from gateway.amqp.link import dispositions
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected
 from gateway.amqp.link.port import RESUMED
 from gateway.amqp.link.state import BUFFER_SIZE, LinkState
-from gateway.amqp.link.transactions import unknown
 from gateway.amqp.message.bounds import ANNOTATIONS
 from gateway.amqp.message.hop import may_be_annotated, only, too_many
 from gateway.amqp.message.response_support import annotated
@@ -108,28 +107,6 @@ class ReceiverHalf(LinkState):
         for delivery, data, settled in messages:
             if self.open:
                 self._received(delivery, data, settled)
-
-    def received_of_any_format(self, messages: list[Message]) -> None:
-        """`received_all` if the peer has used another message-format than 0, or has sent in a transaction."""
-        for message in messages:
-            if self.open and not self._foreign(message[0], message[2]) and not self._posted(*message):
-                self.received_all([message])
-
-    def _posted(self, delivery: int, data: bytes, settled: bool) -> bool:
-        """Whether a message was sent in a transaction (part 4, 4.4.1); then its transaction has it."""
-        if (state := dispositions.read_transactional(batch.delivery_at(delivery))) is None:
-            return False
-        self._granted -= 1
-        if self._granted < 0:
-            self._no_credit()
-        elif 0 < self.max_message_size < len(data):
-            self._too_large(len(data))
-        elif (found := self.engine.peer.transactions) is None or not found.knows(state[0]):
-            self._reject(delivery, settled, unknown(state[0]))
-        else:
-            self.transfers += 1
-            found.post(self, state[0], delivery, data, settled and not self._never_settled)
-        return True
 
     def _ignore(self, delivery: int, settled: bool) -> None:
         """Ignore a resumed delivery, which is unknown here (2.7.5): grant its credit again."""
@@ -243,7 +220,7 @@ class ReceiverHalf(LinkState):
     def _complete(self, delivery: ProtonDelivery, data: bytes) -> None:
         lib.pn_link_advance(self.ptr)
         number, settled = batch.address(delivery), bool(lib.pn_delivery_settled(delivery))
-        if self._foreign(number, settled) or self._posted(number, data, settled):
+        if self._foreign(number, settled):
             return
         self._granted -= 1
         if self._granted < 0:

@@ -10,7 +10,7 @@ from typing import Final
 from gateway.amqp.link.handlers import Delivery, Incoming
 from gateway.amqp.link.outcomes import Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf
-from gateway.amqp.link.transactions import PostedMessage
+from gateway.amqp.link.transactions import PostedMessage, PostedMessages
 from gateway.amqp.link.wrappers import HandlerWrapper
 from gateway.amqp.message.hop import may_be_annotated, only
 from gateway.amqp.message.unknown_annotations import unknown_annotation
@@ -58,6 +58,10 @@ class StrictHandler(HandlerWrapper):
     def on_post(self, post: PostedMessage, data: bytes) -> None:
         """Check a message in a transaction; its refusal is a part of that."""
         self._handler.on_post(post, self._checked(data))
+
+    def on_posts(self, posts: PostedMessages) -> None:
+        """Each message is checked separately."""
+        posts.one_by_one(self.on_post)
 
     def _checked(self, data: bytes) -> bytes:
         """The message for the handler; raises AmqpError for an annotation that is not understood."""

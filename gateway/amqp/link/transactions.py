@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
-from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.link.outcomes import Outcome, Provisional
 from gateway.errors import TRANSACTION_UNKNOWN, AmqpError
 
 Answer: TypeAlias = Callable[[AmqpError | None], None]
@@ -43,6 +43,9 @@ class Enlisting(Protocol):
     def enlist(self, resource: Resource[BranchT]) -> BranchT:
         """The part of a resource in the transaction; raises AmqpError if that cannot be."""
 
+    def enlisted(self, resource: Resource[BranchT]) -> BranchT | None:
+        """The part of a resource that already works in the transaction, and may go on; None: there is none."""
+
     def fail(self, error: AmqpError) -> None:
         """Work has failed, and no outcome says so: from now on it can only be rolled back (4.4.4)."""
 
@@ -68,6 +71,31 @@ class PostedMessage(Protocol):
         """The message cannot be a part of the transaction."""
 
 
+class PostedMessages(Protocol):
+    """Messages of one link in one transaction, in order, which came unsettled; each gets one outcome."""
+
+    @property
+    def transaction(self) -> Enlisting: ...
+    @property
+    def messages(self) -> list[tuple[int, bytes, bool]]:
+        """Their deliveries and bytes; False: they came unsettled."""
+
+    def single(self, index: int) -> PostedMessage:
+        """One of them."""
+
+    def post(self, index: int, on_post: Callable[[PostedMessage, bytes], None]) -> bool:
+        """Call `on_post` for one of them, and refuse it if that raises AmqpError; False: that has ended the link."""
+
+    def one_by_one(self, on_post: Callable[[PostedMessage, bytes], None]) -> None:
+        """`post` for each, until that has ended the link."""
+
+    def accept(self, start: int, end: int) -> None:
+        """`PostedMessage.accept` for several."""
+
+    def release(self, start: int, end: int) -> None:
+        """`PostedMessage.release` for several."""
+
+
 class Retirement(Protocol):
     """A message that we sent, and the outcome that it gets with its transaction (4.4.2)."""
 
@@ -90,6 +118,7 @@ class PostingHandler(Protocol):
     """What transactions use of the handler of a link."""
 
     def on_post(self, post: PostedMessage, data: bytes) -> None: ...
+    def on_posts(self, posts: PostedMessages) -> None: ...
     def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None: ...
 
 
@@ -112,9 +141,12 @@ class TransactedLink(Protocol):
     def scope(self) -> str: ...
     @property
     def rejects(self) -> bool: ...
+    @property
+    def open(self) -> bool: ...
     def tag(self, delivery: int) -> bytes: ...
     def grant(self, credit: int) -> None: ...
     def settle(self, delivery: int, outcome: Outcome) -> None: ...
+    def settle_all(self, deliveries: list[int], outcome: Provisional) -> None: ...
     def detach(self, error: AmqpError | None = None) -> None: ...
     def message_refused(self, error: AmqpError) -> None: ...
 
@@ -127,6 +159,9 @@ class Transactions(Protocol):
 
     def post(self, link: TransactedLink, txn_id: bytes, delivery: int, data: bytes, settled: bool) -> None:
         """A message of the peer came in a known transaction."""
+
+    def post_all(self, link: TransactedLink, txn_id: bytes, messages: list[tuple[int, bytes, bool]]) -> None:
+        """`post` for several that came unsettled, in order."""
 
     def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
         """The peer, which is in `scope`, gave a message of ours an outcome in a known transaction."""

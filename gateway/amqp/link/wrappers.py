@@ -13,7 +13,7 @@ from gateway.amqp.link.handlers import (
     takes_batches,
 )
 from gateway.amqp.link.outcomes import Outcome
-from gateway.amqp.link.transactions import Enlisting, PostedMessage, Retirement
+from gateway.amqp.link.transactions import Enlisting, PostedMessage, PostedMessages, Retirement
 from gateway.errors import AmqpError
 
 
@@ -44,6 +44,9 @@ class IncomingWrapper(HandlerWrapper):
 
     def on_post(self, post: PostedMessage, data: bytes) -> None:
         self._handler.on_post(post, data)
+
+    def on_posts(self, posts: PostedMessages) -> None:
+        posts.one_by_one(self.on_post)
 
     @property
     def attended(self) -> bool:

@@ -58,6 +58,13 @@ static struct {
     void (*written)(pointer transport, size_t size);
     size_t (*incoming)(pointer session);
     size_t (*outgoing)(pointer session);
+    pointer (*remote)(pointer delivery);
+    pointer (*local)(pointer delivery);
+    pointer (*state_data)(pointer disposition);
+    ssize_t (*encode)(pointer data, char *bytes, size_t size);
+    ssize_t (*encoded_size)(pointer data);
+    ssize_t (*decode)(pointer data, const char *bytes, size_t size);
+    void (*clear)(pointer data);
 } pn;
 
 #define FUNCTIONS ((Py_ssize_t)(sizeof pn / sizeof(pointer)))
@@ -240,6 +247,8 @@ static PyObject *accept_all(PyObject *module, PyObject *const *args, Py_ssize_t 
     }
     Py_RETURN_NONE;
 }
+
+#include "_states.h"
 
 /* The number of an outgoing delivery that the peer has accepted; 0: the caller has to inspect it. */
 static uint64_t accepted_number(pointer delivery) {
@@ -516,6 +525,8 @@ static PyMethodDef methods[] = {
     {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL, "Send several messages of one link on another one."},
     {"accept", (PyCFunction)(void (*)(void))accept, METH_FASTCALL, "Accept and settle a delivery."},
     {"accept_all", (PyCFunction)(void (*)(void))accept_all, METH_FASTCALL, "Accept and settle deliveries."},
+    {"same_state", (PyCFunction)(void (*)(void))same_state, METH_FASTCALL, "The next messages that came with one state."},
+    {"settle_all", (PyCFunction)(void (*)(void))settle_all, METH_FASTCALL, "Settle deliveries with one state."},
     {"all_plain", all_plain, METH_VARARGS, "Whether no message needs a closer look."},
     {"drain_events", (PyCFunction)(void (*)(void))drain_events, METH_FASTCALL, "Take the events that need no decision."},
     {"take_output", (PyCFunction)(void (*)(void))take_output, METH_FASTCALL, "The bytes to write now."},
@@ -544,7 +555,7 @@ PyMODINIT_FUNC PyInit__batch(void) {
                            PyModule_AddObjectRef(module, "Tally", (PyObject *)&tally_type) < 0))
         Py_CLEAR(module);
     if (module != NULL && (PyModule_AddIntConstant(module, "SCAN_STATE", sizeof(scan_state)) < 0 ||
-                           PyModule_AddIntMacro(module, OTHER_FORMAT) < 0 || PyModule_AddIntMacro(module, BEFORE_END) < 0 ||
+                           PyModule_AddIntMacro(module, OTHER_FORMAT) < 0 || PyModule_AddIntMacro(module, WITH_STATE) < 0 || PyModule_AddIntMacro(module, BEFORE_END) < 0 ||
                            PyModule_AddIntMacro(module, ECHO_SESSION) < 0 || PyModule_AddIntMacro(module, ACQUISITION) < 0 || PyModule_AddIntMacro(module, ECHO_LINK) < 0 ||
                            PyModule_AddIntMacro(module, CUT_TEXT) < 0 || PyModule_AddIntMacro(module, SPLIT_DISPOSITION) < 0))
         Py_CLEAR(module);

@@ -76,6 +76,7 @@ class Unsettled:
 
 SCAN_STATE: int
 OTHER_FORMAT: int
+WITH_STATE: int
 BEFORE_END: int
 ECHO_SESSION: int
 ECHO_LINK: int
@@ -99,6 +100,8 @@ def forward(
 ) -> int: ...
 def accept(delivery: int, received: Received = ..., /) -> None: ...
 def accept_all(deliveries: list[int], received: Received = ..., /) -> None: ...
+def same_state(messages: list[tuple[int, bytes, bool]], start: int, /) -> tuple[int, bytes | None]: ...
+def settle_all(deliveries: list[int], received: Received, state: int, fields: bytes, /) -> None: ...
 def drain_events(
     collector: int,
     senders: dict[int, Unsettled],

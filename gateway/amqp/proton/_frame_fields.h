@@ -10,54 +10,71 @@ static size_t uint_size(const uint8_t *at, size_t left) {
     return size <= left ? size : 0;
 }
 
-/* Whether the fields after the message-format mark the transfer as resumed, or cannot be read here: settled, more,
- * rcv-settle-mode, state (any state is unusual), resume. */
-static bool unusual_flags(const uint8_t *at, size_t left, size_t count) {
-    size_t index, size;
-    for (index = 0; index < 5 && index < count; index++) {
-        if (left == 0)
-            return true;
-        size = at[0] == 0x40 || (index != 3 && (at[0] == 0x42 || (at[0] == 0x41 && index != 4))) ? 1
-               : (at[0] == 0x56 && index < 2) || (at[0] == 0x50 && index == 2)                   ? 2
-                                                                                                 : 0;
-        if (size == 0 || size > left)
-            return true;
-        at += size, left -= size;
-    }
-    return false;
+/* What the scan says of a transfer. */
+enum { USUAL_TRANSFER, UNUSUAL_TRANSFER, STATED_TRANSFER };
+
+/* The size of a described list, as all states are; 0: another type, or more than the bytes that are there. */
+static size_t state_size(const uint8_t *at, size_t left) {
+    size_t size = left < 4 || at[0] != 0 || at[1] != 0x53 ? 0 : at[3] == 0x45 ? 4 : at[3] == 0xC0 && left > 4 ? 5 + (size_t)at[4] : 0;
+    return size <= left ? size : 0;
 }
 
-/* Whether a transfer has a message-format other than 0, or fields that cannot be read here. */
-static bool unusual_fields(const uint8_t *at, size_t left) {
+/* The same for the fields after the message-format: settled, more, rcv-settle-mode, state, resume. A transfer that is
+ * marked as resumed, or that cannot be read here, is unusual. */
+static int transfer_flags(const uint8_t *at, size_t left, size_t count) {
+    size_t index, size;
+    int found = USUAL_TRANSFER;
+    for (index = 0; index < 5 && index < count; index++) {
+        if (left == 0)
+            return UNUSUAL_TRANSFER;
+        if (index == 3 && at[0] != 0x40) {
+            found = STATED_TRANSFER;
+            if (count == 4)
+                break; /* nothing follows */
+            size = state_size(at, left);
+        } else
+            size = at[0] == 0x40 || at[0] == 0x42 || (at[0] == 0x41 && index != 4)  ? 1
+                   : (at[0] == 0x56 && index < 2) || (at[0] == 0x50 && index == 2) ? 2
+                                                                                   : 0;
+        if (size == 0 || size > left)
+            return UNUSUAL_TRANSFER;
+        at += size, left -= size;
+    }
+    return found;
+}
+
+/* What the fields of a transfer say: it may have a message-format other than 0, a state, or fields that cannot be read
+ * here. */
+static int transfer_kind(const uint8_t *at, size_t left) {
     size_t size, count, index;
     if (left >= 1 && at[0] == 0x45)
-        return false;
+        return USUAL_TRANSFER;
     if (left >= 3 && at[0] == 0xC0)
         count = at[2], size = 3;
     else if (left >= 9 && at[0] == 0xD0 && !at[5] && !at[6] && !at[7])
         count = at[8], size = 9;
     else
-        return true;
+        return UNUSUAL_TRANSFER;
     at += size, left -= size;
     for (index = 0; index < 2 && index < count; index++) {
         if ((size = uint_size(at, left)) == 0)
-            return true;
+            return UNUSUAL_TRANSFER;
         at += size, left -= size;
     }
     if (count < 4)
-        return false;
+        return USUAL_TRANSFER;
     if (left >= 2 && at[0] == 0xA0)
         size = 2 + (size_t)at[1];
     else if ((size = left >= 1 && at[0] == 0x40) == 0)
-        return true;
+        return UNUSUAL_TRANSFER;
     if (size > left)
-        return true;
+        return UNUSUAL_TRANSFER;
     at += size, left -= size;
     if ((size = uint_size(at, left)) == 0)
-        return true;
+        return UNUSUAL_TRANSFER;
     if (!(size == 1 || (size == 2 && at[1] == 0) || (size == 5 && !at[1] && !at[2] && !at[3] && !at[4])))
-        return true;
-    return unusual_flags(at + size, left - size, count - 4);
+        return UNUSUAL_TRANSFER;
+    return transfer_flags(at + size, left - size, count - 4);
 }
 
 /* The size of an encoded boolean or null. */

@@ -6,7 +6,7 @@
  */
 #define MAX_HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
 
-enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, ACQUISITION, NO_ECHO = 0 };
+enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, ACQUISITION, WITH_STATE, NO_ECHO = 0 };
 
 #include "_frame_fields.h"
 
@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     PyObject *list;
-    bool format;
+    bool format, state;
 } findings;
 
 static uint32_t frame_size(const uint8_t *at) {
@@ -41,9 +41,9 @@ static int performative_code(const uint8_t *at, size_t left, size_t *size) {
 static int add_finding(findings *findings, size_t position, int what, int channel) {
     PyObject *item;
     int result;
-    if (what == OTHER_FORMAT && findings->format)
+    if ((what == OTHER_FORMAT && findings->format) || (what == WITH_STATE && findings->state))
         return 0; /* already reported */
-    findings->format |= what == OTHER_FORMAT;
+    findings->format |= what == OTHER_FORMAT, findings->state |= what == WITH_STATE;
     if (findings->list == NULL && (findings->list = PyList_New(0)) == NULL)
         return -1;
     if ((item = Py_BuildValue("(nii)", (Py_ssize_t)position, what, channel)) == NULL)
@@ -56,15 +56,18 @@ static int add_finding(findings *findings, size_t position, int what, int channe
 /* Inspect the frame that begins with these bytes; `position` is its place in the scanned data. -1 on an exception. */
 static int inspect_frame(scan_state *state, const uint8_t *frame, size_t size, size_t position, findings *findings) {
     size_t body = 4 * (size_t)frame[4], head = 0;
-    int code, channel = frame[6] << 8 | frame[7];
+    int code, kind = USUAL_TRANSFER, channel = frame[6] << 8 | frame[7];
     if (frame[5] != 0 || body < 8 || body + 3 > size) { /* an empty frame, or an extended header that hides the rest */
         if (body <= 8)
             return 0;
         return add_finding(findings, position, OTHER_FORMAT, channel) < 0 ? -1 : add_finding(findings, position, BEFORE_END, channel);
     }
     code = performative_code(frame + body, size - body, &head);
-    if ((head != 3 || (code == 0x14 && unusual_fields(frame + body + head, size - body - head))) &&
-        add_finding(findings, position, OTHER_FORMAT, channel) < 0)
+    if (code == 0x14)
+        kind = transfer_kind(frame + body + head, size - body - head);
+    if ((head != 3 || kind == UNUSUAL_TRANSFER) && add_finding(findings, position, OTHER_FORMAT, channel) < 0)
+        return -1;
+    if (kind == STATED_TRANSFER && add_finding(findings, position, WITH_STATE, channel) < 0)
         return -1;
     if (code == 0x13) {
         state->echo = (uint16_t)requested_echo(frame + body + head, size - body - head);
@@ -188,11 +191,12 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
  * `what` is OTHER_FORMAT: inspect transfers fully from now on; BEFORE_END: an end frame begins here, or not before this
  * position; ECHO_SESSION, ECHO_LINK: a flow that requests an echo ends here; CUT_TEXT: a disposition begins here whose
  * error description proton cuts off (the third item is its size instead of a channel); SPLIT_DISPOSITION: a disposition
- * ends here of which a part arrived earlier; ACQUISITION: a flow that names a transaction ends here.
+ * ends here of which a part arrived earlier; ACQUISITION: a flow that names a transaction ends here; WITH_STATE: a
+ * transfer has a state, so that from now on messages may be those of transactions.
  */
 static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t start, end;
-    findings findings = {NULL, false};
+    findings findings = {NULL, false, false};
     if (!check_count("scan", count, 4))
         return NULL;
     start = PyLong_AsSsize_t(args[2]), end = PyLong_AsSsize_t(args[3]);

@@ -23,6 +23,7 @@ from gateway.amqp.proton._batch import (
     SECOND_BOUNDS,
     SIZE_BOUNDS,
     SPLIT_DISPOSITION,
+    WITH_STATE,
     Measures,
     Received,
     Tally,
@@ -35,10 +36,12 @@ from gateway.amqp.proton._batch import (
     forward,
     largest_frame,
     measure_memory,
+    same_state,
     scan,
     send,
     send_all,
     sender_attaches,
+    settle_all,
     take_error,
     take_output,
 )
@@ -60,6 +63,7 @@ __all__ = [
     "SECOND_BOUNDS",
     "SIZE_BOUNDS",
     "SPLIT_DISPOSITION",
+    "WITH_STATE",
     "Measures",
     "Received",
     "Tally",
@@ -75,16 +79,19 @@ __all__ = [
     "forward",
     "largest_frame",
     "measure_memory",
+    "same_state",
     "scan",
     "send",
     "send_all",
     "sender_attaches",
+    "settle_all",
     "take_error",
     "take_output",
 ]
 
 _SESSION: Final = "struct pn_session_t *"
 _EVENT, _DELIVERY, _LINK = "struct pn_event_t *", "struct pn_delivery_t *", "struct pn_link_t *"
+_DATA, _DISPOSITION = "struct pn_data_t *", "struct pn_disposition_t *"
 _COLLECTOR, _TRANSPORT, _BYTES = "struct pn_collector_t *", "struct pn_transport_t *", "struct pn_bytes_t"
 _FUNCTIONS: Final = (
     ("pn_delivery", _DELIVERY, _LINK, _BYTES),
@@ -111,6 +118,13 @@ _FUNCTIONS: Final = (
     ("pn_transport_pop", "void", _TRANSPORT, "size_t"),
     ("pn_session_incoming_bytes", "size_t", _SESSION),
     ("pn_session_outgoing_bytes", "size_t", _SESSION),
+    ("pn_delivery_remote", _DISPOSITION, _DELIVERY),
+    ("pn_delivery_local", _DISPOSITION, _DELIVERY),
+    ("pn_disposition_data", _DATA, _DISPOSITION),
+    ("pn_data_encode", "ssize_t", _DATA, "char *", "size_t"),
+    ("pn_data_encoded_size", "ssize_t", _DATA),
+    ("pn_data_decode", "ssize_t", _DATA, "char *", "size_t"),
+    ("pn_data_clear", "void", _DATA),
 )
 """Name, result and arguments, in the order of the table in `_batch.c`."""
 

@@ -47,7 +47,7 @@ def test_the_same_messages_are_plain(idle: Producer, messages: list[bytes], star
     kept = _produce.Outbox(idle)
     run = [(number, data, False) for number, data in enumerate(messages)]
     odd = [number for number, data in enumerate(messages) if number >= start and plain_value(data) is None]
-    assert kept.put_messages("topic", -1, run, start, None) == min([*odd, max(len(messages), start)])
+    assert kept.put_messages("topic", -1, run, start, idle) == min([*odd, max(len(messages), start)])
     idle.purge()
     kept.reports()
 

@@ -115,7 +115,7 @@ def idle() -> Producer:
 @given(MESSAGES)
 def test_c_takes_what_python_takes(idle: Producer, data: bytes) -> None:
     kept = _produce.Outbox(idle)
-    taken = kept.put_messages("topic", -1, [(0, data, False)], 0, None)
+    taken = kept.put_messages("topic", -1, [(0, data, False)], 0, idle)
     idle.purge()
     kept.reports()
     assert (taken == 1) == (plain_value(data) is not None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.amqp.codec.codec import Described, Uint, Ulong, encode
-from gateway.amqp.proton.batch import OTHER_FORMAT, SCAN_STATE, scan
+from gateway.amqp.proton.batch import OTHER_FORMAT, SCAN_STATE, WITH_STATE, scan
 from tests.protocol.conftest import Served, Watch
 from tests.support.amqp.frames import AMQP_HEADER, framed, performative
 from tests.support.amqp.messages import message
@@ -129,6 +129,27 @@ def test_the_scan_finds_another_format_however_the_bytes_are_cut(
 )
 def test_the_scan_knows_the_usual_forms(body: bytes, found: bool) -> None:
     assert other_format(bytearray(SCAN_STATE), framed(body), 0, len(framed(body))) is found
+
+
+STATE = b"\x00\x53\x34\xc0\x04\x01\xa0\x01x"
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        (b"\x08\x43\x43\xa0\x01x\x43\x42\x42\x40" + STATE, {WITH_STATE}),
+        (b"\x08\x43\x43\xa0\x01x\x43\x42\x42\x40\x00\x53\x24\x45", {WITH_STATE}),
+        (b"\x0b\x43\x43\xa0\x01x\x43\x42\x42\x40" + STATE + b"\x42\x42\x42", {WITH_STATE}),
+        (b"\x09\x43\x43\xa0\x01x\x43\x42\x42\x40" + STATE + b"\x41", {OTHER_FORMAT}),  # resumed
+        (b"\x09\x43\x43\xa0\x01x\x43\x42\x42\x40\x00\xa3\x01s\xc0\x01\x00\x42", {OTHER_FORMAT}),
+        (b"\x09\x43\x43\xa0\x01x\x43\x42\x42\x40\x00\x53\x34\xc0\x7f", {OTHER_FORMAT}),  # its end is not there
+        (b"\x08\x43\x43\xa0\x01x\x52\x05\x42\x42\x40" + STATE, {OTHER_FORMAT}),
+        (b"\x08\x43\x43\xa0\x01x\x43\x42\x42\x40\x40", set()),
+    ],
+)
+def test_the_scan_tells_states_from_formats(fields: bytes, found: set[int]) -> None:
+    data = framed(b"\x00\x53\x14\xc0" + bytes([len(fields)]) + fields)
+    assert {what for _, what, _ in scan(bytearray(SCAN_STATE), data, 0, len(data)) or ()} == found
 
 
 def test_a_long_descriptor_hides_no_format(served: Served) -> None:

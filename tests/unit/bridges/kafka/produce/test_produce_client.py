@@ -169,13 +169,13 @@ def test_a_closed_client_has_no_outbox() -> None:
 
 
 def test_only_plain_messages_that_are_not_settled_are_taken_together() -> None:
-    kept = new_outbox()
+    kept, owner = new_outbox(), object()
     several = [(1, plain(b"a"), False), (2, plain(b"b"), False), (3, plain(b"c"), True), (4, plain(b"d"), False)]
-    assert kept.put_messages(TOPIC, -1, several, 0, None) == 2
-    assert kept.put_messages(TOPIC, -1, several, 2, None) == 2
-    assert kept.put_messages(TOPIC, -1, several, 3, None) == 4
+    assert kept.put_messages(TOPIC, -1, several, 0, owner) == 2
+    assert kept.put_messages(TOPIC, -1, several, 2, owner) == 2
+    assert kept.put_messages(TOPIC, -1, several, 3, owner) == 4
     for odd in ((5, b"", False), (5, b"\x00\x53\x77\xa0\x00", False), (5, plain(b""), 0), (5, plain(b"")), 5, [], None):
-        assert kept.put_messages(TOPIC, -1, [odd], 0, None) == 0  # type: ignore[list-item]
+        assert kept.put_messages(TOPIC, -1, [odd], 0, owner) == 0  # type: ignore[list-item]
     assert len(kept) == 3
 
 

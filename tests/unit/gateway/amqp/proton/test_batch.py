@@ -48,6 +48,12 @@ from tests.support.amqp.messages import message
         lambda: _batch.accept("one"),  # type: ignore[arg-type]
         lambda: _batch.accept_all((1,)),  # type: ignore[arg-type]
         lambda: _batch.accept_all(["one"]),  # type: ignore[list-item]
+        lambda: _batch.same_state([], 0),
+        lambda: _batch.same_state([5], 0),  # type: ignore[list-item]
+        lambda: _batch.same_state([(1, b"")], 0),  # type: ignore[list-item]
+        lambda: _batch.settle_all([], None, 1, b""),  # type: ignore[arg-type]
+        lambda: _batch.settle_all([], _batch.Received(None), 1, None),  # type: ignore[arg-type]
+        lambda: _batch.settle_all(["one"], _batch.Received(None), 1, b""),  # type: ignore[list-item]
         lambda: _batch.all_plain((), 1, 1, True, True),  # type: ignore[arg-type]
         lambda: _batch.all_plain([(1, b"")], 1, 1, True, True),  # type: ignore[list-item]
         lambda: _batch.all_plain([(1, "text", False)], 1, 1, True, True),  # type: ignore[list-item]
@@ -65,6 +71,10 @@ def test_nothing_is_at_address_zero() -> None:
         _batch.accept(0)
     with pytest.raises(ValueError, match="address 0"):
         _batch.accept_all([0])
+    with pytest.raises(ValueError, match="address 0"):
+        _batch.settle_all([0], _batch.Received(None), 1, b"")
+    with pytest.raises(ValueError, match="address 0"):
+        _batch.same_state([(0, b"", False)], 0)
     with pytest.raises(ValueError, match="address 0"):
         _batch.bind((0,) * len(batch._FUNCTIONS))
     with pytest.raises(ValueError, match="address 0"):

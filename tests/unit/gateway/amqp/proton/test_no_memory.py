@@ -44,7 +44,7 @@ assert sent.take(1) == 1 and sent.take_all() == list(range(2, 18))
 OUTBOX = """
 kept = _produce.Outbox(Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}))
 for number in range(1, 400):
-    assert grown(kept.put, "topic", -1, None, b"v", None, None, [number]) is not None
+    assert grown(kept.put, "topic", -1, None, b"v", None, "owner", [number]) is not None
     assert len(kept) == number
 contexts = [each[0] for each in gc.get_referents(kept) if type(each) is list]
 assert sorted(contexts) == list(range(1, 400))

@@ -1,0 +1,80 @@
+"""The half of a link on which the peer sends, with messages in transactions (AMQP 1.0 part 4, 4.4.1)."""
+
+from __future__ import annotations
+
+from cproton_ffi import lib
+
+from gateway.amqp.link import dispositions
+from gateway.amqp.link.outcomes import Provisional
+from gateway.amqp.link.receiver_link import Message, ReceiverHalf
+from gateway.amqp.link.transactions import unknown
+from gateway.amqp.message.bounds import ANNOTATIONS
+from gateway.amqp.proton import batch
+from gateway.amqp.proton.handles import ProtonDelivery
+
+
+class TransactedReceiverHalf(ReceiverHalf):
+    """`ReceiverHalf` for a peer that may have transactions, or other message-formats."""
+
+    __slots__ = ()
+
+    def received_of_any_format(self, messages: list[Message]) -> None:
+        """`received_with_states` if the peer has used another message-format than 0."""
+        for message in messages:
+            if self.open and not self._foreign(message[0], message[2]):
+                self.received_with_states([message])
+
+    def received_with_states(self, messages: list[Message]) -> None:
+        """`received_all` if the peer has sent in a transaction: messages of one come in runs (part 4, 4.4.1)."""
+        at = 0
+        while at < len(messages) and self.open:
+            end, state = batch.same_state(messages, at)
+            run = messages if end - at == len(messages) else messages[at:end]
+            at = end
+            if state is None:
+                self.received_all(run)
+            else:
+                self._posted(dispositions.transactional(state)[0], run)
+
+    def _posted(self, txn_id: bytes, run: list[Message]) -> None:
+        """Messages were sent in a transaction: it has them."""
+        found = self.engine.peer.transactions
+        usual = 1 < len(run) <= self._granted and batch.all_plain(run, self._at_once, ANNOTATIONS, True, False)
+        if usual and found is not None and found.knows(txn_id):
+            self._granted -= len(run)
+            self.transfers += len(run)
+            found.post_all(self, txn_id, run)
+            return
+        for message in run:
+            if self.open:
+                self._posted_one(txn_id, *message)
+
+    def _posted_one(self, txn_id: bytes, delivery: int, data: bytes, settled: bool) -> None:
+        self._granted -= 1
+        if self._granted < 0:
+            self._no_credit()
+        elif 0 < self.max_message_size < len(data):
+            self._too_large(len(data))
+        elif (found := self.engine.peer.transactions) is None or not found.knows(txn_id):
+            self._reject(delivery, settled, unknown(txn_id))
+        else:
+            self.transfers += 1
+            found.post(self, txn_id, delivery, data, settled and not self._never_settled)
+
+    def _complete(self, delivery: ProtonDelivery, data: bytes) -> None:
+        if (state := dispositions.read_transactional(delivery)) is None:
+            super()._complete(delivery, data)
+            return
+        lib.pn_link_advance(self.ptr)
+        number, settled = batch.address(delivery), bool(lib.pn_delivery_settled(delivery))
+        if not self._foreign(number, settled):
+            self._posted_one(state[0], number, data, settled)
+
+    def settle_all(self, deliveries: list[int], outcome: Provisional) -> None:
+        """`settle` for several; no effect if the link has ended."""
+        if self.open and deliveries:
+            fields = dispositions.provisional(outcome, self.scope)
+            batch.settle_all(deliveries, self.held, dispositions.TRANSACTIONAL, fields)
+            counts, name = self.outcome_counts, outcome.name
+            counts[name] = counts.get(name, 0) + len(deliveries)
+            self.engine.touch()
