@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -149,6 +150,25 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.wait(left, timeout=_CANCEL_AGAIN)
+
+
+class KeyedLocks:
+    """A lock for each key, which exists while somebody holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: Final[WeakValueDictionary[str, asyncio.Lock]] = WeakValueDictionary()
+
+    def of(self, key: str) -> asyncio.Lock:
+        """The lock of `key`, for `async with`."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys whose locks exist."""
+        return list(self._locks)
 
 
 class TimeSlice:

@@ -42,6 +42,8 @@ class TapListener(Protocol):
 class TopicLog:
     """The log of a route, read with the route's isolation."""
 
+    __slots__ = ("_cluster", "_isolation", "_topic")
+
     def __init__(self, cluster: Cluster, topic: str, isolation: str = COMMITTED) -> None:
         self._cluster: Final = cluster
         self._topic: Final = topic
@@ -101,13 +103,15 @@ def identity_of(topic: Topic) -> str:
 class Tap:
     """One reader of a topic: it has one position in each partition."""
 
+    __slots__ = ("_buffers", "_cluster", "_open", "_owner", "_scheduler", "_topic", "_waiting")
+
     def __init__(self, cluster: Cluster, topic: Topic, owner: TapListener, scheduler: FetchScheduler) -> None:
         self._cluster: Final = cluster
         self._topic: Final = topic.name
         self._owner: Final = owner
         self._scheduler: Final = scheduler
-        self._buffers: Final[dict[int, PartitionBuffer]] = {}
-        self._waiting: Final[dict[int, int]] = {}
+        self._buffers: dict[int, PartitionBuffer] = {}
+        self._waiting: dict[int, int] = {}
         self._open = True
         cluster.watch(topic, self)
 
@@ -134,6 +138,8 @@ class Tap:
     def _leave(self, partition: int, buffer: PartitionBuffer) -> None:
         del self._buffers[partition]
         self._scheduler.leave(buffer, self, self._waiting.pop(partition, -1))
+        if not self._buffers:
+            self._buffers, self._waiting = {}, {}  # an emptied dict keeps its size, and many taps read nothing
 
     def close(self) -> None:
         """Read no more."""

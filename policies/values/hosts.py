@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 
@@ -15,6 +16,8 @@ IpAddress = IPv4Address | IPv6Address
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _LONGEST: Final = 253
+_KNOWN: Final = 1024
+"""Hosts whose result is kept: many subscriptions name the same."""
 _DOTS: Final = frozenset("\u3002\uff0e\uff61")
 """What IDNA takes for the dot between labels (RFC 3490, 3.1)."""
 _DEVIATIONS: Final = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")
@@ -25,6 +28,7 @@ class HostError(ValueError):
     """An invalid host; the text says why and does not contain the host."""
 
 
+@lru_cache(_KNOWN)
 def parse_host(text: str) -> str:
     """The normalized host, IPv6 without brackets; raises HostError."""
     if text.startswith("[") or text.endswith("]"):
@@ -38,6 +42,7 @@ def parse_host(text: str) -> str:
     return name
 
 
+@lru_cache(_KNOWN)
 def address_of(host: str) -> IpAddress | None:
     """The IP address of a host that `parse_host` returned; None: the host is a name."""
     try:

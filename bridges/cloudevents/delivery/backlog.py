@@ -18,6 +18,11 @@ from bridges.cloudevents.events.event import CloudEvent
 class EventBacklog:
     """A store without limits of its own; the owner counts the events that were sent."""
 
+    __slots__ = (
+        "_count", "_groups", "_paused", "_serials", "_unfinished", "buffered", "buffered_bytes", "ready",
+        "refetching", "to_refetch",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         self.ready: Final[dict[OrderingGroup, None]] = {}
         """Groups whose first event may be sent, the longest waiting first."""

@@ -26,6 +26,8 @@ class AttemptTicket(NamedTuple):
 class SinkGate:
     """The gate between one subscription and its sink; breakers and rate are shared."""
 
+    __slots__ = ("_backoff", "_max_pause", "_origin", "_rate", "_sink")
+
     def __init__(
         self,
         sink: CircuitBreaker,

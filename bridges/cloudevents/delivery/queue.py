@@ -58,7 +58,7 @@ class DeliveryQueue:
         self._max_bytes = settings.delivery.bytes
         self._accepted_count = self._refusals = self._login_failures = 0
         self._breaker_open = self._sink_is_down = False
-        self.unreadable: Final[set[str]] = set()
+        self.unreadable: frozenset[str] = frozenset()
         """Streams whose events cannot be read again now."""
         self.draining = False
         """Send nothing new, and wait for pending answers."""

@@ -39,7 +39,7 @@ from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.kafka.bridge import ClusterBridge
 from bridges.kafka.tap import TopicLog
 from gateway.observability.logs import get_logger
-from gateway.tasks import TimeSlice
+from gateway.tasks import KeyedLocks, TimeSlice
 
 LOG: Final = get_logger(__name__)
 _WRITE_INTERVAL: Final = 0.1
@@ -71,7 +71,9 @@ class SubscriptionDispatcher:
         self.scheduler: Final = StepScheduler()
         self.metrics: Final = metrics
         self.supervisor: Final = services.supervisor
-        self.tails: Final = SharedTails(event_of, self.scheduler.add, services.supervisor.attempt)
+        self.tails: Final = SharedTails(
+            event_of, self.filters.readers_of, self.scheduler.add, services.supervisor.attempt
+        )
         self._registered: Final = ByBucket[RegisteredSubscription]()
         self._workers: Final = ByBucket[DeliveryWorker]()
         self._states: Final = StateCounts()
@@ -79,7 +81,7 @@ class SubscriptionDispatcher:
         self._changed: Final[dict[DeliveryWorker, None]] = {}
         self._memory: Final = MemoryLimit(self._workers)
         self._advanced: Final[dict[DeliveryWorker, None]] = {}
-        self._locks: Final[dict[str, asyncio.Lock]] = {}
+        self._locks: Final = KeyedLocks()
         self._gates: Final = SinkGates()
         self._applied_revision = 0
         self._remote: Final = RemoteRecords(services.termini, f"{settings.scope}/{settings.manager}")
@@ -133,7 +135,7 @@ class SubscriptionDispatcher:
         `hold_reason` is the reason for sending nothing (CONSENT, POLICY, CREDENTIAL, OPERATOR) until the next `put`.
         An update (a greater edition; default: the revision) ends a suspension.
         """
-        async with self._lock(subscription.id):
+        async with self._locks.of(subscription.id):
             self._registered[subscription.id] = RegisteredSubscription(
                 subscription, revision, start_offsets, hold_reason, revision if edition is None else edition
             )
@@ -151,14 +153,13 @@ class SubscriptionDispatcher:
 
     async def remove(self, id: str) -> None:
         """Stop its delivery and delete its position; returns when nothing is sent to its sink any more."""
-        async with self._lock(id):
+        async with self._locks.of(id):
             self._registered.pop(id, None)
             await self._stop_worker(id)
             self._count(id)
             record = self._ownership.record(id)
             if record is not None:
                 record.remove(id)
-        self._locks.pop(id, None)
 
     async def status(self, id: str) -> SubscriptionStatus | None:
         """Its status; None if it is unknown here."""
@@ -216,9 +217,6 @@ class SubscriptionDispatcher:
 
     # -- one subscription
 
-    def _lock(self, id: str) -> asyncio.Lock:
-        return self._locks.setdefault(id, asyncio.Lock())
-
     async def _start_worker(self, id: str) -> None:
         """Deliver the registered version from the stored position; the caller holds its lock."""
         counts = await self._stop_worker(id)
@@ -238,7 +236,7 @@ class SubscriptionDispatcher:
         )
         self.observer.track(registered.subscription, registered.start_offsets.streams, counts)
         record.put(id, dump_checkpoint(checkpoint))
-        worker.open(self._open_sink(registered.subscription, worker))
+        worker.open(self._open_sink)
         self._count(id)
 
     async def _stop_worker(self, id: str, grace: float | None = None) -> DeliveryCounts:
@@ -272,7 +270,7 @@ class SubscriptionDispatcher:
         """See `SliceListener`."""
         turn = TimeSlice()
         for id in self._registered.ids_in(buckets):
-            async with self._lock(id):
+            async with self._locks.of(id):
                 if id not in self._workers:
                     await self._start_worker(id)
             await turn.pause()
@@ -301,7 +299,7 @@ class SubscriptionDispatcher:
 
     async def _close_all(self, ids: Collection[str], grace: float | None) -> None:
         async def end(id: str) -> None:
-            async with self._lock(id):
+            async with self._locks.of(id):
                 await self._stop_worker(id, grace)
 
         ending, turn = [], TimeSlice()
@@ -354,7 +352,7 @@ class SubscriptionDispatcher:
 
     async def _restart(self, worker: DeliveryWorker) -> None:
         id = worker.subscription.id
-        async with self._lock(id):
+        async with self._locks.of(id):
             if self._workers.get(id) is worker:
                 await self._start_worker(id)
 

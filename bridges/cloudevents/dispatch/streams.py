@@ -9,7 +9,6 @@ from typing import Final, Protocol
 from bridges.cloudevents.delivery.checkpoint import StreamPosition
 from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.queue import DeliveryQueue
-from bridges.cloudevents.events.filter import EventFilter
 from bridges.cloudevents.reading.shared_tail import SharedTails
 from bridges.cloudevents.reading.stream_reader import EventStreamListener, EventStreamReader
 from bridges.kafka.tap import TopicLog, identity_of
@@ -20,6 +19,8 @@ from gateway.tasks import Supervisor
 LOG: Final = get_logger(__name__)
 _RETRY_DELAY: Final = 1.0
 """Seconds before a stream that could not be read is looked up again."""
+_READ: Final = StreamPosition("", {})
+"""In place of the position of a stream whose reader has it."""
 
 
 class StreamsContext(Protocol):
@@ -38,6 +39,18 @@ class StreamsContext(Protocol):
 class SubscriptionStreams:
     """Opens readers until `close`, each as soon as its stream can be read."""
 
+    __slots__ = (
+        "_closed",
+        "_context",
+        "_counts",
+        "_id",
+        "_listener",
+        "_positions",
+        "_queue",
+        "_readers",
+        "_unreadable",
+    )  # fmt: skip
+
     def __init__(
         self,
         id: str,
@@ -46,20 +59,18 @@ class SubscriptionStreams:
         counts: DeliveryCounts,
         context: StreamsContext,
         listener: EventStreamListener,
-        wanted: EventFilter,
     ) -> None:
-        """`id` and the filter `wanted` are the subscription's; `listener` is woken when a stream can be read."""
+        """`id` is the subscription's; `listener` is woken when a stream can be read."""
         self._id: Final = id
         self._positions: Final = dict(positions)
         self._queue: Final = queue
         self._counts: Final = counts
         self._context: Final = context
         self._listener: Final = listener
-        self._wanted: Final = wanted
         self._readers: Final[dict[str, EventStreamReader]] = {}
         self._unreadable: Final[dict[str, None]] = {}
         self._closed = False
-        queue.unreadable.update(positions)
+        queue.unreadable |= positions.keys()
 
     def __iter__(self) -> Iterator[str]:
         """The addresses of all streams."""
@@ -102,9 +113,10 @@ class SubscriptionStreams:
                 self._compare(address, identity_of(topic))
                 tail = self._context.tails.of(address, log, topic)
                 self._readers[address] = EventStreamReader(
-                    address, log, topic, self._positions[address], self._queue, self._listener, tail, self._wanted
+                    address, log, topic, self._positions[address], self._queue, self._listener, tail
                 )
-                self._queue.unreadable.discard(address)
+                self._positions[address] = _READ
+                self._queue.unreadable -= {address}
                 self._listener.wake()
 
     def _report(self, address: str, error: AmqpError) -> None:
@@ -132,7 +144,7 @@ class SubscriptionStreams:
         if reader is not None:
             self._positions[address] = reader.position()
             reader.close()
-            self._queue.unreadable.add(address)
+            self._queue.unreadable |= {address}
             self._queue.refetch_failed(address)
 
     def close(self) -> None:

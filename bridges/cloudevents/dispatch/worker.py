@@ -17,7 +17,7 @@ from bridges.cloudevents.delivery.pace.circuit_breaker import RetryBackoff
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.delivery.sink import SendAttempt, Sink
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
-from bridges.cloudevents.dispatch.interface import SubscriptionVersion
+from bridges.cloudevents.dispatch.interface import OpenSink, SubscriptionVersion
 from bridges.cloudevents.dispatch.scheduler import StepScheduler
 from bridges.cloudevents.dispatch.streams import SubscriptionStreams
 from bridges.cloudevents.events.event import CloudEvent
@@ -88,6 +88,12 @@ class WorkerContext(Protocol):
 class DeliveryWorker:
     """Delivers one version of a subscription, from `open` until `close`."""
 
+    __slots__ = (
+        "_closed", "_context", "_gate", "_halted", "_last_state", "_loop", "_metrics", "_open_sink", "_opened",
+        "_scheduled", "_sink", "_streams", "_tests", "_timer", "counts", "incarnation", "queue", "since",
+        "subscription", "version",
+    )  # fmt: skip
+
     def __init__(
         self,
         context: WorkerContext,
@@ -114,9 +120,11 @@ class DeliveryWorker:
         if checkpoint.failing_since is not None:
             self.queue.failing_since = self._loop.time() - (_now_ms() - checkpoint.failing_since) / 1000
         self._streams: Final = SubscriptionStreams(
-            subscription.id, checkpoint.streams, self.queue, counts, context, self, subscription.filter
+            subscription.id, checkpoint.streams, self.queue, counts, context, self
         )
         self._sink: Sink | None = None
+        self._open_sink: OpenSink | None = None
+        """None before `open` and after `close`."""
         self._scheduled = self._opened = self._closed = self._halted = False
         self._timer: asyncio.TimerHandle | None = None
         self._tests: Final[dict[int, asyncio.Future[Answer | None]]] = {}
@@ -124,9 +132,9 @@ class DeliveryWorker:
 
     # -- life
 
-    def open(self, sink: Sink) -> None:
-        """Start reading and sending."""
-        self._sink, self._opened = sink, True
+    def open(self, open_sink: OpenSink) -> None:
+        """Start reading and sending; the sink is made for the first event."""
+        self._open_sink, self._opened = open_sink, True
         self._gate.add_listener(self.wake)
         for address in self._streams:
             self._context.filters.add(address, self, self.subscription.filter)
@@ -185,7 +193,7 @@ class DeliveryWorker:
     async def close(self, grace: float = _CLOSE_GRACE) -> None:
         """Wait for answers, then `abort`."""
         self.queue.draining = True
-        sink, self._sink = self._sink, None
+        sink, self._sink, self._open_sink = self._sink, None, None
         if sink is not None:
             await sink.close(0.0 if self._closed else grace)
         self.abort()
@@ -226,11 +234,18 @@ class DeliveryWorker:
                 self.queue.refetch_failed(location.address)
 
     def _send(self, now: float) -> None:
-        sink = self._sink
-        if sink is None or self._halted or not self._context.valid:
+        if self._halted or not self._context.valid or (self._sink is None and self.queue.oldest_timestamp is None):
+            return
+        sink = self._opened_sink()
+        if sink is None:
             return
         for attempt in self.queue.next_attempts(now, sink.free_slots):
             sink.send(attempt)
+
+    def _opened_sink(self) -> Sink | None:
+        if self._sink is None and self._open_sink is not None:
+            self._sink = self._open_sink(self.subscription, self)
+        return self._sink
 
     def _set_timer(self, now: float) -> None:
         """Schedule a step for the next time at which something is due."""
@@ -333,8 +348,8 @@ class DeliveryWorker:
 
     async def send_test(self, event: CloudEvent) -> Answer | None:
         """Send an event that is not in the log; None if the sink has no free slot."""
-        sink = self._sink
-        if sink is None or self._closed or sink.free_slots < 1:
+        sink = None if self._closed else self._opened_sink()
+        if sink is None or sink.free_slots < 1:
             return None
         number = -1 - max(map(abs, self._tests), default=0)
         answer: asyncio.Future[Answer | None] = self._loop.create_future()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 
 from bridges.cloudevents.events.access import ATTRIBUTES, CONTENT_TYPE, attribute
@@ -35,7 +34,7 @@ from gateway.filters.predicate import TRUE, And, IsTrue, Not, Or, Predicate
 Check = Callable[[CloudEvent], bool]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class EventFilter:
     """Matches the events that a subscription wants; equal filters have equal conditions."""
 
@@ -46,6 +45,8 @@ class EventFilter:
     """Whether it must be evaluated for every event, because it has no string to look it up by."""
     _sufficient: bool = field(init=False, compare=False, repr=False)
     _hash: int = field(init=False, compare=False, repr=False)
+    _checked: Check | None = field(init=False, compare=False, repr=False, default=None)
+    _matching: Check | None = field(init=False, compare=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         found = _needs(self.condition)
@@ -55,14 +56,20 @@ class EventFilter:
         object.__setattr__(self, "unindexed", self.condition != EVERY and found_by is None)
         object.__setattr__(self, "_hash", hash(self.condition))
 
-    @cached_property
+    @property
     def check(self) -> Check | None:
         """Evaluates the remaining condition, compiled on first use; None if nothing remains."""
-        return None if self._sufficient else _check(self.condition)
+        if self._checked is None and not self._sufficient:
+            object.__setattr__(self, "_checked", _check(self.condition))
+        return self._checked
 
-    @cached_property
+    @property
     def _alone(self) -> Check:
-        return compile_filter(self.necessary, ATTRIBUTES)
+        found = self._matching
+        if found is None:
+            found = compile_filter(self.necessary, ATTRIBUTES)
+            object.__setattr__(self, "_matching", found)
+        return found
 
     def __hash__(self) -> int:
         return self._hash

@@ -9,6 +9,7 @@ from bridges.cloudevents.events.access import ATTRIBUTES
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
 from gateway.filters.index import PredicateIndex
+from gateway.filters.index.key_sets import KeySet, with_key, without_key
 
 K = TypeVar("K", bound=Hashable)
 
@@ -21,7 +22,7 @@ class FilterIndex(Generic[K]):
 
     def __init__(self) -> None:
         self._index: Final = PredicateIndex[EventFilter, CloudEvent](ATTRIBUTES)
-        self._keys: Final[dict[EventFilter, dict[K, None]]] = {}
+        self._keys: Final[dict[EventFilter, KeySet[K]]] = {}
         self._filter_of: Final[dict[K, EventFilter]] = {}
         self._every: Final[dict[K, None]] = {}
         self._unindexed = 0
@@ -50,10 +51,9 @@ class FilterIndex(Generic[K]):
             return
         keys = self._keys.get(wanted)
         if keys is None:
-            keys = self._keys[wanted] = {}
             self._index.add(wanted, wanted.necessary)
             self._unindexed += wanted.unindexed
-        keys[key] = None
+        self._keys[wanted] = with_key(keys or (), key)
 
     def remove(self, key: K) -> None:
         """Remove the filter of `key`; raises KeyError for an unknown key."""
@@ -61,9 +61,10 @@ class FilterIndex(Generic[K]):
         if wanted == EVERYTHING:
             del self._every[key]
             return
-        keys = self._keys[wanted]
-        del keys[key]
-        if not keys:
+        keys = without_key(self._keys[wanted], key)
+        if keys:
+            self._keys[wanted] = keys
+        else:
             del self._keys[wanted]
             self._index.remove(wanted)
             self._unindexed -= wanted.unindexed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Final, TypeVar
 
 from bridges.cloudevents.manager.documents import SubscriptionView, redacted_for_manager, without_query
@@ -17,6 +17,7 @@ from bridges.cloudevents.manager.errors import (
 )
 from bridges.cloudevents.manager.interfaces import Caller
 from bridges.cloudevents.manager.registry import RegistryEntry, SubscriptionRegistry
+from bridges.cloudevents.model.values import Json
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.observability.logs import get_logger
 from gateway.state.subscriptions.store import Changed, SubscriptionsUnavailable
@@ -87,7 +88,7 @@ class SubscriptionAccess(ABC):
         raise revision_changed()
 
     def _view(self, caller: Caller, entry: RegistryEntry) -> SubscriptionView:
-        document = entry.subscription.document
+        document: Mapping[str, Json] = entry.subscription.document
         if entry.stored.owner != caller.user:
             document = redacted_for_manager(document)
         return SubscriptionView(entry.stored.id, entry.stored.revision, document)

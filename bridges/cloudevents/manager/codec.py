@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from bridges.cloudevents.delivery.state import Reason
-from bridges.cloudevents.model.values import RefreshToken, SinkProtocol
+from bridges.cloudevents.model.values import Json, RefreshToken, SinkProtocol
 from bridges.cloudevents.subscription.parse import StoredSecrets, parse
 from bridges.cloudevents.subscription.policy_check import policy_violations
 from bridges.cloudevents.subscription.stored_form import (
@@ -64,9 +64,9 @@ class SubscriptionCodec:
         """Encode as JSON, with encrypted secrets."""
         return to_stored(subscription, self._rules, self._keys)
 
-    def load(self, document: bytes) -> Subscription:
-        """Decode the result of `dump`; raises InvalidSubscription or ValueError if that is impossible."""
-        return from_stored(document, self._rules, self._keys)
+    def load(self, record: Json) -> Subscription:
+        """Decode the JSON of `dump`; raises InvalidSubscription or ValueError if that is impossible."""
+        return from_stored(record, self._rules, self._keys)
 
     def export_secrets(self, subscription: Subscription) -> str | None:
         """Encrypt the secrets for an import elsewhere; None if there are none, or no keys."""

@@ -6,6 +6,8 @@ import json
 from typing import NamedTuple
 
 from bridges.cloudevents.manager.consents import PendingConsent
+from bridges.cloudevents.model.strict_json import json_text
+from bridges.cloudevents.model.values import Json
 from bridges.cloudevents.reading.start_offsets import StartOffsets, dump_start_offsets, load_start_offsets
 
 
@@ -31,8 +33,14 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 def decode_envelope(stored: bytes) -> Envelope:
     """Decode the result of `encode_envelope`; raises ValueError, KeyError or TypeError for anything else."""
+    envelope, object = read_envelope(stored)
+    return envelope._replace(object=json_text(object))
+
+
+def read_envelope(stored: bytes) -> tuple[Envelope, Json]:
+    """As `decode_envelope`, but the object is the second value, decoded, and missing in the first."""
     read = json.loads(stored)
     granted = None if read["granted"] is None else float(read["granted"])
     consent = None if read["consent"] is None else PendingConsent(str(read["consent"][0]), int(read["consent"][1]))
-    found = json.dumps(read["object"], ensure_ascii=False).encode()
-    return Envelope(load_start_offsets(read["starts"]), found, granted, consent, int(read["edition"]))
+    envelope = Envelope(load_start_offsets(read["starts"]), b"", granted, consent, int(read["edition"]))
+    return envelope, read["object"]

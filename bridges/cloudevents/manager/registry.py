@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.manager.codec import SubscriptionCodec
 from bridges.cloudevents.manager.consents import PendingConsent
-from bridges.cloudevents.manager.envelope import Envelope, decode_envelope
+from bridges.cloudevents.manager.envelope import Envelope, read_envelope
 from bridges.cloudevents.manager.interfaces import SubscriptionDelivery
 from bridges.cloudevents.model.values import InvalidSubscription
 from bridges.cloudevents.reading.start_offsets import StartOffsets
@@ -25,7 +25,7 @@ from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.observability.logs import get_logger
 from gateway.state.subscriptions.pending_changes import PendingChanges
 from gateway.state.subscriptions.store import Change, StoredSubscription, SubscriptionStore, SubscriptionsUnavailable
-from gateway.tasks import TimeSlice, set_within
+from gateway.tasks import KeyedLocks, TimeSlice, set_within
 
 LOG: Final = get_logger(__name__)
 _REFRESH_INTERVAL: Final = 60.0
@@ -68,7 +68,7 @@ class SubscriptionRegistry:
         self._codec = codec
         self._delivery: Final = delivery
         self._entries: Final[dict[str, RegistryEntry]] = {}
-        self._locks: Final[dict[str, asyncio.Lock]] = {}
+        self._locks: Final = KeyedLocks()
         self._refreshing: Final = asyncio.Lock()
         self._deleted_revisions: Final[dict[str, int]] = {}
         """Revisions deleted since the store was last read: an older read must not restore them."""
@@ -76,6 +76,8 @@ class SubscriptionRegistry:
         """The newest revision that the store has shown."""
         self._changed: Final = asyncio.Event()
         self._pending: Final = PendingChanges()
+        self._noted = self._unsure = False
+        """Whether the store has told of changes; whether some may have come before it was followed."""
         self._applied = 0
         """All changes up to this revision are applied."""
         self._order: Final[list[str]] = []
@@ -187,7 +189,7 @@ class SubscriptionRegistry:
 
     async def apply(self, stored: StoredSubscription) -> None:
         """Deliver this revision from now on, unless a newer one is known."""
-        async with self._lock(stored.id):
+        async with self._locks.of(stored.id):
             known = self._entries.get(stored.id)
             latest = known.stored.revision if known is not None else self._deleted_revisions.get(stored.id, 0)
             if latest >= stored.revision:
@@ -199,16 +201,16 @@ class SubscriptionRegistry:
 
     def _read(self, stored: StoredSubscription) -> RegistryEntry | None:
         try:
-            envelope = decode_envelope(stored.document)
-            subscription, (starts, _, granted, consent, edition) = self._codec.load(envelope.object), envelope
+            (starts, _, granted, consent, edition), object = read_envelope(stored.document)
+            subscription = self._codec.load(object)
             return RegistryEntry(stored, subscription, starts, granted, consent, edition=edition)
-        except (InvalidSubscription, ValueError, KeyError, TypeError) as error:
+        except (InvalidSubscription, ValueError, KeyError, TypeError, RecursionError) as error:
             LOG.error("subscription cannot be read", manager=self._name, id=stored.id, error=type(error).__name__)
             return None
 
     async def record(self, stored: StoredSubscription) -> None:
         """Record a revision that delivery itself made; it is not restarted, since it may wait for this."""
-        async with self._lock(stored.id):
+        async with self._locks.of(stored.id):
             entry = self._read(stored)
             known = self._entries.get(stored.id)
             if entry is not None and known is not None:
@@ -217,7 +219,7 @@ class SubscriptionRegistry:
 
     async def remove(self, id: str) -> None:
         """Remove an entry and stop its delivery."""
-        async with self._lock(id):
+        async with self._locks.of(id):
             known = self._entries.pop(id, None)
             if known is not None:
                 del self._order[bisect_left(self._order, id)]
@@ -232,7 +234,7 @@ class SubscriptionRegistry:
         self._codec = codec
         turn = TimeSlice()
         for id, known in list(self._entries.items()):
-            async with self._lock(id):
+            async with self._locks.of(id):
                 if self._entries.get(id) is known and not (
                     same_rules and self._hold_reason(known) is known.hold_reason
                 ):
@@ -260,12 +262,19 @@ class SubscriptionRegistry:
             end()
 
     def _note(self, changes: Sequence[Change] | None) -> None:
-        self._pending.add(changes)
+        if changes is None and not self._noted:
+            self._unsure = True  # it has been read, mostly, and the revision tells if nothing came between
+        else:
+            self._pending.add(changes)
+        self._noted = True
         self._changed.set()
 
     async def _try_catch_up(self) -> bool:
         """Returns whether the store could be read."""
         self._changed.clear()
+        if self._unsure and self.loaded:
+            self._unsure = False
+            await self._compare_revisions()
         try:
             await self.catch_up()
         except SubscriptionsUnavailable:
@@ -292,9 +301,6 @@ class SubscriptionRegistry:
         """The reason for which it must not be delivered now; None if it may."""
         awaited = None if entry.pending_consent is None else Reason.CONSENT
         return self._codec.hold_reason(entry.subscription) or awaited
-
-    def _lock(self, id: str) -> asyncio.Lock:
-        return self._locks.setdefault(id, asyncio.Lock())
 
 
 def with_granted_rate(subscription: Subscription, granted: float | None) -> Subscription:

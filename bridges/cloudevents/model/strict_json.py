@@ -34,6 +34,11 @@ def read_object(body: bytes, depth: int = MAX_DEPTH) -> dict[str, Json]:
     return found
 
 
+def json_text(value: Json) -> bytes:
+    """Encode as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 def pointer(*parts: str | int) -> str:
     """The JSON pointer to these members (RFC 6901)."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)

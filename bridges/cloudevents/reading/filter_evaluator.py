@@ -12,7 +12,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final, Protocol
-from weakref import WeakKeyDictionary
 
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.events.filter import EventFilter
@@ -72,7 +71,7 @@ class SharedFilterEvaluator:
     def __init__(self, event_of: EventOf) -> None:
         self._event_of: Final = event_of
         self._indexes: Final[dict[str, FilterIndex[EventReader]]] = {}
-        self._serials: Final[WeakKeyDictionary[EventReader, int]] = WeakKeyDictionary()
+        self._serials: Final[dict[str, dict[EventReader, int]]] = {}
         self._count: Final = itertools.count(1)
         self._last = 0
         self._batches: Final[OrderedDict[tuple[str, FetchedBatch], BatchMatches | EventReader]] = OrderedDict()
@@ -83,8 +82,14 @@ class SharedFilterEvaluator:
 
     def add(self, address: str, reader: EventReader, filter: EventFilter) -> None:
         """Add `reader` to the stream at `address`."""
-        self._serials[reader] = self._last = next(self._count)
         self._indexes.setdefault(address, FilterIndex()).add(reader, filter)
+        self._last = next(self._count)
+        self._serials.setdefault(address, {})[reader] = self._last
+
+    def readers_of(self, address: str, event: CloudEvent) -> Iterable[EventReader]:
+        """The readers of the stream at `address` whose filters match an event."""
+        index = self._indexes.get(address)
+        return () if index is None else index.matching(event)
 
     def filters(self) -> dict[str, int]:
         """The number of different filters of all streams: `indexed`, `unindexed` and `every` (no condition)."""
@@ -97,8 +102,9 @@ class SharedFilterEvaluator:
         """Remove `reader` from that stream."""
         index = self._indexes[address]
         index.remove(reader)
+        del self._serials[address][reader]
         if not len(index):
-            del self._indexes[address]
+            del self._indexes[address], self._serials[address]
         self._batches.clear()  # releases the events that only this reader matches
 
     def matching(
@@ -106,7 +112,7 @@ class SharedFilterEvaluator:
     ) -> Iterable[CloudEvent]:
         """The events of a part of a batch that match the filter of `reader`; lazy while it is the only reader."""
         shared = self._shared_matches(address, batch, reader, first)
-        if shared is not None and shared.serial >= self._serials[reader] and shared.first <= first:
+        if shared is not None and shared.serial >= self._serials[address][reader] and shared.first <= first:
             index = self._indexes[address]
             return shared.matching(reader, first, stop, lambda record: self._event_of(record, address), index)
         events = (self._event_of(batch.records[at], address) for at in range(first, stop))

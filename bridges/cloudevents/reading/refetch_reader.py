@@ -40,6 +40,8 @@ class RefetchListener(Protocol):
 class RefetchReader:
     """Reads single events of a stream again."""
 
+    __slots__ = ("_address", "_listener", "_log", "_many", "_queue", "_requested", "_single", "_taps", "_topic")
+
     def __init__(
         self, address: str, log: TopicLog, topic: Topic, queue: DeliveryQueue, listener: RefetchListener
     ) -> None:

@@ -1,7 +1,7 @@
 """The end of a stream, read once for all subscriptions that have nothing to do there (docs/decisions/0031).
 
 A reader that has read everything, and found nothing lately, leaves its partitions to the tail. The tail reads on, looks
-each event up in the index of the parked readers' filters, and returns a reader to its own work at the first event that
+each event up in the index of the stream's filters, and returns a reader to its own work at the first event that
 matches. An event so costs nothing for the subscriptions that do not match it, however many they are.
 """
 
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from operator import methodcaller
 from typing import Final, Protocol
 
-from bridges.cloudevents.events.filter import EventFilter
-from bridges.cloudevents.events.index import FilterIndex
-from bridges.cloudevents.reading.filter_evaluator import EventOf
+from bridges.cloudevents.events.event import CloudEvent
+from bridges.cloudevents.reading.filter_evaluator import EventOf, EventReader
 from bridges.kafka.admin.client import Topic
 from bridges.kafka.consume.batches import FetchedBatch
 from bridges.kafka.tap import Tap, TopicLog
@@ -25,9 +24,12 @@ from gateway.errors import AmqpError
 
 _RECORDS_PER_STEP: Final = 200
 _offset: Final = methodcaller("offset")
+_NO_FLOORS: Final[Mapping[int, int]] = {}
+Matching = Callable[[str, CloudEvent], Iterable[EventReader]]
+"""The subscriptions to the stream at an address whose filters match an event, parked or not."""
 
 
-class ParkedReader(Hashable, Protocol):
+class ParkedReader(Protocol):
     """A reader whose partitions the tail reads."""
 
     def unpark(self, positions: Mapping[int, int]) -> None:
@@ -40,9 +42,10 @@ class ParkedReader(Hashable, Protocol):
 class _Parked:
     """`floors`: where a reader had read further than the tail; `advances`: the last advance that it was told of."""
 
-    __slots__ = ("advances", "floors")
+    __slots__ = ("advances", "floors", "reader")
 
-    def __init__(self, floors: dict[int, int], advances: int) -> None:
+    def __init__(self, reader: ParkedReader, floors: Mapping[int, int], advances: int) -> None:
+        self.reader: Final = reader
         self.floors: Final = floors
         self.advances = advances
 
@@ -56,6 +59,7 @@ class SharedTail:
         log: TopicLog,
         topic: Topic,
         event_of: EventOf,
+        matching: Matching,
         schedule: Callable[[Callable[[], None]], None],
     ) -> None:
         """`schedule` runs a step in a later turn of the loop."""
@@ -63,10 +67,10 @@ class SharedTail:
         self._log: Final = log
         self._topic: Final = topic
         self._event_of: Final = event_of
+        self._matching: Final = matching
         self._schedule: Final = schedule
-        self._index: FilterIndex[ParkedReader] = FilterIndex()
-        self._parked: Final[OrderedDict[ParkedReader, _Parked]] = OrderedDict()
-        """Those whose checkpoints are oldest come first."""
+        self._parked: Final[OrderedDict[EventReader, _Parked]] = OrderedDict()
+        """By subscription; those whose checkpoints are oldest come first."""
         self._next: Final[dict[int, int]] = {}
         self._ready: Final[dict[int, None]] = {}
         self._tap: Tap | None = None
@@ -79,37 +83,35 @@ class SharedTail:
 
     # -- from the readers
 
-    def park(self, reader: ParkedReader, wanted: EventFilter, positions: Mapping[int, int]) -> bool:
-        """Read these partitions for a reader from now on; False if it is not as far as the tail."""
+    def park(self, subscription: EventReader, reader: ParkedReader, positions: Mapping[int, int]) -> bool:
+        """Read these partitions for the reader of a subscription from now on; False if it is not as far as the tail."""
         if self._tap is None:
             self._open(positions)
         if positions.keys() != self._next.keys() or any(self._next[each] > at for each, at in positions.items()):
             return False
         floors = {each: at for each, at in positions.items() if at > self._next[each]}
-        self._parked[reader] = _Parked(floors, self._advances)
-        self._index.add(reader, wanted)
+        self._parked[subscription] = _Parked(reader, floors or _NO_FLOORS, self._advances)
         return True
 
-    def position(self, reader: ParkedReader, partition: int) -> int:
-        """The next offset for a parked reader."""
-        return max(self._next[partition], self._parked[reader].floors.get(partition, 0))
+    def position(self, subscription: EventReader, partition: int) -> int:
+        """The next offset for a parked subscription."""
+        return max(self._next[partition], self._parked[subscription].floors.get(partition, 0))
 
-    def leave(self, reader: ParkedReader) -> dict[int, int]:
-        """Read no more for a reader; returns its next offsets by partition."""
-        positions = {partition: self.position(reader, partition) for partition in self._next}
-        del self._parked[reader]
-        self._index.remove(reader)
+    def leave(self, subscription: EventReader) -> dict[int, int]:
+        """Read no more for a subscription; returns its next offsets by partition."""
+        positions = {partition: self.position(subscription, partition) for partition in self._next}
+        del self._parked[subscription]
         self._wake()
         return positions
 
     def report_advance(self, most: int) -> None:
         """Tell up to `most` parked readers that their position has advanced, those told longest ago first."""
-        for reader, parked in list(islice(self._parked.items(), most)):
+        for subscription, parked in list(islice(self._parked.items(), most)):
             if parked.advances == self._advances:
                 break
             parked.advances = self._advances
-            self._parked.move_to_end(reader)
-            reader.on_tail_advanced()
+            self._parked.move_to_end(subscription)
+            parked.reader.on_tail_advanced()
 
     # -- reading
 
@@ -140,26 +142,28 @@ class SharedTail:
         stop = min(len(records), first + _RECORDS_PER_STEP)
         for at in range(first, stop):
             event = self._event_of(records[at], self._address)
-            for reader in () if event is None else self._index.matching(event):
-                self._match(reader, number, records[at].offset())
+            for subscription in () if event is None else self._matching(self._address, event):
+                self._match(subscription, number, records[at].offset())
         if self._parked:
             self._next[number] = records[stop].offset() if stop < len(records) else batch.end
             self._advances += 1
         return stop - first
 
-    def _match(self, reader: ParkedReader, number: int, offset: int) -> None:
-        """Return a reader to its own work, unless it has read this event already."""
-        if offset >= self._parked[reader].floors.get(number, 0):
-            self._release(reader, {number: offset})
+    def _match(self, subscription: EventReader, number: int, offset: int) -> None:
+        """Return a parked reader to its own work, unless it has read this event already."""
+        parked = self._parked.get(subscription)
+        if parked is not None and offset >= parked.floors.get(number, 0):
+            self._release(subscription, {number: offset})
 
     def _release_all(self) -> None:
-        for reader in list(self._parked):
-            self._release(reader, {})
+        for subscription in list(self._parked):
+            self._release(subscription, {})
 
-    def _release(self, reader: ParkedReader, at: Mapping[int, int]) -> None:
+    def _release(self, subscription: EventReader, at: Mapping[int, int]) -> None:
         """Wake the reader before the step that may close the tail, so that their batches are never dropped between."""
         scheduled, self._scheduled = self._scheduled, True
-        reader.unpark({**self.leave(reader), **at})
+        reader = self._parked[subscription].reader
+        reader.unpark({**self.leave(subscription), **at})
         self._scheduled = scheduled
         self._wake()
 
@@ -208,11 +212,13 @@ class SharedTails:
     def __init__(
         self,
         event_of: EventOf,
+        matching: Matching,
         schedule: Callable[[Callable[[], None]], None],
         attempt: Callable[[Callable[[], None], str], None],
     ) -> None:
         """`attempt` runs a step, and reports an error of it."""
         self._event_of: Final = event_of
+        self._matching: Final = matching
         self._schedule: Final = lambda step: schedule(partial(attempt, step, "tail"))
         self._tails: Final[dict[tuple[str, str], SharedTail]] = {}
 
@@ -226,7 +232,9 @@ class SharedTails:
         if found is None:
             for old in [each for each in self._tails if each[0] == address and not self._tails[each]]:
                 del self._tails[old]
-            found = self._tails[key] = SharedTail(address, log, topic, self._event_of, self._schedule)
+            found = self._tails[key] = SharedTail(
+                address, log, topic, self._event_of, self._matching, self._schedule
+            )
         return found
 
     def report_advance(self, most: int) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from bridges.cloudevents.delivery.checkpoint import StreamPosition
@@ -12,7 +11,6 @@ from bridges.cloudevents.delivery.entry import EventLocation
 from bridges.cloudevents.delivery.positions import Position
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.events.filter import EventFilter
 from bridges.cloudevents.reading.records import offset_of, record_at, size_of
 from bridges.cloudevents.reading.refetch_reader import RefetchReader
 from bridges.cloudevents.reading.shared_tail import SharedTail
@@ -28,7 +26,7 @@ _QUIET_READS: Final = 2
 """Number of reads without a matching event after which a reader that had one is parked."""
 
 
-class EventStreamListener(Protocol):
+class EventStreamListener(Hashable, Protocol):
     """The subscription that the reader reads for."""
 
     def event_of(self, record: KafkaRecord, address: str) -> CloudEvent | None:
@@ -57,17 +55,22 @@ class EventStreamListener(Protocol):
 
 
 class PartitionCursor:
-    """The position in one partition; `unfinished` are earlier offsets that must be read first."""
+    """The position in one partition; `unfinished` are earlier offsets that must be read first, ascending."""
 
     __slots__ = ("next", "unfinished")
 
     def __init__(self, position: Position) -> None:
         self.next = position.next
-        self.unfinished: Final = deque(position.unfinished)
+        self.unfinished: Sequence[int] = position.unfinished
 
 
 class EventStreamReader:
     """Reads a topic for one queue, in steps (`read`)."""
+
+    __slots__ = (
+        "_address", "_identity", "_is_parked", "_listener", "_log", "_partitions", "_queue", "_quiet_reads_left",
+        "_ready", "_refetch_reader", "_tail", "_tap", "_topic",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -78,40 +81,45 @@ class EventStreamReader:
         queue: DeliveryQueue,
         listener: EventStreamListener,
         tail: SharedTail,
-        wanted: EventFilter,
     ) -> None:
-        """`wanted` is the filter by which the tail finds events while this reader is parked."""
+        """`tail` finds the events of `listener` while this reader is parked."""
         self._address: Final = address
+        self._log: Final = log
+        self._topic: Final = topic
         self._tail: Final = tail
-        self._wanted: Final = wanted
         self._is_parked = False
         self._quiet_reads_left = 0
         self._queue: Final = queue
         self._listener: Final = listener
         self._identity: Final = identity_of(topic)
         found = start.positions if start.identity == self._identity else {}
-        self._partitions: Final = {
-            number: PartitionCursor(found.get(number, Position(0))) for number in range(topic.partitions)
-        }
-        self._ready: Final[dict[int, None]] = dict.fromkeys(self._partitions)
+        self._partitions: Final = [
+            PartitionCursor(found.get(number, Position(0))) for number in range(topic.partitions)
+        ]
+        self._ready: dict[int, None] = self._all()
         self._tap: Final = log.tap(topic, self)
-        self._refetch_reader: Final = RefetchReader(address, log, topic, queue, listener)
+        self._refetch_reader: RefetchReader | None = None
+        """None until an event is read again."""
+
+    def _all(self) -> dict[int, None]:
+        return dict.fromkeys(range(len(self._partitions)))
 
     def position(self) -> StreamPosition:
         """The subscription's progress in this stream."""
-        return StreamPosition(self._identity, {number: self._position_in(number) for number in self._partitions})
+        return StreamPosition(self._identity, {number: self._position_in(number) for number in self._all()})
 
     def _position_in(self, number: int) -> Position:
         cursor = self._partitions[number]
         unfinished = self._queue.unfinished(self._address, number)
         return Position(
-            self._tail.position(self, number) if self._is_parked else cursor.next,
+            self._tail.position(self._listener, number) if self._is_parked else cursor.next,
             tuple(sorted({*cursor.unfinished, *unfinished}) if cursor.unfinished else unfinished)
         )
 
     def read(self, now: float, most: int) -> bool:
         """Offer the matching events among up to `most` records; returns whether more may be available."""
-        self._refetch_reader.read()
+        if self._refetch_reader is not None:
+            self._refetch_reader.read()
         if self._is_parked:
             return False
         if self._queue.is_blocked and not self._queue.accepts_more:
@@ -134,13 +142,15 @@ class EventStreamReader:
 
     def _park_if_quiet(self, *, has_read: bool) -> None:
         """Everything was read: let the tail read on, unless there was a matching event lately."""
-        if any(cursor.unfinished for cursor in self._partitions.values()):
+        if any(cursor.unfinished for cursor in self._partitions):
             return
         if self._quiet_reads_left:
             self._quiet_reads_left -= has_read
-        elif self._tail.park(self, self._wanted, {each: cursor.next for each, cursor in self._partitions.items()}):
-            self._is_parked = True
-            for number in self._partitions:
+            return
+        positions = {number: cursor.next for number, cursor in enumerate(self._partitions)}
+        if self._tail.park(self._listener, self, positions):
+            self._is_parked, self._ready = True, {}
+            for number in positions:
                 self._tap.leave(number)
 
     def unpark(self, positions: Mapping[int, int]) -> None:
@@ -148,7 +158,7 @@ class EventStreamReader:
         self._is_parked, self._quiet_reads_left = False, _QUIET_READS
         for number, offset in positions.items():
             self._partitions[number].next = offset
-        self._ready.update(dict.fromkeys(self._partitions))
+        self._ready.update(self._all())
         self._listener.wake()
 
     def on_tail_advanced(self) -> None:
@@ -157,7 +167,7 @@ class EventStreamReader:
 
     def _release_batches(self) -> None:
         """Release the batches in memory; reading resumes when the queue accepts events."""
-        for number in self._partitions:
+        for number in self._all():
             self._tap.leave(number)
             self._ready[number] = None
 
@@ -179,13 +189,12 @@ class EventStreamReader:
 
     def _offer_unfinished(self, cursor: PartitionCursor, records: Sequence[KafkaRecord], end: int, now: float) -> int:
         """Offer the unfinished events before any newer ones, which may have to wait for them."""
-        count = 0
-        while cursor.unfinished and cursor.unfinished[0] < end:
-            record = record_at(records, cursor.unfinished[0])
+        count = bisect_left(cursor.unfinished, end)
+        for offset in cursor.unfinished[:count]:
+            record = record_at(records, offset)
             if record is not None:
                 self._offer(record, now)
-            cursor.unfinished.popleft()
-            count += 1
+        cursor.unfinished = cursor.unfinished[count:]
         return count
 
     def _offer(self, record: KafkaRecord, now: float) -> None:
@@ -195,14 +204,17 @@ class EventStreamReader:
 
     def refetch(self, locations: Sequence[EventLocation]) -> None:
         """Read the events at these locations again."""
+        if self._refetch_reader is None:
+            self._refetch_reader = RefetchReader(self._address, self._log, self._topic, self._queue, self._listener)
         self._refetch_reader.request(locations)
 
     def close(self) -> None:
         """Stop reading."""
         if self._is_parked:
-            self._tail.leave(self)
+            self._tail.leave(self._listener)
         self._tap.close()
-        self._refetch_reader.close()
+        if self._refetch_reader is not None:
+            self._refetch_reader.close()
 
     # -- from the tap
 
@@ -214,11 +226,10 @@ class EventStreamReader:
     def on_truncated(self, partition: int, low: int) -> None:
         """See `TapListener`: continue at the oldest event."""
         cursor = self._partitions[partition]
-        lost = max(0, low - cursor.next) + self._queue.discard_before(self._address, partition, low)
+        gone = bisect_left(cursor.unfinished, low)
+        lost = max(0, low - cursor.next) + self._queue.discard_before(self._address, partition, low) + gone
         cursor.next = max(cursor.next, low)
-        while cursor.unfinished and cursor.unfinished[0] < low:
-            cursor.unfinished.popleft()
-            lost += 1
+        cursor.unfinished = cursor.unfinished[gone:]
         self._listener.on_lost(lost)
         self.on_records(partition)
 
@@ -229,9 +240,9 @@ class EventStreamReader:
     def on_partitions_added(self, partitions: int) -> None:
         """See `TapListener`: new partitions are read from their start (KM-9)."""
         if self._is_parked:
-            self.unpark(self._tail.leave(self))
+            self.unpark(self._tail.leave(self._listener))
         for number in range(len(self._partitions), partitions):
-            self._partitions[number] = PartitionCursor(Position(0))
+            self._partitions.append(PartitionCursor(Position(0)))
             self._ready[number] = None
         self._listener.wake()
 

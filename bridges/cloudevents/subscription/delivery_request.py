@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 from bridges.cloudevents.model.members import InvalidMember, Members, duration, integer, one_of
@@ -38,10 +39,15 @@ class DeliveryRequest(NamedTuple):
     batch: Batching | None
 
 
+_delivery_request: Final = lru_cache(256)(DeliveryRequest)
+_delivery_settings: Final = lru_cache(256)(DeliverySettings)
+"""Equal ones are one object: many subscriptions have the same settings."""
+
+
 def delivery_request(members: Members, protocol: SinkProtocol | None, mode: Mode) -> DeliveryRequest:
     """Parse the settings; `exceeded` checks the policy's limits."""
     retry = members.section("x-retry")
-    found = DeliveryRequest(
+    found = _delivery_request(
         order=members.take("x-order", one_of("key", "partition", "none"), None),
         connections=members.take("x-connections", integer(1, 256), None),
         timeout=members.take("x-timeout", duration(1, 600_000), None),
@@ -63,7 +69,7 @@ def effective(request: DeliveryRequest, policy: DeliverySection) -> DeliverySett
     rate = None if policy.rate is None else policy.rate.number * 1000 / policy.rate.per_ms
     retry, longest = policy.retry, policy.retry.max.seconds
     first = min(max(_or(request.retry_min, retry.min.seconds), retry.min.seconds), longest)
-    return DeliverySettings(
+    return _delivery_settings(
         order=request.order or policy.order,
         connections=min(_or(request.connections, policy.connections), policy.connections),
         window=policy.window,

@@ -15,6 +15,8 @@ from policies.model.filters import Filters
 
 _EXPRESSIONS: Final = {"sql": "sql", "cesql": "sql", "amqp-sql": "amqp-sql"}
 _DIALECTS: Final = ("basic", *_EXPRESSIONS)
+_SETS: Final[dict[frozenset[str], frozenset[str]]] = {}
+"""Sets of dialects, of which there are few; subscriptions with equal ones share them."""
 
 
 class ParsedFilter(NamedTuple):
@@ -36,7 +38,8 @@ def event_filter(members: Members, mistakes: list[Mistake], policy: Filters) -> 
     members.take("filters", reading.filters, None)
     members.take("types", lambda value: reading.add("/types", lambda: dialects.types(value, limits=limits)), None)
     members.take("source", lambda value: reading.add("/source", lambda: dialects.source(value)), None)
-    return ParsedFilter(every(reading.found), frozenset(reading.used))
+    used = frozenset(reading.used)
+    return ParsedFilter(every(reading.found), _SETS.setdefault(used, used))
 
 
 class _FilterParser:

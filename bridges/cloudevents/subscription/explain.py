@@ -79,7 +79,8 @@ def _read(body: bytes, rules: ManagerRules, user: str) -> Subscription | None:
         value: dict[str, Json] = read_object(body)
     except InvalidSubscription:
         return None
-    return read_subscription(value, rules, Proposal(user, new_id=_NEW, stored_secrets=StoredSecrets()), [])
+    proposal = Proposal(user, new_id=_NEW, stored_secrets=StoredSecrets())
+    return read_subscription(value, rules.filters, rules.delivery, proposal, [])
 
 
 def _sources(found: Subscription | None, rules: ManagerRules, user: str) -> dict[str, str | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from bridges.cloudevents.model.members import InvalidMember, Members
-from bridges.cloudevents.model.strict_json import read_object
+from bridges.cloudevents.model.strict_json import json_text, read_object
 from bridges.cloudevents.model.values import (
     InvalidSubscription,
     Json,
@@ -30,6 +30,8 @@ from bridges.cloudevents.subscription.settings.mqtt import mqtt_settings
 from bridges.cloudevents.subscription.settings.nats import nats_settings
 from bridges.cloudevents.subscription.subscription import Subscription
 from bridges.cloudevents.subscription.uri import sink_uri
+from policies.model.filters import Filters
+from policies.model.scopes.subscriptions import DeliverySection
 from policies.subscriptions import ManagerRules
 
 ALL_PROTOCOLS: Final = frozenset(SinkProtocol)
@@ -86,7 +88,7 @@ def parse(
         kept = credentials.secrets_of(stored.credential)
         known = StoredSecrets(stored.sink.origin, kept, stored.secret_headers)
     value, mistakes = read_object(body), list[Mistake]()
-    found = read_subscription(value, rules, Proposal(owner, id, new_id, known), mistakes)
+    found = read_subscription(value, rules.filters, rules.delivery, Proposal(owner, id, new_id, known), mistakes)
     if found is not None and found.protocol not in protocols:
         mistakes.append(Mistake("/protocol", f"{found.protocol} is not offered by this gateway"))
     if found is not None:
@@ -106,7 +108,7 @@ def _bounded(mistakes: list[Mistake]) -> tuple[Mistake, ...]:
 
 
 def read_subscription(
-    value: dict[str, Json], rules: ManagerRules, proposal: Proposal, mistakes: list[Mistake]
+    value: dict[str, Json], filters: Filters, delivery: DeliverySection, proposal: Proposal, mistakes: list[Mistake]
 ) -> Subscription | None:
     """The subscription in an object, without what only the policy and the time decide; None: too much is missing."""
     members = Members(value, "", mistakes)
@@ -121,7 +123,7 @@ def read_subscription(
     raw_settings = members.section("protocolsettings")
     settings = _settings(raw_settings, protocol, sink, known) if protocol is not None else None
     login = _credential(members, known, protocol)
-    parsed = event_filter(members, mistakes, rules.filters)
+    parsed = event_filter(members, mistakes, filters)
     part = members.section("config")
     wanted = config(part)
     part.finish()
@@ -141,9 +143,9 @@ def read_subscription(
         dialects=parsed.dialects,
         config=wanted,
         credential=login,
-        delivery=effective(request, rules.delivery),
+        delivery=effective(request, delivery),
         request=request,
-        document=realized(value, name, settings),
+        text=json_text(realized(value, name, settings)),
     )
 
 

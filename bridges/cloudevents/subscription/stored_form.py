@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from bridges.cloudevents.model.strict_json import MAX_DEPTH, read_object
+from bridges.cloudevents.model.strict_json import MAX_DEPTH, json_text, read_object
 from bridges.cloudevents.model.values import InvalidSubscription, Json, Mistake, RefreshToken
 from bridges.cloudevents.subscription import credential as credentials
 from bridges.cloudevents.subscription.parse import Proposal, StoredSecrets, read_subscription
@@ -76,7 +76,7 @@ def to_stored(subscription: Subscription, rules: ManagerRules, encrypter: Secret
     found: dict[str, Json] = {
         "form": _FORM,
         "owner": subscription.owner,
-        "document": dict(subscription.document),
+        "document": subscription.document,
     }
     secrets: dict[str, Json] = {
         "credential": dict(credentials.secrets_of(subscription.credential)),
@@ -88,26 +88,26 @@ def to_stored(subscription: Subscription, rules: ManagerRules, encrypter: Secret
         bound = _bound(rules, subscription.id, subscription.sink.origin)
         sealed = encrypter.encrypt(json.dumps(secrets).encode(), bound)
         found["secrets"] = base64.b64encode(sealed).decode()
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+    return json_text(found)
 
 
-def from_stored(document: bytes, rules: ManagerRules, decrypter: SecretDecrypter | None) -> Subscription:
-    """Decode a stored subscription; `secrets_unreadable` if it has secrets that cannot be decrypted.
+def from_stored(record: Json, rules: ManagerRules, decrypter: SecretDecrypter | None) -> Subscription:
+    """Decode the JSON of `to_stored`; `secrets_unreadable` if it has secrets that cannot be decrypted.
 
     A newer policy's limits do not apply here: see `policy_check.policy_violations`. Raises InvalidSubscription for a
     record that is not a subscription, such as one that a later version stored.
     """
-    record = read_object(document, MAX_DEPTH + 1)
-    value, owner, sealed = record.get("document"), record.get("owner"), record.get("secrets")
-    if record.get("form") != _FORM or not isinstance(value, dict) or not isinstance(owner, str):
+    found = record if isinstance(record, dict) else {}
+    value, owner, sealed = found.get("document"), found.get("owner"), found.get("secrets")
+    if found.get("form") != _FORM or not isinstance(value, dict) or not isinstance(owner, str):
         raise InvalidSubscription((Mistake("", "stored by another version of the gateway"),))
     known = StoredSecrets()
     secrets_unreadable = isinstance(sealed, str)
     if isinstance(sealed, str) and decrypter is not None:
         known, secrets_unreadable = _opened(value, rules, sealed, decrypter)
     readable = _without_secrets(value) if secrets_unreadable else value
-    found = _read(readable, rules, owner, known, value, secrets_unreadable)
-    return replace(found, encryption_key=_key_of(sealed)) if isinstance(sealed, str) else found
+    subscription = _read(readable, rules, owner, known, value, secrets_unreadable)
+    return replace(subscription, encryption_key=_key_of(sealed)) if isinstance(sealed, str) else subscription
 
 
 def export_secrets(subscription: Subscription, rules: ManagerRules, encrypter: SecretEncrypter) -> str | None:
@@ -181,11 +181,12 @@ def _read(
     secrets_unreadable: bool,
 ) -> Subscription:
     mistakes: list[Mistake] = []
-    widest = replace(rules, filters=_WIDEST)
-    found = read_subscription(value, widest, Proposal(owner, stored_secrets=known), mistakes)
+    found = read_subscription(value, _WIDEST, rules.delivery, Proposal(owner, stored_secrets=known), mistakes)
     if mistakes or found is None:
         raise InvalidSubscription(tuple(mistakes))
-    return replace(found, document=document, secrets_unreadable=secrets_unreadable)
+    if value is document:
+        return found
+    return replace(found, text=json_text(document), secrets_unreadable=secrets_unreadable)
 
 
 def _without_secrets(value: dict[str, Json]) -> dict[str, Json]:
@@ -199,7 +200,8 @@ def _without_secrets(value: dict[str, Json]) -> dict[str, Json]:
 
 def renewed(subscription: Subscription, credential: RefreshToken) -> Subscription:
     """The subscription with a renewed token, and with the token's expiry in its document."""
-    login = subscription.document.get(credentials.MEMBER)
+    document = subscription.document
+    login = document.get(credentials.MEMBER)
     end = datetime.fromtimestamp(credential.expires // 1000, UTC).isoformat().replace("+00:00", "Z")
     login = {**(login if isinstance(login, dict) else {}), "accesstokenexpiresutc": end}
-    return replace(subscription, credential=credential, document={**subscription.document, credentials.MEMBER: login})
+    return replace(subscription, credential=credential, text=json_text({**document, credentials.MEMBER: login}))

@@ -93,7 +93,9 @@ def _check_path(path: str) -> None:
     for _ in range(_ROUNDS):
         if any(segment.partition(";")[0] in (".", "..") for segment in re.split(r"[/\\]", decoded)):
             raise InvalidMember("the path must have no segments . and ..")
-        decoded = unquote(decoded, errors="replace")
+        before, decoded = decoded, unquote(decoded, errors="replace")
+        if decoded == before:
+            break
     if any(ord(character) < 32 or ord(character) == 127 for character in decoded) or "%25" in decoded:
         raise InvalidMember("the path must have no control characters")
 

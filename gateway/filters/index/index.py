@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 from gateway.filters.evaluate.access import MALFORMED, Access, Entries, Slotted
 from gateway.filters.evaluate.compile import compile_filter, conjuncts, prefilter_of, truth
 from gateway.filters.evaluate.terms import Test, Values, value
+from gateway.filters.index.key_sets import KeySet, with_key, without_key
 from gateway.filters.index.keys import How, LookupKey, keys_of
 from gateway.filters.index.lookup import Slot
 from gateway.filters.predicate import FieldReference, MessageSection, Predicate, fields_of
@@ -56,13 +57,13 @@ class PredicateIndex(Generic[K, S]):
         entry = self._entries.get(predicate)
         if entry is None:
             entry = self._entries[predicate] = self._made(predicate)
-        entry.keys[key] = None
+        entry.keys = with_key(entry.keys, key)
         self._entry_of[key] = entry
 
     def remove(self, key: K) -> None:
         """Remove the predicate of `key`; raises KeyError for an unknown key."""
         entry = self._entry_of.pop(key)
-        del entry.keys[key]
+        entry.keys = without_key(entry.keys, key)
         if not entry.keys:
             del self._entries[entry.predicate]
             self._forget(entry)
@@ -216,11 +217,11 @@ class _IndexEntry(Generic[K, S]):
 
     def __init__(self, predicate: Predicate, access: Access[S], sections: list[_SectionReader[S]]) -> None:
         self.predicate: Final = predicate
-        self.keys: Final[dict[K, None]] = {}
+        self.keys: KeySet[K] = ()
         self.sections: Final = sections
         self.prefilter: Final = prefilter_of(predicate, access)
         self.test: Test = _never
-        self.terms: list[_Term] = []
+        self.terms: Sequence[_Term] = ()
         self.waits_under: tuple[LookupKey, ...] = ()
         self.message = 0
         """The number of the last message for which it was evaluated."""

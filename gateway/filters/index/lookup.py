@@ -8,6 +8,7 @@ from uuid import UUID
 
 from gateway.amqp.codec.types import Timestamp, Value
 from gateway.filters.evaluate.terms import Get, Values
+from gateway.filters.index.key_sets import KeySet, with_key, without_key
 from gateway.filters.index.keys import How, LookupKey
 from gateway.filters.index.tree import PrefixTree
 from gateway.filters.predicate import FieldReference
@@ -25,15 +26,16 @@ class _Table(Generic[T]):
     """Items stored under the value that the field must equal."""
 
     def __init__(self) -> None:
-        self.waiting: Final[dict[Value, dict[T, None]]] = {}
+        self.waiting: Final[dict[Value, KeySet[T]]] = {}
 
     def add(self, operand: Value, item: T) -> None:
-        self.waiting.setdefault(operand, {})[item] = None
+        self.waiting[operand] = with_key(self.waiting.get(operand, ()), item)
 
     def remove(self, operand: Value, item: T) -> None:
-        waiting = self.waiting[operand]
-        del waiting[item]
-        if not waiting:
+        waiting = without_key(self.waiting[operand], item)
+        if waiting:
+            self.waiting[operand] = waiting
+        else:
             del self.waiting[operand]
 
     def count(self, operand: Value) -> int:

@@ -132,6 +132,8 @@ class Topic:
         self.table = LeaseTable(lambda: int(asyncio.get_running_loop().time() * 1000))
         self.heard: dict[str, list[SendAttempt]] = {}
         self.script: Script = lambda attempt: DONE
+        self.scripts: dict[str, Script] = {}
+        """Those of sinks that answer otherwise, by subscription."""
         self.sinks: list[ScriptedSink] = []
         self.slots = 8
         self.dispatchers: list[SubscriptionDispatcher] = []
@@ -153,7 +155,11 @@ class Topic:
 
     def _sink(self, subscription: DeliverableSubscription, listener: SinkListener) -> ScriptedSink:
         heard = self.heard.setdefault(subscription.id, [])
-        sink = ScriptedSink(listener, heard, lambda attempt: self.script(attempt), self.slots)
+
+        def script(attempt: SendAttempt) -> Any:
+            return self.scripts.get(subscription.id, self.script)(attempt)
+
+        sink = ScriptedSink(listener, heard, script, self.slots)
         sink.subscription = subscription.id
         self.sinks.append(sink)
         return sink

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway import tasks
-from gateway.tasks import Supervisor, run_together
+from gateway.tasks import KeyedLocks, Supervisor, run_together
 
 
 async def deaf(times: int) -> None:
@@ -48,3 +48,18 @@ async def test_the_first_error_ends_the_others_and_is_raised(monkeypatch: pytest
     with pytest.raises(KeyError):
         await run_together(other(), fails(), deaf(2))
     assert ended.is_set()
+
+
+async def test_a_lock_of_a_key_is_one_for_all_who_want_it_and_ends_with_them() -> None:
+    locks, order = KeyedLocks(), list[str]()
+
+    async def work(name: str, key: str) -> None:
+        async with locks.of(key):
+            order.append(f"{name} begins")
+            await asyncio.sleep(0)
+            order.append(f"{name} ends")
+
+    await asyncio.gather(work("1", "a"), work("2", "a"), work("3", "b"))
+    assert [each for each in order if each[0] in "12"] == ["1 begins", "1 ends", "2 begins", "2 ends"]
+    assert order.index("3 begins") < order.index("1 ends")
+    assert not locks.keys

@@ -11,23 +11,23 @@ T = TypeVar("T")
 
 
 class ByBucket(MutableMapping[str, T]):
-    """Values by id; each id is hashed once, when it is added."""
+    """Values by id; an id is hashed when it is added and when it is removed."""
 
     def __init__(self) -> None:
-        self._values: Final[dict[str, tuple[T, int]]] = {}
+        self._values: Final[dict[str, T]] = {}
         self._ids: Final[dict[int, dict[str, None]]] = {}
 
     def __getitem__(self, id: str) -> T:
-        return self._values[id][0]
+        return self._values[id]
 
     def __setitem__(self, id: str, value: T) -> None:
-        known = self._values.get(id)
-        bucket = bucket_of(id) if known is None else known[1]
-        self._values[id] = value, bucket
-        self._ids.setdefault(bucket, {})[id] = None
+        if id not in self._values:
+            self._ids.setdefault(bucket_of(id), {})[id] = None
+        self._values[id] = value
 
     def __delitem__(self, id: str) -> None:
-        _, bucket = self._values.pop(id)
+        del self._values[id]
+        bucket = bucket_of(id)
         ids = self._ids[bucket]
         del ids[id]
         if not ids:

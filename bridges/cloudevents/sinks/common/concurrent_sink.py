@@ -16,6 +16,8 @@ LOG: Final = get_logger(__name__)
 class ConcurrentSink(ABC):
     """A sink with up to `most` concurrent attempts."""
 
+    __slots__ = ("_closed", "_in_flight", "_limit", "_listener", "_supervisor")
+
     def __init__(self, limit: int, listener: SinkListener, supervisor: Supervisor) -> None:
         self._limit: Final = limit
         self._listener: Final = listener

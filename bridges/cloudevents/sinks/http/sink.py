@@ -47,6 +47,8 @@ class HttpSink(ConcurrentSink):
     An attempt needs a task only if it has to wait before it can be sent: for a connection, or a token.
     """
 
+    __slots__ = ("_client", "_encode", "_now", "_on_closed", "_target")
+
     def __init__(
         self,
         client: HttpClient,

@@ -332,7 +332,7 @@ def test_a_stream_that_cannot_be_read_holds_up_no_other() -> None:
         bench.answer(attempt)
     waiting = bench.queue.take_refetches(bench.now)
     assert [location.address for location in waiting] == ["t", "t"]
-    bench.queue.unreadable.add("t")
+    bench.queue.unreadable |= {"t"}
     bench.queue.refetch_failed("t")
     assert bench.queue.next_wakeup(bench.now) == bench.now
     sent = bench.send()
@@ -341,6 +341,6 @@ def test_a_stream_that_cannot_be_read_holds_up_no_other() -> None:
         bench.answer(attempt)
     assert bench.queue.next_wakeup(bench.now) is None  # what is left waits for its stream
     assert bench.queue.take_refetches(bench.now) == []
-    bench.queue.unreadable.clear()
+    bench.queue.unreadable = frozenset()
     assert bench.queue.next_wakeup(bench.now) == bench.now
     assert ids(bench.send()) == [["2"], ["3"]]

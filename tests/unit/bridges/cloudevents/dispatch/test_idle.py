@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
@@ -17,6 +19,8 @@ from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, until
 from tests.support.cloudevents.objects import HTTP, parsed
 
 FEW, MANY = 100, 400
+MOST_BYTES: Final = 10_000
+"""Of one idle subscription with a filter of its own in a stream of one partition."""
 BATCHES: Final = 4
 
 
@@ -120,3 +124,20 @@ async def test_an_idle_subscription_gets_its_event_and_its_position_moves(topic:
     await until(lambda: topic.ids("idle-4") == ["never-4"])
     await until(lambda: topic.ids("all")[-4:] == ["never-3", "more", "never-4", "never-3"])
     assert topic.ids("idle-1") == []
+
+
+async def test_an_idle_subscription_takes_little_memory_and_has_no_sink(topic: Topic) -> None:
+    dispatcher = topic.dispatcher()
+    await idle(topic, dispatcher, 0, FEW)
+    await until(lambda: parked(dispatcher) == FEW)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        await idle(topic, dispatcher, FEW, MANY)
+        await until(lambda: parked(dispatcher) == MANY)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) // (MANY - FEW) < MOST_BYTES
+    assert topic.sinks == []

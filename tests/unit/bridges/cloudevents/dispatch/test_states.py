@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 
 import pytest
 
-from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
+from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
 from bridges.cloudevents.dispatch.stored.checkpoint_record import BUCKETS
@@ -35,9 +36,7 @@ def subscribed(name: str) -> Subscribed:
 
 def answer_as(topic: Topic, answers: Mapping[str, Answer]) -> None:
     """Let the sink of each subscription answer so; the others take what they get."""
-    for sink in topic.sinks:
-        answer = answers.get(sink.subscription, DONE)
-        sink.script = lambda attempt, answer=answer: answer  # type: ignore[misc] # bound now
+    topic.scripts = {name: partial(lambda answer, attempt: answer, answer) for name, answer in answers.items()}
 
 
 def walked(dispatcher: SubscriptionDispatcher) -> Counter[tuple[SinkProtocol, DeliveryState]]:

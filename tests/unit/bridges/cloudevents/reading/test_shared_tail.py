@@ -10,8 +10,9 @@ from typing import Any, Final
 import pytest
 
 from bridges.cloudevents.events.dialects import types
-from bridges.cloudevents.events.event import event_of
+from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
+from bridges.cloudevents.reading.filter_evaluator import SharedFilterEvaluator
 from bridges.cloudevents.reading.shared_tail import SharedTail
 from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
 from bridges.kafka.records.record import KafkaRecord
@@ -65,6 +66,13 @@ class Reader:
     def on_tail_advanced(self) -> None:
         self.told += 1
 
+    def matches(self, event: CloudEvent) -> bool:
+        raise AssertionError("the index of the stream finds what matches")
+
+
+def event_from(record: KafkaRecord, address: str) -> CloudEvent | None:
+    return event_of(record, address, wrap=False)
+
 
 class Place:
     """A tail, and the steps that it has scheduled."""
@@ -73,17 +81,21 @@ class Place:
         self.log, self.steps = FakeLog(), list[Callable[[], None]]()
         log: Any = self.log
         topic: Any = SimpleNamespace(identity="1")
-        self.tail: Final = SharedTail(
-            ADDRESS, log, topic, lambda record, address: event_of(record, address, wrap=False), self.steps.append
-        )
+        self.filters: Final = SharedFilterEvaluator(event_from)
+        self.tail: Final = SharedTail(ADDRESS, log, topic, event_from, self.filters.readers_of, self.steps.append)
 
     def run(self) -> None:
         while self.steps:
             self.steps.pop(0)()
 
-    def park(self, wanted: EventFilter, at: int = 0) -> Reader:
-        reader = Reader()
-        assert self.tail.park(reader, wanted, {0: at})
+    def park(self, wanted: EventFilter, at: int = 0, reader: Reader | None = None) -> Reader:
+        reader = self.add(wanted, reader)
+        assert self.tail.park(reader, reader, {0: at})
+        return reader
+
+    def add(self, wanted: EventFilter, reader: Reader | None = None) -> Reader:
+        reader = Reader() if reader is None else reader
+        self.filters.add(ADDRESS, reader, wanted)
         return reader
 
 
@@ -150,10 +162,17 @@ def test_one_that_matches_goes_on_at_its_event_and_nobody_else(place: Place) -> 
     assert place.tail.position(others[0], 0) == 4
 
 
+def test_a_subscription_of_the_same_index_that_reads_alone_is_left_alone(place: Place) -> None:
+    parked, alone = place.park(types(["x"])), place.add(types(["x"]))
+    place.log.arrive("a", "x")
+    place.run()
+    assert (parked.unparked, alone.unparked) == ([{0: 1}], [])
+
+
 def test_a_reader_that_is_ahead_gets_nothing_twice_and_one_behind_is_not_taken(place: Place) -> None:
     first, ahead, behind = place.park(types(["y"]), at=2), place.park(EVERYTHING, at=4), Reader()
-    assert not place.tail.park(behind, EVERYTHING, {0: 1})
-    assert not place.tail.park(behind, EVERYTHING, {0: 9, 1: 9})
+    assert not place.tail.park(behind, behind, {0: 1})
+    assert not place.tail.park(behind, behind, {0: 9, 1: 9})
     place.log.arrive("a", "b", "c", "d", "e")
     place.run()
     assert ahead.unparked == [{0: 4}]
@@ -206,7 +225,7 @@ def test_batches_are_waited_for_before_a_reader_stops_and_until_it_does_again(pl
 
     open_taps: list[int] = []
     reader = Watching()
-    assert place.tail.park(reader, types(["x"]), {0: 0})
+    place.park(types(["x"]), reader=reader)
     assert place.log.taken == [0], "before the reader leaves"
     place.log.arrive("x")
     place.run()
