@@ -148,7 +148,7 @@ def test_importing_it_leaves_most_of_the_start_budget() -> None:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines of a second."""
     monkeypatch.setattr(bounded, "HEAD", 1.0)
-    monkeypatch.setattr(bounded, "ANSWER", 1.0)
+    monkeypatch.setattr(bounded.BoundedProtocol, "answer", 1.0)
 
 
 WHOLE = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
