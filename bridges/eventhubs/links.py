@@ -218,7 +218,7 @@ class HubSender(WrappedIncomingLink):
         return self._link.tag(delivery.delivery if isinstance(delivery, BatchInFlight) else delivery)
 
 
-class _Unpacker(IncomingWrapper):
+class _Unpacker(IncomingWrapper[BatchIncoming]):
     """Unpacks batches and translates partition keys before the node's handler gets a message."""
 
     def __init__(self, handler: BatchIncoming, link: HubSender) -> None:

@@ -60,7 +60,17 @@ class Handler(LinkHandler):
     on_refused = on_detach
 
 
-class BlockingReceiver(Handler, BatchIncoming):
+class BatchHandler(Handler, BatchIncoming):
+    """A receiver that takes messages together; a subclass has `on_transfers`."""
+
+    def takes_batches(self) -> bool:
+        return True
+
+    def on_transfer(self, delivery: int, data: bytes, settled: bool) -> None:
+        self.on_transfers([(delivery, data, settled)])
+
+
+class BlockingReceiver(BatchHandler):
     """A receiver. It accepts unsettled messages as they arrive: events stay in their log."""
 
     def __init__(self, client: BlockingConnection, changed: Callable[[], None], window: int) -> None:
@@ -70,12 +80,6 @@ class BlockingReceiver(Handler, BatchIncoming):
         self._size = 0
         self._wanted = 1
         self._drained = False
-
-    def takes_batches(self) -> bool:
-        return True
-
-    def on_transfer(self, delivery: int, data: bytes, settled: bool) -> None:
-        self.on_transfers([(delivery, data, settled)])
 
     def on_transfers(self, messages: Sequence[Transfer]) -> None:
         deliveries, found, _ = zip(*messages, strict=True)

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gateway.amqp.link.handlers import BatchIncoming, Transfer
+from gateway.amqp.link.handlers import Transfer
 from gateway.amqp.link.outcomes import Outcome
-from gateway.client.links import PATIENCE, BlockingConnection, Handler
+from gateway.client.links import PATIENCE, BatchHandler, BlockingConnection
 
 
-class SettlingReceiver(Handler, BatchIncoming):
+class SettlingReceiver(BatchHandler):
     """A receiver with as much credit as messages are wanted: the peer sends no others."""
 
     def __init__(self, client: BlockingConnection, changed: Callable[[], None]) -> None:
         super().__init__(client, changed)
         self._arrived: list[Transfer] = []
         self._drained = False
-
-    def takes_batches(self) -> bool:
-        return True
-
-    def on_transfer(self, delivery: int, data: bytes, settled: bool) -> None:
-        self.on_transfers([(delivery, data, settled)])
 
     def on_transfers(self, messages: Sequence[Transfer]) -> None:
         self._arrived += messages

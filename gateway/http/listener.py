@@ -89,13 +89,11 @@ class ApiListener:
 
     def exhausted(self, peer: str) -> None:
         """Report a connection that failed because the process has no file descriptor left."""
-        self._report.bad_input("no-file-descriptors", bind=self.bound, peer=peer)
+        self._report.no_descriptors(self.bound, peer)
 
     def tls_failed(self, peer: str, error: OSError) -> None:
         """Report a failed TLS handshake."""
-        self._report.increment("tls_failures")
-        why = getattr(error, "reason", None) or str(error) or type(error).__name__
-        self._report.log.warning("TLS handshake failed", error=why, bind=self.bound, peer=peer)
+        self._report.tls_failed(self.bound, peer, error)
 
     # -- requests
 

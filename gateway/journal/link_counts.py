@@ -81,7 +81,7 @@ class _OutgoingProbe(OutgoingWrapper):
         self._handler.on_accepted(contexts)
 
 
-class _IncomingProbe(IncomingWrapper):
+class _IncomingProbe(IncomingWrapper[BatchIncoming]):
     """Counts the messages of a link on which a peer sends, and samples some of them."""
 
     def __init__(self, journal: CountingJournal, counts: LinkCounts, handler: BatchIncoming) -> None:

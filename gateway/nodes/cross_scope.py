@@ -73,7 +73,7 @@ class _CrossScopeLink(WrappedIncomingLink):
         super().accept(handler, capabilities=(*capabilities, *announced), **more)
 
 
-class _CrossScopeHandler(IncomingWrapper):
+class _CrossScopeHandler(IncomingWrapper[BatchIncoming]):
     """The handler around that of the node."""
 
     def __init__(self, link: IncomingLink, handler: BatchIncoming, scope: Resolver) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.errors import (
     INVALID_FIELD,
@@ -56,22 +56,25 @@ if TYPE_CHECKING:
 _RELAY: Final = "ANONYMOUS-RELAY"
 
 
+class ScopeOptions(NamedTuple):
+    """What a scope offers."""
+
+    anonymous: bool
+    """Whether it has an anonymous terminus."""
+    temporary: bool
+    """Whether clients may create temporary nodes."""
+    strict_desired: bool = False
+    """Whether only connections whose open desired the anonymous terminus may use it."""
+    response_rate: Rate | None = None
+    """The maximum rate of each responder; None: no limit."""
+    transactions: tuple[int, int, int] | None = None
+    """The most that may be open, those of one connection, and the milliseconds of each; None: no coordinator."""
+
+
 class Scope:
     """One address space and its nodes."""
 
-    def __init__(
-        self,
-        name: str,
-        rules: ScopeRules,
-        context: GatewayContext,
-        *,
-        anonymous: bool,
-        temporary: bool,
-        strict_desired: bool = False,
-        response_rate: Rate | None = None,
-        transactions: tuple[int, int, int] | None = None,
-    ) -> None:
-        """See `configure` for the options."""
+    def __init__(self, name: str, rules: ScopeRules, context: GatewayContext, options: ScopeOptions) -> None:
         self.name: Final = name
         self.context: Final = context
         self.connectors: dict[str, Remotes] = {}
@@ -86,37 +89,18 @@ class Scope:
         self._response_rate: Rate | None = None
         self.buckets: Buckets | None = None
         """The rate limits of responders, if there is a `response_rate`."""
-        self.configure(
-            rules,
-            anonymous=anonymous,
-            temporary=temporary,
-            strict_desired=strict_desired,
-            response_rate=response_rate,
-            transactions=transactions,
-        )
+        self.configure(rules, options)
 
-    def configure(
-        self,
-        rules: ScopeRules,
-        *,
-        anonymous: bool,
-        temporary: bool,
-        strict_desired: bool = False,
-        response_rate: Rate | None = None,
-        transactions: tuple[int, int, int] | None = None,
-    ) -> None:
-        """Use the rules of a new policy; `revalidate` checks the links that are attached.
-
-        `strict_desired`: only connections whose open desired the anonymous terminus may use it. `transactions`: the
-        most that may be open, those of one connection, and the milliseconds of each; None: there is no coordinator.
-        """
+    def configure(self, rules: ScopeRules, options: ScopeOptions) -> None:
+        """Use the rules and options of a new policy; `revalidate` checks the links that are attached."""
+        response_rate, transactions = options.response_rate, options.transactions
         self.rules = rules
-        self.strict_desired = strict_desired
+        self.strict_desired = options.strict_desired
         if response_rate != self._response_rate:
             self._response_rate = response_rate
             self.buckets = None if response_rate is None else Buckets(response_rate.number, response_rate.per_ms)
-        self.anonymous = anonymous
-        self.temporary = temporary
+        self.anonymous = options.anonymous
+        self.temporary = options.temporary
         self._coordinates = transactions is not None
         if transactions is not None:
             self._transactions.limit(*transactions)

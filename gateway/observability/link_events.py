@@ -94,6 +94,16 @@ class LinkEvents:
         self.increment("bad_input", reason)
         self.log.warning("bad input", reason=reason, **ids)
 
+    def no_descriptors(self, bind: str, peer: str) -> None:
+        """A connection failed because the process has no file descriptor left."""
+        self.bad_input("no-file-descriptors", bind=bind, peer=peer)
+
+    def tls_failed(self, bind: str, peer: str, error: OSError) -> None:
+        """A TLS handshake failed: no TLS, no common version, or a certificate that is not trusted."""
+        self.increment("tls_failures")
+        why = getattr(error, "reason", None) or str(error) or type(error).__name__
+        self.log.warning("TLS handshake failed", error=why, bind=bind, peer=peer)
+
     def warnings(self, texts: Iterable[str]) -> None:
         """A policy or its files are accepted, but have something that should be changed."""
         for text in texts:

@@ -26,7 +26,7 @@ from gateway.forwarding.shared import Shared
 from gateway.journal.journaling import Journaling
 from gateway.nodes.base import GatewayContext
 from gateway.nodes.factories import NODE_FACTORIES
-from gateway.nodes.scope import Scope
+from gateway.nodes.scope import Scope, ScopeOptions
 from gateway.observability.counters import Reading
 from gateway.observability.link_events import LinkEvents, kafka_events, kafka_states
 from gateway.observability.metrics import Metrics
@@ -259,21 +259,18 @@ class Gateway:
     def _install_scopes(self, policy: CompiledPolicy) -> None:
         for name, model in policy.model.scopes.items():
             rules, scopes = policy.scopes[name], self.scopes
-            options = {
-                "anonymous": model.anonymous_relay,
-                "strict_desired": model.strict_desired,
-                "temporary": model.temporary,
-            }
             limits = (
                 (model.max_transactions, model.connection_transactions, model.transaction_timeout)
                 if model.transactions
                 else None
             )
+            options = ScopeOptions(
+                model.anonymous_relay, model.temporary, model.strict_desired, model.response_rate, limits
+            )
             if name in scopes:
-                scopes[name].configure(rules, **options, response_rate=model.response_rate, transactions=limits)
+                scopes[name].configure(rules, options)
             else:
-                rate = model.response_rate
-                scopes[name] = Scope(name, rules, self.context, **options, response_rate=rate, transactions=limits)
+                scopes[name] = Scope(name, rules, self.context, options)
         for name in set(self.scopes) - set(policy.model.scopes):
             del self.scopes[name]
 

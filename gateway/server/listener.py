@@ -174,13 +174,11 @@ class Listener:
 
     def exhausted(self, peer: str) -> None:
         """There is no file descriptor for another connection."""
-        self._report.bad_input("no-file-descriptors", bind=self.bound, peer=peer)
+        self._report.no_descriptors(self.bound, peer)
 
     def tls_failed(self, peer: str, error: OSError) -> None:
         """A TLS handshake failed: no TLS, no common version, or a certificate that is not trusted."""
-        self._report.increment("tls_failures")
-        why = getattr(error, "reason", None) or str(error) or type(error).__name__
-        self._report.log.warning("TLS handshake failed", error=why, bind=self.bound, peer=peer)
+        self._report.tls_failed(self.bound, peer, error)
 
     def established(self, connection: Connection) -> None:
         """A connection was made; on TLS, its handshake is done."""

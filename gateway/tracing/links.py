@@ -117,7 +117,7 @@ class _TracedIncoming(WrappedIncomingLink):
         accept_all(deliveries)
 
 
-class _IncomingTraces(IncomingWrapper):
+class _IncomingTraces(IncomingWrapper["BatchIncoming"]):
     """The handler of such a link."""
 
     def __init__(self, handler: BatchIncoming, spans: LinkSpans) -> None:

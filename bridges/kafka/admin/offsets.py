@@ -12,21 +12,17 @@ from typing import Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridges.kafka.admin.client import Admin, Bounds, Topic
+from bridges.kafka.admin.reading import READING
 from bridges.kafka.common import errors
 from bridges.kafka.common.librdkafka import ClientSettings
 from gateway.errors import INTERNAL_ERROR, NOT_FOUND, AmqpError
 
 _TIMEOUT: Final = 10.0
 _READING: Final[ClientSettings] = {
-    "group.id": "scopegate-offsets",  # the client requires one; nothing is committed
-    "enable.auto.commit": False,
-    "auto.offset.reset": "earliest",
-    "isolation.level": "read_committed",
-    "enable.partition.eof": True,
-    "fetch.wait.max.ms": 10,
+    **READING,
+    "group.id": "scopegate-offsets",
     "max.partition.fetch.bytes": 1,  # a single batch: one record is enough
     "queued.min.messages": 1,
-    "log_level": 0,
 }
 Span = tuple[int, int, int]
 """A partition and its offsets [start, end)."""

@@ -8,20 +8,16 @@ from typing import Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from bridges.kafka.admin.reading import READING
 from bridges.kafka.common import errors
 from bridges.kafka.common.librdkafka import ClientSettings
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
 _TIMEOUT: Final = 30.0
 _READING: Final[ClientSettings] = {
-    "group.id": "scopegate-records",  # the client requires one; nothing is committed
-    "enable.auto.commit": False,
-    "auto.offset.reset": "earliest",
-    "isolation.level": "read_committed",
-    "enable.partition.eof": True,
-    "fetch.wait.max.ms": 10,
+    **READING,
+    "group.id": "scopegate-records",
     "queued.max.messages.kbytes": 16 * 1024,
-    "log_level": 0,
 }
 
 

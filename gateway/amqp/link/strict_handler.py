@@ -10,36 +10,22 @@ from typing import Final
 from gateway.amqp.link.handlers import Delivery, Incoming
 from gateway.amqp.link.outcomes import Rejected
 from gateway.amqp.link.receiver_link import ReceiverHalf
-from gateway.amqp.link.transactions import PostedMessage, PostedMessages
-from gateway.amqp.link.wrappers import HandlerWrapper
+from gateway.amqp.link.transactions import PostedMessage
+from gateway.amqp.link.wrappers import IncomingWrapper
 from gateway.amqp.message.hop import may_be_annotated, only
 from gateway.amqp.message.unknown_annotations import unknown_annotation
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 
 
-class StrictHandler(HandlerWrapper):
+class StrictHandler(IncomingWrapper[Incoming]):
     """A wrapper of the node's handler that checks annotations."""
 
     def __init__(self, link: ReceiverHalf, handler: Incoming, understands: frozenset[bytes], *, detaches: bool) -> None:
         """`detaches`: such a message ends the link, as the specification demands; False: it is rejected."""
         super().__init__(handler)
         self._link: Final = link
-        self._handler: Final = handler
         self._understands: Final = understands
         self._detaches: Final = detaches
-
-    @property
-    def attended(self) -> bool:
-        """As the node's handler."""
-        return self._handler.attended
-
-    def give_back(self) -> None:
-        """As the node's handler."""
-        self._handler.give_back()
-
-    def peer_left(self) -> None:
-        """The node's handler charges what it has."""
-        self._handler.peer_left()
 
     def takes_batches(self) -> bool:
         """False: each message is checked separately."""
@@ -58,10 +44,6 @@ class StrictHandler(HandlerWrapper):
     def on_post(self, post: PostedMessage, data: bytes) -> None:
         """Check a message in a transaction; its refusal is a part of that."""
         self._handler.on_post(post, self._checked(data))
-
-    def on_posts(self, posts: PostedMessages) -> None:
-        """Each message is checked separately."""
-        posts.one_by_one(self.on_post)
 
     def _checked(self, data: bytes) -> bytes:
         """The message for the handler; raises AmqpError for an annotation that is not understood."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from gateway.amqp.link.handlers import (
-    BatchIncoming,
     BatchOutgoing,
+    Incoming,
     LinkHandler,
     SendContext,
     takes_batches,
@@ -15,6 +15,8 @@ from gateway.amqp.link.handlers import (
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.link.transactions import Enlisting, PostedMessage, PostedMessages, Retirement
 from gateway.errors import AmqpError
+
+Inner = TypeVar("Inner", bound=Incoming)
 
 
 class HandlerWrapper:
@@ -34,11 +36,13 @@ class HandlerWrapper:
         self._inner.on_detach(error)
 
 
-class IncomingWrapper(HandlerWrapper):
-    """A handler around one of incoming messages; a subclass has `on_transfer` and `on_transfers`."""
+class IncomingWrapper(HandlerWrapper, Generic[Inner]):
+    """A handler around one of incoming messages; a subclass has `on_transfer`, and `on_transfers` if it takes batches.
 
-    def __init__(self, handler: BatchIncoming) -> None:
-        """`on_transfers` of `handler` is called only if it takes batches."""
+    `Inner`: `BatchIncoming` if `on_transfers` of the inner handler may be called, which is so only if it takes batches.
+    """
+
+    def __init__(self, handler: Inner) -> None:
         super().__init__(handler)
         self._handler: Final = handler
 

@@ -29,7 +29,7 @@ from gateway.filters.cesql.nodes import (
     NotExpression,
 )
 from gateway.filters.cesql.values import LARGEST, SMALLEST
-from gateway.filters.parse.grammar import Language, fault
+from gateway.filters.parse.grammar import SIGNS, Language, fault
 from gateway.filters.parse.limits import LIMITS, NESTING, FilterLimits, exceeded
 
 _RULES: Final = r"""
@@ -51,7 +51,7 @@ _RULES: Final = r"""
     | ATTRIBUTE -> attribute
     | _OPEN logic _CLOSE -> inner
 """
-_TERMINALS: Final = r"""
+_TERMINALS: Final = SIGNS + r"""
 LOGIC.3: /(?:and|or|xor)\b/i
 NOT.3: /not\b/i
 IN.3: /in\b/i
@@ -60,14 +60,6 @@ _EXISTS.3: /exists\b/i
 TRUE.3: /true\b/i
 FALSE.3: /false\b/i
 COMPARISON: "=" | "!=" | "<>" | ">=" | ">" | "<=" | "<"
-PLUS: "+"
-MINUS: "-"
-STAR: "*"
-SLASH: "/"
-PERCENT: "%"
-_OPEN: "("
-_CLOSE: ")"
-_COMMA: ","
 STRING: /'(?:\\.|''|[^'\\])*'|"(?:\\.|""|[^"\\])*"/s
 INTEGER.2: /[+-]?[0-9]+(?![A-Za-z0-9_])/
 FUNCTION.2: /(?!(?:and|or|xor|not|in|like|exists|true|false)\b)[A-Za-z][A-Za-z_]*(?=[ \t\r\n]*\()/i

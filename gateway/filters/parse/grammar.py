@@ -18,7 +18,18 @@ from gateway.errors import INVALID_FIELD, AmqpError, quoted
 from gateway.filters.parse.limits import FilterLimits, exceeded
 from gateway.filters.predicate import Node
 
-TERMINALS: Final = r"""
+SIGNS: Final = r"""
+PLUS: "+"
+MINUS: "-"
+STAR: "*"
+SLASH: "/"
+PERCENT: "%"
+_OPEN: "("
+_CLOSE: ")"
+_COMMA: ","
+"""
+"""Signs that SQL filters, selectors and CESQL share."""
+TERMINALS: Final = SIGNS + r"""
 _AND.2: /and\b/i
 _OR.2: /or\b/i
 NOT.2: /not\b/i
@@ -33,14 +44,6 @@ TRUE.2: /true\b/i
 FALSE.2: /false\b/i
 _EXISTS.2: /exists\b/i
 COMPARISON: "=" | "<>" | "!=" | ">=" | ">" | "<=" | "<"
-PLUS: "+"
-MINUS: "-"
-STAR: "*"
-SLASH: "/"
-PERCENT: "%"
-_OPEN: "("
-_CLOSE: ")"
-_COMMA: ","
 _DOT: "."
 _INDEX: "["
 _END_INDEX: "]"

@@ -98,10 +98,8 @@ class _Handshakes:
 
     def exhausted(self, peer: str) -> None:
         """The process has no file descriptor left."""
-        self._report.bad_input("no-file-descriptors", bind=self._where, peer=peer)
+        self._report.no_descriptors(self._where, peer)
 
     def tls_failed(self, peer: str, error: OSError) -> None:
         """A handshake has failed."""
-        self._report.increment("tls_failures")
-        why = getattr(error, "reason", None) or str(error) or type(error).__name__
-        self._report.log.warning("TLS handshake failed", error=why, bind=self._where, peer=peer)
+        self._report.tls_failed(self._where, peer, error)

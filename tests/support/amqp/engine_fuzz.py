@@ -22,7 +22,7 @@ from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
 from gateway.nodes.base import GatewayContext
 from gateway.nodes.factories import NODE_FACTORIES
-from gateway.nodes.scope import Scope
+from gateway.nodes.scope import Scope, ScopeOptions
 from gateway.routing.response_router import AdmissionContext
 from gateway.routing.transforms import TransformRegistry
 from gateway.state import MemoryCounterStore
@@ -118,7 +118,7 @@ def make_scope() -> Scope:
     context = GatewayContext(
         scopes, {}, transforms, lambda: f"name-{next(names)}", waits, lambda _: None, NODE_FACTORIES
     )
-    scopes["edge"] = Scope("edge", rules(), context, anonymous=True, temporary=True)
+    scopes["edge"] = Scope("edge", rules(), context, ScopeOptions(anonymous=True, temporary=True))
     return scopes["edge"]
 
 
