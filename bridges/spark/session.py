@@ -95,6 +95,20 @@ def open_session(
             raise PipelineError(f"Spark did not start with master {master}: {about}") from error
 
 
+@contextmanager
+def session(name: str, engine: SparkEngine = LOCAL) -> Iterator[SparkSession]:
+    """A session that is stopped at the end; unexpected errors within it become a `PipelineError`."""
+    spark = open_session(name, master=engine.master, conf=engine.conf)
+    try:
+        yield spark
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise PipelineError(sentence(error)) from error
+    finally:
+        spark.stop()
+
+
 _ENDED: Final = ("its Java ended at once", "a process of Spark is gone")
 """Sentences for a Java that has given no answer."""
 

@@ -1,4 +1,4 @@
-"""`scopegate pipeline archive` and `jars`."""
+"""`scopegate pipeline archive`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridges.spark.cli.defaults import kafka_options, settings
-from bridges.spark.cli.local_path import ArchiveText, LocalPath, located
+from bridges.spark.cli.local_path import ArchiveText, located
 from bridges.spark.cli.options import (
     EXIT_CODES,
     TimeParam,
@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from bridges.spark.archive.monitoring.metrics import ArchiveMetrics
     from bridges.spark.jobs.archive import Format
     from policies.rules import CompiledPolicy
-
-
-@click.command(epilog=EXIT_CODES)
-@click.option("--to", type=LocalPath(path_type=Path), help="Target folder.  [default: the cache]")
-@click.option("--delta", is_flag=True, hidden=True)  # from when there were jars of a Kafka source, too
-def jars(to: Path | None, delta: bool) -> None:
-    """Fetch the two jars of Delta Lake with Maven, once; `archive --format delta` fetches them when needed."""
-    with errors_reported():
-        from bridges.spark import jobs
-
-        found = jobs.fetch_jars(to)
-    click.echo(f"{len(found)} jars in {found[0].parent}")
 
 
 def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, int] | None:

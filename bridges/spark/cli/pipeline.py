@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import click
 
-from bridges.spark.cli.archive import archive, jars
+from bridges.spark.cli.archive import archive
+from bridges.spark.cli.jars import jars
 from bridges.spark.cli.replay import replay
 from bridges.spark.cli.verify import verify
 

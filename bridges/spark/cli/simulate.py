@@ -122,7 +122,7 @@ def _load(path: Path) -> CompiledPolicy:
 
 
 def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options) -> SimulationOutcome:
-    from bridges.spark.session import check_java, open_session
+    from bridges.spark.session import SparkEngine, check_java, session
 
     if options["messages"]:
         missing = [str(each.file) for each in policies if options["scope"] not in each.scopes]
@@ -132,15 +132,8 @@ def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options) -> 
         raise PipelineError(f"{options['out']} already exists; --out creates a new folder")
     check_java()
     _progress("starting Spark")
-    spark = open_session("simulate", master=options["master"], conf=options["conf"])
-    try:
+    with session("simulate", SparkEngine(options["master"], options["conf"])) as spark:
         return _simulated(spark, policies, options)
-    except PipelineError:
-        raise
-    except Exception as error:
-        raise PipelineError(sentence(error)) from error
-    finally:
-        spark.stop()
 
 
 def _simulated(

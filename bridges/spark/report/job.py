@@ -27,7 +27,7 @@ from bridges.spark.report.page import format as words
 from bridges.spark.report.page import tables as report_tables
 from bridges.spark.report.page.html import Page, render
 from bridges.spark.report.period import Period, period
-from bridges.spark.session import check_java, open_session
+from bridges.spark.session import LOCAL, check_java, session
 from bridges.spark.simulate import job
 from bridges.spark.simulate.job import JOURNAL
 from gateway import __version__
@@ -73,15 +73,8 @@ def report(
     archive.readable()  # errors of the archive are reported before Spark starts
     check_java()
     on_progress("starting Spark")
-    spark = open_session("report") if engine is None else open_session("report", master=engine.master, conf=engine.conf)
-    try:
+    with session("report", engine or LOCAL) as spark:
         return _written(spark, archive, out, request, on_progress)
-    except PipelineError:
-        raise
-    except Exception as error:
-        raise PipelineError(sentence(error)) from error
-    finally:
-        spark.stop()
 
 
 def _written(

@@ -44,16 +44,7 @@ class FolderWriter:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Lock the archive for writing; puts files of earlier jobs in place or removes them."""
-        try:
-            (self._path / MANIFEST).mkdir(parents=True, exist_ok=True)
-            lock = (self._path / MANIFEST / ".lock").open("a")
-        except OSError as error:
-            raise PipelineError(f"{self._path} cannot be written: {sentence(error)}") from None
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise PipelineError(f"another job is writing to {self._path}") from None
+        with self._locked(".lock", "is writing to", create=True):
             try:
                 self.tidy()
                 self._written = self._opened()
@@ -67,17 +58,25 @@ class FolderWriter:
                 self._written = None
 
     @contextmanager
-    def maintaining(self) -> Iterator[None]:
-        """Lock the archive against other jobs that rewrite it, and remove what a killed one left."""
+    def _locked(self, name: str, what: str, *, create: bool = False) -> Iterator[None]:
+        """Hold the lock file of this name; `what`: what another job does if it holds the lock."""
         try:
-            lock = (self._path / MANIFEST / ".maintenance").open("a")
+            if create:
+                (self._path / MANIFEST).mkdir(parents=True, exist_ok=True)
+            lock = (self._path / MANIFEST / name).open("a")
         except OSError as error:
             raise PipelineError(f"{self._path} cannot be written: {sentence(error)}") from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise PipelineError(f"another job compacts, expires or erases in {self._path}") from None
+                raise PipelineError(f"another job {what} {self._path}") from None
+            yield
+
+    @contextmanager
+    def maintaining(self) -> Iterator[None]:
+        """Lock the archive against other jobs that rewrite it, and remove what a killed one left."""
+        with self._locked(".maintenance", "compacts, expires or erases in"):
             self._remove_rewritten()  # what was committed is in place now
             try:
                 yield
