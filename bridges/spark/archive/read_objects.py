@@ -1,6 +1,6 @@
 """Archived objects as a DataFrame: tasks read them with pyarrow, so that Spark needs no file system of its own.
 
-Spark knows nothing of these files: which ones are opened is decided before, by address, date and times.
+Spark does not know these files: the files to open are chosen beforehand, by address, date and times.
 """
 
 from __future__ import annotations

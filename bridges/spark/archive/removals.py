@@ -12,7 +12,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Removals:
-    """Tells whether an event was removed, by the notes of the commits that removed some."""
+    """Whether an event was removed on purpose, by the commits that record removals."""
 
     def __init__(self) -> None:
         self._dates: Final[set[tuple[str, str]]] = set()

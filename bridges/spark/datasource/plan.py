@@ -36,7 +36,7 @@ _log: Final = logging.getLogger("scopegate.pipeline")
 
 
 class OffsetBounds(NamedTuple):
-    """The offsets of a partition, [low, high). Not `known`: it is empty, and the peer does not tell its next offset."""
+    """The offsets of a partition, [low, high). Not `known`: it is empty, and the peer does not give its next offset."""
 
     low: int
     high: int
@@ -109,14 +109,14 @@ def read_info(client: BlockingClient, options: ReadOptions) -> NodeInfo:
 
 
 def parse_info(options: ReadOptions, data: bytes) -> NodeInfo:
-    """Parse a message of `$info`. Raises `PipelineError` if it is none, or if offsets are not numbers."""
+    """Parse a message of `$info`. Raises `PipelineError` if it is not one, or if offsets are not numbers."""
     try:
         (body,) = sections.body_values(data, sections.walk(data))
         log = body.get(LOG_ID)
         bounds = {int(each["partition"]): _bounds_of(each) for each in body["partitions"]}
         return NodeInfo(bounds, None if log is None else str(log), body.get(CURRENT) is not False)
     except (AmqpError, ValueError, TypeError, KeyError, AttributeError):
-        text = f"{node_name(options)} is no event stream with offsets that are numbers"
+        text = f"{node_name(options)} is not an event stream with numeric offsets"
         raise PipelineError(text) from None
 
 
@@ -195,7 +195,7 @@ def error_text(options: ReadOptions, error: AmqpError) -> str:
 
 def not_an_event(options: ReadOptions) -> str:
     """The error text for a message that is not from a log."""
-    return f"{node_name(options)}: what came is no event with an offset"
+    return f"{node_name(options)}: the message received is not an event with an offset"
 
 
 # -- deciding
@@ -226,7 +226,7 @@ def last_offsets(options: ReadOptions, bounds: Mapping[int, OffsetBounds]) -> di
 
 def _latest(options: ReadOptions, partition: int, at: OffsetBounds) -> int:
     if not at.known:
-        text = f"{node_name(options)} does not say where its partition {partition} ends, for nothing is in it"
+        text = f"{node_name(options)} does not give the end of its partition {partition} ends, because it is empty"
         raise PipelineError(f"{text}: try again later, or startingOffsets=earliest")
     return at.high
 
@@ -247,7 +247,7 @@ def same_log(options: ReadOptions, before: str | None, now: str | None) -> bool:
     """Whether this is still the same log. Raises `PipelineError` for another one, unless failOnDataLoss is false."""
     if before is None or now is None or before == now:
         return True
-    text = f"{options.address}: the log was recreated (its id was {before} and is {now}); its old offsets mean nothing"
+    text = f"{options.address}: the log was recreated (its id was {before} and is {now}); its old offsets are not valid"
     report_loss(options, text, "failOnDataLoss=false reads the new one from its start")
     return False
 

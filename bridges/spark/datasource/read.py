@@ -41,7 +41,7 @@ _KEY_NAMES: Final = ("x-opt-kafka-key", "event-streams-group-key")
 _KEYS: Final = tuple(f"message_annotations.{name}" for name in _KEY_NAMES)
 _OFFSET, _TIME = f"delivery_annotations.{OFFSET}", f"delivery_annotations.{TIMESTAMP}"
 _PLACES: Final = (_OFFSET, _TIME, *_KEYS, "not_shown")
-"""What is read of each message, whatever columns are wanted: its position, its key, whether it could be decoded."""
+"""The columns read of each message, whichever are requested: its position, its key, whether it could be decoded."""
 
 
 def read(options: ReadOptions, span: ReadTask) -> Iterator[pa.RecordBatch]:

@@ -102,7 +102,7 @@ def _from_encoded(fields: ColumnTypes) -> Encoder:
 
     def message(row: Row) -> bytes:
         if not (row.get("head") or row["bare_message"]):
-            raise ValueError("a row without head and bare_message is no message: read archives with messages=True")
+            raise ValueError("a row without head and bare_message is not a message: read archives with messages=True")
         data = bytes(row.get("head") or b"") + bytes(row["bare_message"] or b"")
         sections.walk(data)
         return forwarded(data)

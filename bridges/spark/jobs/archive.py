@@ -55,7 +55,7 @@ def archive_topics(
 ) -> None:
     """Archive topics (topic: address) of the cluster that librdkafka's `settings` lead to.
 
-    Unless `groups` is null, settings of the topics are archived as well, and positions of the groups with such names.
+    Unless `groups` is null, the settings of the topics and the positions of groups whose names match are archived, too.
 
     Ends at the end of the topics, or, with `every` (seconds between checks), at SIGTERM. Raises `PipelineError`, and
     its subclass `Stopped` if SIGTERM came before the end. Outages are waited out, for `patience` seconds each.
@@ -92,14 +92,15 @@ def archive_node(
 
 def _jar_sets(archive: Archive, format: Format | None) -> list[JarSet]:
     if format == "delta" and not isinstance(archive.path, Path):
-        raise PipelineError(f"{archive.path}: Delta tables are kept for folders; for an object store, --format iceberg")
+        text = "Delta tables are written in folders only; for an object store, use --format iceberg"
+        raise PipelineError(f"{archive.path}: {text}")
     if format not in (None, "delta") and is_table(archive):
         raise PipelineError(f"{archive.path} is a Delta table: use --format delta")
     return [DELTA] if format == "delta" or is_table(archive) else []
 
 
 def _table(archive: Archive, format: Format | None) -> IcebergTable | None:
-    """The Iceberg table to keep. Raises `PipelineError` if it cannot be kept."""
+    """The Iceberg table to write. Raises `PipelineError` if it cannot be written."""
     if is_iceberg(archive) and format not in (None, "iceberg"):
         raise PipelineError(f"{archive.path} is an Iceberg table: use --format iceberg")
     return IcebergTable(archive) if format == "iceberg" or is_iceberg(archive) else None

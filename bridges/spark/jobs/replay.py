@@ -75,7 +75,7 @@ def replay_to_topic(
 
 
 def chosen_groups(found: Mapping[str, Mapping[int, int]], patterns: Sequence[str]) -> dict[str, Mapping[int, int]]:
-    """The archived groups with such names. Raises `PipelineError` for a pattern without any."""
+    """The archived groups whose names match. Raises `PipelineError` for a pattern without any."""
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in found):
             known = ", ".join(sorted(found)) or "none"

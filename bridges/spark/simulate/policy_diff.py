@@ -45,7 +45,7 @@ DIFFERENCES: Final = {
     "terms": "would go to the same place on other terms (mode, partitions, credit, uses, …)",
     "annotated": "requests would be annotated",
     "rewritten": "requests would be rewritten",
-    "carried": "requests would be rewritten, with the way home in their ids (connect.replies)",
+    "carried": "requests would be rewritten, with the return address in their ids (connect.replies)",
     "unchanged": "requests would cross unchanged, and no response would return through the gateway",
     "refused": "requests would be refused where they cross",
     "filtered": "its filters would be read differently",

@@ -37,7 +37,7 @@ class Dialect(Protocol):
         """A struct with these fields."""
 
     def decoded(self, expression: str) -> str:
-        """Bytes as text; what is no UTF-8 does not fail the query."""
+        """Bytes as text; bytes that are not UTF-8 do not fail the query."""
 
     def milliseconds(self, expression: str) -> str:
         """Milliseconds since 1970 as a timestamp."""

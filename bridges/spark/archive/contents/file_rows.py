@@ -13,7 +13,7 @@ from bridges.spark.archive.storage.paths import StoragePath, readable
 from bridges.spark.errors import PipelineError
 
 Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
-"""Which rows of a batch are kept."""
+"""The rows of a batch that remain."""
 BATCH: Final = 8 * 1024 * 1024
 """Bytes of a batch, roughly."""
 _FIRST: Final = 16

@@ -109,7 +109,7 @@ class Continuity:
         self._last: Final[dict[tuple[str, int], Range]] = {}
 
     def add(self, item: Range) -> list[str]:
-        """What is wrong with one more range."""
+        """The problem with one more range, if there is one."""
         before = self._last.get((item.address, item.partition))
         place = f"{item.address}, partition {item.partition}"
         found = []

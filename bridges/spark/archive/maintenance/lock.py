@@ -20,7 +20,7 @@ _TRIES: Final = 100
 
 
 def settle(archive: Archive) -> None:
-    """Finish what a job that was killed left half done: what there is to do can only be told afterwards."""
+    """Finish the work of a killed job, which can only be determined afterwards."""
     with maintaining(archive):
         pass
 

@@ -1,4 +1,4 @@
-"""Removal of rows on purpose: whole dates (`expire`), or all events of one key (`erase`).
+"""Deliberate removal of rows: whole dates (`expire`), or all events of one key (`erase`).
 
 The manifest says how many rows of which partition are gone, who removed them and when, so `verify` does not miss them.
 Both delete files at once: reads that began before may fail.

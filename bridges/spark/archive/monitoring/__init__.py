@@ -1,1 +1,1 @@
-"""What an archive job tells while it runs: progress, metrics, and outages that it waits out."""
+"""What an archive job reports while it runs: progress, metrics, and outages."""

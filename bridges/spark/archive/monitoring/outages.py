@@ -1,4 +1,4 @@
-"""Outages of a job that runs for months: it waits, tries again, and says so once at the start and once at the end."""
+"""Outages of a job that runs for months: it waits, retries, and reports the start and the end of each outage."""
 
 from __future__ import annotations
 
