@@ -1,37 +1,28 @@
-"""The half of a link on which the peer sends: credit, transfers, outcomes (AMQP 1.0 part 2, 2.6.7 to 2.6.14)."""
+"""The half of a link on which the peer sends: its transfers (AMQP 1.0 part 2, 2.6.8 to 2.6.14)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Final
 
 from cproton_ffi import ffi, lib
 
-from gateway.amqp.link import dispositions
-from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected
 from gateway.amqp.link.port import RESUMED
-from gateway.amqp.link.state import BUFFER_SIZE, LinkState
+from gateway.amqp.link.receiver_answers import TOO_MUCH, ReceiverAnswers
+from gateway.amqp.link.state import BUFFER_SIZE
 from gateway.amqp.message.bounds import ANNOTATIONS
 from gateway.amqp.message.hop import may_be_annotated, only, too_many
 from gateway.amqp.message.response_support import annotated
 from gateway.amqp.proton import batch
 from gateway.amqp.proton.handles import ProtonDelivery
 from gateway.errors import (
-    MESSAGE_SIZE_EXCEEDED,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
-    TRANSFER_LIMIT_EXCEEDED,
     AmqpError,
 )
 
-_MOST: Final = 2**31 - 1
-"""The maximum credit that proton can count."""
 _PARTIAL: Final = 128 * 1024
 """Bytes of an unfinished message at which they are read from proton, so that the session window stays open."""
-_TOO_MUCH: Final = (
-    "this connection has too many unsettled messages (limits.memory, limits.user_memory, gateway.memory): "
-    "wait for outcomes, then send again"
-)
 Message = tuple[int, bytes, bool]
 """A delivery, its bytes, and whether it came settled."""
 _IGNORED: Final = 10_000
@@ -40,45 +31,10 @@ _buffer = ffi.new("char[]", BUFFER_SIZE)
 """Buffer for proton's copy of a message; one is enough, because the event loop is one thread."""
 
 
-class ReceiverHalf(LinkState):
+class ReceiverHalf(ReceiverAnswers):
     """The half of a link on which the peer sends."""
 
     __slots__ = ()
-
-    def grant(self: Self, credit: int) -> None:
-        """Let the peer send `credit` more messages."""
-        credit = min(credit, _MOST - self._granted - self._withheld)
-        if self.open and credit > 0 and self.engine.granting:
-            if self.engine.withholds(self):
-                self._withheld += credit
-                return
-            self._granted += credit
-            lib.pn_link_flow(self.ptr, credit)
-            self.engine.touch()
-
-    @property
-    def granted(self) -> int:
-        """Credit that is granted and not used yet, or withheld until the peer holds less."""
-        return self._granted + self._withheld
-
-    def grant_withheld(self) -> None:
-        """Grant the withheld credit: the peer holds less again."""
-        credit, self._withheld = self._withheld, 0
-        self.grant(credit)
-
-    def drain(self) -> None:
-        """Ask the peer to use or return its credit; `on_drained` follows."""
-        self.draining = True
-        lib.pn_link_drain(self.ptr, 0)
-        self.engine.touch()
-
-    def _drain_answered(self) -> None:
-        """Handle a flow during a drain, which is done when no credit is left (2.6.7)."""
-        if self.draining and lib.pn_link_credit(self.ptr) <= 0:
-            self.draining = False
-            lib.pn_link_drained(self.ptr)
-            self._granted = 0
-            self.handler.on_drained()
 
     def received_all(self, messages: list[Message]) -> None:
         """Handle consecutive whole messages: nearly all of them, on the hot path."""
@@ -138,15 +94,6 @@ class ReceiverHalf(LinkState):
         self._reject(delivery, settled, AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": tag}))
         return True
 
-    def _reject(self, delivery: int, settled: bool, error: AmqpError) -> None:
-        """Reject a message before it reaches a node; end its link if the sender cannot get `rejected`."""
-        self.message_refused(error)
-        if (settled and not self._never_settled) or not self.rejects:
-            self.detach(error)
-        else:
-            self.settle(delivery, Rejected(error))
-            self.grant(1)
-
     def _refuse_all(self, messages: list[Message]) -> None:
         """Refuse messages because the peer, or all peers, hold too much; it may send them again later."""
         for delivery, _, settled in messages:
@@ -158,24 +105,6 @@ class ReceiverHalf(LinkState):
             else:
                 self.transfers += 1
                 self._refuse_one(delivery, settled)
-
-    def _refuse_one(self, delivery: int, settled: bool) -> None:
-        if self.engine.ending:
-            if settled:
-                self.drop(delivery)
-            else:
-                self.settle(delivery, RELEASED)
-            return
-        error = AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
-        self.message_refused(error)
-        shared = self.engine.config.shared
-        if not settled:
-            self.settle(delivery, RELEASED if shared or not self.rejects else Rejected(error))
-        elif shared:
-            self.drop(delivery)
-        else:
-            self.detach(error)
-        self.grant(1)
 
     def _all_plain(self, messages: list[Message]) -> bool:
         """Whether the messages only need to be passed on."""
@@ -252,57 +181,6 @@ class ReceiverHalf(LinkState):
         self.message_refused(error)
         self.detach(error)
 
-    def _no_credit(self) -> None:
-        self.detach(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit"))
-
-    def accept_all(self, deliveries: list[int]) -> None:
-        """Accept several deliveries."""
-        if self.open and deliveries:
-            batch.accept_all(deliveries, self.held)
-            self.accepted += len(deliveries)
-            self.engine.touch()
-
-    def drop(self: Self, delivery: int) -> None:
-        """Drop and count a pre-settled delivery that nobody takes."""
-        self.outcome_counts["dropped"] = self.outcome_counts.get("dropped", 0) + 1
-        if self.open:
-            self.settle(delivery, SETTLED)
-        else:
-            self.engine.counted_late(self)
-
-    def message_refused(self: Self, error: AmqpError) -> None:
-        """A message of this link was refused: for log and counters."""
-        self.engine.message_refused(self, error)
-
-    def tag(self, delivery: int) -> bytes:
-        """The delivery-tag, which may be any bytes; empty if the link has ended."""
-        if not self.open:  # proton frees it with the link
-            return b""
-        raw = lib.pn_delivery_tag(batch.delivery_at(delivery))
-        return bytes(ffi.buffer(raw.start, raw.size)) if raw.size else b""
-
-    def settle(self, delivery: int, outcome: Outcome) -> None:
-        """Settle the peer's delivery; no effect if the link has ended."""
-        if not self.open:
-            return
-        if outcome is ACCEPTED:
-            batch.accept(delivery, self.held)
-            self.accepted += 1
-        else:
-            self.held.remove(delivery)
-            pointer = batch.delivery_at(delivery)
-            dispositions.write(pointer, outcome, self.scope)
-            self.outcome_counts[outcome.name] = self.outcome_counts.get(outcome.name, 0) + 1
-            lib.pn_delivery_settle(pointer)
-        engine = self.engine
-        if not engine.dirty:
-            engine.touch()
-
-    def forget(self, delivery: int) -> None:
-        """Forget a delivery that came settled."""
-        self.held.remove(delivery)
-        lib.pn_delivery_settle(batch.delivery_at(delivery))
-
     def _on_part(self, delivery: ProtonDelivery) -> None:
         """Collect large and unfinished messages outside proton, which would copy them again and again."""
         size = lib.pn_delivery_pending(delivery)
@@ -341,7 +219,7 @@ class ReceiverHalf(LinkState):
                 self.engine.receivers[self.proton_address] = self.held
 
     def _too_much(self) -> None:
-        error = AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
+        error = AmqpError(RESOURCE_LIMIT_EXCEEDED, TOO_MUCH)
         self.message_refused(error)
         self.detach(error)
 
@@ -367,7 +245,3 @@ class ReceiverHalf(LinkState):
             self._granted -= 1
             if self._granted < 0 or self.engine.refusing:  # more than may be held until the peer detaches
                 lib.pn_delivery_settle(delivery)
-
-    def _too_large(self, size: int) -> None:
-        text = f"the message has at least {size} bytes; the max-message-size of this link is {self.max_message_size}"
-        self.detach(AmqpError(MESSAGE_SIZE_EXCEEDED, text))
