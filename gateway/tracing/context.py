@@ -15,6 +15,10 @@ SEARCHED: Final = 16 * 1024
 """The first bytes of a message, in which its context is looked for."""
 _KEYS: Final = ("traceparent", "cloudEvents:traceparent", "cloudEvents_traceparent")
 _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
+_USUAL: Final = re.compile(
+    rb"traceparent[\xa1\xa3]\x37[0-9a-f]{2}-[0-9a-f]{16}([0-9a-f]{16})-[0-9a-f]{16}-([0-9a-f]{2})"
+)
+"""A context as nearly all clients encode it: a key, and a text of 55 bytes."""
 _SAMPLED: Final = 1
 _KNOWN: Final = "00"
 _INVALID: Final = "ff"
@@ -25,6 +29,15 @@ class TraceContext(NamedTuple):
 
     trace: int
     parent: int
+
+
+def left_out(data: bytes, below: int) -> bool:
+    """Whether a message certainly has no span, because no context in it is sampled with the low half of its trace id
+    less than `below`: a quick look, which knows only the usual encoding."""
+    found = _USUAL.findall(data, 0, SEARCHED)
+    if not found or len(found) != data.count(MARK, 0, SEARCHED):
+        return False
+    return not any(int(flags, 16) & _SAMPLED and int(low, 16) < below for low, flags in found)
 
 
 def read(data: bytes) -> TraceContext | None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from gateway.tracing.context import TraceContext, read
+from gateway.tracing.context import TraceContext, left_out, read
 
 SpanKind = Literal["request", "response", "produce", "deliver"]
 _ID_BITS: Final = 64
@@ -62,7 +62,7 @@ class Tracer:
 
     def begin(self, data: bytes, now: int) -> OpenSpan | None:
         """A span for a message; None: its sender or `sample` leave it out, or too many are open."""
-        context = read(data)
+        context = None if left_out(data, self._below) else read(data)
         if context is None or context.trace % 2**_RATIO_BITS >= self._below:
             return None
         if self.open >= self.buffer:

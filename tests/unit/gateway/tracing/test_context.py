@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.amqp.codec.codec import Symbol
-from gateway.tracing.context import SEARCHED, TraceContext, parse, read
+from gateway.tracing.context import SEARCHED, TraceContext, left_out, parse, read
 from tests.support.amqp.messages import message
 
 TEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -65,3 +65,20 @@ def test_messages_without_one(data: bytes) -> None:
 )
 def test_forms_of_a_traceparent(text: object, sampled: bool) -> None:
     assert parse(text) == (CONTEXT if sampled else None)
+
+
+@pytest.mark.parametrize("fields", [{"app": {"traceparent": TEXT}}, {"ma": {"traceparent": Symbol(TEXT)}}])
+def test_a_quick_look_leaves_out_what_is_not_chosen_and_nothing_else(fields: dict[str, Any]) -> None:
+    low = CONTEXT.trace % 2**64
+    assert not left_out(message(**fields), low + 1)
+    assert left_out(message(**fields), low)
+    where = next(iter(fields))
+    assert left_out(message(**{where: {"traceparent": TEXT[:-2] + "00"}}), 2**64)
+
+
+def test_a_quick_look_does_not_judge_what_it_does_not_know() -> None:
+    for data in (message(), message(TEXT.encode()), message(b"traceparent", app={"traceparent": TEXT})):
+        assert not left_out(data, 0)
+    both = message(ma={"traceparent": TEXT[:-2] + "00"}, app={"traceparent": TEXT})
+    assert not left_out(both, 2**64)
+    assert read(both) == CONTEXT
