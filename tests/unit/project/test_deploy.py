@@ -12,6 +12,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from gateway import __version__
 from policies.load.loader import load_policy
 from tests.support.project import dockerfile
 from tests.support.project.commands import program
@@ -132,6 +133,14 @@ def test_compose_images_are_pinned_and_open_access_stays_on_this_machine() -> No
         build = services[name]["build"]
         assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == dockerfile.PATH
         assert (services[name]["read_only"], services[name]["cap_drop"]) == (True, ["ALL"])
+
+
+def test_the_tag_of_the_image_is_that_of_this_version() -> None:
+    tag = ".".join(__version__.split(".")[:2])
+    kustomization = YAML(typ="safe").load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())
+    assert [image["newTag"] for image in kustomization["images"]] == [tag]
+    assert {compose()["services"][name]["image"] for name in GATEWAYS} == {f"scopegate:{tag}"}
+    assert f"-t scopegate:{tag} " in dockerfile.PATH.read_text()
 
 
 def test_every_folder_that_is_mounted_is_there() -> None:
