@@ -59,7 +59,7 @@ class LinkRevalidator:
         try:
             return self.link(link)
         except Exception as error:
-            self._report.task_failed("judge", error)
+            self._report.task_failed("revalidation", error)
             text = "the gateway could not check this link under the new policy; attach again"
             return AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY)
 

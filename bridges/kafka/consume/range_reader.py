@@ -28,7 +28,7 @@ _BATCH: Final = 8 << 20
 _MOST: Final = 20_000
 _POLL: Final = 1.0
 _PATIENCE: Final = 60.0
-"""Seconds without a record or an end after which Kafka is said not to answer."""
+"""Seconds without a record or an end after which an error says that Kafka does not answer."""
 _TUNING: Final[ClientSettings] = {
     "fetch.wait.max.ms": 10,  # the ranges exist already; a broker that waits for more only delays their end
     "fetch.queue.backoff.ms": 1,

@@ -138,7 +138,7 @@ def topic_addresses(topics: tuple[str, ...]) -> dict[str, str]:
 
 
 def unknown_mappings(count: int) -> str:
-    """What is said of records that a newer version wrote."""
+    """The message about records that a newer version wrote."""
     return f"{count} records are of a mapping that this version does not know: kept as they are, no section is read"
 
 

@@ -26,7 +26,7 @@ class LinkListener(Protocol):
 
 
 class EngineListener(LinkListener, Protocol[EngineT]):
-    """The owner of an engine: gets control events, and is told when there is output."""
+    """The owner of an engine: gets control events, and a call when there is output."""
 
     @property
     def soon(self) -> CallSoon | None:

@@ -41,7 +41,7 @@ class Cookie(NamedTuple):
 
 
 class Expired(BadToken):
-    """Genuine, but expired: the only reason that the peer is told (conformance 0.3)."""
+    """Genuine, but expired: the only reason that the peer gets (conformance 0.3)."""
 
     def __init__(self) -> None:
         super().__init__("expired")

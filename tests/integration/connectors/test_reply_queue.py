@@ -224,7 +224,7 @@ def test_a_response_address_that_the_container_takes_away_is_replaced(fars: Fars
 
 
 def test_a_queue_with_a_name_is_read_from_the_start_and_by_any_process(fars: Fars) -> None:
-    """A response to what the process before this one asked comes home: the id says all there is to know."""
+    """A response to a request of the previous process reaches its requester: the id has all that is needed."""
     far = fars("replies: {address: gate-queue}").accept()
     attach = far.attach()
     assert attach.source.matches("gate-queue")

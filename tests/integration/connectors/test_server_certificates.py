@@ -1,4 +1,4 @@
-"""A container that refuses a connector's certificate: what the operator is told, and how often."""
+"""A container that refuses a connector's certificate: what the log says, and how often."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Place(NamedTuple):
     gateway: Gateway
 
     def info(self, address: str, hostname: str = "127.0.0.1") -> dict[Symbol, Any]:
-        """What a client is told."""
+        """The error that a client gets."""
         place = {"hostname": hostname, "network-host": "127.0.0.1", "port": Uint(self.there), "address": address}
         return {Symbol(key): value for key, value in place.items()}
 

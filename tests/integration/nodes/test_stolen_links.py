@@ -1,4 +1,4 @@
-"""One name, one link: the later attach of a container wins, the earlier is told so (2.6.1; row CORE-7)."""
+"""One name, one link: the later attach wins, the earlier link is detached with that error (2.6.1; row CORE-7)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from bridges.spark.archive.manifest.commits import Commit
 from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.store import Archive
-from bridges.spark.archive.writers.protocol import Overtaken
+from bridges.spark.archive.writers.protocol import CommitConflict
 from bridges.spark.errors import PipelineError
 
 T = TypeVar("T")
@@ -45,6 +45,6 @@ def retried(archive: Archive, once: Callable[[], T]) -> T:
     for _ in range(_TRIES):
         try:
             return once()
-        except Overtaken:
+        except CommitConflict:
             continue
     raise PipelineError(f"other jobs write to {archive.path} all the time")

@@ -42,7 +42,7 @@ class ArchiveProgress(NamedTuple):
 
 
 class ArchiveObserver(Protocol):
-    """Is told what a job does."""
+    """Observes the progress of a job."""
 
     def committed(self, progress: ArchiveProgress) -> None:
         """A commit was added."""

@@ -28,7 +28,7 @@ from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.storage.paths import StoragePath, create_whole
 from bridges.spark.archive.storage.s3 import ObjectPath
 from bridges.spark.archive.write.targets import ObjectTarget
-from bridges.spark.archive.writers.protocol import MANIFEST, STAGING, Overtaken, checkpointed
+from bridges.spark.archive.writers.protocol import MANIFEST, STAGING, CommitConflict, checkpointed
 from bridges.spark.errors import PipelineError, sentence
 
 _TRIES: Final = 100
@@ -90,7 +90,7 @@ class ObjectWriter:
             commit = Commit(history.number + 1, "", (), (), kind=OPEN, note=who, time=_now())
             try:
                 self.write(history, commit)
-            except Overtaken:
+            except CommitConflict:
                 history = history.followed()
                 continue
             self._written, self._opened = history, True
@@ -140,7 +140,7 @@ class ObjectWriter:
         commit = replace(commit, number=history.number + 1, time=_now())
         try:
             self.write(history, commit)
-        except Overtaken:
+        except CommitConflict:
             if commit.kind != APPEND or not self._opened:
                 raise
             with self.changing() as history:  # by a job that may rewrite, or by one that may append from now on
@@ -154,13 +154,13 @@ class ObjectWriter:
         return commit
 
     def write(self, history: History, commit: Commit) -> None:
-        """Write the manifest of a commit. Raises `Overtaken` if there is one of its number."""
+        """Write the manifest of a commit. Raises `CommitConflict` if there is one of its number."""
         written, self._written = self._written, None  # if this fails, the manifest is read again
         try:
             create_whole(manifest_path(self._path / MANIFEST, commit.number), to_json(commit))
         except FileExistsError:
             self._written = written
-            raise Overtaken(f"{self._path}: commit {commit.number} is of another job") from None
+            raise CommitConflict(f"{self._path}: commit {commit.number} is of another job") from None
         except OSError:
             self._unsure = True
             raise
@@ -244,7 +244,7 @@ def _check_continues(history: History, commit: Commit) -> None:
         key = each.address, each.partition
         if ends.setdefault(key, each.start) != each.start:
             text = f"{each.address}, partition {each.partition}: the archive has gone on to offset {ends[key]}"
-            raise PipelineError(f"{text} meanwhile") from Overtaken()
+            raise PipelineError(f"{text} meanwhile") from CommitConflict()
         ends[key] = each.end
 
 

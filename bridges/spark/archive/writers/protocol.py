@@ -59,7 +59,7 @@ class CommitWriter(Protocol):
     def put(self, history: History, commit: Commit, sources: Sequence[Path | None]) -> Commit:
         """Write a commit, within `changing()`; its files are at `sources`, or in their places.
 
-        Its number is the next one. Raises `Overtaken` if another job took that meanwhile: prepare it anew.
+        Its number is the next one. Raises `CommitConflict` if another job took that meanwhile: prepare it anew.
         """
 
     def write(self, history: History, commit: Commit) -> None:
@@ -78,7 +78,7 @@ class CommitWriter(Protocol):
         """Make sure that names in a folder stay. Raises `OSError`."""
 
 
-class Overtaken(Exception):
+class CommitConflict(Exception):
     """Another job has written a commit meanwhile, so this one has to be prepared anew."""
 
 

@@ -85,7 +85,7 @@ class Reloading:
 
 @pytest.fixture
 async def reloading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reloading]:
-    """A gateway that serves, and reloads only when it is told to."""
+    """A gateway that serves, and reloads only at a signal."""
     monkeypatch.setattr(process, "_WATCH_INTERVAL", PATIENCE)
     made = Reloading(tmp_path)
     async with served(made.file, monkeypatch) as start:
@@ -146,7 +146,7 @@ async def test_a_link_that_cannot_be_judged_goes_and_the_others_stay(
     changed = reloading.document.but()
     changed.scope()["addresses"].append({"match": "more", "direct": "balanced"})
     assert await reloading.reload(changed) == 1
-    assert gateway.count("task_failures", "judge") == 1
+    assert gateway.count("task_failures", "revalidation") == 1
     (stays,) = (str(link.address) for link in gateway.service.links() if link.open)
     (goes,) = peers.keys() - {stays}
     await asyncio.to_thread(peers[goes].until, "detach", closed=True, error="amqp:internal-error")

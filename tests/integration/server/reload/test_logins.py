@@ -1,4 +1,4 @@
-"""A reload judges each open connection as a new one at the listener that it came by (row X-8)."""
+"""A reload checks each open connection as a new one at its listener (row X-8)."""
 
 from __future__ import annotations
 

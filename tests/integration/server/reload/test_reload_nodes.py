@@ -34,7 +34,7 @@ def test_listeners_come_and_go(start_gateway: Gateways) -> None:
     passes(sending(second, "chat/room"), stays, 0)  # whoever is connected stays
     only.scope()["access"] = []
     gateway.reload(only.text)
-    stays.until("detach", error="amqp:unauthorized-access")  # and is judged like everybody
+    stays.until("detach", error="amqp:unauthorized-access")  # and is checked as every link
 
 
 def test_a_listener_with_other_settings_at_the_same_port(start_gateway: Gateways) -> None:

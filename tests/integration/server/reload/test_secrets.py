@@ -52,7 +52,7 @@ class Exchange:
         return cookie
 
     def answer(self, cookie: bytes) -> None:
-        """Send a response with a cookie and see it come home."""
+        """Send a response with a cookie and wait until the requester has it."""
         self._respond(cookie)
         transfer = self.home.until("transfer")
         assert sections(transfer.payload)["data"] == b"!"

@@ -106,7 +106,7 @@ def archive_more(spark: SparkSession, archive: Archive, origin: ArchiveOrigin) -
 
 
 def refused(spark: SparkSession, archive: Archive, origin: ArchiveOrigin) -> str:
-    """What is said; the archive has to be as it was, and right after the next run."""
+    """The message; the archive has to be as it was, and right after the next run."""
     before = files(archive.path)
     with pytest.raises(PipelineError) as caught:
         archive_more(spark, archive, origin)

@@ -176,10 +176,10 @@ def test_a_reference_is_followed_into_redis(policy: str, redis_server: Redis) ->
     file.write_text(f"gateway: {{state: '{redis_server.url}'}}\n{POLICY}")
     lost = inspect(policy, data.hex())
     assert (lost.exit_code, printed_fields(lost)["result"]) == (1, "not valid: not in the store")
-    (unkept,) = store.pending
-    redis_server.command("SET", f"scopegate:{unkept.key}", to_url(unkept.value).decode())
+    (pending_cookie,) = store.pending
+    redis_server.command("SET", f"scopegate:{pending_cookie.key}", to_url(pending_cookie.value).decode())
     assert printed_fields(inspect(policy, data.hex()))["result"] == "not valid: changed in the store"
-    keep(redis_server, f"scopegate:{unkept.key}", unkept.value)
+    keep(redis_server, f"scopegate:{pending_cookie.key}", pending_cookie.value)
     found = printed_fields(inspect(policy, data.hex()))
     assert found["kept"] == f"in {redis_server.url}"
     assert (found["reply address"], found["responses"], found["result"]) == ("x" * 400, "at most 2", "valid")

@@ -1,4 +1,4 @@
-"""The table behind the journal: what is counted, what is cut, and that every loss is told once."""
+"""The table behind the journal: what is counted, what is cut off, and that every loss is reported once."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_readers_of_many_partitions_and_of_many_kinds() -> None:
     table.rows.clear()
     list(table.collect())
     (row,) = [json.loads(row.value) for row in table.rows]
-    assert min(each["partition"] for each in row["partitions"]) == 10  # what is furthest behind is told
+    assert min(each["partition"] for each in row["partitions"]) == 10  # the reader that is furthest behind counts
     assert len(row["partitions"]) == MOST_PARTITIONS
     other = reader(table, "other")
     lost = table.lost["kinds"]

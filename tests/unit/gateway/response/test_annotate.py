@@ -387,7 +387,7 @@ def test_me_is_another_address_for_each_pair() -> None:
 
 
 def test_a_remembered_cookie_expires_and_its_key_retires() -> None:
-    """What was believed once is judged by the time at each use."""
+    """A cookie that was verified once is checked against the time at each use."""
     ring = KeyRing("n", {"n": SigningSecret(b"n" * 32), "k": SigningSecret(b"k" * 32, NOW + 10)})
     sent = response(cookie_of(Annotator(RING, "edge", T, TTL).annotate(message(), NOW)))
     aged, retired = LinkTarget(RING, T, ("edge",)), LinkTarget(ring, T, ("edge",))

@@ -37,9 +37,9 @@ class Store:
 
     def keep(self) -> int:
         pending, self.making.pending[:] = list(self.making.pending), []
-        for unkept in pending:
-            self.values[unkept.key] = unkept.value
-            unkept.stored()
+        for pending_cookie in pending:
+            self.values[pending_cookie.key] = pending_cookie.value
+            pending_cookie.stored()
         return len(pending)
 
     def restored(self, restore: Callable[[], Restored], now: int = NOW) -> Restored:
@@ -207,9 +207,9 @@ def test_the_vectors_of_the_page() -> None:
     store = CookieStore(ring, 384, token_bytes=lambda count: b"\xaa" * count)
     cookie = Cookie("edge", "$responses", "r" * 400, NOW, uses=Uses(1, b"\xbb" * 12))
     reference = CookieMaker(ring, "edge", "$responses", COOKIE, overflow=store).make(cookie)
-    (unkept,) = store.pending
-    assert unkept.key == "cookie:" + "aa" * 16
-    assert unkept.value == CookieMaker(ring, "edge", "$responses", STORED).make(cookie)
+    (pending_cookie,) = store.pending
+    assert pending_cookie.key == "cookie:" + "aa" * 16
+    assert pending_cookie.value == CookieMaker(ring, "edge", "$responses", STORED).make(cookie)
     with pytest.raises(CookieReference) as found:
         open_cookie(ring, reference, NOW)
-    assert found.value.reference == b"\xaa" * 16 + hashlib.sha256(unkept.value).digest()[:16]
+    assert found.value.reference == b"\xaa" * 16 + hashlib.sha256(pending_cookie.value).digest()[:16]

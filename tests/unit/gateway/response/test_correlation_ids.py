@@ -1,4 +1,4 @@
-"""Requests whose responses come to one plain address: ids that carry the way home, by the bytes."""
+"""Requests whose responses come to one plain address: ids that contain the return address, byte by byte."""
 
 from __future__ import annotations
 

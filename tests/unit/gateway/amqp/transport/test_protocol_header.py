@@ -1,4 +1,4 @@
-"""The first eight bytes: what is let in, and what everything else is told."""
+"""The first eight bytes: which headers are accepted, and the answer to all others."""
 
 from __future__ import annotations
 
