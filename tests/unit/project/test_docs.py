@@ -86,6 +86,15 @@ def test_modules_named_in_the_design_exist() -> None:
     assert missing == []
 
 
+def test_fast_paths_name_the_properties_that_hold_them_equal() -> None:
+    page = (ROOT / "docs/decisions/0095-written-twice-on-purpose.md").read_text()
+    rows = re.findall(r"^\| (?!fast path|---)(.+) \|$", page, re.MULTILINE)
+    named = [path for row in rows for path in re.findall(r"`((?:gateway|bridges|tests)/[\w/.]+)`", row)]
+    assert len(rows) > 10
+    assert all("tests/property/" in row for row in rows)
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 @pytest.mark.parametrize("top", ["gateway", "bridges"])
 def test_the_design_lists_every_room(top: str) -> None:
     lines = fenced(DESIGN, "").partition(f"{top}/")[2].splitlines()[1:]
