@@ -19,18 +19,18 @@ from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.archive.verification import verify
 from bridges.spark.errors import PipelineError
+from bridges.spark.jobs.running import without_old_garbage
 from tests.support.spark import aged
 
 LONG = 50_000
 """Commits: 17 days at one in 30 seconds. What a step costs does not depend on it."""
+YEAR = 2102 * EACH
+"""A year at one in 30 seconds."""
 
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("long")
-    aged.checkpointed(path, LONG)
-    aged.old(path, range(LONG + 1, LONG + EACH - 2))
-    return path
+    return made(tmp_path_factory.mktemp("long"), LONG)
 
 
 def step(archive: Archive) -> Commit:
@@ -43,22 +43,38 @@ def step(archive: Archive) -> Commit:
     return archive.commit(number, archive.stage(number), ranges, [])
 
 
-def test_a_step_costs_the_same_at_any_age(long: Path, tmp_path: Path) -> None:
-    """Also the step that writes a checkpoint, and the first one, which reads what is there."""
-    shutil.copytree(long, tmp_path / "archive")
-    archive, costs = Archive(tmp_path / "archive"), []
-    tracemalloc.start()
-    with archive.writing():
+def made(path: Path, commits: int) -> Path:
+    """An archive of so many commits in checkpoints, and as many after them as leave one until the next."""
+    aged.checkpointed(path, commits)
+    aged.old(path, range(commits + 1, commits + EACH - 2))
+    return path
+
+
+def steps(archive: Archive) -> list[float]:
+    """The processor time of 20 steps, of which the third writes a checkpoint and the first reads what is there."""
+    costs = []
+    with archive.writing(), without_old_garbage():
         for _ in range(20):
             before = time.process_time()
             step(archive)
             costs.append(time.process_time() - before)
-        found = archive.history()
-        assert (found.number, found.checkpoint.number) == (LONG + EACH + 17, LONG + EACH)
         # 17 manifests, the checkpoint, segments, the locks: what the checkpoint stands for is gone after some steps
         assert len(list((archive.path / MANIFEST).iterdir())) < 22
+        assert archive.history().number - archive.history().checkpoint.number == 17
+    return costs
+
+
+@pytest.mark.parametrize("age", [LONG, pytest.param(YEAR, marks=pytest.mark.soak)])
+def test_a_step_costs_the_same_at_any_age(age: int, long: Path, tmp_path: Path) -> None:
+    whole = long if age == LONG else made(tmp_path / "year", age)
+    shutil.copytree(whole, tmp_path / "timed")
+    shutil.copytree(whole, tmp_path / "traced")
+    costs = steps(Archive(tmp_path / "timed"))
+    tracemalloc.start()
+    steps(Archive(tmp_path / "traced"))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
+    print(f"{age} commits: at most {max(costs) * 1e3:.0f} ms of processor time a step, {peak / 1e6:.0f} MB")
     assert max(costs) < 0.05
     assert peak < 50e6
 
