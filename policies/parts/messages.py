@@ -135,6 +135,12 @@ def _limit(kind: str, context: Mapping[str, object]) -> str | None:
         "too_short": "must not be empty",
         "string_too_short": "must not be empty",
         "string_too_long": "must have at most {max_length} characters",
-        "string_pattern_mismatch": "must be a name of letters, digits, _, . and - (allowed: {pattern})",
+        "string_pattern_mismatch": "must be {form} (allowed: {pattern})",
     }
-    return texts[kind].format(**context) if kind in texts else None
+    return texts[kind].format(**context, form=_form(str(context.get("pattern")))) if kind in texts else None
+
+
+def _form(pattern: str) -> str:
+    if pattern.startswith("^https?:"):
+        return "a URL such as https://host.example:9000"
+    return "a name of letters, digits, _, . and -" if "A-Za-z0-9._-" in pattern else "of the form that is allowed"

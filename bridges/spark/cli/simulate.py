@@ -15,7 +15,7 @@ import click
 
 from bridges.spark.archive.store import file_url
 from bridges.spark.cli.local_path import LocalPath, archive_paths
-from bridges.spark.cli.options import TimeParam, session_options
+from bridges.spark.cli.options import TimeParam, object_store_options, session_options
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.simulate.policy_diff import DIFFERENCES, PolicyDifference
 
@@ -82,6 +82,7 @@ _WORDS: Final = ["any", "none", *DIFFERENCES]
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--skip-bad", is_flag=True, help="Skip records that are not journal rows.")
+@object_store_options
 @session_options
 def simulate(
     now: Path, candidate: Path, fail_on: tuple[str, ...], as_json: bool, **options: Unpack[_Options]

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 ENDPOINT: Final = "AWS_ENDPOINT_URL_S3"
 REGION: Final = "AWS_REGION"
+KEY_ID: Final = "AWS_ACCESS_KEY_ID"
+_URL: Final = re.compile(r"https?://[^\s/@?#]+/?")
 _REASON: Final = re.compile(r"<Code>(\w+)</Code>")
+_STATUS_DENIED: Final = re.compile(r"status code: 40[13]\b")
 _STATUS: Final = re.compile(r"status code: (\d{3}[ \w]*)")
 _RETRIES: Final = 5
 _PATIENCE: Final = timedelta(seconds=60)
@@ -72,10 +75,18 @@ ENVIRONMENT: Final = S3Settings()
 
 
 def from_environment(settings: S3Settings = ENVIRONMENT) -> S3Settings:
-    """The settings with endpoint and region of this process: all processes of a job have to use the same ones."""
-    endpoint = os.environ.get(ENDPOINT) or os.environ.get("AWS_ENDPOINT_URL") or None
+    """The settings with endpoint and region of this process: all processes of a job have to use the same ones.
+
+    Raises `PipelineError` for an endpoint that is no URL.
+    """
+    endpoint = settings.endpoint or os.environ.get(ENDPOINT) or os.environ.get("AWS_ENDPOINT_URL") or None
+    if endpoint is not None and not _URL.fullmatch(endpoint):  # obstore would end the process
+        raise PipelineError(
+            f"the endpoint {endpoint!r} of the object store is not a URL such as https://store.example:9000: check "
+            f"--s3-endpoint, or {ENDPOINT}"
+        )
     region = os.environ.get(REGION) or os.environ.get("AWS_DEFAULT_REGION") or None
-    return replace(settings, endpoint=settings.endpoint or endpoint, region=settings.region or region)
+    return replace(settings, endpoint=endpoint, region=settings.region or region)
 
 
 _stores: dict[tuple[int, str, S3Settings], S3Store] = {}
@@ -290,10 +301,16 @@ class ObjectPath:
         except AlreadyExistsError:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self)) from None
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise PermissionError(errno.EACCES, f"the object store denies access{_code(error)}", str(self)) from None
+            raise PermissionError(errno.EACCES, _denied(error), str(self)) from None
         except BaseError as error:
+            if _STATUS_DENIED.search(str(error)):  # of a listing, obstore does not tell
+                raise PermissionError(errno.EACCES, _denied(error), str(self)) from None
             raise OSError(errno.EIO, _short(error, self.settings.endpoint), str(self)) from None
         del client
+
+
+def _denied(error: Exception) -> str:
+    return f"the object store denies access{_code(error)}: check the credentials ({KEY_ID} and so on) and their rights"
 
 
 def _short(error: Exception, endpoint: str | None) -> str:
@@ -304,7 +321,8 @@ def _short(error: Exception, endpoint: str | None) -> str:
     if found := _STATUS.search(text):
         return f"the object store answers {found[1].strip()}{_code(error)}"
     if "Connect" in text or "error sending request" in text:
-        return f"the object store at {endpoint or 'AWS'} cannot be reached"
+        where = f"the object store at {endpoint or 'AWS'} cannot be reached"
+        return f"{where}: check the endpoint (--s3-endpoint, {ENDPOINT})"
     return f"the object store: {_first_line(error)}"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.object_store import BUCKET, KEY, SECRET, ObjectStore
 from tests.support.spark.duckdb_iceberg import queried
 from tests.support.spark.pipeline import Record, archived, consumed, here, lent, produce, settled
+from tests.support.spark.simulation import NOW, candidate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,6 +159,65 @@ def test_a_worker_without_credentials_loses_nothing(
         assert "the object store denies access (InvalidAccessKeyId)" in said
         assert not [each for each in (KEY, SECRET) if each in said]
         assert not archive.history().ends
+
+
+def test_a_report_a_simulation_and_views(
+    spark: SparkSession, object_store: ObjectStore, kept: Kept, tmp_path: Path
+) -> None:
+    with lent(spark):
+        done = here("report", kept.url, "--out", tmp_path / "report")
+        assert done.returncode == 0, done.stderr
+        traffic = pq.read_table(tmp_path / "report" / "tables" / "archive_traffic.parquet")
+        assert sum(traffic.column("events").to_pylist()) == 350
+        (tmp_path / "now.yaml").write_text(NOW)
+        (tmp_path / "new.yaml").write_text(candidate())
+        policies = ("--policy", tmp_path / "now.yaml", "--candidate", tmp_path / "new.yaml")
+        done = here("simulate", *policies, "--messages", kept.url, "--scope", "edge", "--user", "app", "--json")
+        assert json.loads(done.stdout)["total"]["samples"] == 350, done.stderr
+    done = here("views", kept.url)
+    assert done.returncode == 0, done.stderr
+    assert f"FROM read_parquet('s3://{BUCKET}/kept/orders/address=orders%2Feu/*/*.parquet'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("AWS_ENDPOINT_URL_S3", "store.example", "the endpoint 'store.example' of the object store is not a URL "),
+        ("AWS_ENDPOINT_URL_S3", "ftp://store.example", "check --s3-endpoint, or AWS_ENDPOINT_URL_S3"),
+        ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1", "check the endpoint (--s3-endpoint, AWS_ENDPOINT_URL_S3)"),
+        ("AWS_ACCESS_KEY_ID", "AKIAOTHER", "check the credentials (AWS_ACCESS_KEY_ID and so on)"),
+    ],
+)
+def test_an_endpoint_or_credentials_that_are_wrong_are_named(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    """Before Spark starts, and in one line."""
+    with object_store.in_environment():
+        monkeypatch.setenv("AWS_REGION", "eu-central-1")  # a client of its own: this process has one of the other tests
+        monkeypatch.setenv(variable, value)
+        for arguments in (("verify",), ("archive", "--kafka", "127.0.0.1:1", "--topic", "t", "--once")):
+            done = here(arguments[0], f"s3://{BUCKET}/a", *arguments[1:])
+            assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+            assert said in done.stderr
+            assert SECRET not in done.stderr
+
+
+def test_a_policy_says_where_the_store_is(
+    object_store: ObjectStore, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
+    monkeypatch.delenv("AWS_REGION")
+    file = tmp_path / "policy.yaml"
+    where = f'path: "{kept.url}", s3_endpoint: "{object_store.endpoint}", s3_region: us-east-1'
+    file.write_text(f"pipeline: {{archive: {{{where}}}}}\nscopes: {{edge: {{}}}}\n")
+    monkeypatch.setattr(os, "environ", os.environ.copy())  # options go to the environment of the job
+    done = here("verify", "--policy", file)
+    assert done.returncode == 0, done.stderr
+    file.write_text(file.read_text().replace(object_store.endpoint, "store.example"))
+    done = here("verify", "--policy", file)
+    assert done.returncode == 1
+    assert "policy.yaml:1:" in done.stderr
+    assert "pipeline.archive.s3_endpoint: must be a URL " in done.stderr
 
 
 @pytest.mark.parametrize(
