@@ -214,7 +214,7 @@ def _sampled(
     archive: Archive, records: RecordReads, topic: str, partition: int, held: _Partition, low: int, sample: int
 ) -> tuple[int, list[str]]:
     """How many rows were compared, and how they differ from the topic's records."""
-    compared, found = 0, []
+    compared, found = set[int](), []
     files = [each for each in held.files if each[2] >= low]
     stretch = max(sample // _STRETCHES, 1)
     places = min(_STRETCHES, sample)
@@ -229,11 +229,13 @@ def _sampled(
             for each in records.read(topic, partition, min(rows), max(rows) + 1, max(rows) - min(rows) + 1)
         }
         for offset, row in rows.items():
+            if offset in compared:  # stretches of few rows overlap
+                continue
             if (record := stored.get(offset)) is not None and row["record"] is not None:
-                compared += 1
+                compared.add(offset)
                 if different := _differences(row, record):
                     found.append(f"the {', '.join(different)} of the event at offset {offset} is not the topic's")
-    return compared, found
+    return len(compared), found
 
 
 def _rows(path: StoragePath, partition: int, start: int, count: int) -> dict[int, JsonObject]:
