@@ -13,11 +13,11 @@ from gateway.amqp.codec.codec import encode
 from gateway.amqp.message.properties import TO
 from gateway.amqp.message.sections import property_field, walk
 from gateway.amqp.proton.proton_data import AttachReply
-from gateway.connectors.relay import Relay, refuse_transactions
+from gateway.connectors.relay import Relay
+from gateway.connectors.transactions.node import TransactedNode
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.links.link import IncomingLink, NodeLink, TransformFactory, is_incoming
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, SenderEndpoint
-from gateway.nodes.direct.node import DirectNode
 from gateway.routing.destination_link import Destination
 from gateway.routing.message_router import MessageRouter
 
@@ -30,14 +30,14 @@ _ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 _numbers: Final = count(1)
 
 
-class SharedAnonymousSender(DirectNode):
+class SharedAnonymousSender(TransactedNode):
     """The shared link and the routes that use it; recreated with each connection that offers the capability."""
 
     def __init__(self, connector: ConnectorPort, make_transform: TransformFactory) -> None:
-        super().__init__("", make_transform, unused=lambda _: None)
+        super().__init__("", make_transform, connector.transactions)
         self._connector: Final = connector
         self._engine: Engine | None = None
-        self._remote: Link | None = None
+        self.remote: Link | None = None
         self._waiting: Final[dict[IncomingLink, None]] = {}
         """Routes that wait for the connector's reply address."""
 
@@ -50,10 +50,6 @@ class SharedAnonymousSender(DirectNode):
     def attended(self) -> bool:
         """True: the connector reconnects."""
         return True
-
-    def check_transactions(self) -> None:
-        """Refuse: see `refuse_transactions`."""
-        refuse_transactions()
 
     def opened(self, engine: Engine) -> None:
         """The connector is connected; the link is used only if the capability is desired and offered (AT-2.3-3, -5)."""
@@ -89,9 +85,9 @@ class SharedAnonymousSender(DirectNode):
             link.refuse(self._gone())
 
     def _open(self) -> None:
-        if self._remote is None:
+        if self.remote is None:
             assert self._engine is not None
-            self._remote = remote = self._engine.attach(f"relay-{next(_numbers)}", incoming=False)
+            self.remote = remote = self._engine.attach(f"relay-{next(_numbers)}", incoming=False)
             remote.request(_NullTargetReceiver(self, remote), AttachReply())
 
     def attached(self, end: ReceiverEndpoint, remote: Link) -> None:
@@ -101,7 +97,7 @@ class SharedAnonymousSender(DirectNode):
 
     def ended(self, error: AmqpError | None) -> None:
         """The link was refused or has ended: end its routes; their messages use separate links."""
-        self._remote = self._engine = None
+        self.remote = self._engine = None
         for inlet in list(self.sender_endpoints):
             inlet.link.detach(error or self._gone())
 

@@ -27,6 +27,7 @@ from gateway.connectors.port import ConnectedLink, needs_response_routing
 from gateway.connectors.queue_pull import QueuePull
 from gateway.connectors.relay import RemoteNode
 from gateway.connectors.reply_queue import ConnectorReplyAddress
+from gateway.connectors.transactions.resource import ContainerTransactions
 from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from gateway.links.link import NodeLink, TransformFactory
 from gateway.links.link_context import LinkContext, link_context
@@ -78,8 +79,7 @@ class Connector:
         self._connection: Connection | None = None
         self._endpoint: Endpoint = model.to[0]
         self._ended = asyncio.Event()
-        self._was_open = False
-        self._down = False
+        self._was_open = self._down = False
         self._failures: Final = Failures()
         self._detail = "not connected yet"
         self.routes: Final = routes
@@ -87,6 +87,7 @@ class Connector:
         self.reply_address: Final = ConnectorReplyAddress(
             self, model.replies.address, node_scope, correlation=correlation
         )
+        self.transactions: Final = ContainerTransactions(self)
         self._anonymous_sender: SharedAnonymousSender | None = None
         pauses = (model.backoff.min.seconds, model.backoff.max.seconds)
         self._pulls: Final = tuple(QueuePull(self, entry, node_scope, pauses) for entry in model.pull)

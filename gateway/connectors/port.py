@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.engine import Engine
+    from gateway.connectors.transactions.resource import ContainerTransactions
     from gateway.errors import AmqpError
     from gateway.links.link import NodeLink
     from gateway.links.link_context import LinkContext
@@ -29,6 +30,10 @@ class ConnectorPort(Protocol):
     @property
     def routes(self) -> bool:
         """Whether the policy routes responses in the scope of the container."""
+
+    @property
+    def transactions(self) -> ContainerTransactions:
+        """The transactions at the container."""
 
     def join(self, relay: ConnectedLink) -> None:
         """Call `relay.connect` on each new connection."""

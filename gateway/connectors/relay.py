@@ -25,7 +25,8 @@ from gateway.connectors.attach_mapping import (
 from gateway.connectors.port import ConnectorPort, needs_response_routing
 from gateway.connectors.relay_states import TRANSITIONS, RelayAction, RelayEvent, RelayState
 from gateway.connectors.remote_endpoints import RemoteReceiver, RemoteSender, RenamedReceiver
-from gateway.errors import DETACH_FORCED, NOT_IMPLEMENTED, AmqpError, Fault
+from gateway.connectors.transactions.node import TransactedNode
+from gateway.errors import DETACH_FORCED, AmqpError, Fault
 from gateway.links.link import (
     Delivery,
     IncomingLink,
@@ -37,7 +38,6 @@ from gateway.links.link import (
     is_outgoing,
 )
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, SenderEndpoint
-from gateway.nodes.direct.node import DirectNode
 from gateway.nodes.direct.receiver_filter import CAPABILITIES, Predicate
 from gateway.routing.event_annotations import CAPABILITY
 
@@ -53,12 +53,6 @@ ATTACH_PATIENCE: Final = 5.0
 """Seconds that an attach waits for the container to be connected and to answer."""
 
 
-def refuse_transactions() -> None:
-    """Raise AmqpError: a container would not commit together with others (KM-14)."""
-    text = "the node at this address is in another container, whose messages cannot be part of a transaction here"
-    raise AmqpError(NOT_IMPLEMENTED, text)
-
-
 class RemoteNode:
     """A node at an address of the container behind a connector."""
 
@@ -70,7 +64,7 @@ class RemoteNode:
         Relay(self._connector, self._address, link, self._make_transform).start()
 
 
-class Relay(DirectNode):
+class Relay(TransactedNode):
     """A local link and its remote link: a direct node of exactly two links."""
 
     def __init__(
@@ -82,7 +76,7 @@ class Relay(DirectNode):
         requested: str | None = None,
     ) -> None:
         """`requested`: the address that the peer named, if it is not that of `local`."""
-        super().__init__(address, make_transform, unused=lambda _: None)
+        super().__init__(address, make_transform, connector.transactions)
         self._renamed: Final = (requested or local.address) != address
         """Whether errors of the container may name an address that the peer does not know."""
         self._connector: Final = connector
@@ -93,10 +87,6 @@ class Relay(DirectNode):
         self._skipped = False
         """Whether the filter skipped messages of the container, so that it may have to be drained again."""
         self._timer: TimerHandle | None = None
-
-    def check_transactions(self) -> None:
-        """Refuse: see `refuse_transactions`."""
-        refuse_transactions()
 
     # -- the state
 

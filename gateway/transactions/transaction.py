@@ -84,6 +84,11 @@ class Transaction:
             self._working = True
             self._started()
 
+    @property
+    def failure(self) -> AmqpError | None:
+        """See `Enlisting`."""
+        return self._reason
+
     def fail(self, error: AmqpError) -> None:
         """Work has failed, and no outcome says so: from now on it can only be rolled back (4.4.4)."""
         self._step(TransactionEvent.FAILURE)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from gateway.amqp.codec.codec import encode
 from gateway.amqp.codec.decoder import malformed
-from gateway.amqp.codec.types import Described, Value, ValueList
+from gateway.amqp.codec.types import Described, Ulong, Value, ValueList
 from gateway.amqp.message import sections
 from gateway.errors import NOT_IMPLEMENTED, AmqpError
 
@@ -23,6 +24,20 @@ class Discharge(NamedTuple):
 
     txn_id: bytes
     fail: bool
+
+
+def declare() -> bytes:
+    """The message that asks a coordinator for a transaction."""
+    return _message(_DECLARE[0], [])
+
+
+def discharge(txn_id: bytes, *, fail: bool) -> bytes:
+    """The message that ends a transaction."""
+    return _message(_DISCHARGE[0], [txn_id, fail])
+
+
+def _message(code: int, fields: ValueList) -> bytes:
+    return encode(Described(Ulong(sections.AMQP_VALUE), Described(Ulong(code), fields)))
 
 
 def read_request(data: bytes) -> Declare | Discharge:

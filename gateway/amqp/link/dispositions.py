@@ -60,7 +60,7 @@ def write(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
 
 def provisional(outcome: Provisional, scope: str) -> bytes:
     """The fields of a transactional-state for a peer in `scope`, encoded (4.5.5)."""
-    raw = outcome.raw or encode([outcome.txn_id, described(outcome.outcome, scope)])
+    raw = outcome.raw or encode(_transactional(outcome, scope))
     if outcome.outcome is ACCEPTED:
         outcome.raw = raw
     return raw
@@ -84,6 +84,11 @@ def described(outcome: Outcome, scope: str) -> Described:
         fields = [outcome.failed, outcome.undeliverable, decode(annotations)[0] if annotations else None]
         return Described(Ulong(_MODIFIED), fields)
     return Described(Ulong(_RELEASED if outcome is RELEASED else _ACCEPTED), [])
+
+
+def _transactional(state: Provisional, scope: str) -> list[object]:
+    """The fields of a transactional-state; that of a transfer has no outcome (part 4, 4.5.5)."""
+    return [state.txn_id] if state.outcome is SETTLED else [state.txn_id, described(state.outcome, scope)]
 
 
 def _error(error: AmqpError) -> Described:
@@ -124,6 +129,14 @@ def transactional(raw: bytes) -> tuple[bytes, Outcome]:
     return found
 
 
+def _read_declared(delivery: ProtonDelivery) -> Outcome:
+    """The id of a transaction that the peer has declared (part 4, 4.5.4)."""
+    fields = proton_data.read(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
+    if isinstance(fields, list) and fields and isinstance(fields[0], bytes):
+        return Declared(fields[0])
+    return FAILED
+
+
 def read(delivery: ProtonDelivery, state: int, scope: str | None = None, description: str | None = None) -> Outcome:
     """The outcome of a peer in `scope`; `FAILED` for a state that is no outcome (3.4), such as `received`.
 
@@ -132,6 +145,8 @@ def read(delivery: ProtonDelivery, state: int, scope: str | None = None, descrip
     """
     if state == _RELEASED:
         return RELEASED
+    if state == _DECLARED:
+        return _read_declared(delivery)
     remote = lib.pn_delivery_remote(delivery)
     if state == _REJECTED:
         return Rejected(proton_data.read_condition(lib.pn_disposition_condition(remote), scope, description))

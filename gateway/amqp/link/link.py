@@ -92,7 +92,8 @@ class Link(TransactedReceiverHalf, SenderHalf):
         pointer = self.ptr
         remote = lib.pn_link_source(pointer) if self.incoming else lib.pn_link_target(pointer)
         lib.pn_terminus_set_type(lib.pn_link_source(pointer), lib.PN_SOURCE)
-        lib.pn_terminus_set_type(lib.pn_link_target(pointer), lib.PN_TARGET)
+        kind = lib.PN_COORDINATOR if granted.coordinator else lib.PN_TARGET
+        lib.pn_terminus_set_type(lib.pn_link_target(pointer), kind)
         proton_data.answer_terminus(remote, granted, source=self.incoming)
         if granted.durable:
             lib.pn_terminus_set_expiry_policy(remote, lib.PN_EXPIRE_NEVER)

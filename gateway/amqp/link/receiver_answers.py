@@ -81,6 +81,12 @@ class ReceiverAnswers(LinkState):
         if not engine.dirty:
             engine.touch()
 
+    def propose(self, delivery: int, outcome: Outcome) -> None:
+        """Give the peer's delivery a state without settling it; no effect if the link has ended."""
+        if self.open:
+            dispositions.write(batch.delivery_at(delivery), outcome, self.scope)
+            self.engine.touch()
+
     def accept_all(self, deliveries: list[int]) -> None:
         """Accept several deliveries."""
         if self.open and deliveries:

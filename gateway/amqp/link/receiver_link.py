@@ -78,8 +78,7 @@ class ReceiverHalf(ReceiverAnswers):
 
     def _foreign(self, delivery: int, settled: bool) -> bool:
         """Whether a delivery is not of format 0 (FX-1-4): it is refused, because no node can represent it."""
-        message_format = self.engine.message_format(self.name, tag := self.tag(delivery))
-        self.message_format = message_format
+        self.message_format = message_format = self.engine.message_format(self.name, tag := self.tag(delivery))
         if not message_format or message_format in self.engine.config.message_formats:
             return False
         self._granted -= 1
@@ -236,12 +235,11 @@ class ReceiverHalf(ReceiverAnswers):
 
         These messages stay unsettled, so that only the detach answers them (row AT-2.2.2-7).
         """
-        pointer = self.ptr
-        while delivery := lib.pn_link_current(pointer):
+        while delivery := lib.pn_link_current(self.ptr):
             if lib.pn_delivery_partial(delivery) and not lib.pn_delivery_aborted(delivery):
-                lib.pn_link_recv(pointer, _buffer, BUFFER_SIZE)
+                lib.pn_link_recv(self.ptr, _buffer, BUFFER_SIZE)
                 return
-            lib.pn_link_advance(pointer)
+            lib.pn_link_advance(self.ptr)
             self._granted -= 1
             if self._granted < 0 or self.engine.refusing:  # more than may be held until the peer detaches
                 lib.pn_delivery_settle(delivery)

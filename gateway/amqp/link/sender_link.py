@@ -9,7 +9,7 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp.link import dispositions
 from gateway.amqp.link.handlers import OutgoingMessage, SendContext, Transfer
-from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED, Outcome
+from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED, Outcome, Provisional
 from gateway.amqp.link.state import LinkState
 from gateway.amqp.link.transactions import unknown
 from gateway.amqp.proton import batch
@@ -75,6 +75,20 @@ class SenderHalf(LinkState):
             self.handler.on_outcome(context, ACCEPTED)
         if not engine.dirty:
             engine.touch()
+
+    def post(self, data: bytes, context: SendContext, txn_id: bytes) -> None:
+        """Send one message in a transaction of the peer's coordinator (part 4, 4.4.1)."""
+        engine = self.engine
+        self.window -= 1
+        self.transfers += 1
+        engine.serial = serial = engine.serial + 1
+        tag = ffi.from_buffer("char[]", serial.to_bytes(8, sys.byteorder))
+        delivery = lib.pn_delivery(self.ptr, ffi.new("pn_bytes_t *", (8, tag))[0])
+        dispositions.write(delivery, Provisional(txn_id, SETTLED), self.scope)
+        lib.pn_link_send(self.ptr, data, len(data))
+        lib.pn_link_advance(self.ptr)
+        self.unsettled.add(serial, len(data), context)
+        engine.touch()
 
     def send_all(self, messages: list[OutgoingMessage]) -> None:
         """`send` for several messages; the first item of each is its bytes, and each is its own context."""
@@ -189,30 +203,40 @@ class SenderHalf(LinkState):
 class SettledRetirement:
     """A message that its receiver has settled in a transaction (`transactions.Retirement`)."""
 
-    __slots__ = ("_link", "context", "outcome")
+    __slots__ = ("_given", "_link", "context", "outcome")
+    settled = True
 
     def __init__(self, link: SenderHalf, context: SendContext, outcome: Outcome) -> None:
         self._link: Final = link
         self.context: Final = context
         self.outcome: Final = outcome
+        self._given = False
 
     @property
     def open(self) -> bool:
         """Whether the link is there that the message was sent on."""
         return self._link.open
 
+    def hand_over(self) -> SendContext:
+        """The message's context, for a resource that gives the outcome itself."""
+        self._given = True
+        return self.context
+
     def commit(self) -> None:
-        self._link.handler.on_outcome(self.context, self.outcome)
+        if not self._given:
+            self._link.handler.on_outcome(self.context, self.outcome)
 
     def roll_back(self) -> None:
         """The message was delivered, and its receiver knows nothing of it any more."""
-        self._link.handler.on_outcome(self.context, FAILED)
+        if not self._given:
+            self._link.handler.on_outcome(self.context, FAILED)
 
 
 class UnsettledRetirement:
     """A message that gets its outcome, and is settled, with a transaction (`transactions.Retirement`)."""
 
     __slots__ = ("_delivery", "_link", "_number", "outcome")
+    settled = False
 
     def __init__(self, link: SenderHalf, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
         self._link: Final = link
@@ -229,6 +253,10 @@ class UnsettledRetirement:
     def context(self) -> SendContext:
         """The node's object for the message."""
         return self._link.unsettled.get(self._number)
+
+    def hand_over(self) -> SendContext:
+        """The message's context: it is settled with the transaction all the same."""
+        return self.context
 
     def commit(self) -> None:
         self._link.settle_sent(self._number, self._delivery, self.outcome)

@@ -46,6 +46,10 @@ class Enlisting(Protocol):
     def enlisted(self, resource: Resource[BranchT]) -> BranchT | None:
         """The part of a resource that already works in the transaction, and may go on; None: there is none."""
 
+    @property
+    def failure(self) -> AmqpError | None:
+        """Why it can only be rolled back; None: it can be committed."""
+
     def fail(self, error: AmqpError) -> None:
         """Work has failed, and no outcome says so: from now on it can only be rolled back (4.4.4)."""
 
@@ -55,6 +59,9 @@ class PostedMessage(Protocol):
 
     @property
     def transaction(self) -> Enlisting: ...
+    @property
+    def settled(self) -> bool:
+        """Whether it was sent settled."""
     @property
     def tag(self) -> bytes:
         """The delivery-tag."""
@@ -102,11 +109,20 @@ class Retirement(Protocol):
     @property
     def outcome(self) -> Outcome: ...
     @property
+    def settled(self) -> bool:
+        """Whether its receiver has settled it."""
+    @property
     def context(self) -> object:
         """The node's object for the message."""
     @property
     def open(self) -> bool:
         """Whether the message can still get the outcome: its link has not ended."""
+    def hand_over(self) -> object:
+        """The node's object for the message, whose outcome the node gives itself, in a transaction of its container.
+
+        If its receiver has settled it, `commit` and `roll_back` do nothing from now on.
+        """
+
     def commit(self) -> None:
         """The outcome holds."""
 

@@ -181,6 +181,8 @@ class AttachReply(NamedTuple):
     """A terminus that outlives its link, but not this process."""
     settled: bool = False
     """Pre-settled messages: requested for links of ours, and all that a sender of ours sends on the peer's."""
+    coordinator: bool = False
+    """The target of a link of ours is the coordinator (part 4, 4.5.1)."""
     stays: bool = False
     """Links of ours: a message that would end the link is rejected, for after a detach it would come again."""
 

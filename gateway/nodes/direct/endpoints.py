@@ -29,7 +29,6 @@ from gateway.nodes.direct.receiver_filter import ACCESS, Predicate, Test
 from gateway.principal import Requester
 from gateway.response.crossing import Crossing, Run
 from gateway.routing.announcements import ReceiverKind
-from gateway.transactions.buffered import DIRECT_NODES, BufferedMessage
 
 _TRANSFORMS: Final = 4096
 """Requesters whose transforms a receiver remembers."""
@@ -51,7 +50,8 @@ class EndpointNode(Protocol):
     ) -> None: ...
     def credit_used(self, sender: SenderEndpoint) -> None: ...
     def distribute_credit(self) -> None: ...
-    def check_transactions(self) -> None: ...
+    def post(self, link: MessageOrigin, post: PostedMessage, data: bytes) -> None: ...
+    def retire(self, transaction: Enlisting, retirement: Retirement) -> None: ...
     def give_back(self, link: MessageOrigin) -> None: ...
     def peer_left(self, link: MessageOrigin) -> None: ...
     def leave_sender(self, sender: SenderEndpoint) -> None: ...
@@ -111,9 +111,8 @@ class SenderEndpoint(BatchIncoming):
             node.credit_used(self)
 
     def on_post(self, post: PostedMessage, data: bytes) -> None:
-        """A message in a transaction: the node gets it when that is committed (KM-14)."""
-        self._node.check_transactions()
-        post.transaction.enlist(DIRECT_NODES).hold(BufferedMessage(self._node, self.link, post, data))
+        """A message in a transaction (KM-14)."""
+        self._node.post(self.link, post, data)
 
     @property
     def attended(self) -> bool:
@@ -227,9 +226,8 @@ class ReceiverEndpoint(BatchOutgoing):
             link.settle(delivery, ACCEPTED)
 
     def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None:
-        """An outcome in a transaction: the sender gets it when that is committed."""
-        self._node.check_transactions()
-        transaction.enlist(DIRECT_NODES)
+        """An outcome in a transaction."""
+        self._node.retire(transaction, retirement)
 
     def on_detach(self, error: AmqpError | None) -> None:
         self._node.leave_receiver(self)

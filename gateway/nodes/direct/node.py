@@ -12,6 +12,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from gateway.amqp.link.outcomes import RELEASED
+from gateway.amqp.link.transactions import Enlisting, PostedMessage, Retirement
 from gateway.errors import RESOURCE_DELETED, AmqpError
 from gateway.links.link import Delivery, MessageOrigin, NodeLink, TransformFactory, is_incoming, is_outgoing
 from gateway.links.link_context import LinkContext, announced_capabilities
@@ -25,6 +26,7 @@ from gateway.nodes.direct.receivers import Receivers
 from gateway.nodes.direct.sender_credit import SenderCredit
 from gateway.nodes.direct.state import Facts, NodeEvent, NodeState, next_state
 from gateway.routing.cookie_offload import CookieOffload
+from gateway.transactions.buffered import DIRECT_NODES, BufferedMessage
 
 
 class DirectNode:
@@ -96,8 +98,13 @@ class DirectNode:
         """Whether there is a receiver."""
         return bool(self.receivers.all)
 
-    def check_transactions(self) -> None:
-        """Raise AmqpError if its messages cannot be part of a transaction; they can."""
+    def post(self, link: MessageOrigin, post: PostedMessage, data: bytes) -> None:
+        """Take a message in a transaction: it is passed on when that is committed (KM-14)."""
+        post.transaction.enlist(DIRECT_NODES).hold(BufferedMessage(self, link, post, data))
+
+    def retire(self, transaction: Enlisting, retirement: Retirement) -> None:
+        """A receiver gives a message an outcome in a transaction: its sender gets it when that is committed."""
+        transaction.enlist(DIRECT_NODES)
 
     def attach(self, link: NodeLink) -> None:
         """Take a link of either direction; raises AmqpError for filters that are refused."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 
@@ -12,19 +11,12 @@ from tests.support.amqp.foreign import jms_command
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, Process, wait_until
-from tests.support.project.commands import program
-from tests.support.project.parts import folder
 from tests.support.servers.kafka import KafkaBroker, writing
 from tests.support.servers.servers import Redis
+from tests.support.transactions.clients import done, transacting
 from tests.support.transactions.topics import committed
 
 INPUTS = 120
-
-
-def done(command: list[str]) -> None:
-    """Run a client, which prints `done` when everything was as it had to be."""
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
-    assert ended.stdout.strip() == "done", ended.stderr
 
 
 @pytest.mark.parametrize("library", ["jms", "protonj2"])
@@ -36,12 +28,7 @@ def test_clients_send_receive_and_transform_in_transactions(
     document.kafka(kafka_broker.bootstrap)
     start_gateway(document.text)
     inputs, outputs = kafka_broker.create_topic(), kafka_broker.create_topic()
-    addresses = [f"events/{inputs}", f"events/{outputs}"]
-    if library == "jms":
-        done([*jms_command("Transacted"), f"amqp://127.0.0.1:{document.edge}", *addresses])
-    else:
-        classes = f"{folder('protonj2')}/classes:{folder('protonj2')}/*"
-        done([program("java"), "-cp", classes, "Transactions", "127.0.0.1", str(document.edge), *addresses])
+    done(transacting(library, document.edge, f"events/{inputs}", f"events/{outputs}"))
     assert len(committed(kafka_broker.bootstrap, inputs)) == 3
     made = [value[value.index(b"out of") :] for value in committed(kafka_broker.bootstrap, outputs)]
     assert made == [b"out of in %d" % number for number in range(3)]

@@ -15,6 +15,8 @@ from gateway.errors import DETACH_FORCED, AmqpError
 class Connector:
     """Its reply address is not known yet."""
 
+    transactions: Any = None
+
     def __init__(self) -> None:
         self.waiting: list[Callable[[AmqpError | None], None]] = []
 

@@ -1,0 +1,152 @@
+"""A post or retirement of a client that goes to a container in the transaction there (AMQP 1.0 part 4, 4.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, Outcome, Provisional, Rejected
+from gateway.errors import PRECONDITION_FAILED, TRANSACTION_ROLLBACK, AmqpError, Fault
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.link import Link
+    from gateway.amqp.link.transactions import Enlisting, PostedMessage, Retirement
+    from gateway.links.link import Delivery, MessageOrigin
+    from gateway.links.link_context import LinkContext
+    from gateway.principal import Requester
+
+
+class PostingNode(Protocol):
+    """What posts use of their node (`node.TransactedNode`)."""
+
+    def send_post(self, post: RemotePost, txn_id: bytes) -> bool:
+        """Send it in the container's transaction; False: there is no credit now, its branch is told when there is.
+
+        Raises AmqpError if it cannot be sent.
+        """
+
+
+class WorkOwner(Protocol):
+    """What work uses of its branch."""
+
+    @property
+    def transaction(self) -> Enlisting: ...
+
+    def over(self) -> None:
+        """One piece of work has its outcome."""
+
+    def pump(self) -> None:
+        """There is credit again."""
+
+
+class RemotePost:
+    """A message for the container; its node there sees it as the origin of the message (`MessageOrigin`)."""
+
+    open = rejects = True
+
+    def __init__(self, node: PostingNode, origin: MessageOrigin, post: PostedMessage, data: bytes) -> None:
+        self.post: Final = post
+        self.data: Final = data
+        self.context: Final[LinkContext] = origin.context
+        self.requester: Final[Requester] = origin.requester
+        self.scope: Final = origin.scope
+        self._node: Final = node
+        self._origin: Final = origin
+        self.owner: WorkOwner | None = None
+        """Its branch, until it has its outcome."""
+
+    def send(self, txn_id: bytes) -> bool:
+        """Send it, if there is credit; raises AmqpError if it cannot be sent."""
+        return self._node.send_post(self, txn_id)
+
+    def refuse(self, error: AmqpError) -> None:
+        """The message is refused: it is not a part of the transaction."""
+        if (owner := self.owner) is not None:
+            self.owner = None
+            self.post.refuse(error)
+            owner.over()
+
+    def give_up(self) -> None:
+        """The transaction is rolled back before the message was sent."""
+        if (owner := self.owner) is not None:
+            self.owner = None
+            self.post.release()
+            owner.over()
+
+    # -- from the node (`MessageOrigin`)
+
+    def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        """The container has given the message its outcome in the transaction."""
+        if isinstance(outcome, Rejected):
+            self.refuse(outcome.error or AmqpError(PRECONDITION_FAILED, "the container rejects it", scope=self.scope))
+            return
+        if (owner := self.owner) is None:
+            return
+        self.owner = None
+        if outcome is ACCEPTED:
+            self.post.accept()
+        else:
+            self._release()
+        owner.over()
+
+    def _release(self) -> None:
+        if self.post.settled:  # nobody else would learn it (4.4.4)
+            text = "the container has not taken a message that was sent settled"
+            self.post.transaction.fail(AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND))
+        self.post.release()
+
+    def drop(self, delivery: Delivery) -> None:
+        """The message was not sent."""
+        self.settle(delivery, RELEASED)
+
+    def fail(self, error: AmqpError) -> None:
+        """The message is refused."""
+        self.refuse(error)
+
+    def tag(self, delivery: Delivery) -> bytes:
+        """The delivery-tag of the post."""
+        return self.post.tag
+
+    def message_refused(self, error: AmqpError) -> None:
+        """For log and counters."""
+        self._origin.message_refused(error)
+
+
+class RemoteRetirement:
+    """An outcome for a message of the container."""
+
+    def __init__(self, retirement: Retirement) -> None:
+        self._settled: Final = retirement.settled
+        self._outcome: Final = retirement.outcome
+        link, self._delivery = cast("tuple[Link, Delivery]", retirement.hand_over())
+        self._link: Final = link
+        self.owner: WorkOwner | None = None
+
+    def send(self, txn_id: bytes) -> bool:
+        """Give the message its outcome in the transaction there; raises AmqpError if its link has ended."""
+        if not self._link.open:
+            text = "the link on which the container has sent a message of the transaction has ended"
+            raise AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND)
+        outcome = Provisional(txn_id, self._outcome)
+        if self._settled:
+            self._link.settle(self._delivery, outcome)
+        else:
+            self._link.propose(self._delivery, outcome)
+        self._over()
+        return True
+
+    def refuse(self, error: AmqpError) -> None:
+        """The outcome cannot be part of the transaction: its receiver has no answer that could say so."""
+        if self.owner is not None:
+            self.owner.transaction.fail(error)
+            self.give_up()
+
+    def give_up(self) -> None:
+        """The transaction is rolled back before the container knows the outcome: one that was settled has failed."""
+        if self._settled:
+            self._link.settle(self._delivery, FAILED)
+        self._over()
+
+    def _over(self) -> None:
+        owner, self.owner = self.owner, None
+        if owner is not None:
+            owner.over()
