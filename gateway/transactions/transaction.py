@@ -68,7 +68,7 @@ class Transaction:
     def check(self) -> None:
         """Raise the error of work that comes now, if it is too late for it."""
         if self._step(TransactionEvent.WORK) is TransactionAction.REFUSE:
-            raise self._refusal()
+            raise self._refusal().with_traceback(None)  # else the same error keeps the frames of each time
 
     def retire(self, retired: Retirement) -> None:
         """Give a message its outcome when the transaction is discharged; raises AmqpError if there are too many."""

@@ -76,7 +76,7 @@ class RemoteBranch:
     def check(self) -> None:
         """Raise the error of work that comes now, if the container has no transaction for it."""
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal.with_traceback(None)  # else the same error keeps the frames of each time
 
     def add(self, work: RemoteWork) -> None:
         """Send work after all that came before; raises as `check`."""

@@ -50,7 +50,7 @@ class ContainerTransactions:
             self._engine, self._coordinator, self._missing = engine, None, None
             engine.peer.transactions = self
         if self._missing is not None:
-            raise self._missing
+            raise self._missing.with_traceback(None)  # else the same error keeps the frames of each time
         if self._coordinator is None:
             self._attach(engine)
         assert self._coordinator is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceback import walk_tb
 from typing import Any
 
 import pytest
@@ -51,6 +52,18 @@ def test_a_transaction_without_work_ends_at_once(fail: bool) -> None:
     ends = Ends()
     ends.discharge(fail=fail)
     assert ends.log == ["ended", "done"]
+
+
+def test_an_error_that_is_raised_for_each_message_keeps_none_of_them() -> None:
+    """A client may send millions of messages in a transaction that has failed."""
+    transaction = Ends().transaction
+    transaction.fail(AmqpError(NOT_FOUND, "no"))
+    frames = []
+    for _ in range(3):
+        with pytest.raises(AmqpError) as raised:
+            transaction.check()
+        frames.append(sum(1 for _ in walk_tb(raised.value.__traceback__)))
+    assert frames[0] == frames[2]
 
 
 @pytest.mark.parametrize(("fail", "told"), [(False, "commit"), (True, "roll back")])
