@@ -93,7 +93,7 @@ class LinkSpans:
         self._open.clear()
 
     def _end(self, span: OpenSpan, outcome: str, condition: str | None) -> None:
-        self._tracer.end(Span(self._place, span, self._tracer.clock(), outcome, condition))
+        self._tracer.end(Span(self._place, span, self._tracer.clock(), outcome, redact(condition)))
 
 
 class _TracedIncoming(WrappedIncomingLink):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
+from tests.support.cli.guides import Guide
 from tests.support.gateway.policy import load_text, mistakes
+from tests.support.project.parts import ROOT
 
 HERE = "endpoint: 'http://127.0.0.1:4318/v1/traces'"
 
@@ -21,6 +25,15 @@ def test_nothing_is_traced_unless_the_policy_says_where_to() -> None:
     few = load_text(policy(f"{HERE}, sample: 0.01, buffer: 100")).model.gateway.tracing
     assert few is not None
     assert (few.sample, few.buffer) == (0.01, 100)
+
+
+def test_the_policy_of_the_guide_and_the_extra_that_it_installs() -> None:
+    guide = Guide("operations.md")
+    tracing = load_text(f"{guide.named('traces.yaml')}scopes: {{edge: }}").model.gateway.tracing
+    assert tracing is not None
+    assert tracing.sample == 0.1
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {name for name in extras if f"scopegate[{name}]" in guide.named("install")} == {"otel"}
 
 
 @pytest.mark.parametrize(

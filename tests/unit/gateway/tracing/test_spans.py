@@ -48,6 +48,9 @@ def test_a_span_ends_once_with_the_outcome_of_its_message() -> None:
     tracer, link = spans()
     link.transfers([("a", data(1), False), ("b", message(), False), ("c", data(3), False)])
     link.outcome("a", Rejected(AmqpError("shop:sold-out", "")))
+    link.transfers([("d", data(4), False)])
+    link.outcome("d", Rejected(AmqpError("$temp/secret" + 2000 * "x", "")))
+    assert tracer.ended.pop().condition == "$temp/…"
     for key in ("a", "b", "x"):
         link.outcome(key, ACCEPTED)
     link.close(None)
