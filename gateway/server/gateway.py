@@ -17,7 +17,7 @@ from gateway.amqp.sasl.password_checks import PasswordChecks
 from gateway.amqp.transport.connection import Connection
 from gateway.config.changes import changed_parts
 from gateway.config.credential_files import CheckCluster, CredentialFiles, load_credential_files
-from gateway.config.policy import make_filter_rules, make_ring, offered
+from gateway.config.policy import make_filter_rules, offered
 from gateway.config.policy_state import PolicyState
 from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.filters.parse.filter_set import prepare as prepare_filters
@@ -26,13 +26,12 @@ from gateway.forwarding.shared import Shared
 from gateway.journal.journaling import Journaling
 from gateway.nodes.base import GatewayContext
 from gateway.nodes.factories import NODE_FACTORIES
-from gateway.nodes.scope import Scope, ScopeOptions
+from gateway.nodes.scope import Scope
 from gateway.observability.counters import Reading
 from gateway.observability.link_events import LinkEvents, kafka_events, kafka_states
 from gateway.observability.metrics import Metrics
 from gateway.observability.readiness import Readiness
 from gateway.routing.response_router import AdmissionContext
-from gateway.routing.transforms import TransformRegistry
 from gateway.server.client_api import ClientApi, SubscriptionParts, SubscriptionsMaker
 from gateway.server.clusters import ClusterMaker, ClusterTable, PreparedClusters, emptied_warnings
 from gateway.server.connectors import ConnectorKey, ConnectorTable
@@ -46,6 +45,7 @@ from gateway.server.memory import Memory
 from gateway.server.metrics.gauges import GatewayMetrics
 from gateway.server.quota import Quota
 from gateway.server.reload import LinkRevalidator, Replaced
+from gateway.server.scopes import install_scopes, make_transforms
 from gateway.state import open_state
 from gateway.tasks import Supervisor, off_loop, until
 from gateway.tracing.tracing import Tracing
@@ -116,7 +116,7 @@ class Gateway:
         self._replaced = Replaced(set(), set())
         self._metrics: Final = GatewayMetrics(self, loop)
         self._state = open_state(policy.model.gateway.state, policy.model.gateway.user_termini)
-        self._transforms = self._make_transforms(policy)
+        self._transforms = make_transforms(policy, now_ms, self._state.store, self._metrics.times)
         waits = AdmissionContext(self._state.store, now_ms, loop.time, loop.call_later)
         self.scopes: Final[dict[str, Scope]] = {}
         running = self.report, self.supervisor, self.readiness
@@ -137,23 +137,6 @@ class Gateway:
         shared = self.leases, self._state.termini, self._state.subscriptions
         watched = self.readiness, self.report, self.memory.hub
         return SubscriptionParts(self.context, *shared, self.supervisor, *watched)
-
-    def _make_transforms(self, policy: CompiledPolicy) -> TransformRegistry:
-        signing = policy.signing
-        if signing is None:
-            return TransformRegistry(None, 0, (*policy.model.scopes,), now_ms)
-        names = tuple(policy.model.scopes)
-        unrouted = frozenset(name for name in names if not policy.model.scopes[name].response_routing)
-        return TransformRegistry(
-            make_ring(signing),
-            signing.expiry,
-            names,
-            now_ms,
-            unrouted=unrouted,
-            max_cookie=signing.max_cookie,
-            store=self._state.store,
-            times=self._metrics.times,
-        )
 
     # -- start
 
@@ -198,7 +181,8 @@ class Gateway:
 
     async def apply(self, policy: CompiledPolicy, credentials: CredentialFiles) -> None:
         """Put a new policy in force: links that it still allows stay, the others are detached with the reason."""
-        transforms, filter_rules = self._make_transforms(policy), make_filter_rules(policy.model.filters)
+        transforms = make_transforms(policy, now_ms, self._state.store, self._metrics.times)
+        filter_rules = make_filter_rules(policy.model.filters)
         prepared = self._prepare(policy)  # whatever can fail is done before anything is replaced
         self.policy_state.parts = changed_parts(self.policy.model, policy.model)
         self.policy_state.replacing()
@@ -241,7 +225,7 @@ class Gateway:
         self._replaced.clusters.update(replaced)
         self.report.warnings(emptied_warnings(replaced, prepared.clusters))
         self.memory.divide(policy.model)
-        self._install_scopes(policy)
+        install_scopes(self.scopes, policy, self.context)
         self._connectors.install(policy, credentials, prepared.connectors, self._replaced.connectors)
         wanted = [
             Settings(scope, model, policy.model.gateway.id, offered(policy, scope))
@@ -254,25 +238,7 @@ class Gateway:
         if self._administration is not None:
             self._administration.renew(policy, credentials)
 
-    # -- scopes and listeners
-
-    def _install_scopes(self, policy: CompiledPolicy) -> None:
-        for name, model in policy.model.scopes.items():
-            rules, scopes = policy.scopes[name], self.scopes
-            limits = (
-                (model.max_transactions, model.connection_transactions, model.transaction_timeout)
-                if model.transactions
-                else None
-            )
-            options = ScopeOptions(
-                model.anonymous_relay, model.temporary, model.strict_desired, model.response_rate, limits
-            )
-            if name in scopes:
-                scopes[name].configure(rules, options)
-            else:
-                scopes[name] = Scope(name, rules, self.context, options)
-        for name in set(self.scopes) - set(policy.model.scopes):
-            del self.scopes[name]
+    # -- listeners
 
     def _make_listener(
         self, settings: Settings, credentials: CredentialFiles, logins: Logins, quota: Quota

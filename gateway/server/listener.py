@@ -23,10 +23,9 @@ from gateway.amqp.transport.tls_server import TlsServer
 from gateway.errors import AmqpError
 from gateway.observability.link_events import LinkEvents
 from gateway.server.composition import make_dialect
-from gateway.server.descriptors import leaves_reserve
 from gateway.server.listener_settings import Settings
 from gateway.server.logins import REVOKED, Logins
-from gateway.server.quota import Quota, Refusal
+from gateway.server.quota import Quota, Refusal, leaves_reserve
 from gateway.tasks import Supervisor
 
 if TYPE_CHECKING:

@@ -1,7 +1,11 @@
-"""Limits of a listener and of each of its users: connections, links, and the rate of new connections."""
+"""Limits of a listener and of each of its users: connections, links, and the rate of new connections.
+
+Connections also leave a reserve of file descriptors for health checks and backends.
+"""
 
 from __future__ import annotations
 
+import resource
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -11,6 +15,15 @@ from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
     from policies.model.scopes.listen import ListenerLimits
+
+_RESERVE: Final = 64
+"""Descriptors reserved for the HTTP port, Kafka, Redis, files and connectors; at most a quarter of the limit."""
+
+
+def leaves_reserve(descriptor: int) -> bool:
+    """Whether an accepted socket is outside the reserve: the system assigns the lowest free number."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit == resource.RLIM_INFINITY or descriptor < limit - min(_RESERVE, limit // 4)
 
 
 class Usage:
