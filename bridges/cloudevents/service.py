@@ -155,8 +155,8 @@ class RunningManager:
         servers = {"bootstrap.servers": self._services.clusters[cluster].bootstrap}
         return {**servers, **policy.client_settings(policy.model.kafka[cluster])}
 
-    async def _save(self, manager: str, id: str, credential: RefreshToken) -> None:
-        await self.manager.store_renewed_token(id, credential)
+    async def _save(self, manager: str, id: str, before: RefreshToken, renewed: RefreshToken) -> None:
+        await self.manager.store_renewed_token(id, before, renewed)
 
     def _dependencies(self, rules: ManagerRules, policy: CompiledPolicy) -> ManagerDependencies:
         keys = None if policy.signing is None else SubscriptionKeys(make_ring(policy.signing), wall_clock_ms)

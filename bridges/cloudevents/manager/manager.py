@@ -35,6 +35,7 @@ from bridges.cloudevents.manager.probe import DeliveryProbe, ProbeResult
 from bridges.cloudevents.manager.proposals import ProposalValidator
 from bridges.cloudevents.manager.reencryption import reencrypt_secrets
 from bridges.cloudevents.manager.registry import RegistryEntry, SubscriptionRegistry
+from bridges.cloudevents.manager.renewal import store_renewed
 from bridges.cloudevents.model.values import InvalidSubscription, Json, RefreshToken
 from bridges.cloudevents.reading.transfer import NOT_DECRYPTED, ImportedSubscription, export_document, read_import
 from bridges.cloudevents.subscription.parse import StoredSecrets
@@ -248,15 +249,17 @@ class SubscriptionManager(SubscriptionAccess):
         self._dependencies.metrics.consent_requested(ConsentResult.CONFIRMED)
         self._log("subscription consented", Caller(entry.stored.owner), entry.subscription)
 
-    async def store_renewed_token(self, id: str, credential: RefreshToken) -> None:
-        """Store a renewed token; raises OSError if that is not possible now."""
-        entry = self.registry.get(id)
+    async def store_renewed_token(self, id: str, before: RefreshToken, renewed: RefreshToken) -> None:
+        """Store a renewed token in place of `before`; raises OSError if that is not possible now.
+
+        A version that was stored meanwhile, here or at another gateway, gets it, too, if it has kept the old one, which
+        the login server may accept only once.
+        """
+        dependencies = self._dependencies
         try:
-            if entry is None:
-                raise Changed(id)
-            renewed = self._dependencies.codec.renew(entry.subscription, credential)
-            document = encode_envelope(entry.envelope(renewed))
-            stored = await self._dependencies.store.replace(self.rules.full_name, id, document, entry.stored.revision)
+            stored = await store_renewed(
+                self.rules.full_name, id, self.registry, dependencies.store, dependencies.codec, before, renewed
+            )
         except (Changed, SubscriptionsUnavailable) as error:
             raise OSError("the subscription cannot be changed now") from error
         await self.registry.record(stored)

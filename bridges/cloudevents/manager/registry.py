@@ -156,6 +156,11 @@ class SubscriptionRegistry:
             elif self._entries.get(id) is known:
                 await self.remove(id)
 
+    async def read_one(self, id: str) -> RegistryEntry | None:
+        """What the store has of one subscription, without applying it; raises SubscriptionsUnavailable."""
+        found = await self._store.load_some(self._name, (id,))
+        return self._read(found[id]) if id in found else None
+
     async def _apply_changes(self, changed: Mapping[str, int]) -> None:
         self._deleted_revisions.clear()
         try:
@@ -209,11 +214,18 @@ class SubscriptionRegistry:
             return None
 
     async def record(self, stored: StoredSubscription) -> None:
-        """Record a revision that delivery itself made; it is not restarted, since it may wait for this."""
-        async with self._locks.of(stored.id):
+        """Record a revision that delivery itself made; it is not restarted, since it may wait for this.
+
+        Nothing is recorded on top of a version that is not in force yet: the store announces the revision, and it is
+        applied as any other, with what the owner has changed.
+        """
+        lock = self._locks.of(stored.id)
+        if lock.locked():
+            return
+        async with lock:
             entry = self._read(stored)
             known = self._entries.get(stored.id)
-            if entry is not None and known is not None:
+            if entry is not None and known is not None and entry.edition == known.edition:
                 self._entries[stored.id] = entry._replace(hold_reason=known.hold_reason)
                 self._delivery.renew(with_granted_rate(entry.subscription, entry.granted), stored.revision)
 

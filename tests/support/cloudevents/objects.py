@@ -77,6 +77,13 @@ NATS: Final[Mapping[str, Any]] = {
     "protocolsettings": {"subject": "a.b"},
 }
 PLAIN: Final = {"credentialtype": "PLAIN", "identifier": "u", "secret": "s3cret"}
+REFRESH: dict[str, Any] = {
+    "credentialtype": "REFRESHTOKEN",
+    "accesstoken": "acc3ss",
+    "accesstokenexpiresutc": "2026-11-24T00:00:00Z",
+    "refreshtoken": "r3fresh",
+    "refreshtokenendpoint": "https://login.partner.example/token",
+}
 
 
 def rules(text: str = POLICY) -> ManagerRules:

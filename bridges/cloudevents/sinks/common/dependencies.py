@@ -40,7 +40,7 @@ class SinkDependencies:
     scope: Callable[[str], Resolver]
     hub: FlushScheduler
     report: LinkEvents
-    save: Callable[[str, str, RefreshToken], Awaitable[None]]
+    save: Callable[[str, str, RefreshToken, RefreshToken], Awaitable[None]]
     now_ms: Callable[[], int]
     resolve: Resolve = system_resolve
     metrics: ManagerMetrics = field(default_factory=ManagerMetrics)

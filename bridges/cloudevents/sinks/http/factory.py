@@ -27,6 +27,8 @@ _ENCODERS: Final[Mapping[Mode, Encode]] = {
     "structured": lambda events: http_structured(events[0]),
     "batched": http_batched,
 }
+_RENEWALS: Final = 10_000
+"""Number of subscriptions whose last renewal is kept."""
 _MINUTE: Final = 60_000
 """In milliseconds."""
 
@@ -39,6 +41,8 @@ class HttpSinkFactory:
         self._dependencies: Final = dependencies
         self._clients: Final[dict[SinkRule, _SharedClient]] = {}
         self._logins: Final[dict[OAuthEntry, _SharedClient]] = {}
+        self._renewals: Final[dict[str, TokenRenewal]] = {}
+        """The last one of each subscription: the next version may begin with a refresh token that it has used."""
 
     def open(self, subscription: Subscription, rule: SinkRule, listener: SinkListener) -> HttpSink:
         """Make the sink of a subscription; must be called on the event loop."""
@@ -88,9 +92,17 @@ class HttpSinkFactory:
         if entry not in self._logins:
             self._logins[entry] = self._shared(self._dependencies.login_dialer(entry), entry.tls)
         used.append(self._logins[entry])
+        client, known = self._logins[entry].acquire(), self._renewals.pop(subscription.id, None)
+        if known is not None and known.continues(credential):
+            self._renewals[subscription.id] = known
+            return known
         save = partial(self._dependencies.save, self._rules.full_name, subscription.id)
         server = LoginServer(entry.endpoint, entry.client, secret)
-        return TokenRenewal(credential, server, self._logins[entry].acquire(), save, self._dependencies.now_ms)
+        renewal = TokenRenewal(credential, server, client, save, self._dependencies.now_ms)
+        self._renewals[subscription.id] = renewal
+        if len(self._renewals) > _RENEWALS:
+            del self._renewals[next(iter(self._renewals))]
+        return renewal
 
     def _client(self, rule: SinkRule) -> _SharedClient:
         if rule not in self._clients:

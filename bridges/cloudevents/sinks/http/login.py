@@ -57,8 +57,8 @@ def bearer(credential: AccessToken, now_ms: Callable[[], int]) -> Authorization:
     return header
 
 
-Save = Callable[[RefreshToken], Awaitable[None]]
-"""Stores a renewed credential; raises OSError if that fails."""
+Save = Callable[[RefreshToken, RefreshToken], Awaitable[None]]
+"""Stores the second credential, a renewed one, in place of the first; raises OSError if that fails."""
 
 
 class TokenRenewal:
@@ -77,6 +77,8 @@ class TokenRenewal:
     ) -> None:
         self._credential = credential
         self._unsaved: RefreshToken | None = None
+        self._used = ""
+        """The refresh token that was last sent to the login server."""
         self._server: Final = server
         self._client: Final = client
         self._save: Final = save
@@ -92,6 +94,12 @@ class TokenRenewal:
                 await self._renew()
         return f"Bearer {self._credential.token}"
 
+    def continues(self, credential: RefreshToken) -> bool:
+        """Whether this has used the refresh token of `credential`, and has, or waits for, the next one."""
+        if credential.endpoint != self._server.endpoint or credential.refresh_token != self._used:
+            return False
+        return self._renewing.locked() or (self._unsaved or self._credential).refresh_token != self._used
+
     def _due(self, credential: RefreshToken) -> bool:
         return self._now_ms() >= credential.expires - _RENEW_BEFORE
 
@@ -99,12 +107,13 @@ class TokenRenewal:
         if self._unsaved is None:
             self._unsaved = await self._exchange()
         try:
-            await self._save(self._unsaved)
+            await self._save(self._credential, self._unsaved)
         except OSError:
             raise LoginFailed("the renewed token cannot be stored now") from None
         self._credential, self._unsaved = self._unsaved, None
 
     async def _exchange(self) -> RefreshToken:
+        self._used = self._credential.refresh_token
         server, form = self._server, {"grant_type": "refresh_token", "refresh_token": self._credential.refresh_token}
         login = base64.b64encode(f"{server.client_id}:{server.client_secret}".encode()).decode()
         headers = [("authorization", f"Basic {login}"), ("accept", "application/json")]

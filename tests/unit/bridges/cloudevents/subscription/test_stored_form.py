@@ -25,6 +25,7 @@ from tests.support.cloudevents.objects import (
     NOW_MS,
     PLAIN,
     POLICY,
+    REFRESH,
     RULES,
     mistakes_of,
     parsed,
@@ -32,13 +33,6 @@ from tests.support.cloudevents.objects import (
     with_settings,
 )
 
-REFRESH = {
-    "credentialtype": "REFRESHTOKEN",
-    "accesstoken": "acc3ss",
-    "accesstokenexpiresutc": "2026-11-24T00:00:00Z",
-    "refreshtoken": "r3fresh",
-    "refreshtokenendpoint": "https://login.partner.example/token",
-}
 SECRET = with_settings({**HTTP, "sinkcredential": PLAIN}, x_secretheaders={"X-Key": "k3y"})
 
 

@@ -7,6 +7,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
@@ -33,7 +34,7 @@ class Saved:
         self.credentials: list[RefreshToken] = []
         self.failing = False
 
-    async def __call__(self, credential: RefreshToken) -> None:
+    async def __call__(self, before: RefreshToken, credential: RefreshToken) -> None:
         if self.failing:
             raise OSError("away")
         self.credentials.append(credential)
@@ -141,3 +142,21 @@ async def test_what_the_login_server_says_instead_is_not_told(answer: bytes | No
             await header(True)
     assert "secret-of-the-server" not in str(failed.value)
     assert "s3cret" not in str(failed.value)
+
+
+async def test_a_version_with_a_used_refresh_token_goes_on_with_the_next_one() -> None:
+    clock, saved = Clock(), Saved()
+    answer = token_answer(access_token="new", expires_in=300, refresh_token="refresh-2")
+    async with http_sink(lambda request: answer) as server, renewal(server, clock, saved) as header:
+        old = RefreshToken("old", 1_100_000, "refresh-1", f"{server.url}/token")
+        assert not header.continues(old), "its own token is not used yet"
+        saved.failing, clock.now = True, 1_040_000
+        with pytest.raises(LoginFailed, match="stored"):
+            await header(False)
+        assert header.continues(old)
+        assert not header.continues(replace(old, endpoint="https://elsewhere/token"))
+        assert not header.continues(replace(old, refresh_token="refresh-2")), "the next one is not used yet"
+        saved.failing = False
+        assert await header(False) == "Bearer new"
+        assert header.continues(old)
+        assert len(server.requests) == 1
