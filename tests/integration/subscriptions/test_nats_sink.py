@@ -16,6 +16,7 @@ from bridges.cloudevents.events.bindings.nats import nats_binary
 from bridges.cloudevents.model.values import AccessToken, PlainCredential
 from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED
 from bridges.cloudevents.sinks.nats import NatsSink, NatsTarget
+from bridges.cloudevents.sinks.nats.client import header_block
 from bridges.cloudevents.sinks.nats.sink import message_id
 from gateway.tasks import until
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event, local_dialer, strict_supervisor
@@ -147,6 +148,26 @@ async def test_permissions_passwords_and_sizes_have_their_answers(limited: NatsS
             made.send(attempt())
             answer = await received.next()
             assert answer == Answer(DeliveryOutcome.CREDENTIAL, "the server does not accept the login")
+
+
+async def test_events_that_are_published_together_have_an_answer_each(limited: NatsServer) -> None:
+    async with (
+        subscribed(limited.port, user="all", password="all") as following,
+        sink(limited.port, login=PlainCredential("gw", "right")) as (made, received),
+    ):
+        made.send(attempt())
+        assert (await received.next()).outcome is DeliveryOutcome.DONE
+        for number in range(5):
+            made.send(attempt(b"x" * (20_000 if number == 2 else number), number + 2))
+        outcomes = [(await received.next()).outcome for _ in range(5)]
+        assert outcomes == [DeliveryOutcome.REFUSED if number == 2 else DeliveryOutcome.DONE for number in range(5)]
+        assert [len((await following()).data) for _ in range(5)] == [4, 0, 1, 3, 4]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("headers", [{"a b": "c"}, {"a": "b\r\nc: d"}, {"a": "\u00e4"}, {"": "b"}])
+def test_headers_that_need_a_closer_look_are_left_to_the_library(headers: dict[str, str]) -> None:
+    assert header_block({"ce-id": "1"}) == b"NATS/1.0\r\nce-id: 1\r\n\r\n"
+    assert header_block({"ce-id": "1", **headers}) is None
 
 
 @pytest.mark.parametrize("jetstream", [False, True])

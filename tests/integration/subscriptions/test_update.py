@@ -22,8 +22,8 @@ from tests.support.subscriptions.api import (
     subscription_policy,
 )
 
-ROUNDS = 20
-EACH = 20
+ROUNDS = (pytest.param(20, 20, id="few"), pytest.param(100, 100, id="many", marks=pytest.mark.soak))
+"""Updates, and events before each."""
 AT = f"{PATH}/a"
 
 
@@ -69,11 +69,12 @@ def ids(sink: HttpSinkServer) -> list[str]:
     return [each.header("ce-id") or "" for each in sink.requests]
 
 
+@pytest.mark.parametrize(("rounds", "each"), ROUNDS)
 @pytest.mark.row("CE-3.2.4.4-6", "CE-3.2.4.4-1")
-async def test_each_event_is_judged_by_one_version(running: Running) -> None:
+async def test_each_event_is_judged_by_one_version(running: Running, rounds: int, each: int) -> None:
     assert (await running.api.ask("POST", PATH, running.proposal(id="a"))).status == 201
-    for number in range(ROUNDS):
-        for event in range(EACH):
+    for number in range(rounds):
+        for event in range(each):
             kind = "ab"[event % 2]
             running.events.write("orders", f"{kind}{number}-{event}", type=f"{kind}.x", key=f"k{event % 5}")
         assert (await running.api.ask("PUT", AT, running.proposal((number + 1) % 2))).status == 200
@@ -81,19 +82,20 @@ async def test_each_event_is_judged_by_one_version(running: Running) -> None:
         await asyncio.sleep(0)
         assert len(running.sinks[number % 2].requests) == seen  # after the answer nothing goes to the old sink
     for which, kind in enumerate("ab"):
-        assert all(each.path == f"/{which}" for each in running.sinks[which].requests)
-        assert all(each.header("ce-type") == f"{kind}.x" for each in running.sinks[which].requests)
+        assert all(request.path == f"/{which}" for request in running.sinks[which].requests)
+        assert all(request.header("ce-type") == f"{kind}.x" for request in running.sinks[which].requests)
 
 
+@pytest.mark.parametrize(("rounds", "each"), ROUNDS)
 @pytest.mark.row("CE-3.2.4.4-6")
-async def test_an_update_loses_no_event(running: Running) -> None:
+async def test_an_update_loses_no_event(running: Running, rounds: int, each: int) -> None:
     def everything(which: int) -> dict[str, Any]:
         return running.proposal(which, filters=[])
 
     assert (await running.api.ask("POST", PATH, {**everything(0), "id": "a"})).status == 201
     written = []
-    for number in range(ROUNDS):
-        for event in range(EACH):
+    for number in range(rounds):
+        for event in range(each):
             written.append(f"{number}-{event}")
             running.events.write("orders", written[-1], key=f"k{event % 5}")
         assert (await running.api.ask("PUT", AT, everything((number + 1) % 2))).status == 200

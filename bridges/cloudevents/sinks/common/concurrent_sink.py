@@ -41,8 +41,14 @@ class ConcurrentSink(ABC):
         except Exception as error:  # a bug, or a library's; without an answer, no later event of the key would be sent
             LOG.error("attempt failed", error=type(error).__name__, exc_info=error)
             answer = Answer(DeliveryOutcome.FAILED, "the attempt failed", reached=False)
-        finally:
+        except BaseException:  # cancelled: there is no answer
             self._in_flight -= 1
+            raise
+        self._finish(attempt, answer)
+
+    def _finish(self, attempt: SendAttempt, answer: Answer) -> None:
+        """An attempt has its answer."""
+        self._in_flight -= 1
         if not self._closed:
             self._listener.on_answer(attempt, answer)
             self._listener.on_ready()

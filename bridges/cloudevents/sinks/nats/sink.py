@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nats.errors import Error, FlushTimeoutError, MaxPayloadError, NoServersError
@@ -21,15 +21,19 @@ from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.common.dialer import Dialer, EgressRefused, failure_reason, uri_host
 from bridges.cloudevents.sinks.nats.client import ConfirmingClient, TlsNotOffered
 from bridges.cloudevents.subscription.subscription import Subscription
+from gateway.observability.logs import get_logger
 from gateway.tasks import Supervisor
 from policies.egress import SinkRule
 
+LOG: Final = get_logger(__name__)
 Encode = Callable[[CloudEvent], tuple[dict[str, str], bytes]]
 """Returns headers and payload; raises ValueError for an event that NATS cannot carry."""
 _DIGEST: Final = 16
 _HEADER_FRAME: Final = len(b"NATS/1.0\r\n\r\n")
 _HEADER_LINE: Final = len(b": \r\n")
 _SEPARATOR: Final = "\x00"
+_TOO_LATE: Final = Answer(DeliveryOutcome.FAILED, "no answer in time", reached=False)
+_UNENCODABLE: Final = Answer(DeliveryOutcome.REFUSED, "the event cannot be encoded for NATS")
 _UNAUTHORIZED: Final = ("authorization", "permissions violation", "authentication")
 
 
@@ -46,7 +50,11 @@ class NatsTarget(NamedTuple):
 
 
 class NatsSink(ConcurrentSink):
-    """One connection per subscription; the next attempt replaces a lost one."""
+    """One connection per subscription; the next attempt replaces a lost one.
+
+    Attempts at core NATS that come while others wait for the server's PONG are published together, and confirmed by one
+    PING: a task for each would cost more than the rest.
+    """
 
     def __init__(
         self,
@@ -67,13 +75,82 @@ class NatsSink(ConcurrentSink):
         """The last error, which the client hides behind `NoServersError`."""
         self._permission_errors = 0
         """Number of permission errors from the server."""
+        self._waiting: list[SendAttempt] = []
+        """Those that are published next."""
+        self._together = 0
+        """Number of attempts in flight that were or will be published so."""
+        self._publishing = False
+
+    def send(self, attempt: SendAttempt) -> None:
+        """See `Sink`."""
+        connected = self._client is not None and self._client.is_connected
+        if self._target.jetstream or not connected or self._in_flight > self._together:
+            super().send(attempt)  # behind those that wait for the connection
+            return
+        self._in_flight += 1
+        self._together += 1
+        self._waiting.append(attempt)
+        if not self._publishing:
+            self._publishing = True
+            self._supervisor.start(self._publish_waiting(), "send-attempt")
+
+    async def _publish_waiting(self) -> None:
+        try:
+            while self._waiting:
+                attempts, self._waiting = self._waiting, []
+                answers = await self._publish_together(attempts)
+                for attempt in attempts:
+                    self._together -= 1
+                    self._finish(attempt, answers[attempt.number])
+        finally:
+            self._publishing = False
+
+    async def _publish_together(self, attempts: Sequence[SendAttempt]) -> Mapping[int, Answer]:
+        """Publish several attempts and wait once; the answers by number."""
+        answers: dict[int, Answer] = {}
+        try:
+            async with asyncio.timeout(self._target.timeout):
+                client, denied = await self._connected(), self._permission_errors
+                for attempt in attempts:
+                    refusal = await self._publish_one(client, attempt)
+                    if refusal is not None:
+                        answers[attempt.number] = refusal
+                await client.confirm(int(self._target.timeout) + 1)
+            answer = self._confirmed(denied)
+        except (TimeoutError, FlushTimeoutError):
+            answer = _TOO_LATE
+        except (Error, OSError, ValueError) as error:
+            answer = Answer(DeliveryOutcome.FAILED, _loss_reason(error), reached=False)
+        except Exception as error:  # as in `ConcurrentSink`: without an answer, nothing later would be sent
+            LOG.error("attempts failed", error=type(error).__name__, exc_info=error)
+            answer = Answer(DeliveryOutcome.FAILED, "the attempt failed", reached=False)
+        return {attempt.number: answers.get(attempt.number, answer) for attempt in attempts}
+
+    async def _publish_one(self, client: ConfirmingClient, attempt: SendAttempt) -> Answer | None:
+        """Publish an event; returns an answer if it cannot be published."""
+        try:
+            headers, payload = self._encode(attempt.events[0])
+        except ValueError:
+            return _UNENCODABLE
+        try:
+            check_size(client, payload, headers)
+            await client.publish(self._target.subject, payload, headers=headers)
+        except MaxPayloadError:
+            return _too_large(client)
+        return None
+
+    def _confirmed(self, denied: int) -> Answer:
+        """The answer to what was published since there were so many permission errors, and is confirmed."""
+        if self._permission_errors > denied:
+            return Answer(DeliveryOutcome.CREDENTIAL, "the server does not let us publish to the subject")
+        return DONE
 
     async def _deliver(self, attempt: SendAttempt) -> Answer:
         (event,) = attempt.events
         try:
             headers, payload = self._encode(event)
         except ValueError:
-            return Answer(DeliveryOutcome.REFUSED, "the event cannot be encoded for NATS")
+            return _UNENCODABLE
         try:
             client = await self._connected()
         except EgressRefused as error:
@@ -86,11 +163,9 @@ class NatsSink(ConcurrentSink):
                     return await self._publish_to_stream(client, event, payload, headers)
                 return await self._publish(client, payload, headers)
         except MaxPayloadError:
-            return Answer(
-                DeliveryOutcome.REFUSED, f"larger than the server's max_payload of {client.max_payload} bytes"
-            )
+            return _too_large(client)
         except (TimeoutError, FlushTimeoutError):
-            return Answer(DeliveryOutcome.FAILED, "no answer in time", reached=False)
+            return _TOO_LATE
         except (Error, OSError) as error:
             return Answer(DeliveryOutcome.FAILED, _loss_reason(error), reached=False)
 
@@ -99,9 +174,7 @@ class NatsSink(ConcurrentSink):
         check_size(client, payload, headers)
         await client.publish(self._target.subject, payload, headers=headers)
         await client.confirm(int(self._target.timeout) + 1)
-        if self._permission_errors > denied:
-            return Answer(DeliveryOutcome.CREDENTIAL, "the server does not let us publish to the subject")
-        return DONE
+        return self._confirmed(denied)
 
     async def _publish_to_stream(
         self, client: ConfirmingClient, event: CloudEvent, payload: bytes, headers: dict[str, str]
@@ -168,6 +241,10 @@ class NatsSink(ConcurrentSink):
 
     async def _release(self) -> None:
         await self._disconnect()
+
+
+def _too_large(client: ConfirmingClient) -> Answer:
+    return Answer(DeliveryOutcome.REFUSED, f"larger than the server's max_payload of {client.max_payload} bytes")
 
 
 def check_size(client: ConfirmingClient, payload: bytes, headers: Mapping[str, str]) -> None:
