@@ -26,6 +26,7 @@ scopes:
     addresses:
       - {{match: "direct/**", direct: balanced}}
       - {{match: "relay/{{name}}", relay: core, address: "direct/{{name}}", replies: none}}
+      - {{match: "broker/{{name}}", relay: core, replies: none}}
       - {{match: "plain/{{name}}", relay: core, address: "services/{{name}}", replies: none}}
       - {{match: "cookie/{{name}}", relay: core, address: "services/{{name}}", replies: cookie}}
       - {{match: "rewrite/{{name}}", relay: core, address: "services/{{name}}", replies: rewrite}}
@@ -35,9 +36,11 @@ scopes:
     listen:
       - {{bind: "127.0.0.1:{core}", sasl: [anonymous]}}
       {core_tls}
+    {connect}
     addresses:
       - {{match: "direct/**", direct: balanced}}
       - {{match: "services/**", direct: balanced}}
+      {remote}
       - {{match: "home/{{name}}", relay: edge, address: "direct/{{name}}", replies: none}}
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
@@ -47,6 +50,8 @@ EVENTS = '''\
 - {match: "events/{topic}", kafka: main, topic: "{topic}", credit: 5000}
       - {match: "shared/{topic}", kafka: main, topic: "{topic}", credit: 5000, group_mode: shared, surplus: pend}'''
 SECURED = '- {{bind: "127.0.0.1:{port}", sasl: [anonymous], tls: {{cert: "{pair.cert}", key: "{pair.key}"}}}}'
+CONNECT = 'connect: [{{name: broker, to: "amqp://{remote}", sasl: {{mechanism: anonymous}}}}]'
+REMOTE = '- {match: "broker/{name}", relay: broker, address: "{name}"}'
 SECRET = {"SCOPEGATE_BENCH_KEY": "bench-key-of-no-value-0123456789abcdefghijk"}
 
 TREE = "SCOPEGATE_BENCH_TREE"
@@ -71,11 +76,12 @@ class BenchGateway(Gateway):
         tls: Pair | None = None,
         topics: str = "",
         admin: str | None = None,
+        remote: str | None = None,
     ) -> None:
         """`journal`: what its policy says of a journal beside the cluster, such as `sample: 100`.
 
         `tls`: the certificate of a second listener of each scope. `topics`: those of an embedded Kafka, such as `t: 1`.
-        `admin`: where its admin API listens, if not at the default.
+        `admin`: where its admin API listens, if not at the default. `remote`: a broker that relays lead to.
         """
         edge, core, http, *secured = ports(5)
         self.edge = ("127.0.0.1", edge)
@@ -91,6 +97,8 @@ class BenchGateway(Gateway):
             journal=f", journal: {{kafka: main, {journal}}}" if journal is not None else "",
             kafka=KAFKA.format(bootstrap=bootstrap, topics=topics and f", topics: {{{topics}}}") if bootstrap else "",
             events=EVENTS if bootstrap else "",
+            connect=CONNECT.format(remote=remote) if remote else "",
+            remote=REMOTE if remote else "",
         )
         policy = written(text)
         tree = os.environ.get(TREE)

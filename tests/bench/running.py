@@ -70,7 +70,7 @@ def load(plan: dict[str, Any], measured: int | None = None) -> Sample:
         raise NotMeasured(f"{result['not_accepted']} messages were not accepted")
     if not result["messages"]:
         raise NotMeasured("no message arrived in the measured time")
-    sample = {key: float(result[key]) for key in ("rate", "p50_us", "p99_us")}
+    sample = {key: float(result[key]) for key in ("rate", "p50_us", "p99_us", "total")}
     sample["loadgen_busy"] = result["cpu_seconds"] / result["seconds"]
     sample["others_cores"] = watch.others_cores()
     if measured:

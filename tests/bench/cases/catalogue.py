@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
-from tests.bench.cases import direct, event_filters, idle_links, tls, watched
+from tests.bench.cases import artemis, direct, event_filters, idle_links, tls, watched
 from tests.bench.cases import filters as bench_filters
 from tests.bench.cases import scan as kafka_scan
 from tests.bench.cases.cookies import sign_verify
@@ -275,6 +275,7 @@ def source(effort: Effort) -> Iterator[Figure]:
 
 CASES: dict[str, Case] = {
     "archive": archive,
+    "artemis": artemis.artemis,
     "columns": columns,
     "cookies": cookies,
     "crossing": crossing,

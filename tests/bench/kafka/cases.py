@@ -14,6 +14,8 @@ from tests.bench.running import bare, load
 from tests.bench.shapes import shapes
 from tests.support.servers.kafka import FastKafka, KafkaBroker
 
+SIZES = 100, 1000, 10_000
+"""Bytes of a body."""
 CONSUMERS = 50
 RATE = 5000
 # An event log is read ahead of need: bare confluent-kafka keeps up to 100,000 records at hand.
@@ -35,7 +37,7 @@ def rates(effort: Effort) -> Iterator[Figure]:
     """In and out of a topic of a real broker."""
     with running() as (broker, gateway):
         for shape in effort.shapes:
-            for size in (100, 1000) if shape in shapes.USUAL else (100,):
+            for size in SIZES if shape in shapes.USUAL else SIZES[:1]:
                 yield _produce(broker, gateway, effort, size, shape)
                 yield from _consume(broker, gateway, effort, size, shape)
         yield from _consume(broker, gateway, effort, 100, APPLICATION)
@@ -43,6 +45,11 @@ def rates(effort: Effort) -> Iterator[Figure]:
 
 _PRODUCE, _CONSUME, _CONSUME_PLAIN = 0.5, 0.35, 0.4
 """What the gateway is to reach of bare clients: with records of its own, and of applications of Kafka's."""
+
+
+def _count(effort: Effort, size: int) -> int:
+    """Records of a topic: a twentieth of large ones, so that a topic has at most half a gigabyte."""
+    return effort.records if size < SIZES[-1] else effort.records // 20
 
 
 def _named(name: str, size: int, shape: str) -> str:
@@ -55,7 +62,7 @@ def _produce(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, size: i
         return load({**plan, "send_address": f"events/{broker.create_topic()}"}, gateway.pid)
 
     def theirs() -> Sample:
-        return _fill(broker, broker.create_topic(), effort.records, size, shape)
+        return _fill(broker, broker.create_topic(), _count(effort, size), size, shape)
 
     value, alone = interleaved(ours, theirs, effort.rounds)
     details, what, name = {**value, "bare": alone}, "bare producer, same acks", _named("kafka_produce", size, shape)
@@ -63,16 +70,16 @@ def _produce(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, size: i
 
 
 def _consume(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, size: int, shape: str) -> Iterator[Figure]:
-    topic = broker.create_topic()
-    _fill(broker, topic, effort.records, size, shape)
+    topic, count = broker.create_topic(), _count(effort, size)
+    _fill(broker, topic, count, size, shape)
 
     def theirs() -> Sample:
-        return bare("consume", broker.bootstrap, topic, str(effort.records), str(size), shape)
+        return bare("consume", broker.bootstrap, topic, str(count), str(size), shape)
 
     target = _CONSUME_PLAIN if shape in (shapes.SYNTHETIC, APPLICATION) else _CONSUME
     both = (("kafka_consume", False), ("kafka_consume_settled", True))
     for name, settled in both if shape in shapes.USUAL else both[:1]:
-        plan = _reading(gateway, topic, effort.records, settled=settled)
+        plan = _reading(gateway, topic, count, settled=settled)
         value, alone = interleaved(lambda plan=plan: load(plan, gateway.pid), theirs, effort.rounds)  # type: ignore[misc]
         details, what = {**value, "bare": alone}, "bare consume(500)"
         name = _named(name, size, shape)

@@ -33,13 +33,14 @@ def with_cost(names: set[str]) -> set[str]:
 
 
 _TLS = "tls_direct", "tls_relay", "tls_produce", "tls_consume"
-_RATES = [f"kafka_{job}{size}" for job in ("produce", "consume", "consume_settled") for size in ("", "_1k")]
+_RATES = [f"kafka_{job}{size}" for job in ("produce", "consume", "consume_settled") for size in ("", "_1k", "_10k")]
 _RELAYS = "direct_100", "direct_10k", "direct_latency", "relay_100", "relay_10k", "relay_latency"
 _CROSSING = "crossing_none", "crossing_cookie", "crossing_rewrite"
 EXPECTED = {
     "loadgen": {"loadgen_self", "loadgen_self_10k"},
     "relays": shaped(*_RELAYS),
     "crossing": with_cost({f"{name}:mix" for name in _CROSSING} | {"crossing_none"}),
+    "artemis": {f"artemis_{name}{shape}" for name in ("cpu", "rate") for shape in ("", ":jms")},
     "replies": shaped("cookie", "cookie_cpu", "rewrite", "rewrite_cpu"),
     "kafka": shaped(*_RATES) | {"kafka_consume:application"},
     "journal": with_cost(shaped("journal_counts", "journal_sample_1", "journal_sample_100")),
@@ -63,7 +64,7 @@ EXPECTED = {
 }
 _OF_KAFKA = "kafka", "journal", "sharing", "links", "tls", "idle", "watched", "latency", "scan", "source"
 KAFKA = {figure for case in _OF_KAFKA for figure in EXPECTED[case]}
-_MORE = "links", "tls", "idle", "watched", "latency", "scan", "columns", "source", "archive"
+_MORE = "artemis", "links", "tls", "idle", "watched", "latency", "scan", "columns", "source", "archive"
 SERVERS = "kafka", "journal", "transactions", "sharing", *_MORE
 """They start a Kafka or a Spark of their own."""
 LONG = *SERVERS, "crossing", "relays"

@@ -33,6 +33,7 @@ class Artemis(Server):
 
     user = "admin"
     password = "admin"
+    options = OPTIONS
 
     def __init__(self) -> None:
         self._at(free_port())
@@ -54,7 +55,7 @@ class Artemis(Server):
 
     def _create(self) -> None:
         script = str(folder("artemis") / "bin" / "artemis")
-        run_tool("artemis-create", [script, "create", str(self._instance), *OPTIONS.split()])
+        run_tool("artemis-create", [script, "create", str(self._instance), *self.options.split()])
         file = self._instance / "etc" / "broker.xml"
         file.write_text(self._patched(file.read_text()))
 

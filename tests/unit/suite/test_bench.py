@@ -56,11 +56,13 @@ def test_targets_are_printed_with_both_sides_and_processor_time() -> None:
         Figure("idle_direct_p99:mix", 130.0, "us", 100.0, "empty", 1.2, at_most=True),
         Figure("link_group_cpu:mix", 4.0, "us", 3.0, "plain", 1.2, at_most=True),
         Figure("journal_sample_100:mix", 5.0, "msg/s", 10.0, "without"),
+        Figure("artemis_cpu:jms", 10.0, "us", 40.0, "Artemis", 1.0, at_most=True),
     ]
     lines = targets.table([each.as_json() for each in figures]).splitlines()
     assert [line.split() for line in lines[1:]] == [
         ["kafka_produce:mix", "5.0", "rec/s", "10.0", "0.500", "0.750", "at", "least", "0.45", "met,", "disturbed"],
         ["idle_direct_p99:mix", "130.0", "us", "100.0", "1.300", "at", "most", "1.2", "MISSED"],
+        ["artemis_cpu:jms", "10.0", "us", "40.0", "0.250", "at", "most", "1", "met"],
     ]
 
 
