@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing
+from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing, Transfer
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.link.transactions import PostedMessage, PostedMessages
 from gateway.amqp.link.wrappers import IncomingWrapper, OutgoingWrapper
@@ -29,7 +29,7 @@ class CountingJournal(Protocol):
     def options(self) -> JournalOptions: ...
     def ended(self, link: CountedLink) -> None: ...
     def reading(self, seen: LinkSeen, positions: Callable[[], Mapping[int, int]]) -> LinkReading | None: ...
-    def message(self, counts: LinkCounts, data: bytes, settled: bool) -> None: ...
+    def messages(self, counts: LinkCounts, messages: Sequence[Transfer]) -> None: ...
 
 
 class LinkCounts(LinkTotals):
@@ -104,7 +104,7 @@ class _IncomingProbe(IncomingWrapper[BatchIncoming]):
 
         self.on_transfer: Final = sampled if self._sample else counted
 
-    def on_transfers(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
+    def on_transfers(self, messages: Sequence[Transfer]) -> None:
         """`on_transfer` for several."""
         counts = self._counts
         counts.messages += len(messages)
@@ -125,9 +125,9 @@ class _IncomingProbe(IncomingWrapper[BatchIncoming]):
         counts.bytes += sum([len(data) for _, data, _ in posts.messages])
         self._handler.on_posts(posts)
 
-    def _sample_messages(self, messages: Sequence[tuple[Any, bytes, bool]]) -> None:
+    def _sample_messages(self, messages: Sequence[Transfer]) -> None:
         """Write a row about every n-th message."""
         first = self._sample - 1 - self._left
         self._left = (self._left + len(messages)) % self._sample
-        for _, data, settled in messages[first :: self._sample]:
-            self._journal.message(self._counts, data, settled)
+        if chosen := messages[first :: self._sample]:
+            self._journal.messages(self._counts, chosen)

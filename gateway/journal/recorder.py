@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
+from json.encoder import encode_basestring
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gateway.amqp.codec.codec import encode
+from gateway.amqp.link.handlers import Transfer
 from gateway.amqp.message.response_support import SUPPORTED, annotated
 from gateway.amqp.message.sections import property_field, walk
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import kind_of
 from gateway.journal.link_counts import JournalOptions, LinkCounts
 from gateway.journal.readings import LinkReading, Readings
-from gateway.journal.rows import Crossed, Heading, LinkEnd, LinkSeen, LinkTotals, end_of, finished, message_text
+from gateway.journal.rows import Crossed, Heading, LinkEnd, LinkSeen, LinkTotals, end_of
 from gateway.links.link import CountedLink, NodeLink
 from gateway.observability.redaction import redact
 from gateway.response.crossing import Crossing, Messages
@@ -39,15 +41,20 @@ MOST_FILTERS: Final = 8192
 """Maximum bytes of an encoded filter set in a row."""
 
 
+_WORDS: Final = {False: "false", True: "true"}
+_FLAGS: Final = {
+    (settled, found): f',"settled":{_WORDS[settled]},"annotated":{_WORDS[found]}'
+    for settled, found in product(_WORDS, _WORDS)
+}
+"""The members about a message that came settled or not, with response annotations or not."""
+
 RowSource = Callable[[], Iterable[tuple[str, dict[str, object]] | None]]
 """Yields kind and fields of rows; None: a pause for other work."""
 
 
-class JournalRow(NamedTuple):
-    """A record value; `reported` are the losses that it reports."""
-
-    value: bytes
-    reported: dict[str, int]
+JournalRow: TypeAlias = tuple[bytes, Mapping[str, int]]
+"""A record value, and the losses that it reports: a plain tuple, because there may be one for each message."""
+_NO_LOSSES: Final[Mapping[str, int]] = {}
 
 
 class Journal:
@@ -225,16 +232,19 @@ class Journal:
                 self.lost["kinds"] += 1
         return counts
 
-    def message(self, counts: LinkCounts, data: bytes, settled: bool) -> None:
-        """Write a row about one message: its addresses and its size, nothing else."""
-        self._seq += 1
-        if len(self.rows) >= self.options.buffer:
-            self.lost["buffer"] += 1
-            return
+    def messages(self, counts: LinkCounts, messages: Sequence[Transfer]) -> None:
+        """Write a row about each message: its addresses and its size, nothing else."""
+        rows, count = self.rows, len(messages)
+        room = min(count, max(0, self.options.buffer - len(rows)))
         if not counts.begun:
             counts.begun = self._heading.begun("message", counts.seen.fields())
-        text = message_text(len(data), settled, annotated(data), _addresses(data))
-        self.rows.append(JournalRow(finished(counts.begun, self._seq, now := self._clock(), now, text), {}))
+        start, times = f'{counts.begun},"seq":', f',"from_ms":{(now := self._clock())},"to_ms":{now},"size":'
+        for seq, (_, data, settled) in enumerate(messages if room == count else messages[:room], self._seq + 1):
+            flags = _FLAGS[settled, b"response-" in data and annotated(data)]
+            text = f"{start}{seq}{times}{len(data)}{flags}{_addresses(data)}}}"
+            rows.append((text.encode("utf-8", "replace"), _NO_LOSSES))
+        self._seq += count
+        self.lost["buffer"] += count - room
 
     # -- rows
 
@@ -282,25 +292,28 @@ class Journal:
         if len(self.rows) >= self.options.buffer:
             self.lost["buffer"] += 1
         else:
-            self.rows.append(JournalRow(self._heading.row(kind, self._seq, start, now, fields), reported or {}))
+            self.rows.append((self._heading.row(kind, self._seq, start, now, fields), reported or _NO_LOSSES))
 
     def lose(self, row: JournalRow) -> None:
         """Kafka has refused a row: report its losses again."""
         self.lost["kafka"] += 1
-        for cause, count in row.reported.items():
+        for cause, count in row[1].items():
             self._reported[cause] -= count
 
 
-def _addresses(data: bytes) -> dict[str, str | None]:
-    """The `to` and reply-to of a message, or why they cannot be read."""
-    found: dict[str, str | None] = {}
+def _addresses(data: bytes) -> str:
+    """The `to` and reply-to of a message as members of a JSON object, or why they cannot be read."""
+    found = ""
     try:
         layout = walk(data)
+        if layout.properties == layout.app:
+            return found
         for name, index in (("message_to", TO), ("message_reply_to", REPLY_TO)):
-            if raw := property_field(data, layout, index):
-                found[name] = redact(address_text(raw, name))
+            raw = property_field(data, layout, index)
+            if raw and (text := redact(address_text(raw, name))) is not None:
+                found += f',"{name}":{encode_basestring(text)}'
     except AmqpError as error:
-        found["malformed"] = error.condition
+        found += f',"malformed":{encode_basestring(error.condition)}'
     return found
 
 

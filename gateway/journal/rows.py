@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
 from policies.rules import DirectRoute, KafkaRoute, RedirectRoute, RelayRoute, Route
@@ -127,10 +126,11 @@ class Heading(NamedTuple):
 
     def row(self, kind: str, seq: int, start_ms: int, end_ms: int, fields: Mapping[str, Any]) -> bytes:
         """A record value: JSON in UTF-8, without fields that are None."""
-        return finished(self.begun(kind, fields), seq, start_ms, end_ms)
+        text = f'{self.begun(kind, fields)},"seq":{seq},"from_ms":{start_ms},"to_ms":{end_ms}}}'
+        return text.encode("utf-8", "replace")
 
     def begun(self, kind: str, fields: Mapping[str, Any]) -> str:
-        """The beginning of a record value, as text; `finished` adds the fields that differ from row to row."""
+        """The beginning of a record value, as text: the fields that rows of one kind of link have in common."""
         row = {
             "v": VERSION,
             "kind": kind,
@@ -139,19 +139,6 @@ class Heading(NamedTuple):
             **{name: value for name, value in fields.items() if value is not None},
         }
         return _json(row)[:-1]
-
-
-def finished(begun: str, seq: int, start_ms: int, end_ms: int, more: str = "") -> bytes:
-    """A record value from `Heading.begun`; `more` are members of the object as text, each with a comma before it."""
-    text = f'{begun},"seq":{seq},"from_ms":{start_ms},"to_ms":{end_ms}{more}}}'
-    return text.encode("utf-8", "replace")
-
-
-def message_text(size: int, settled: bool, is_annotated: bool, texts: Mapping[str, str | None]) -> str:
-    """The fields of a row about one message, for `finished`."""
-    text_fields = "".join([f',"{name}":{encode_basestring(text)}' for name, text in texts.items() if text is not None])
-    flags = f'"settled":{"true" if settled else "false"},"annotated":{"true" if is_annotated else "false"}'
-    return f',"size":{size},{flags}{text_fields}'
 
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
