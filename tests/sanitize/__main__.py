@@ -28,6 +28,8 @@ TESTS = (
     "tests/unit/bridges/kafka/consume/test_poll.py",
     "tests/unit/bridges/kafka/consume/test_reader.py",
     "tests/unit/bridges/kafka/produce/test_produce_client.py",
+    "tests/unit/bridges/kafka/produce/test_record_columns.py",
+    "tests/unit/bridges/kafka/transactions/test_outbox.py",
     "tests/unit/bridges/kafka/records/test_digest.py",
     "tests/unit/bridges/kafka/records/test_mapping.py",
     "tests/unit/bridges/spark/columns/test_decode_c.py",
