@@ -130,9 +130,18 @@ class KilledGateway:
     async def begin_again(self) -> None:
         """See the end of the gateway, and start it again; what waits for an answer is not answered."""
         await asyncio.to_thread(self.gateway.kill)
+        await self.accept_all()
         self.lives.append((self.sink.connections, time.monotonic()))
         self.held.set()
         await asyncio.to_thread(self.gateway.restart)
+
+    async def accept_all(self) -> None:
+        """See every connection that the gateway had opened: those to a socket are accepted in their order."""
+        host, port = self.sink.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write_eof()
+        await reader.read()
+        writer.close()
 
     def missing(self) -> dict[str, list[int]]:
         """Events that have not come yet, by subscription."""

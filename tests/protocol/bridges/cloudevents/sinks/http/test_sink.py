@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -135,6 +135,25 @@ async def test_an_answer_that_does_not_end_is_given_up_in_time() -> None:
 
     async with http_sink(slowly) as server:
         answer = await send_once(server, seconds=0.2)
+    assert (answer.outcome, answer.reason) == (DeliveryOutcome.FAILED, "no answer in time")
+
+
+async def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time() -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
+        with suppress(OSError):
+            while not reader.at_eof():
+                writer.write(b"a")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        writer.close()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with server, sink_at(url, seconds=0.3) as (sink, received):
+        sink.send(attempt())
+        answer = await received.next()
     assert (answer.outcome, answer.reason) == (DeliveryOutcome.FAILED, "no answer in time")
 
 
