@@ -115,7 +115,7 @@ IMPORT_ALL = """
 import importlib, sys
 extras = {
     "pyspark", "pyarrow", "pandas", "numpy", "matplotlib", "obstore", "delta", "pyiceberg", "paho", "nats", "fastavro",
-    "google",
+    "google", "opentelemetry",
 }
 for name in sys.argv[1:]:
     try:
