@@ -196,3 +196,22 @@ def test_several_transactions_of_one_session_have_nothing_to_do_with_each_other(
     discharging = controller.discharging(first)
     assert [body(inbox.take()) for _ in range(2)] == [b"0", b"2"]
     assert controller.outcome(discharging).matches("accepted")
+
+
+def test_a_transaction_of_too_many_messages_is_bounded(served: Served) -> None:
+    """What waits for a transaction has a limit; a client that goes on regardless gets the same error each time."""
+    inbox = Inbox(served.peer(), "chat/bounded")
+    controller, outbox = working(served, "chat/bounded")
+    outbox.credit()
+    txn_id, large = controller.declare(), message(bytes(16_000))
+    refused = 0
+    while refused < 20:
+        outcome = outbox.send(large, state=in_transaction(txn_id))["outcome"]
+        if not outcome.matches("accepted"):
+            assert outcome["error"]["condition"] == "amqp:resource-limit-exceeded"
+            refused += 1
+    assert controller.discharge(txn_id, fail=True).matches("accepted")
+    assert inbox.empty()
+    other = controller.declare()
+    assert outbox.send(message(b"x"), state=in_transaction(other))["outcome"].matches("accepted")
+    assert controller.discharge(other, fail=True).matches("accepted")
