@@ -37,10 +37,15 @@ def rates(effort: Effort) -> Iterator[Figure]:
     """In and out of a topic of a real broker."""
     with running() as (broker, gateway):
         for shape in effort.shapes:
-            for size in SIZES if shape in shapes.USUAL else SIZES[:1]:
+            for size in _sizes(shape):
                 yield _produce(broker, gateway, effort, size, shape)
                 yield from _consume(broker, gateway, effort, size, shape)
         yield from _consume(broker, gateway, effort, 100, APPLICATION)
+
+
+def _sizes(shape: str) -> tuple[int, ...]:
+    """The sizes of bodies that are measured: all of them with the mix."""
+    return {shapes.MIX: SIZES, shapes.SYNTHETIC: SIZES[:2]}.get(shape, SIZES[:1])
 
 
 _PRODUCE, _CONSUME, _CONSUME_PLAIN = 0.5, 0.35, 0.4
@@ -78,7 +83,7 @@ def _consume(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, size: i
 
     target = _CONSUME_PLAIN if shape in (shapes.SYNTHETIC, APPLICATION) else _CONSUME
     both = (("kafka_consume", False), ("kafka_consume_settled", True))
-    for name, settled in both if shape in shapes.USUAL else both[:1]:
+    for name, settled in both if shape in shapes.USUAL and size < SIZES[-1] else both[:1]:
         plan = _reading(gateway, topic, count, settled=settled)
         value, alone = interleaved(lambda plan=plan: load(plan, gateway.pid), theirs, effort.rounds)  # type: ignore[misc]
         details, what = {**value, "bare": alone}, "bare consume(500)"
