@@ -53,8 +53,8 @@ _PRODUCE, _CONSUME, _CONSUME_PLAIN = 0.5, 0.35, 0.4
 
 
 def _count(effort: Effort, size: int) -> int:
-    """Records of a topic: a twentieth of large ones, so that a topic has at most half a gigabyte."""
-    return effort.records if size < SIZES[-1] else effort.records // 20
+    """Records of a topic: a twentieth of large ones, so that it has less than half a gigabyte, but several batches."""
+    return effort.records if size < SIZES[-1] else max(2000, effort.records // 20)
 
 
 def _named(name: str, size: int, shape: str) -> str:
