@@ -49,8 +49,12 @@ class SpanSender:
         """Send until cancelled."""
         while True:
             await asyncio.sleep(_BEAT)
-            while self._tracer.ended:
-                await self._turn()
+            await self._send_ended()
+
+    async def _send_ended(self) -> None:
+        """Send all that have ended, lot by lot."""
+        while self._tracer.ended:
+            await self._turn()
 
     async def _turn(self) -> None:
         """Send one lot; those of `run` and `close` follow each other."""

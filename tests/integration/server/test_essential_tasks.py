@@ -32,6 +32,7 @@ from gateway.state.counters.memory_store import MemoryCounterStore
 from gateway.state.leases.manager import Leases
 from gateway.state.memory import MemoryState
 from gateway.state.subscriptions.memory_store import MemorySubscriptionStore
+from gateway.tracing.collector import SpanSender
 from tests.support.amqp import frames
 from tests.support.amqp.links import connected
 from tests.support.gateway.document import Document
@@ -51,6 +52,7 @@ KILLED: dict[str, tuple[Any, str]] = {
     "loop-lag": (Histogram, "observe"),
     "http": (server._QuietServer, "startup"),
     "journal": (JournalWriter, "turn"),
+    "traces": (SpanSender, "_send_ended"),
     "policy-watch": (process, "stamps"),
     "connector": (connector.Connector, "_session"),
     "bridge": (BridgeWorker, "_claim"),
@@ -97,6 +99,7 @@ async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     document.scope()["bridge"] = [{"name": "b", "from": "events/log", "to": "chat/x"}]
     document.scope()["subscriptions"] = [{"name": "orders", "events": "events/log"}]
     document.data["gateway"]["journal"] = {"kafka": "main", "topic": "journal", "interval": "1s"}
+    document.data["gateway"]["tracing"] = {"endpoint": f"http://127.0.0.1:{nobody}/v1/traces"}
     file = tmp_path / "policy.json"
     file.write_text(document.text)
     monkeypatch.setattr(tasks, "_RECOVERED", 2.0)
