@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.sasl.verifiers import UserStore
 from gateway.amqp.transport.tls import ServerTls, TlsError, client_context, out_of_date
-from gateway.tracing.tracing import missing
+from gateway.tracing.library import missing
 from policies.model.scopes.event_hubs import SharedKey
 from policies.text.diagnostics import Diagnostic, Loc
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from gateway.tracing.collector import SpanSender
@@ -20,15 +19,6 @@ _LAST: Final = 2.0
 """Seconds that shutdown waits for the last spans."""
 _TIMEOUT: Final = 5.0
 """Seconds for one lot of spans."""
-
-
-def missing() -> str | None:
-    """What has to be installed for `tracing`; None: nothing."""
-    try:
-        found = find_spec("opentelemetry.exporter.otlp.proto.http") and find_spec("opentelemetry.sdk")
-    except ModuleNotFoundError:
-        found = None
-    return None if found else "traces need OpenTelemetry's library: pip install 'scopegate[otel]'"
 
 
 class Tracing:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.amqp.link.outcomes import ACCEPTED, Rejected
 from gateway.errors import AmqpError
-from gateway.tracing import tracing
+from gateway.tracing import library
 from gateway.tracing.links import LinkSpans
 from gateway.tracing.spans import Place, Tracer
 from tests.support.amqp.messages import message
@@ -61,10 +61,10 @@ def test_a_span_ends_once_with_the_outcome_of_its_message() -> None:
 
 
 def test_a_missing_library_is_a_mistake_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tracing.missing() is None
+    assert library.missing() is None
 
     def nothing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(tracing, "find_spec", nothing)
-    assert "pip install 'scopegate[otel]'" in str(tracing.missing())
+    monkeypatch.setattr(library, "find_spec", nothing)
+    assert "pip install 'scopegate[otel]'" in str(library.missing())
