@@ -72,7 +72,7 @@ scopes:
   core: {temporary: yes}
 """
 WRONG_SAID = """\
-1:11: gateway.drian: unknown key; did you mean drain? (allowed: id, http, admin, state, lease, user_termini, memory, drain, drain_delay, log, journal)
+1:11: gateway.drian: unknown key; did you mean drain? (allowed: id, http, admin, state, lease, user_termini, memory, drain, drain_delay, log, journal, tracing)
 1:30: gateway.drain: needs a whole number with a unit, like "10s" (allowed: ms, s, m, h, d)
 1:38: gateway.id: must be text (put it in quotes)
 2:16: keys.active: no key of the ring has this id (allowed: a)
