@@ -1,5 +1,5 @@
-"""Spans of sampled messages, for an OTLP collector (docs/decisions/0085-traces.md): none of it runs without `tracing`.
+"""Spans of sampled messages, for an OTLP collector (docs/decisions/0085-traces.md); inactive without `tracing`.
 
-`context` reads what a message carries, `spans` keeps what has ended, `links` stands around the links whose messages
-are traced, and `collector` sends; only `exporter` knows OpenTelemetry's library.
+`context` reads the trace context of a message, `spans` buffers ended spans, `links` wraps the links whose messages are
+traced, and `collector` exports the spans. Only `exporter` imports OpenTelemetry's library.
 """

@@ -1,4 +1,4 @@
-"""Sends ended spans to the collector, in a task and a thread of its own; what cannot be sent is counted and dropped."""
+"""Exports ended spans to the collector from its own task and thread; counts and drops spans that cannot be sent."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from gateway.tracing.spans import Span, Tracer
 
 _BEAT: Final = 0.5
-"""Seconds between two looks for ended spans."""
+"""Export interval, in seconds."""
 _LOT: Final = 512
-"""Spans of one request."""
+"""Maximum number of spans in one request."""
 log = get_logger("tracing")
 
 
 class SpanExporter(Protocol):
-    """`exporter.OtlpExporter`, as it is used here."""
+    """The part of `exporter.OtlpExporter` that is used here."""
 
     def send(self, spans: Sequence[Span]) -> str | None: ...
     def close(self) -> None: ...
@@ -31,7 +31,7 @@ class SpanSender:
     """Sends the spans of one tracer."""
 
     def __init__(self, tracer: Tracer, make: Callable[[], SpanExporter]) -> None:
-        """`make` makes the exporter, in a thread: it imports its library then."""
+        """`make` creates the exporter; it is called in a thread, because it imports the library."""
         self._tracer: Final = tracer
         self._make: Final = make
         self._exporter: SpanExporter | None = None
@@ -52,12 +52,12 @@ class SpanSender:
             await self._send_ended()
 
     async def _send_ended(self) -> None:
-        """Send all that have ended, lot by lot."""
+        """Send all ended spans, batch by batch."""
         while self._tracer.ended:
             await self._turn()
 
     async def _turn(self) -> None:
-        """Send one lot; those of `run` and `close` follow each other."""
+        """Send one batch; the lock keeps `run` and `close` from sending at the same time."""
         async with self._one:
             if spans := self._tracer.take(_LOT):
                 await self._send(spans)
@@ -67,7 +67,7 @@ class SpanSender:
             if self._exporter is None:
                 self._exporter = await off_loop(self._make)
             problem = await off_loop(self._exporter.send, spans)
-        except Exception as error:  # of a library: traffic and later spans must not suffer
+        except Exception as error:  # the library may raise anything; traffic and later spans must not be affected
             problem = f"{type(error).__name__}: {error}"
         except asyncio.CancelledError:
             self._unsent += len(spans)
@@ -93,6 +93,6 @@ class SpanSender:
                 while self._tracer.ended or self._one.locked():
                     await self._turn()
         except TimeoutError:
-            self._report("no time left at the end", len(self._tracer.take(self._tracer.buffer)))
+            self._report("shutdown timed out", len(self._tracer.take(self._tracer.buffer)))
         if self._exporter is not None:
             self._exporter.close()

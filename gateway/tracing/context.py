@@ -10,30 +10,30 @@ from gateway.amqp.message.sections import SectionOffsets, map_entry, walk
 from gateway.errors import AmqpError
 
 MARK: Final = b"traceparent"
-"""What the bytes of a message with a context contain."""
+"""Bytes that occur in every message with a trace context."""
 SEARCHED: Final = 16 * 1024
-"""The first bytes of a message, in which its context is looked for."""
+"""The number of bytes at the start of a message that are searched for a context."""
 _KEYS: Final = ("traceparent", "cloudEvents:traceparent", "cloudEvents_traceparent")
 _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _USUAL: Final = re.compile(
     rb"traceparent[\xa1\xa3]\x37[0-9a-f]{2}-[0-9a-f]{16}([0-9a-f]{16})-[0-9a-f]{16}-([0-9a-f]{2})"
 )
-"""A context as nearly all clients encode it: a key, and a text of 55 bytes."""
+"""The encoding of a context that nearly all clients use: the key, then a string of 55 bytes."""
 _SAMPLED: Final = 1
 _KNOWN: Final = "00"
 _INVALID: Final = "ff"
 
 
 class TraceContext(NamedTuple):
-    """The trace of a message, and the span that sent it."""
+    """The trace of a message, and the span of its sender."""
 
     trace: int
     parent: int
 
 
 def left_out(data: bytes, below: int) -> bool:
-    """Whether a message certainly has no span, because no context in it is sampled with the low half of its trace id
-    less than `below`: a quick look, which knows only the usual encoding."""
+    """Whether a message is certainly not traced: no context in it is sampled and has the low half of its trace id below
+    `below`. A quick check that recognizes only the usual encoding."""
     found = _USUAL.findall(data, 0, SEARCHED)
     if not found or len(found) != data.count(MARK, 0, SEARCHED):
         return False
@@ -41,13 +41,13 @@ def left_out(data: bytes, below: int) -> bool:
 
 
 def read(data: bytes) -> TraceContext | None:
-    """The context of an encoded message whose sender samples it; None: it has none, or is not sampled."""
+    """The trace context of an encoded message; None if it has none, or its sender did not sample it."""
     if data.find(MARK, 0, SEARCHED) < 0:
         return None
     try:
         layout = walk(data)
         return next((found for text in _texts(data, layout) if (found := parse(text)) is not None), None)
-    except AmqpError:  # the node that takes the message refuses it
+    except AmqpError:  # the node that receives the message rejects it
         return None
 
 
@@ -59,7 +59,7 @@ def _texts(data: bytes, layout: SectionOffsets) -> list[object]:
 
 
 def parse(text: object) -> TraceContext | None:
-    """A `traceparent` of any version; None if it is none, or says that its trace is not sampled."""
+    """Parse a `traceparent` of any version; None if it is invalid or its sampled flag is not set."""
     found = _FORM.fullmatch(text) if isinstance(text, str) else None
     if found is None or found[1] == _INVALID or (found[1] == _KNOWN and found[5]):
         return None

@@ -1,6 +1,6 @@
-"""Spans as OpenTelemetry's library sends them: OTLP over HTTP (the extra `otel`); called in a thread.
+"""Exports spans with OpenTelemetry's library: OTLP over HTTP (the extra `otel`). Blocks: call it in a thread.
 
-The library reads `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE` and their like by itself.
+The library reads `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE` and similar variables itself.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _KINDS: Final = {
     "deliver": SpanKind.CONSUMER,
 }
 _FAILURES: Final = frozenset({"rejected", "none"})
-"""Outcomes that make a span an error; released and modified messages may succeed later."""
+"""Outcomes that give a span the status error; released and modified messages may succeed later."""
 _LIBRARY: Final = InstrumentationScope("scopegate", __version__)
 
 
 _LONGEST: Final = 300
-"""Characters of a problem that is reported."""
+"""Maximum length of a reported problem, in characters."""
 
 
 class _FirstProblem(logging.Handler):
-    """Keeps what the library says first of a lot, which is why it does not pass, instead of its lines in the log."""
+    """Captures the library's first log line about a batch, which explains the failure, and keeps it out of the log."""
 
     text = ""
 
@@ -45,11 +45,11 @@ class _FirstProblem(logging.Handler):
 
 
 class OtlpExporter:
-    """Sends spans to one collector."""
+    """Exports spans to one collector."""
 
     def __init__(self, endpoint: str, gateway: str, timeout: float) -> None:
-        """`endpoint`: the URL for traces. `gateway`: the name of this one. `timeout`: seconds for a lot, with the
-        library's own repetitions."""
+        """`endpoint`: the URL for traces. `gateway`: the name of this gateway. `timeout`: seconds for one batch,
+        including the library's own retries."""
         self._exporter: Final = OTLPSpanExporter(endpoint=endpoint, timeout=timeout)
         self._gateway: Final = gateway
         self._resources: Final[dict[str, Resource]] = {}
@@ -59,13 +59,13 @@ class OtlpExporter:
         logger.addHandler(self._problem)
 
     def send(self, spans: Sequence[Span]) -> str | None:
-        """Send a lot; returns why the collector does not have it, or None."""
+        """Send a batch. Returns None if the collector accepted it, otherwise the reason."""
         self._problem.text = ""
         result = self._exporter.export([self._readable(span) for span in spans])
         return None if result is SpanExportResult.SUCCESS else self._problem.text or "no answer"
 
     def close(self) -> None:
-        """End a repetition that waits; nothing is sent any more."""
+        """Cancel a pending retry; nothing is sent afterwards."""
         shutdown: Callable[[], None] = self._exporter.shutdown
         shutdown()
         logging.getLogger("opentelemetry").removeHandler(self._problem)
@@ -95,7 +95,7 @@ class OtlpExporter:
 
 
 def _attributes(span: Span) -> dict[str, str | int]:
-    """By OpenTelemetry's conventions for messaging, where they have a name."""
+    """Attributes named by OpenTelemetry's messaging conventions where these define a name."""
     place = span.place
     found: dict[str, str | int] = {
         "messaging.system": "amqp",

@@ -1,6 +1,6 @@
-"""Links whose messages are traced: a link and its handler with spans between a transfer and its outcome.
+"""Traced links: wrappers of a link and its handler that record a span from each transfer to its outcome.
 
-Batches stay batches: each is searched for messages with a context, and then passed on whole.
+Batches stay whole: each is searched for messages with a trace context, and then passed on unchanged.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from gateway.links.wrapped_link import AcceptAll
 
 _UNANSWERED: Final = "none"
-"""The outcome of a message whose link ended first."""
+"""The outcome recorded for a message whose link ended before it had one."""
 
 
 def traced(tracer: Tracer, link: NodeLink, scope: str, address: str) -> NodeLink:
-    """A link of `scope` for its node, with spans around its messages if they are of a kind that has some."""
+    """Wrap a link of `scope` for its node, so that its messages are traced; other links are returned unchanged."""
     kind = span_kind(link, scope)
     if kind is None:
         return link
@@ -41,7 +41,7 @@ def traced(tracer: Tracer, link: NodeLink, scope: str, address: str) -> NodeLink
 
 
 def span_kind(link: NodeLink, scope: str) -> SpanKind | None:
-    """The kind of the spans of a link's messages; None: they have none."""
+    """The span kind of a link's messages; None if they are not traced."""
     if link.context.answer:
         return "response"
     decided = link.decision
@@ -56,7 +56,7 @@ def span_kind(link: NodeLink, scope: str) -> SpanKind | None:
 
 
 class LinkSpans:
-    """The spans of one link: those of messages without an outcome, by what the link knows them by."""
+    """The open spans of one link, by the key that the link uses for each delivery."""
 
     def __init__(self, tracer: Tracer, place: Place) -> None:
         self._tracer: Final = tracer
@@ -64,7 +64,7 @@ class LinkSpans:
         self._open: Final[dict[Delivery, OpenSpan]] = {}
 
     def transfers(self, messages: Iterable[Transfer]) -> None:
-        """Messages come or go: what knows each, its bytes, and whether it is settled."""
+        """Start spans for messages that arrive or are sent: the delivery's key, its bytes, whether it is settled."""
         found = [each for each in messages if each[1].find(MARK, 0, SEARCHED) >= 0]
         now = self._tracer.clock() if found else 0
         for key, data, settled in found:
@@ -75,19 +75,19 @@ class LinkSpans:
                 self._open[key] = span
 
     def outcome(self, key: Delivery, outcome: Outcome) -> None:
-        """A message has an outcome; it may have no span."""
+        """End the span of a message that has got its outcome, if it has a span."""
         if self._open and (span := self._open.pop(key, None)) is not None:
             refused = outcome.error if isinstance(outcome, Rejected) else None
             self._end(span, outcome.name, None if refused is None else refused.condition)
 
     def accepted(self, keys: Sequence[Delivery]) -> None:
-        """`outcome` for several that were accepted."""
+        """As `outcome`, for several accepted messages."""
         if self._open:
             for key in self._open.keys() & set(keys):
                 self._end(self._open.pop(key), ACCEPTED.name, None)
 
     def close(self, error: AmqpError | None) -> None:
-        """The link has ended."""
+        """End all open spans, because the link has ended."""
         for span in self._open.values():
             self._end(span, _UNANSWERED, None if error is None else error.condition)
         self._open.clear()
@@ -97,7 +97,7 @@ class LinkSpans:
 
 
 class _TracedIncoming(WrappedIncomingLink):
-    """A link on which its other end sends."""
+    """A link on which the peer sends."""
 
     def __init__(self, link: IncomingLink, spans: LinkSpans) -> None:
         super().__init__(link)
@@ -138,7 +138,7 @@ class _IncomingTraces(IncomingWrapper["BatchIncoming"]):
 
 
 class _TracedOutgoing(WrappedOutgoingLink):
-    """A link on which we send."""
+    """A link on which the gateway sends."""
 
     def __init__(self, link: OutgoingLink, spans: LinkSpans) -> None:
         super().__init__(link)

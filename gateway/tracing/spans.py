@@ -1,4 +1,4 @@
-"""Spans that have ended and wait for the collector: bounded, so that traffic never waits for it."""
+"""A bounded buffer of ended spans, so that traffic never waits for the collector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RATIO_BITS: Final = 64
 
 
 class Place(NamedTuple):
-    """What a span says of its link: names of one scope only, that of the link's peer (docs/decisions/0085-traces.md).
+    """The link attributes of a span, with names of the peer's scope only (docs/decisions/0085-traces.md).
 
     `rule` is the pattern of the address rule; None: a temporary node.
     """
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 class OpenSpan(NamedTuple):
-    """A message without an outcome yet; times in nanoseconds since 1970."""
+    """The span of a message that has no outcome yet; times are in nanoseconds since 1970."""
 
     context: TraceContext
     id: int
@@ -36,7 +36,7 @@ class OpenSpan(NamedTuple):
 
 
 class Span(NamedTuple):
-    """From a transfer to its outcome; `condition` is that of a rejection, or why the link ended."""
+    """A span from a transfer to its outcome; `condition` is the error of a rejection or of the link's detach."""
 
     place: Place
     open: OpenSpan
@@ -46,22 +46,22 @@ class Span(NamedTuple):
 
 
 class Tracer:
-    """Samples messages, and keeps their spans until they are sent."""
+    """Samples messages and buffers their spans until they are exported."""
 
     def __init__(self, sample: float, buffer: int, clock: Callable[[], int]) -> None:
-        """`sample`: the part of the traces that gets spans, 0 to 1. `buffer`: open spans and ended ones that may wait,
-        each. `clock` returns nanoseconds since 1970."""
+        """`sample`: the fraction of traces that are recorded, 0 to 1. `buffer`: the maximum number of open spans and
+        of ended ones. `clock` returns nanoseconds since 1970."""
         self._below: Final = round(sample * 2**_RATIO_BITS)
         self.buffer: Final = buffer
         self.clock: Final = clock
         self.ended: Final[deque[Span]] = deque()
         self.open = 0
-        """Spans that have begun and not ended, of all links."""
+        """The number of open spans of all links."""
         self.overflowed = 0
-        """Spans that were not made, or not kept, because of `buffer`."""
+        """The number of spans that were dropped because `buffer` was full."""
 
     def begin(self, data: bytes, now: int) -> OpenSpan | None:
-        """A span for a message; None: its sender or `sample` leave it out, or too many are open."""
+        """Start a span for a message. Returns None if the message is not sampled, or too many spans are open."""
         context = None if left_out(data, self._below) else read(data)
         if context is None or context.trace % 2**_RATIO_BITS >= self._below:
             return None
@@ -72,7 +72,7 @@ class Tracer:
         return OpenSpan(context, secrets.randbits(_ID_BITS) or 1, now, len(data))
 
     def end(self, span: Span) -> None:
-        """A span has ended."""
+        """Queue an ended span for export."""
         self.open -= 1
         if len(self.ended) >= self.buffer:
             self.overflowed += 1
@@ -80,5 +80,5 @@ class Tracer:
             self.ended.append(span)
 
     def take(self, most: int) -> list[Span]:
-        """Ended spans, oldest first; they are not kept any more."""
+        """Remove ended spans from the buffer, oldest first, and return them."""
         return [self.ended.popleft() for _ in range(min(most, len(self.ended)))]

@@ -1,4 +1,4 @@
-"""The traces of one process, if its policy has `tracing` when it starts."""
+"""Tracing for one process, enabled if its policy has `tracing` at startup."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from policies.model.tracing import TracingSection
 
 _LAST: Final = 2.0
-"""Seconds that shutdown waits for the last spans."""
+"""Seconds that shutdown waits for the last spans to be exported."""
 _TIMEOUT: Final = 5.0
-"""Seconds for one lot of spans."""
+"""Timeout of one export request, in seconds."""
 
 
 class Tracing:
-    """`tracer` is what links report to; None: the policy has no traces."""
+    """Links report to `tracer`; it is None if the policy does not enable tracing."""
 
     def __init__(self, section: TracingSection | None, gateway: str) -> None:
         """`section`: the policy's settings; `gateway`: the name of this gateway."""
@@ -45,6 +45,6 @@ class Tracing:
 
 
 def _exporter(endpoint: str, gateway: str) -> SpanExporter:
-    from gateway.tracing.exporter import OtlpExporter  # its library takes long to import
+    from gateway.tracing.exporter import OtlpExporter  # its library is slow to import
 
     return OtlpExporter(endpoint, gateway, _TIMEOUT)

@@ -1,7 +1,7 @@
 """The part of a container in one transaction (`gateway.amqp.link.transactions.Branch`; KM-14, decision 83).
 
-The container's transaction is declared at the first work, and discharged when all work has its outcome. Nothing here
-knows the wire or a clock.
+The container's transaction is declared with the first work, and discharged when all work has its outcome. This module
+uses neither the wire nor a clock.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from gateway.routing.fair_share import Timer
 from gateway.transactions.wire import declare, discharge
 
 PATIENCE: Final = 30.0
-"""Seconds that a discharge waits for the container."""
+"""Timeout of each step of a discharge, in seconds: the outcomes of all work, then the container's answer."""
 _TRANSACTION: Final = "amqp:transaction:"
 
 
 class ControllerLink(Protocol):
-    """What a branch uses of the link to the container's coordinator (`coordinator.RemoteCoordinator`)."""
+    """The part of the link to the container's coordinator (`coordinator.RemoteCoordinator`) that a branch uses."""
 
     @property
     def branches(self) -> dict[LostBranch, None]: ...
@@ -38,7 +38,7 @@ class RemoteWork(Protocol):
     owner: WorkOwner | None
 
     def send(self, txn_id: bytes) -> bool:
-        """Send it; False: the branch is told when there is credit. Raises AmqpError if that cannot be."""
+        """Send it. Returns False without credit; `pump` is called later. Raises AmqpError if it cannot be sent."""
 
     def refuse(self, error: AmqpError) -> None: ...
     def give_up(self) -> None: ...
@@ -62,7 +62,7 @@ class RemoteBranch:
         self._unfinished = 0
         """Work without an outcome."""
         self._refusal: AmqpError | None = None
-        """Why the container has no transaction."""
+        """Why the container has no transaction; None while it may have one."""
         self._error: AmqpError | None = None
         """The answer to the local discharge after a rollback there."""
         self._committing = False
@@ -74,12 +74,12 @@ class RemoteBranch:
     # -- work
 
     def check(self) -> None:
-        """Raise the error of work that comes now, if the container has no transaction for it."""
+        """Raise the error of new work if the container has no transaction for it."""
         if self._refusal is not None:
-            raise self._refusal.with_traceback(None)  # else the same error keeps the frames of each time
+            raise self._refusal.with_traceback(None)  # or the shared error would collect the frames of each raise
 
     def add(self, work: RemoteWork) -> None:
-        """Send work after all that came before; raises as `check`."""
+        """Send work after all earlier work. Raises as `check` does."""
         self.check()
         work.owner = self
         self._unfinished += 1
@@ -87,7 +87,7 @@ class RemoteBranch:
         self.pump()
 
     def pump(self) -> None:
-        """Send the work that waits, in order, up to a post for which there is no credit."""
+        """Send the waiting work in order, up to a post without credit."""
         while self._state is BranchState.OPEN and self._waiting:
             work = self._waiting.popleft()
             try:
@@ -98,14 +98,14 @@ class RemoteBranch:
                 work.refuse(error)
 
     def over(self) -> None:
-        """Work has its outcome."""
+        """Count work that has its outcome."""
         self._unfinished -= 1
         self._perhaps_commit()
 
     # -- the container's transaction
 
     def _after(self, event: BranchEvent) -> BranchAction:
-        """Take the transition for an event, and its action."""
+        """Apply the transition for an event, and run its action."""
         self._state, action = TRANSITIONS[self._state, event]
         if action is BranchAction.WORK:
             self.pump()
@@ -134,7 +134,7 @@ class RemoteBranch:
     def lost(self, error: AmqpError) -> None:
         """See `LostBranch`."""
         if self._state is BranchState.OPEN:
-            text = f"the container has rolled it back, as the link to its coordinator has ended: {error.condition}"
+            text = f"the container rolled the transaction back, because its coordinator's link ended: {error.condition}"
             self._refusal = AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND)
             self.transaction.fail(self._refusal)
         self._after(BranchEvent.REFUSED)
@@ -165,7 +165,7 @@ class RemoteBranch:
             self._after(BranchEvent.COMMIT)
 
     def roll_back(self, then: Answer) -> None:
-        """See `Branch`: answered after the container, which cannot commit any more, or without it after a time."""
+        """See `Branch`: answered after the container's answer, which can no longer be a commit, or after a timeout."""
         self._then = then
         self._timer = self._later(PATIENCE, self._impatient)
         self._give_up()
@@ -177,7 +177,7 @@ class RemoteBranch:
         self._after(BranchEvent.ROLLBACK)
 
     def _committed(self, reply: CoordinatorReply) -> None:
-        """The container has answered the discharge, or never will."""
+        """Handle the result of a commit."""
         if reply.outcome is RELEASED:  # it has not processed the discharge, so its transaction may be open
             self._coordinator.request(discharge(self._txn_id, fail=True), _ignore)
         if self._after(BranchEvent.ANSWERED) is BranchAction.ANSWER:
@@ -188,13 +188,13 @@ class RemoteBranch:
             self._finish(self._error)
 
     def _impatient(self) -> None:
-        """The container takes too long: its answer does not count any more."""
+        """The container has not answered in time: its answer is ignored from now on."""
         if self._state is BranchState.DISCHARGING:
             self._committed(CoordinatorReply(error=AmqpError(INTERNAL_ERROR, "no answer", fault=Fault.BACKEND)))
         elif self._state is BranchState.UNDOING:
             self._undone(CoordinatorReply())
         else:
-            text = "the container has not taken all messages of the transaction in time"
+            text = "the container did not settle all messages of the transaction in time"
             self._error = AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND)
             self._timer = self._later(PATIENCE, self._impatient)
             self._committing = False
@@ -210,17 +210,17 @@ class RemoteBranch:
 
 
 def _ignore(reply: CoordinatorReply) -> None:
-    """The answer to a rollback that nobody waits for."""
+    """Ignore the answer to a rollback that nothing waits for."""
 
 
 def verdict(reply: CoordinatorReply) -> AmqpError | None:
-    """What a container's answer to a commit means: None, that it was rolled back, or that nobody knows (4.3)."""
+    """The error of a container's answer to a commit: None if it committed, a rollback, or an unknown result (4.3)."""
     if reply.outcome is ACCEPTED:
         return None
     error = reply.outcome.error if isinstance(reply.outcome, Rejected) else reply.error
     why = "" if error is None else f": {error.condition}: {error.description}"
     told = error is not None and error.condition.startswith(_TRANSACTION) and reply.alone
     if isinstance(reply.outcome, Rejected) or reply.outcome is RELEASED or told or not reply.sent:
-        text = f"the container has rolled the transaction back{why}"
+        text = f"the container rolled the transaction back{why}"
         return AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND, scope=None if error is None else error.scope)
     return AmqpError(INTERNAL_ERROR, "the container did not say whether it has committed", fault=Fault.BACKEND)

@@ -1,4 +1,4 @@
-"""Our link to the coordinator of a container: declare and discharge there (AMQP 1.0 part 4, 4.1 to 4.3)."""
+"""The gateway's link to the coordinator of a container: declare and discharge (AMQP 1.0 part 4, 4.1 to 4.3)."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _numbers: Final = count(1)
 
 
 class CoordinatorReply(NamedTuple):
-    """What became of a request: an outcome, or `error` if the link has ended without one."""
+    """The result of a request: an outcome, or `error` if the link ended without one."""
 
     outcome: Outcome | None = None
     error: AmqpError | None = None
     sent: bool = True
-    """Whether the container may have got the request."""
+    """Whether the container may have received the request."""
     alone: bool = False
-    """Whether it was the only request without an answer when the link ended, so that the link's error is its answer."""
+    """Whether it was the only unanswered request when the link ended, so that the link's error is its answer."""
 
 
 ReplyListener: TypeAlias = Callable[[CoordinatorReply], None]
 
 
 class LostBranch(Protocol):
-    """What a coordinator uses of the transactions that it has declared."""
+    """The part of a branch that the coordinator's link uses."""
 
     def lost(self, error: AmqpError) -> None:
-        """The coordinator's link has ended: the container rolls back what was not discharged (4.3)."""
+        """Called when the coordinator's link has ended: the container rolls back undischarged transactions (4.3)."""
 
 
 class RemoteCoordinator(Outgoing):
-    """The handler of the link; `missing` is called if the container refuses it, `ended` when it has ended."""
+    """The handler of the link; calls `missing` if the container refuses the link, and `ended` when it has ended."""
 
     def __init__(
         self, engine: Engine, context: LinkContext, missing: Callable[[AmqpError], None], ended: Callable[[], None]
@@ -52,7 +52,7 @@ class RemoteCoordinator(Outgoing):
         self._ended: Final = ended
         self._context: Final = context
         self._waiting: deque[tuple[bytes, ReplyListener]] = deque()
-        """Requests that wait for the attach or for credit."""
+        """Requests waiting for the attach or for credit."""
         self.branches: Final[dict[LostBranch, None]] = {}
         self._link: Final = engine.attach(f"coordinator-{next(_numbers)}", incoming=False)
         self._link.request(self, AttachReply(coordinator=True, capabilities=(LOCAL_TRANSACTIONS,)))
@@ -63,7 +63,7 @@ class RemoteCoordinator(Outgoing):
         return self._link.scope
 
     def request(self, data: bytes, then: ReplyListener) -> None:
-        """Send a request when there is credit; `then` gets what became of it."""
+        """Send a request when there is credit; `then` is called with the result."""
         self._waiting.append((data, then))
         self._send()
 
@@ -75,11 +75,11 @@ class RemoteCoordinator(Outgoing):
     # -- from the link
 
     def on_attached(self, link: Link) -> None:
-        """The container has a coordinator."""
+        """The container has attached its coordinator."""
         link.context = self._context
 
     def on_refused(self, error: AmqpError) -> None:
-        """It has none, or none for us."""
+        """The container has no coordinator, or does not let the gateway use it."""
         text = f"the container behind this address takes no part in transactions: {error.condition}"
         self._missing(AmqpError(NOT_IMPLEMENTED, text, fault=Fault.BACKEND))
         self.on_detach(AmqpError(NOT_IMPLEMENTED, text, fault=Fault.BACKEND))
@@ -91,7 +91,7 @@ class RemoteCoordinator(Outgoing):
         cast(ReplyListener, context)(CoordinatorReply(outcome))
 
     def on_detach(self, error: AmqpError | None) -> None:
-        """Tell everybody who waits; then those whose transactions the container rolls back."""
+        """Answer all waiting requests; then report the transactions that the container rolls back."""
         reason = error or AmqpError(DETACH_FORCED, "the link to its coordinator has ended", fault=Fault.BACKEND)
         self._ended()
         waiting, self._waiting = self._waiting, deque()

@@ -1,4 +1,4 @@
-"""What the nodes of a container do with posts and retirements of clients: they go into a transaction there (KM-14)."""
+"""The base of a container's nodes that passes posts and retirements of clients into a transaction there (KM-14)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TransactedNode(DirectNode):
             return False
         data = self._crossed(receiver, post)
         if 0 < link.most < len(data):
-            text = f"the message has {len(data)} bytes; the max-message-size of its receiver is {link.most}"
+            text = f"the message has {len(data)} bytes, more than the max-message-size of its receiver ({link.most})"
             raise AmqpError(MESSAGE_SIZE_EXCEEDED, text)
         self.receivers.spend(receiver)
         link.post(data, (post, None), txn_id)
@@ -59,7 +59,7 @@ class TransactedNode(DirectNode):
 
     @staticmethod
     def _crossed(receiver: ReceiverEndpoint, post: RemotePost) -> bytes:
-        """The message as the container gets it."""
+        """The message with the transform for the container applied."""
         if post.context is receiver.link.context or (transform := receiver.transform_for(post)) is None:
             return post.data
         try:
@@ -69,13 +69,13 @@ class TransactedNode(DirectNode):
             raise AmqpError(NOT_IMPLEMENTED, text) from None
 
     def credited(self, receiver: ReceiverEndpoint) -> None:
-        """There is credit: first for the posts that wait."""
+        """Use new credit for waiting posts first."""
         self.receivers.count(receiver)
         self._feed()
         super().credited(receiver)
 
     def leave_receiver(self, receiver: ReceiverEndpoint) -> None:
-        """The link to the container may have ended: the posts that wait for it are refused."""
+        """Refuse the posts that wait for the link to the container, if it has ended."""
         super().leave_receiver(receiver)
         self._feed()
 

@@ -1,4 +1,4 @@
-"""The transactions at the container of one connector: what clients' transactions enlist (KM-14, decision 83)."""
+"""The transactions at the container of one connector, as a resource of clients' transactions (KM-14, decision 83)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ContainerConnection(Protocol):
-    """What transactions use of their connector."""
+    """The part of a connector that transactions use."""
 
     @property
     def engine(self) -> Engine | None:
@@ -39,7 +39,7 @@ class ContainerTransactions:
         self._engine: Engine | None = None
         self._coordinator: RemoteCoordinator | None = None
         self._missing: AmqpError | None = None
-        """Why the container has no coordinator for us, on this connection."""
+        """Why the gateway cannot use a coordinator on this connection; None if that is not known."""
 
     def begin(self, transaction: Enlisting) -> RemoteBranch:
         """See `Resource`; raises AmqpError if the container is not connected or has no coordinator."""
@@ -50,7 +50,7 @@ class ContainerTransactions:
             self._engine, self._coordinator, self._missing = engine, None, None
             engine.peer.transactions = self
         if self._missing is not None:
-            raise self._missing.with_traceback(None)  # else the same error keeps the frames of each time
+            raise self._missing.with_traceback(None)  # or the shared error would collect the frames of each raise
         if self._coordinator is None:
             self._attach(engine)
         assert self._coordinator is not None
@@ -68,21 +68,21 @@ class ContainerTransactions:
         context = self._connector.remote_context(routes_responses=False)
         self._coordinator = RemoteCoordinator(engine, context, missing, ended)
 
-    # -- of the connection to the container (`gateway.amqp.link.transactions.Transactions`)
+    # -- from the connection to the container (`gateway.amqp.link.transactions.Transactions`)
 
     def knows(self, txn_id: bytes) -> bool:
-        """True: the outcome says what has become of the message."""
+        """Always true: an unknown transaction shows in the outcome of the message."""
         return True
 
     def post(self, link: TransactedLink, txn_id: bytes, delivery: int, data: bytes, settled: bool) -> None:
-        """The container sends in a transaction that nobody has asked for."""
+        """The container sends in a transaction that the gateway did not declare: detach the link."""
         link.detach(unknown(txn_id))
 
     def post_all(self, link: TransactedLink, txn_id: bytes, messages: list[tuple[int, bytes, bool]]) -> None:
-        """`post` for several."""
+        """As `post`, for several messages."""
         link.detach(unknown(txn_id))
 
     def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
-        """The container has given a post its outcome in the transaction (4.4.1)."""
+        """The container has settled a post within the transaction (4.4.1)."""
         spoken_in(retirement.outcome, scope)
         retirement.commit()

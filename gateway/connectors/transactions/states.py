@@ -8,37 +8,37 @@ from typing import Final
 
 
 class BranchState(Enum):
-    """What the container knows of the transaction."""
+    """The state of the transaction at the container."""
 
-    DECLARING = "the container was asked for a transaction"
-    OPEN = "it has one"
-    NONE = "it has none, and will not get one"
-    DISCHARGING = "it was told to commit"
-    UNDOING = "it was told to roll back"
-    OVER = "its part is decided"
+    DECLARING = "the declare was sent"
+    OPEN = "the transaction is declared"
+    NONE = "the container has no transaction, and will not declare one"
+    DISCHARGING = "the commit was sent"
+    UNDOING = "the rollback was sent"
+    OVER = "the container's part is decided"
 
 
 class BranchEvent(Enum):
-    """Events of it."""
+    """Events that change the state."""
 
-    DECLARED = "the container has declared it"
-    REFUSED = "the container has not declared it, or the link to its coordinator has ended"
-    COMMIT = "commit it, now that all work has its outcome"
-    ROLLBACK = "roll it back"
-    ANSWERED = "the discharge has its answer, or will have none"
+    DECLARED = "the container has declared the transaction"
+    REFUSED = "the container has not declared the transaction, or the link to its coordinator has ended"
+    COMMIT = "commit: all work has its outcome"
+    ROLLBACK = "roll back"
+    ANSWERED = "the discharge was answered, or never will be"
 
 
 class BranchAction(Enum):
-    """What an event leads to."""
+    """The action that a transition takes."""
 
     IGNORE = "nothing"
-    WORK = "send the work that waits"
-    REFUSE_WORK = "refuse the work that waits"
+    WORK = "send the waiting work"
+    REFUSE_WORK = "refuse the waiting work"
     DISCHARGE = "discharge it"
     UNDO = "discharge it with fail"
-    UNDO_UNHEARD = "discharge it with fail; nobody waits for the answer"
-    CONCLUDE = "answer the local discharge: there is nothing to discharge there"
-    ANSWER = "answer the local discharge by the container's answer"
+    UNDO_UNHEARD = "discharge it with fail and ignore the answer"
+    CONCLUDE = "answer the local discharge: there is nothing to discharge at the container"
+    ANSWER = "answer the local discharge with the container's answer"
 
 
 _S, _E, _A = BranchState, BranchEvent, BranchAction
@@ -46,7 +46,7 @@ _S, _E, _A = BranchState, BranchEvent, BranchAction
 TRANSITIONS: Final[Mapping[tuple[BranchState, BranchEvent], tuple[BranchState, BranchAction]]] = {
     (_S.DECLARING, _E.DECLARED): (_S.OPEN, _A.WORK),
     (_S.DECLARING, _E.REFUSED): (_S.NONE, _A.REFUSE_WORK),
-    (_S.DECLARING, _E.COMMIT): (_S.DECLARING, _A.IGNORE),  # again when it is declared
+    (_S.DECLARING, _E.COMMIT): (_S.DECLARING, _A.IGNORE),  # repeated once it is declared
     (_S.DECLARING, _E.ROLLBACK): (_S.OVER, _A.CONCLUDE),
     (_S.DECLARING, _E.ANSWERED): (_S.DECLARING, _A.IGNORE),
     (_S.OPEN, _E.DECLARED): (_S.OPEN, _A.IGNORE),
@@ -60,7 +60,7 @@ TRANSITIONS: Final[Mapping[tuple[BranchState, BranchEvent], tuple[BranchState, B
     (_S.NONE, _E.ROLLBACK): (_S.OVER, _A.CONCLUDE),
     (_S.NONE, _E.ANSWERED): (_S.NONE, _A.IGNORE),
     (_S.DISCHARGING, _E.DECLARED): (_S.DISCHARGING, _A.IGNORE),
-    (_S.DISCHARGING, _E.REFUSED): (_S.DISCHARGING, _A.IGNORE),  # the request itself is answered
+    (_S.DISCHARGING, _E.REFUSED): (_S.DISCHARGING, _A.IGNORE),  # the discharge gets its own answer
     (_S.DISCHARGING, _E.COMMIT): (_S.DISCHARGING, _A.IGNORE),
     (_S.DISCHARGING, _E.ROLLBACK): (_S.DISCHARGING, _A.IGNORE),
     (_S.DISCHARGING, _E.ANSWERED): (_S.OVER, _A.ANSWER),

@@ -1,4 +1,4 @@
-"""A post or retirement of a client that goes to a container in the transaction there (AMQP 1.0 part 4, 4.4)."""
+"""Posts and retirements of clients, passed on to a container within its transaction (AMQP 1.0 part 4, 4.4)."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 
 class PostingNode(Protocol):
-    """What posts use of their node (`node.TransactedNode`)."""
+    """The part of a node (`node.TransactedNode`) that posts use."""
 
     def send_post(self, post: RemotePost, txn_id: bytes) -> bool:
-        """Send it in the container's transaction; False: there is no credit now, its branch is told when there is.
+        """Send a post in the container's transaction. Returns False without credit; `WorkOwner.pump` is called later.
 
         Raises AmqpError if it cannot be sent.
         """
 
 
 class WorkOwner(Protocol):
-    """What work uses of its branch."""
+    """The part of a branch that work uses."""
 
     @property
     def transaction(self) -> Enlisting: ...
 
     def over(self) -> None:
-        """One piece of work has its outcome."""
+        """Called when a piece of work has its outcome."""
 
     def pump(self) -> None:
-        """There is credit again."""
+        """Called when there is credit again."""
 
 
 class RemotePost:
-    """A message for the container; its node there sees it as the origin of the message (`MessageOrigin`)."""
+    """A message for the container; for its node it is the message's origin (`MessageOrigin`)."""
 
     open = rejects = True
 
@@ -52,21 +52,21 @@ class RemotePost:
         self._node: Final = node
         self._origin: Final = origin
         self.owner: WorkOwner | None = None
-        """Its branch, until it has its outcome."""
+        """Its branch, until the message has an outcome."""
 
     def send(self, txn_id: bytes) -> bool:
         """Send it, if there is credit; raises AmqpError if it cannot be sent."""
         return self._node.send_post(self, txn_id)
 
     def refuse(self, error: AmqpError) -> None:
-        """The message is refused: it is not a part of the transaction."""
+        """Refuse the message: it is not part of the transaction."""
         if (owner := self.owner) is not None:
             self.owner = None
             self.post.refuse(error)
             owner.over()
 
     def give_up(self) -> None:
-        """The transaction is rolled back before the message was sent."""
+        """Drop the message, because the transaction was rolled back before it was sent."""
         if (owner := self.owner) is not None:
             self.owner = None
             self.post.release()
@@ -77,7 +77,7 @@ class RemotePost:
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         """The container has given the message its outcome in the transaction."""
         if isinstance(outcome, Rejected):
-            self.refuse(outcome.error or AmqpError(PRECONDITION_FAILED, "the container rejects it", scope=self.scope))
+            self.refuse(outcome.error or AmqpError(PRECONDITION_FAILED, "the container rejected it", scope=self.scope))
             return
         if (owner := self.owner) is None:
             return
@@ -89,17 +89,17 @@ class RemotePost:
         owner.over()
 
     def _release(self) -> None:
-        if self.post.settled:  # nobody else would learn it (4.4.4)
-            text = "the container has not taken a message that was sent settled"
+        if self.post.settled:  # its sender gets no outcome (4.4.4)
+            text = "the container did not accept a message that was sent settled"
             self.post.transaction.fail(AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND))
         self.post.release()
 
     def drop(self, delivery: Delivery) -> None:
-        """The message was not sent."""
+        """See `MessageOrigin`: the message was not sent."""
         self.settle(delivery, RELEASED)
 
     def fail(self, error: AmqpError) -> None:
-        """The message is refused."""
+        """See `MessageOrigin`: the message is refused."""
         self.refuse(error)
 
     def tag(self, delivery: Delivery) -> bytes:
@@ -107,12 +107,12 @@ class RemotePost:
         return self.post.tag
 
     def message_refused(self, error: AmqpError) -> None:
-        """For log and counters."""
+        """Log and count the refusal."""
         self._origin.message_refused(error)
 
 
 class RemoteRetirement:
-    """An outcome for a message of the container."""
+    """A client's outcome for a message from the container."""
 
     def __init__(self, retirement: Retirement) -> None:
         self._settled: Final = retirement.settled
@@ -122,9 +122,9 @@ class RemoteRetirement:
         self.owner: WorkOwner | None = None
 
     def send(self, txn_id: bytes) -> bool:
-        """Give the message its outcome in the transaction there; raises AmqpError if its link has ended."""
+        """Settle the message in the container's transaction. Raises AmqpError if its link has ended."""
         if not self._link.open:
-            text = "the link on which the container has sent a message of the transaction has ended"
+            text = "the link on which the container sent a message of the transaction has ended"
             raise AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND)
         outcome = Provisional(txn_id, self._outcome)
         if self._settled:
@@ -135,13 +135,13 @@ class RemoteRetirement:
         return True
 
     def refuse(self, error: AmqpError) -> None:
-        """The outcome cannot be part of the transaction: its receiver has no answer that could say so."""
+        """Fail the transaction: the outcome cannot be part of it, and a receiver gets no answer to its outcome."""
         if self.owner is not None:
             self.owner.transaction.fail(error)
             self.give_up()
 
     def give_up(self) -> None:
-        """The transaction is rolled back before the container knows the outcome: one that was settled has failed."""
+        """Undo the outcome, because the transaction was rolled back before it was sent: a settled one has failed."""
         if self._settled:
             self._link.settle(self._delivery, FAILED)
         self._over()
