@@ -1,7 +1,7 @@
-"""Keeps a Delta table for the archive: the files of each commit are added in one Delta transaction.
+"""Maintains a Delta table of the archive: the files of each commit are added in one Delta transaction.
 
 The manifest stays authoritative. A transaction has the number of its commit (`txn` of Delta's protocol), so the next
-job adds commits that a killed job left out, and none twice (docs/decisions/0013). Uses Delta's jars through py4j.
+job adds the commits that a killed job left out, each once (docs/decisions/0013). Uses Delta's jars through py4j.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JavaObject: TypeAlias = Any
-"""A class or object in Spark's Java, reached by py4j, which has no types."""
+"""A class or object in Spark's Java, reached through py4j, which has no types."""
 LOG: Final = "_delta_log"
 APPLICATION: Final = "scopegate-archive"
 CONF: Final = {
@@ -58,12 +58,12 @@ class DeltaLog:
         """Add the commits that the table lacks, in their order. Raises `PipelineError`."""
         try:
             history = self._archive.readable()
-            if history.number:  # Delta's classes load slowly: not before they are needed
+            if history.number:  # Delta's classes are slow to load: only when needed
                 for commit in history.commits(self._latest()):
                     self._add(commit, history)
         except PipelineError:
             raise
-        except Exception as error:  # of Java
+        except Exception as error:  # from Java
             raise PipelineError(f"{self._archive.path} as a Delta table: {sentence(error)}") from error
 
     def _latest(self) -> int:
@@ -73,7 +73,7 @@ class DeltaLog:
         transaction = self._log.startTransaction()
         if transaction.readVersion() < 0:
             transaction.updateMetadataForNewTable(self._action({"metaData": self._metadata(str(uuid.uuid4()))}))
-        elif ENTRIES not in list(transaction.metadata().schema().fieldNames()):  # of an older version
+        elif ENTRIES not in list(transaction.metadata().schema().fieldNames()):  # the table of an older version
             transaction.updateMetadata(self._action({"metaData": self._metadata(transaction.metadata().id())}), False)
         now = int(time.time() * 1000)
         actions = [{"txn": {"appId": APPLICATION, "version": commit.number, "lastUpdated": now}}]
@@ -101,7 +101,7 @@ class DeltaLog:
 
         return {
             "id": table,
-            "description": "written by scopegate pipeline archive; its manifest decides what is in",
+            "description": "written by scopegate pipeline archive; its manifest is authoritative",
             "format": {"provider": "parquet", "options": {}},
             "schemaString": StructType.fromDDL(READ_DDL).json(),
             "partitionColumns": ["address", "date"],
@@ -111,7 +111,7 @@ class DeltaLog:
 
 
 def removed(file: File, now: int, *, changes: bool) -> dict[str, object]:
-    """The entry of a file that a commit replaces; `changes`: its rows are not in other files."""
+    """The entry of a file that a commit replaces; `changes`: no other file has its rows."""
     return {
         "path": quote(file.path, safe=_SAFE),
         "partitionValues": {"address": file.address, "date": file.date},
@@ -160,24 +160,24 @@ def is_table(archive: Archive) -> bool:
 
 
 def _folder(archive: Archive) -> Path:
-    """Where it is; tables are kept for folders only."""
+    """The folder of the archive; only archives in folders have Delta tables."""
     assert isinstance(archive.path, Path)
     return archive.path
 
 
 def followed(archive: Archive, number: int) -> bool:
-    """Whether the archive's Delta table, if there is one, has the commits up to this number."""
+    """Whether the archive has no Delta table, or one with all commits up to this number."""
     return not is_table(archive) or _read_log(_folder(archive) / LOG)[1] >= number
 
 
 def table_problems(archive: Archive, history: History) -> list[str]:
-    """How the Delta table differs from the manifest; it may lack the last commit."""
+    """Differences between the Delta table and the manifest; the table may lack the last commit."""
     if not is_table(archive):
         return []
     files, latest = _read_log(_folder(archive) / LOG)
     if latest < history.number - 1:
         return [f"the Delta table has commits up to {latest} only: the next job of the archive adds the others"]
-    later = list(archive.history().commits(min(latest, history.number)))  # what the table may have or lack
+    later = list(archive.history().commits(min(latest, history.number)))  # commits that the table may have or lack
     before = {file.path for commit in later[:1] for file in history.files_before(commit)}
     skipped = {file.path for commit in later for file in commit.files} - before
     changed = {folder for commit in later for folder in commit.replaced}
@@ -190,7 +190,7 @@ def table_problems(archive: Archive, history: History) -> list[str]:
 
 
 def _read_log(log: Path) -> tuple[set[str], int]:
-    """The files of the table, and the last commit of the archive that it has."""
+    """The files of the table, and the last commit of the archive that it includes."""
     start, files, latest = _checkpoint(log)
     versions = sorted(path for path in log.glob("*.json") if path.stem.isdigit() and int(path.stem) > start)
     for path in versions:

@@ -1,10 +1,10 @@
-"""Keeps an Iceberg table for the archive: its files, in a table of their own beside them (docs/decisions/0068).
+"""Maintains an Iceberg table of the archive: metadata beside the archive's files (docs/decisions/0068).
 
     _iceberg/metadata/v17.metadata.json    the table as of commit 17 of the archive
     _iceberg/metadata/version-hint.text    17, where readers of tables without a catalog begin
 
-The manifest stays authoritative. A snapshot has the number of its commit, and brings the table from there to the last
-one: what a killed job left out is added by the next one, and nothing twice. Uses pyiceberg, and no Spark.
+The manifest stays authoritative. A snapshot has the number of the commit that it includes, and the next one continues
+from there: it adds what a killed job left out, and nothing twice. Uses pyiceberg, and no Spark.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 FOLDER: Final = "_iceberg"
 HINT: Final = "version-hint.text"
 COMMIT: Final = "scopegate.commit"
-"""The property of a snapshot with the number of the archive's last commit that is in it."""
+"""The property of a snapshot with the number of the last commit that it includes."""
 _NAME: Final = ("archive", "events")
 _KEPT: Final = 20
-"""Earlier states of the table that stay readable."""
+"""The number of earlier states of the table that stay readable."""
 _EPOCH: Final = date(1970, 1, 1)
 _COLUMNS: Final = pa.schema([pa.field("address", pa.string()), pa.field("date", pa.date32()), *STORED])
 
@@ -49,7 +49,7 @@ def is_iceberg(archive: Archive) -> bool:
 
 
 def iceberg_commit(archive: Archive) -> int:
-    """The last commit that the table has. Raises `PipelineError`."""
+    """The last commit that the table includes. Raises `PipelineError`."""
     path = _metadata(archive) / HINT
     try:
         return int(path.read_bytes())
@@ -86,7 +86,7 @@ class IcebergTable:
                 self._add(history, latest)
         except PipelineError:
             raise
-        except Exception as error:  # of pyiceberg, of the storage
+        except Exception as error:  # from pyiceberg or the storage
             raise PipelineError(f"{self._archive.path} as an Iceberg table: {sentence(error)}") from error
 
     def _add(self, history: History, latest: int) -> None:
@@ -99,7 +99,7 @@ class IcebergTable:
             with table.transaction() as transaction:
                 update = transaction.update_snapshot(snapshot_properties={COMMIT: str(history.number)})
                 with update.overwrite() if gone else update.merge_append() as snapshot:
-                    snapshot.delete_by_predicate(AlwaysTrue() if gone else AlwaysFalse())  # look for them everywhere
+                    snapshot.delete_by_predicate(AlwaysTrue() if gone else AlwaysFalse())
                     for file in gone:
                         snapshot.delete_data_file(_data_file(self._archive, table, file, written=False))
                     for file in fresh:
@@ -108,7 +108,7 @@ class IcebergTable:
         self._keep(table.metadata.model_dump_json(), history.number)
 
     def _keep(self, text: str, number: int) -> None:
-        """Make this the state of the table, and remove others that are old or were not finished."""
+        """Publish this state of the table, and remove old and unfinished ones."""
         place = _version(self._archive, number)
         if isinstance(place, Path):
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -120,13 +120,13 @@ class IcebergTable:
             if path.name.startswith("v") and found.isdigit():
                 versions.append(int(found))
             else:
-                path.unlink(missing_ok=True)  # what pyiceberg wrote on the way
+                path.unlink(missing_ok=True)  # intermediate files of pyiceberg
         for old in sorted(versions)[:-_KEPT]:
             _version(self._archive, old).unlink(missing_ok=True)
 
 
 def _changes(history: History, latest: int) -> tuple[list[File], list[File]]:
-    """The files that were read as of a commit and are not any more, and those that have come since."""
+    """The files that were live as of a commit and are no longer, and those added since."""
     replaced, new = set[str](), dict[str, File]()
     for commit in history.commits(latest):
         replaced.update(commit.replaced)
@@ -138,7 +138,7 @@ def _changes(history: History, latest: int) -> tuple[list[File], list[File]]:
 
 
 def _catalog(archive: Archive) -> InMemoryCatalog:
-    """A catalog for one change of the table: what stays is in the archive."""
+    """A temporary catalog for one change of the table; everything that lasts is in the archive."""
     from pyiceberg.catalog.memory import InMemoryCatalog
 
     return InMemoryCatalog("scopegate", warehouse=file_url(archive.path), **_properties(archive))
@@ -168,7 +168,7 @@ def _opened(archive: Archive, catalog: InMemoryCatalog, latest: int) -> Table:
         PartitionField(schema.find_field(name).field_id, 1000 + place, IdentityTransform(), name)
         for place, name in enumerate(("address", "date"))
     ]
-    names = create_mapping_from_schema(schema).model_dump_json()  # files have no ids of columns
+    names = create_mapping_from_schema(schema).model_dump_json()  # files have no column ids
     settings = {"schema.name-mapping.default": names, "commit.manifest-merge.enabled": "true"}
     settings |= {f"write.metadata.metrics.column.{name}": "none" for name in WITHOUT_STATISTICS}
     place = f"{file_url(archive.path)}/{FOLDER}"
@@ -214,7 +214,7 @@ def _statistics(archive: Archive, table: Table, file: File) -> dict[str, object]
 
 
 def _expire(table: Table) -> None:
-    """Forget old snapshots, and remove their lists of files."""
+    """Expire old snapshots, and remove their manifest lists and manifests."""
     snapshots = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0)
     if len(snapshots) <= 2 * _KEPT:
         return
@@ -230,11 +230,11 @@ def _expire(table: Table) -> None:
             used.add(path)
 
 
-# -- checked
+# -- checking
 
 
 def iceberg_problems(archive: Archive, history: History) -> list[str]:
-    """How the table differs from the manifest; it may lack the last commit."""
+    """Differences between the table and the manifest; the table may lack the last commit."""
     if not is_iceberg(archive):
         return []
     latest = iceberg_commit(archive)
@@ -246,7 +246,7 @@ def iceberg_problems(archive: Archive, history: History) -> list[str]:
         files = set(_table_files(archive, latest))
     except ImportError:
         return ["the Iceberg table cannot be checked without pyiceberg: pip install 'scopegate[iceberg]'"]
-    except Exception as error:  # of pyiceberg, of the storage
+    except Exception as error:  # from pyiceberg or the storage
         return [f"the Iceberg table cannot be read: {sentence(error)}"]
     expected = {file_url(archive.path / file.path) for _, file in history.live_files()}
     found = [f"the Iceberg table lacks {path}" for path in sorted(expected - files)]

@@ -1,4 +1,4 @@
-"""The archive as a DataFrame of the committed rows that are selected. Filters are Columns; no Python runs."""
+"""The archive as a DataFrame of selected, committed rows. Filters are Columns; no Python runs in the query."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArchiveSelection:
-    """Selects rows of an archive; a field that is left out selects all."""
+    """Selects rows of an archive; an omitted field does not restrict the selection."""
 
     addresses: Sequence[str] = ()
     since: datetime | None = None
     until: datetime | None = None
     """Times of the events; the end is exclusive."""
     offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """First offset and the one after the last, by partition; other partitions are left out."""
+    """First offset and end (exclusive) by partition; other partitions are left out."""
     filter: str | None = None
     """An AMQP SQL filter (docs/filters.md)."""
     strict: bool = True
-    """Whether a row whose columns cannot answer the filter fails the job; otherwise it does not match."""
-    since_date: date | None = field(default=None, repr=False)  # names of replays are derived from the rest
+    """Whether a row whose columns lack a value of the filter fails the job; otherwise it does not match."""
+    since_date: date | None = field(default=None, repr=False)  # not part of the derived names of replays
     """Events archived under this UTC date or a later one, and those without a date."""
 
     def dates(self) -> DateRange:
@@ -48,8 +48,8 @@ class ArchiveSelection:
         return found._replace(first=first)
 
     def may_hold(self, file: File) -> bool:
-        """Whether a file may have events of these times, by those in the manifest."""
-        if date_of(file.path) is None:  # times in the manifest leave out rows without a timestamp
+        """Whether a file may have selected events, by the times in the manifest."""
+        if date_of(file.path) is None:  # the manifest's times do not cover rows without a timestamp
             return True
         return overlaps(self.since, self.until, file.earliest, file.latest)
 
@@ -59,7 +59,7 @@ def read_archive(
 ) -> DataFrame:
     """All committed rows that are selected; raises `PipelineError`.
 
-    `head` and `bare_message` are null in rows with a `record`, unless `messages` are asked for, which Python makes.
+    `head` and `bare_message` are null in rows with a `record`, unless `messages` is set; then Python encodes them.
     """
     dates = selection.dates()
     live = archive.readable().live_files(lambda folder: _is_selected(folder, selection, dates))
@@ -89,7 +89,7 @@ def _read_files(spark: SparkSession, archive: Archive, files: Sequence[File], se
 
 
 def _file_frame(spark: SparkSession, archive: Path, files: Sequence[File]) -> DataFrame:
-    of_base: dict[Path, list[Path]] = {}  # Spark takes address and date from the path behind one base
+    of_base: dict[Path, list[Path]] = {}  # Spark takes address and date from the path below one base
     for file in files:
         path = archive / file.path
         if not path.exists():
@@ -100,9 +100,9 @@ def _file_frame(spark: SparkSession, archive: Path, files: Sequence[File]) -> Da
 
 def _parquet(spark: SparkSession, base: Path, paths: Sequence[Path]) -> DataFrame:
     reader = spark.read.schema(READ_DDL).option("basePath", file_url(base)).option("mergeSchema", "false")
-    for setting in ("ignoreMissingFiles", "ignoreCorruptFiles"):  # if a session has them on, events are missing
+    for setting in ("ignoreMissingFiles", "ignoreCorruptFiles"):  # if a session enables them, events go missing
         reader = reader.option(setting, "false")
-    # without checksums, damaged files may be read as other events
+    # without checksums, damaged files may yield wrong events
     reader = reader.option("parquet.page.verify-checksum.enabled", "true")
     return restored_frame(reader.parquet(*map(file_url, paths)))
 
@@ -115,10 +115,10 @@ def check_offsets(commits: Sequence[Commit], address: str, offsets: Mapping[int,
         of_partition = [each for each in ranges if each.partition == partition]
         if not of_partition:
             known = ", ".join(map(str, sorted({each.partition for each in ranges})))
-            raise PipelineError(f"{name}: the archive does not have it (it has: {known})")
+            raise PipelineError(f"{name}: it is not in the archive (there is: {known})")
         if not of_partition[0].start <= start < end <= of_partition[-1].end:
-            asked = f"{start} to {end} are asked for (the second exclusive)"
-            archived = f"the archive goes from {of_partition[0].start} to {of_partition[-1].end}"
+            asked = f"{start} to {end} (exclusive) are asked for"
+            archived = f"the archive has {of_partition[0].start} to {of_partition[-1].end}"
             raise PipelineError(f"{name}: offsets {asked}, {archived}")
 
 
@@ -128,7 +128,7 @@ def _is_selected(folder: str, selection: ArchiveSelection, dates: DateRange) -> 
 
 
 def selected(frame: DataFrame, selection: ArchiveSelection) -> DataFrame:
-    """The rows of any frame in the archive's layout."""
+    """The selected rows of any frame in the archive's layout."""
     from pyspark.sql import functions as F
 
     from bridges.spark.column import column

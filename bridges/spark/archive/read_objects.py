@@ -1,6 +1,6 @@
 """Archived objects as a DataFrame: tasks read them with pyarrow, so that Spark needs no file system of its own.
 
-Spark does not know these files: the files to open are chosen beforehand, by address, date and times.
+Spark cannot prune these files: the files to open are chosen before, by address, date and times.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def object_frame(spark: SparkSession, archive: ObjectPath, files: Sequence[File]
 
 @dataclass(frozen=True)
 class _ObjectFiles:
-    """The function of `mapInArrow`: the rows of the files with these numbers."""
+    """The function for `mapInArrow`: yields the rows of the files with the given numbers."""
 
     archive: ObjectPath
     files: Sequence[tuple[str, str, date | None]]

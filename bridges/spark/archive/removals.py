@@ -1,4 +1,4 @@
-"""What was removed from an archive on purpose: whole dates, and keys of which the manifest has salted hashes. Pure."""
+"""Events removed from an archive on purpose: whole dates, and keys, whose salted hashes are in the manifest. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Removals:
-    """Whether an event was removed on purpose, by the commits that record removals."""
+    """Checks whether an event was removed on purpose, according to the commits."""
 
     def __init__(self) -> None:
         self._dates: Final[set[tuple[str, str]]] = set()
         self._keys: Final[set[tuple[str, str, str]]] = set()
 
     def add(self, commit: Commit) -> None:
-        """One more commit, of any kind."""
+        """Add a commit of any kind."""
         if commit.kind == EXPIRE:
             self._dates.update((address_of(folder), date_of(folder)) for folder in commit.replaced)
         elif commit.kind == ERASE and "salt" in commit.note:
@@ -35,7 +35,7 @@ class Removals:
 
 
 def hashed(salt: str, key: bytes) -> str:
-    """What the manifest has of a key that was erased."""
+    """The salted hash of an erased key, as the manifest stores it."""
     return hashlib.sha256(bytes.fromhex(salt) + key).hexdigest()
 
 

@@ -32,7 +32,7 @@ class Archive:
     """A folder that every machine of the job can reach, or a prefix in a bucket of an object store."""
 
     def __init__(self, path: StoragePath) -> None:
-        """Raises `PipelineError` for a path that is a URL."""
+        """Raises `PipelineError` for a URL that is not an archive's."""
         if isinstance(path, Path) and (problem := url_problem(str(path))) is not None:
             raise PipelineError(problem)
         self.path: Final = path
@@ -45,7 +45,7 @@ class Archive:
         return self.writer.history()
 
     def readable(self) -> History:
-        """The commits that readers see: without the last one if its files are not in place yet."""
+        """The commits that readers see, without the last one while its files are not in place."""
         history = self.history()
         if not history.number and not (self.path / MANIFEST).is_dir():
             raise PipelineError(f"{self.path} is not an archive: it has no {MANIFEST}")
@@ -58,25 +58,25 @@ class Archive:
         return list(self.history().commits())
 
     def placed(self) -> list[Commit]:
-        """The commits that readers see, with those of their files that no later commit replaced."""
+        """The commits that readers see, each with its live files only."""
         return list(self.readable().live_commits())
 
     # -- writing
 
     def writing(self) -> AbstractContextManager[None]:
-        """Be the only job that archives; puts files of earlier jobs in place or removes them."""
+        """Become the only job that archives; puts files of earlier jobs in place or removes them."""
         return self.writer.writing()
 
     def changing(self) -> AbstractContextManager[History]:
-        """Prepare one commit, with the commits that there are now."""
+        """Prepare one commit, given the current commits."""
         return self.writer.changing()
 
     def tidy(self) -> None:
-        """Put the last commit in place, and remove what was written for none. Call it within `writing()`."""
+        """Put the last commit in place, and remove files of no commit. Call it within `writing()`."""
         self.writer.tidy()
 
     def stage(self, number: int) -> StoragePath:
-        """A new place for what belongs to a commit until it is written."""
+        """A new staging place for the files of a commit."""
         return self.writer.stage(number)
 
     def commit(
@@ -92,18 +92,18 @@ class Archive:
         return self.add(commit, [source for source, _ in files])
 
     def add(self, commit: Commit, sources: Sequence[Path | None]) -> Commit:
-        """Write a commit whose files are at `sources`, then put them in place; without a source, a file is there.
+        """Write a commit whose files are at `sources`, then put them in place; files without a source are in place.
 
-        If another job has committed meanwhile, the commit gets the next number.
+        If another job has committed in the meantime, the commit gets the next number.
         """
         with self.changing() as history:
             return self.put(history, commit, sources)
 
     def put(self, history: History, commit: Commit, sources: Sequence[Path | None]) -> Commit:
-        """As `add`, within `changing()`."""
+        """As `add`, for callers within `changing()`."""
         return self.writer.put(history, commit, sources)
 
 
 def file_url(path: StoragePath) -> str:
-    """The URL of a path, which Spark reads the same whatever its default file system is."""
+    """The `file:` URL of a path, so that Spark's default file system does not matter."""
     return f"file://{path.absolute()}" if isinstance(path, Path) else str(path)

@@ -1,7 +1,7 @@
-"""Compares an archive with the topics that it was made from: every offset without a row, and a sample of the bytes.
+"""Compares an archive with its topics: every offset without a row, and a sample of the bytes.
 
-Offsets are read from all files, as runs. For each run without a row, Kafka is asked whether it has an event there; for
-some stretches of rows, spread over each partition, the records are read again and compared.
+Offsets are read from all files, as runs. For each gap between the runs, Kafka is checked for an event there; samples of
+rows, spread over each partition, are compared with the topic's records.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
 
 _STRETCHES: Final = 16
-"""How many places of a partition are sampled."""
+"""Number of places in a partition that are sampled."""
 _AT_ONCE: Final = 1000
-"""Records of a gap that are in memory at the same time."""
+"""Maximum number of records of a gap in memory at a time."""
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "body", "application_properties", "record")
 Spans = Sequence[tuple[int, int]]
 """Offsets, [start, end)."""
@@ -44,26 +44,26 @@ class TopicVerdict(NamedTuple):
     partition: int
     rows: int
     compared: int
-    """Rows whose record was read again."""
+    """Number of rows that were compared with the topic's record."""
     behind: int
-    """Offsets of the topic after the archive's end."""
+    """Number of offsets of the topic after the archive's end."""
     problems: tuple[str, ...]
 
 
 @dataclass
 class _Partition:
-    """What the archive has of a partition."""
+    """The archive's contents for a partition."""
 
     spans: list[tuple[int, int]]
-    """Ranges of the commits, those that follow each other as one; without lost ones."""
+    """The ranges of the commits, without lost ones; adjacent ones are joined."""
     identity: str | None
     rows: int
     removed: bool
-    """Whether rows were removed on purpose: an event in a gap is then no loss if it is one of them."""
+    """Whether rows were removed on purpose: an event in a gap is not a loss if it is one of them."""
     files: list[tuple[File, int, int]]
-    """With the first and the last offset."""
+    """The files, with their first and last offsets."""
     runs: list[NDArray[np.int64]]
-    """Starts and ends of offsets with a row."""
+    """Starts and ends of the runs of offsets with a row."""
 
 
 def compare_topics(
@@ -155,7 +155,7 @@ def _compared(
 def _missing(
     offsets: Offsets, topic: str, own: Mapping[int, _Partition], bounds: Mapping[int, tuple[int, int]]
 ) -> list[Span]:
-    """The gaps in which the topic has an event: partition, first offset and the one after the last."""
+    """The gaps in which the topic has an event: partition, first offset, end (exclusive)."""
     return offsets.holding(topic, [
         (partition, max(start, bounds[partition][0]), end)
         for partition, held in own.items()
@@ -169,14 +169,14 @@ def _losses(
     records: RecordReads, topic: str, address: str, own: Mapping[int, _Partition], held: Sequence[Span],
     removals: Removals,
 ) -> dict[int, list[str]]:  # fmt: skip
-    """What the archive lacks, by partition; `held` are the gaps in which the topic has an event."""
+    """The events that the archive lacks, by partition; `held` are the gaps in which the topic has an event."""
     found: dict[int, list[str]] = {}
     for partition, start, end in held:
         lost: tuple[int, int] | None = start, end - 1
         if removed := own[partition].removed:
             lost = _not_removed(records, topic, address, (partition, start, end), removals)
         if lost is not None:
-            why = "which nobody removed from the archive" if removed else "which the archive lacks"
+            why = "which were not removed from the archive on purpose" if removed else "which the archive lacks"
             text = f"the topic has events at offsets {lost[0]} to {lost[1]}, {why}"
             found.setdefault(partition, []).append(text)
     return found
@@ -185,7 +185,7 @@ def _losses(
 def _not_removed(
     records: RecordReads, topic: str, address: str, gap: Span, removals: Removals
 ) -> tuple[int, int] | None:
-    """The first and the last event of a gap that was not removed on purpose, if there are any."""
+    """The first and last offset of the events in a gap that were not removed on purpose, if there are any."""
     partition, start, end = gap
     lost: tuple[int, int] | None = None
     while found := records.read(topic, partition, start, end, _AT_ONCE):
@@ -197,7 +197,7 @@ def _not_removed(
 
 
 def gaps(spans: Spans, runs: Sequence[NDArray[np.int64]]) -> Spans:
-    """The offsets within `spans` (in order) that no run has, as spans; runs are arrays of starts and ends."""
+    """The offsets within `spans` (in order) that are in no run, as spans; runs are arrays of starts and ends."""
     found = []
     joined = np.concatenate(runs, axis=1) if runs else np.empty((2, 0), np.int64)
     starts, ends = joined[:, np.argsort(joined[0], kind="stable")]
@@ -213,7 +213,7 @@ def gaps(spans: Spans, runs: Sequence[NDArray[np.int64]]) -> Spans:
 def _sampled(
     archive: Archive, records: RecordReads, topic: str, partition: int, held: _Partition, low: int, sample: int
 ) -> tuple[int, list[str]]:
-    """How many rows were compared, and how they differ from the topic's records."""
+    """The number of rows that were compared, and their differences from the topic's records."""
     compared, found = set[int](), []
     files = [each for each in held.files if each[2] >= low]
     stretch = max(sample // _STRETCHES, 1)
@@ -229,12 +229,12 @@ def _sampled(
             for each in records.read(topic, partition, min(rows), max(rows) + 1, max(rows) - min(rows) + 1)
         }
         for offset, row in rows.items():
-            if offset in compared:  # stretches of few rows overlap
+            if offset in compared:  # samples of short partitions overlap
                 continue
             if (record := stored.get(offset)) is not None and row["record"] is not None:
                 compared.add(offset)
                 if different := _differences(row, record):
-                    found.append(f"the {', '.join(different)} of the event at offset {offset} is not the topic's")
+                    found.append(f"the {', '.join(different)} of the event at offset {offset} differs from the topic's")
     return len(compared), found
 
 

@@ -1,6 +1,6 @@
-"""What an archive keeps of a topic beside its events: settings, and positions of consumer groups (docs/pipeline.md).
+"""The archived state of a topic beside its events: settings, and positions of consumer groups (docs/pipeline.md).
 
-    _topics/orders.json    of one address, as of the last look of the archive job; written whole
+    _topics/orders.json    of one address, as last read by the archive job; written atomically
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gateway.errors import AmqpError
 
 TOPICS: Final = "_topics"
 _PERIOD: Final = 10.0
-"""Seconds between two looks at groups and settings."""
+"""Seconds between two reads of groups and settings."""
 
 
 @dataclass(frozen=True)
 class TopicState:
-    """A topic as the archive saw it last."""
+    """The last archived state of a topic."""
 
     topic: str
     partitions: int
@@ -36,7 +36,7 @@ class TopicState:
     """When it was read, in milliseconds since 1970."""
 
     def like(self) -> TopicSettings:
-        """What a topic of the same kind is made with."""
+        """The settings for creating a topic of the same kind."""
         return TopicSettings(self.partitions, self.replication, self.settings)
 
 
@@ -45,7 +45,7 @@ def _path(archive: StoragePath, address: str) -> StoragePath:
 
 
 def read_state(archive: StoragePath, address: str) -> TopicState:
-    """What the archive has of the topic at an address. Raises `PipelineError`."""
+    """The archived state of the topic at an address. Raises `PipelineError`."""
     path = _path(archive, address)
     try:
         found = json.loads(path.read_bytes())
@@ -63,13 +63,13 @@ def read_state(archive: StoragePath, address: str) -> TopicState:
 
 
 class TopicWatch:
-    """Keeps the state of topics; called with each step of the archive job."""
+    """Archives the state of topics; called with each step of the archive job."""
 
     def __init__(
         self, archive: StoragePath, settings: ClientSettings, topics: Mapping[str, str], groups: Sequence[str],
         clock: Callable[[], float], now: Callable[[], float],
     ) -> None:  # fmt: skip
-        """`topics` are addresses by topic; `clock` counts seconds, and `now` since 1970."""
+        """`topics` are addresses by topic; `clock` is monotonic, in seconds; `now` returns seconds since 1970."""
         self._archive, self._topics, self._groups = archive, dict(topics), tuple(groups)
         self._settings: Final = dict(settings)
         self._clock, self._now = clock, now
@@ -78,7 +78,7 @@ class TopicWatch:
         self._seen: dict[str, TopicState] = {}
 
     def __call__(self) -> None:
-        """Read the topics, unless that was done a moment ago. Raises `PipelineError`."""
+        """Read the topics, unless they were read less than the interval ago. Raises `PipelineError`."""
         if self._clock() < self._due:
             return
         try:
@@ -90,7 +90,7 @@ class TopicWatch:
         self._due = self._clock() + _PERIOD
 
     def look(self) -> None:
-        """Read the topics, and write what has changed. Raises `AmqpError` and `OSError`."""
+        """Read the topics, and write the states that have changed. Raises `AmqpError` and `OSError`."""
         self._copy = self._copy or TopicCopy(self._settings)
         names = self._copy.groups(self._groups) if self._groups else []
         for topic, address in self._topics.items():

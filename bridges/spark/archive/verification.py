@@ -1,6 +1,6 @@
 """Verification of an archive: its manifest, its files, and their rows (docs/pipeline.md).
 
-It goes through the commits once, in their order, and keeps no more of them than the sums by partition.
+It goes through the commits once, in their order, and keeps only sums by partition.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class VerifyVerdict:
 
     commits: int
     files: int
-    """Those that readers read."""
+    """Number of live files."""
     rows: int
     ranges: tuple[Range, ...]
     """One range per partition, from its first to its last offset."""
@@ -52,7 +52,7 @@ def verify(archive: Archive) -> VerifyVerdict:
 
 
 class _Audit:
-    """What was found so far."""
+    """The findings so far."""
 
     def __init__(self, archive: Archive, history: History) -> None:
         self._archive: Final = archive
@@ -67,12 +67,12 @@ class _Audit:
         self._known: Final = _Paths()
         replaced_last = (each for each, number in history.summary.replaced.items() if number == history.number)
         self._leaving: Final = {*history.summary.deferred, *replaced_last}
-        """Folders whose replaced files may still be there: until their time has come, or the next job deletes them."""
+        """Folders whose replaced files may still exist, until the grace time is over and a job deletes them."""
         self._files = 0
         self._damaged = False
 
     def add(self, commit: Commit) -> None:
-        """Check one more commit."""
+        """Check a commit."""
         self._summary.add(commit)
         self._check_sums(commit.number)
         for each in commit.ranges:
@@ -129,7 +129,7 @@ class _Audit:
         return VerifyVerdict(self._summary.number, self._files, rows, tuple(merged), tuple(found), unknown, removed)
 
     def _row_problems(self) -> list[str]:
-        """How the rows of all files differ from the ranges of all commits, without those that were removed."""
+        """Differences between the rows of all files and the ranges of all commits, without removed rows."""
         found = []
         for key in sorted({*self._merged, *self._present}):
             ranged = self._merged[key].rows if key in self._merged else 0
@@ -160,26 +160,26 @@ def _segment_problems(archive: Archive, history: History) -> list[str]:
 
 def _duplicates(counts: Counts) -> list[str]:
     return [
-        f"{partition_name(key)}: {each.rows - each.distinct} offsets are there more than once"
+        f"{partition_name(key)}: {each.rows - each.distinct} offsets occur more than once"
         for key, each in sorted(counts.items())
         if each.rows != each.distinct
     ]
 
 
 class _Paths:
-    """Millions of paths in eight bytes each."""
+    """A set of millions of paths, at eight bytes each."""
 
     def __init__(self) -> None:
         self._hashes: Final = array("q")
         self._sorted: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
 
     def add(self, paths: Iterable[str]) -> None:
-        """These are known."""
+        """Add paths."""
         self._hashes.extend(map(hash, paths))
         self._sorted = None
 
     def has(self, path: str) -> bool:
-        """Whether it is known."""
+        """Whether the set has a path."""
         if self._sorted is None:
             self._sorted = np.sort(np.frombuffer(self._hashes, np.int64)) if self._hashes else np.empty(0, np.int64)
         wanted = hash(path)

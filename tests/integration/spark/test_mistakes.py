@@ -176,11 +176,11 @@ def test_offsets_that_the_archive_does_not_have_are_said(
     produce(kafka_broker, topic, 40, 2)
     archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))
     for offsets, said in (
-        ({7: (0, 5)}, "orders, partition 7: the archive does not have it (it has: 0, 1)"),
-        ({0: (10, 30)}, "orders, partition 0: offsets 10 to 30 are asked for (the second exclusive), "
-                        "the archive goes from 0 to 20"),
-        ({1: (10, 10)}, "orders, partition 1: offsets 10 to 10 are asked for (the second exclusive), "
-                        "the archive goes from 0 to 20"),
+        ({7: (0, 5)}, "orders, partition 7: it is not in the archive (there is: 0, 1)"),
+        ({0: (10, 30)}, "orders, partition 0: offsets 10 to 30 (exclusive) are asked for, "
+                        "the archive has 0 to 20"),
+        ({1: (10, 10)}, "orders, partition 1: offsets 10 to 10 (exclusive) are asked for, "
+                        "the archive has 0 to 20"),
     ):  # fmt: skip
         with pytest.raises(PipelineError) as caught:
             replaying.count(archive, ArchiveSelection(("orders",), offsets=offsets))

@@ -1,4 +1,4 @@
-"""An event-stream node as an origin of the archive: the data source reads the offsets that its `$info` names."""
+"""An event-stream node as an origin of the archive: the data source reads the offsets that the node's `$info` gives."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class AmqpOrigin:
         self._name: Final = name
 
     def logs(self) -> Iterator[Log]:
-        """The node's offsets; without partitions that are empty and whose next offset the node does not tell."""
+        """The node's offsets, without empty partitions whose next offset the node does not give."""
         found = fetch_current_info(self._options)
         bounds = {each: (at.low, at.high) for each, at in found.bounds.items() if at.known}
         yield Log(self._name, found.log, bounds, first_offsets(self._options, found.bounds))
 
     def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
-        """Those of these ranges in which the node has an event; the driver reads them on its own link."""
+        """The ranges among these in which the node has an event; the driver reads them on its own link."""
         if not gaps:
             return
         try:
@@ -44,7 +44,7 @@ class AmqpOrigin:
             raise PipelineError(plan.error_text(self._options, error)) from None
 
     def source(self) -> AmqpSource:
-        """What reads the node in a task."""
+        """A source that reads the node in a task."""
         return AmqpSource(self._options)
 
 

@@ -1,4 +1,4 @@
-"""A snapshot of an origin: a job that stops at the end of growing logs leaves later events to the next job."""
+"""A snapshot of an origin, for jobs that stop at the end of the logs: later events are left to the next job."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bridges.spark.archive.write.task import RangeSource
 
 
 class SnapshotOrigin:
-    """Logs end where they ended at the first look; partitions that appear later are left out."""
+    """An origin whose logs end where they ended when first read; partitions that appear later are left out."""
 
     def __init__(self, origin: ArchiveOrigin) -> None:
         self._origin: Final = origin
         self._ends: Final[dict[str, dict[int, int]]] = {}
 
     def logs(self) -> Iterator[Log]:
-        """As of the origin, and not beyond these ends."""
+        """The logs of the origin, cut off at the ends of the snapshot."""
         for log in self._origin.logs():
             ends = self._ends.setdefault(log.address, {each: high for each, (_, high) in log.bounds.items()})
             bounds = {
@@ -28,9 +28,9 @@ class SnapshotOrigin:
             yield replace(log, bounds=bounds)
 
     def source(self) -> RangeSource:
-        """As of the origin."""
+        """See `ArchiveOrigin`."""
         return self._origin.source()
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
-        """As of the origin."""
+        """See `ArchiveOrigin`."""
         return self._origin.holding(gaps)

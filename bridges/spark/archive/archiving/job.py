@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LogBounds:
-    """Limits of a commit, and what ends the job."""
+    """Limits of a commit, and the conditions that end the job."""
 
     offsets: int = 500_000
     """Maximum number of offsets in one commit."""
@@ -71,7 +71,7 @@ def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bo
         return archive.commit(number, staging, ranges, _placed(number, reports, target), unknown)
     except PipelineError:
         raise
-    except Exception as error:  # of Spark, of Java, of the disk
+    except Exception as error:  # from Spark, Java or the disk
         raise PipelineError(f"commit {number}: {sentence(error)}") from error
 
 
@@ -96,7 +96,7 @@ def _write(
     spark: SparkSession, archive: Archive, origin: ArchiveOrigin, parts: Sequence[Chunk], target: FileTarget,
     file_bytes: int,
 ) -> list[TaskReport]:
-    """Write the events of these ranges in tasks, a part in each; returns their reports, which agree with the files.
+    """Write the events of these ranges, divided among tasks; returns the tasks' reports, which agree with the files.
 
     Raises `PipelineError` if they do not.
     """
@@ -126,7 +126,7 @@ def _compare(origin: ArchiveOrigin, ranges: Sequence[Range], counts: Counts) -> 
 
 
 def _placed(number: int, reports: Sequence[TaskReport], target: FileTarget) -> list[tuple[Path | None, File]]:
-    """The files that were written, with the places they will have."""
+    """The files that were written, with their final paths."""
     files = [file for report in reports for file in report.files]
     files.sort(key=lambda file: (file.address, str(file.date)))
     places = (target.place(file.name, folder_of(file), number, index) for index, file in enumerate(files))
@@ -150,10 +150,10 @@ def run(
     stopped: Callable[[], bool],
     follow: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Archive until `over` returns true, asked when nothing is new, or `stopped`, asked before each commit.
+    """Archive until `over` (called when there is nothing new) or `stopped` (called before each commit) returns true.
 
     `follow` is called at the start and after each commit. Outages are waited out. Returns whether the end of the logs
-    was reached. Raises `PipelineError` if the job was refused, Spark is gone, or an outage lasts too long.
+    was reached. Raises `PipelineError` if the logs cannot be continued, Spark has died, or an outage lasts too long.
     """
     metered = MeteredOrigin(origin, meter)
     with archive.writing():
@@ -193,5 +193,5 @@ def is_alive(spark: SparkSession) -> bool:
     """Whether the session can still run jobs."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
-    except Exception:  # its Java is gone
+    except Exception:  # its Java process has died
         return False

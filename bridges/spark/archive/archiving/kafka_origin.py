@@ -49,7 +49,7 @@ class KafkaOrigin:
         return {number: since[number] if since[number] >= 0 else end for number, end in ends.items()}
 
     def holding(self, gaps: Sequence[Range]) -> Iterator[Range]:
-        """Those of these ranges with a committed record, as another client reads them."""
+        """The ranges among these that have a committed record, read with a second client."""
         for topic, address in self._topics.items():
             spans = [(each.partition, each.start, each.end) for each in gaps if each.address == address]
             try:
@@ -59,7 +59,7 @@ class KafkaOrigin:
                 raise PipelineError(error.description) from None
 
     def source(self) -> KafkaSource:
-        """What reads these topics in a task."""
+        """A source that reads these topics in a task."""
         return KafkaSource(self._settings, {address: topic for topic, address in self._topics.items()})
 
 

@@ -16,7 +16,8 @@ from bridges.spark.archive.storage.paths import StoragePath, readable
 from bridges.spark.errors import PipelineError
 
 _GAPS: Final = 8
-"""How many gaps of a partition are checked, the longest first; ends of transactions make thousands of short ones."""
+"""Maximum number of gaps of a partition that are checked, longest first; transaction markers make thousands of short
+ones."""
 
 
 class Count(NamedTuple):
@@ -35,7 +36,7 @@ Counts = Mapping[tuple[str, int], Count]
 
 
 def partition_name(key: tuple[str, int]) -> str:
-    """An address and partition as errors name them."""
+    """An address and partition, as text for errors."""
     return f"{key[0]}, partition {key[1]}"
 
 
@@ -77,7 +78,7 @@ def read_offsets(path: StoragePath) -> pa.Table:
 
 
 def with_row_counts(ranges: Sequence[Range], counts: Counts) -> list[Range]:
-    """The ranges with the number of their rows."""
+    """The ranges with their row counts."""
 
     def rows(each: Range) -> int:
         count = counts.get((each.address, each.partition))
@@ -87,7 +88,7 @@ def with_row_counts(ranges: Sequence[Range], counts: Counts) -> list[Range]:
 
 
 def gaps(ranges: Sequence[Range], counts: Counts) -> list[Range]:
-    """Offsets of ranges without rows, at both ends and the longest in between: the log has to be asked about them."""
+    """Offsets of ranges without rows, at both ends and the longest in between, to be checked against the log."""
     found = []
     for each in ranges:
         if each.gap_reason or each.start == each.end:
@@ -102,7 +103,7 @@ def gaps(ranges: Sequence[Range], counts: Counts) -> list[Range]:
 
 
 def row_differences(ranges: Sequence[Range], counts: Counts) -> list[str]:
-    """How the rows differ from the ranges of one commit: duplicates, rows outside of them, too many, too few."""
+    """Differences between the rows and the ranges of one commit: duplicates, rows outside of them, wrong counts."""
     expected = {(each.address, each.partition): each for each in ranges if not each.gap_reason}
     found = []
     for key in sorted({*expected, *counts}):
@@ -115,8 +116,8 @@ def row_differences(ranges: Sequence[Range], counts: Counts) -> list[str]:
         if count.rows != wanted.rows:
             found.append(f"{name}: {count.rows} rows in the files, {wanted.rows} in the manifest")
         if count.rows != count.distinct:
-            found.append(f"{name}: {count.rows - count.distinct} offsets are there more than once")
+            found.append(f"{name}: {count.rows - count.distinct} offsets occur more than once")
         if count.rows and (count.first < wanted.start or count.last >= wanted.end):
             span = f"{wanted.start} to {wanted.end - 1}"
-            found.append(f"{name}: offsets {count.first} to {count.last} are outside of {span}")
+            found.append(f"{name}: offsets {count.first} to {count.last} are outside {span}")
     return found

@@ -1,7 +1,7 @@
-"""The dates of an archive's folders as a bound of reads by time: other folders are not opened.
+"""Prunes reads by time: only the folders of dates that may hold the wanted events are opened.
 
 `date` is the UTC date of a row's `timestamp`. Bounds are a day wider than the times, so that neither the time zone of a
-session nor a clock that is a little off loses a row. Rows without a date (times that have no timestamp, such as those
+session nor a slightly wrong clock loses a row. Rows without a date (times that have no timestamp, such as those
 after the year 9999) are in a folder of their own, which is always read.
 """
 
@@ -20,7 +20,7 @@ _KEY: Final = "date="
 
 
 class DateRange(NamedTuple):
-    """The first and the last date, both inclusive; `None` is no bound."""
+    """The first and the last date, both inclusive; `None` means no bound."""
 
     first: date | None = None
     last: date | None = None
@@ -33,7 +33,7 @@ class DateRange(NamedTuple):
         return (self.first is None or self.first <= found) and (self.last is None or found <= self.last)
 
     def column(self) -> Column | None:
-        """The same as a predicate on `date`, for Spark's partition filters; `None` without bounds."""
+        """The range as a predicate on `date`, for Spark's partition filters; `None` without bounds."""
         from pyspark.sql import functions as F
 
         named = F.col("date")
@@ -46,9 +46,9 @@ class DateRange(NamedTuple):
 
 
 def dates_of(since: datetime | None, until: datetime | None) -> DateRange:
-    """The dates on which events of these times lie, and a day more on each side. Naive times are local times."""
+    """The dates of events in this period, extended by a day on each side. Naive times are local times."""
     first = last = None
-    with suppress(OverflowError):  # without a bound at the ends of the calendar
+    with suppress(OverflowError):  # no bound beyond the ends of the calendar
         first = None if since is None else since.astimezone(UTC).date() - _WIDER
     with suppress(OverflowError):
         last = None if until is None else until.astimezone(UTC).date() + _WIDER
@@ -65,7 +65,7 @@ def date_of(path: str) -> date | None:
 
 
 def overlaps(since: datetime | None, until: datetime | None, earliest: int | None, latest: int | None) -> bool:
-    """Whether events from `earliest` to `latest`, in milliseconds since 1970, may be in a period; unknown ones may."""
+    """Whether events from `earliest` to `latest`, in milliseconds since 1970, may be in a period; unknown times may."""
     if since is not None and latest is not None and latest < floor(since.timestamp() * 1000):
         return False
     return until is None or earliest is None or earliest <= ceil(until.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""The columns of an archive, in the terms of Spark and of Arrow.
+"""The columns of an archive, as schemas of Spark and of Arrow.
 
 AMQP sections are decoded once, when a topic is archived. No filter runs in Python, and readers of the archive get
 decoded columns (docs/decisions/0013).
@@ -18,8 +18,8 @@ RECORD: Final = f"struct<timestamp_type:int,value_in_body:boolean,value:binary,h
 DDL: Final = f"`address` string, `date` date, {schema.DDL}, `record` {RECORD}"
 """Columns of the archive: docs/columns.md, the address and UTC date that folders are named by, and the Kafka record.
 
-With the row's `key`, `record` is the record, byte for byte; `value` is null where it is the row's `body`. It is null in
-rows that came over AMQP. `timestamp_ms` has the time of a record that is not between the years 1 and 9999.
+`record`, together with the row's `key`, has the record byte for byte; its `value` is null where it is the row's `body`.
+`record` is null in rows that came over AMQP. `timestamp_ms` has times of records outside the years 1 to 9999.
 """
 
 HEADERS: Final = pa.list_(
@@ -38,11 +38,11 @@ KAFKA_RECORD: Final = pa.struct(
 FILE: Final = pa.schema([*SCHEMA, pa.field("record", KAFKA_RECORD)])
 """The columns of docs/columns.md with the Kafka record; files have them as `file_layout.STORED`."""
 ARCHIVE: Final = pa.schema([pa.field("address", pa.string()), pa.field("date", pa.date32()), *FILE])
-"""The same with those that are the names of its folders."""
+"""`FILE` with the columns that the folders' names give."""
 
 
 def with_record(decoded: pa.RecordBatch, record: pa.Array | None = None) -> pa.RecordBatch:
-    """Rows of `FILE`: those of `columns.rows`, and the Kafka records."""
+    """Rows of `FILE`: the rows of `columns.rows` with their Kafka records."""
     if record is None:
         record = pa.nulls(len(decoded), KAFKA_RECORD)
     return pa.RecordBatch.from_arrays([*decoded.columns, record], schema=FILE)

@@ -1,4 +1,4 @@
-"""The layout of an archive's files: half the columns of docs/columns.md, from which all of those are made again.
+"""The layout of an archive's files: half the columns of docs/columns.md, from which all others are restored.
 
 Columns that few events have share one map, `entries`, whose keys are the names of promoted columns:
 `message_annotations.x-opt-a`, `body_fields.order.id`, `properties.message_id`, `body_value`. Files of older versions
@@ -31,7 +31,7 @@ _VALUE: Final = "body_value"
 _PROPERTIES: Final = "properties"
 _IDS: Final = ("message_id", "correlation_id")
 MOVED: Final = frozenset({*_MAPS, _VALUE})
-"""The columns that files do not have; of `properties`, they lack the fields that are values."""
+"""Columns that files do not have; the fields of `properties` that are values are left out too."""
 _APPLICATION: Final = "application_properties"
 _RECORD: Final = "record"
 _RECORD_TYPE: Final = FILE.field(_RECORD).type
@@ -50,7 +50,7 @@ def _stored_fields() -> Iterator[pa.Field]:
 STORED: Final = pa.schema(list(_stored_fields()))
 """The columns of a file."""
 READ_DDL: Final = f"{DDL}, `{ENTRIES}` {schema.ENTRIES}"
-"""The columns of files of all versions, as Spark reads them."""
+"""The columns of files of all versions, as a schema for Spark."""
 
 
 def stored(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -75,7 +75,7 @@ def _cast(array: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
 
 
 def _headers_once(record: pa.StructArray, properties: pa.MapArray) -> pa.StructArray:
-    """The records, without headers that are the application properties."""
+    """The records, without headers that repeat the application properties."""
     headers = pc.struct_field(record, "headers")
     same = _same_headers(headers, properties)
     if not same.any():
@@ -90,7 +90,7 @@ def _with_headers(record: pa.StructArray, headers: pa.ListArray) -> pa.StructArr
 
 
 def _same_headers(headers: pa.ListArray, properties: pa.MapArray) -> NDArray[np.bool_]:
-    """The rows with headers, whose names, contents and order are those of the application properties."""
+    """The rows whose headers have the names, contents and order of the application properties."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy()
     owners, names, values = _flat(properties)
     same: NDArray[np.bool_] = (counts > 0) & (counts == np.bincount(owners, minlength=len(headers)))
@@ -105,7 +105,7 @@ def _same_headers(headers: pa.ListArray, properties: pa.MapArray) -> NDArray[np.
 
 
 def _contents(values: pa.StructArray) -> pa.BinaryArray:
-    """What a header with these values has: texts and binaries only, others are null."""
+    """The contents of headers with these values: strings and binaries; null for other types."""
     kinds, text = pc.struct_field(values, "type"), pc.struct_field(values, "text").cast(pa.binary())
     none = pa.scalar(None, pa.binary())
     binary = pc.if_else(pc.equal(kinds, "binary"), pc.struct_field(values, "binary"), none)
@@ -130,7 +130,7 @@ def _entries(rows: pa.RecordBatch) -> pa.MapArray:
 
 
 def _parts(rows: pa.RecordBatch) -> Iterator[tuple[Int64s, pa.StringArray, pa.StructArray]]:
-    """Numbers of rows, names and values of what goes into the map, by its origin."""
+    """Row numbers, names and values of the map's entries, by their origin."""
     for name in _MAPS:
         owners, keys, items = _flat(rows.column(name))
         yield owners, pc.binary_join_element_wise(f"{name}.", keys, ""), items
@@ -154,18 +154,18 @@ def _ends(owners: Int64s, rows: int) -> pa.Int32Array:
     return pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
 
 
-# -- back
+# -- restoring
 
 
 def read_columns(wanted: Iterable[str]) -> frozenset[str]:
-    """The columns of files of all versions from which `restored` makes these."""
+    """The columns, of files of all versions, that `restored` needs for these."""
     found = frozenset(wanted)
     found |= {ENTRIES} if found & (MOVED | {_PROPERTIES}) else set()
     return found | {_APPLICATION} if _RECORD in found else found
 
 
 def restored(rows: pa.RecordBatch, wanted: Collection[str] = tuple(FILE.names)) -> pa.RecordBatch:
-    """Those of the wanted columns of `decode.FILE` that the rows of a file have, in whatever version it is."""
+    """The wanted columns of `decode.FILE`, as far as the file has them, whatever its version."""
     names = rows.schema.names
     flat = _flat(rows.column(ENTRIES)) if ENTRIES in names else None
     found = {
@@ -223,7 +223,7 @@ def _named(rows: int, name: str, flat: tuple[Int64s, pa.StringArray, pa.StructAr
 
 
 def restored_frame(frame: DataFrame) -> DataFrame:
-    """The columns of `decode.DDL`, of a frame that was read with `READ_DDL`; without Python in its plan."""
+    """The columns of `decode.DDL` from a frame that was read with `READ_DDL`; the plan runs no Python."""
     from pyspark.sql import functions as F
 
     made = {name: F.when(F.col(ENTRIES).isNull(), F.col(name)).otherwise(_section(name)) for name in _MAPS}

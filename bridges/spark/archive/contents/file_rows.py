@@ -1,4 +1,4 @@
-"""The rows of a file in batches that are bounded by bytes."""
+"""The rows of a file in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bridges.spark.errors import PipelineError
 Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
 """The rows of a batch that remain."""
 BATCH: Final = 8 * 1024 * 1024
-"""Bytes of a batch, roughly."""
+"""Approximate size of a batch, in bytes."""
 _FIRST: Final = 16
 _MOST_ROWS: Final = 8192
-"""Rows of a batch: a value that a file has once may be in each of them."""
+"""Maximum number of rows in a batch: a dictionary-encoded value, stored once, may occur in each of them."""
 
 
 def batches(path: StoragePath, keep: Keep | None = None) -> Iterator[pa.RecordBatch]:
@@ -39,7 +39,7 @@ def batches(path: StoragePath, keep: Keep | None = None) -> Iterator[pa.RecordBa
 
 
 def _of_group(file: pq.ParquetFile, group: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a row group; the first ones tell how many the next batches may have."""
+    """The rows of a row group; the size of the first rows determines the length of later batches."""
     size, done = _FIRST, 0
     while True:
         skip, larger = done, 0
@@ -59,7 +59,7 @@ def _of_group(file: pq.ParquetFile, group: int) -> Iterator[pa.RecordBatch]:
 
 
 def in_utc(schema: pa.Schema) -> pa.Schema:
-    """The schema with all times as UTC microseconds, which is what Spark's INT96 stands for."""
+    """The schema with all times as UTC microseconds, the meaning of Spark's INT96."""
     return pa.schema([each.with_type(_in_utc(each.type)).remove_metadata() for each in schema])
 
 

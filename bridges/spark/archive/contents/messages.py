@@ -1,7 +1,7 @@
-"""The messages of archived rows: rows with a Kafka record do not have the bytes, which are made of the record again.
+"""The messages of archived rows; for rows with a Kafka record, they are encoded again from the record.
 
-`head` and `bare_message` are null in the files where there is a `record`: together with `key`, `partition`, `offset`
-and `timestamp`, it is what they were made of (docs/decisions/0044-columns-of-files.md).
+In files, `head` and `bare_message` are null where there is a `record`: they were made from it, together with `key`,
+`partition`, `offset` and `timestamp` (docs/decisions/0044-columns-of-files.md).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 MESSAGE_COLUMNS: Final = ("head", "bare_message")
 SOURCES: Final = ("partition", "offset", "timestamp", "key", "body", "record")
-"""The columns that messages are made of."""
+"""The columns that messages are made from."""
 
 
 def record_times(times: pa.Array, record: pa.StructArray) -> pa.Int64Array:
-    """Milliseconds since 1970 as Kafka had them; null where the archive does not know, as in old files."""
+    """Kafka's timestamps in milliseconds since 1970; null where the archive does not have them, as in old files."""
     known = times.cast(pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())
     if record.type.get_field_index("timestamp_ms") >= 0:
         known = pc.coalesce(pc.struct_field(record, "timestamp_ms"), known)
@@ -34,7 +34,7 @@ def record_times(times: pa.Array, record: pa.StructArray) -> pa.Int64Array:
 
 
 def with_messages(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with `head` and `bare_message` in each; `rows` have `SOURCES`, if any of both is null or missing."""
+    """The rows with `head` and `bare_message` filled in; `rows` need the columns `SOURCES` where these are missing."""
     found = {name: rows.column(name) for name in rows.schema.names}
     head, bare = (found.get(name, pa.nulls(len(rows), pa.binary())) for name in MESSAGE_COLUMNS)
     lacking = pc.and_(bare.is_null(), head.is_null())
@@ -90,7 +90,7 @@ def _message(reader: RecordReader, row: _SourceRow, time: int) -> bytes:
 
 
 def messages_of(frame: DataFrame) -> DataFrame:
-    """The frame, which has the columns of docs/columns.md and `record`, with the messages of all rows; runs Python."""
+    """A frame with the columns of docs/columns.md and `record`, with the messages of all rows added; runs Python."""
 
     def made(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

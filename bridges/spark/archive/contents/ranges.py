@@ -1,7 +1,7 @@
-"""Arithmetic of offset ranges: which come next, and whether the archive has gaps or overlaps. Pure.
+"""Arithmetic of offset ranges: the next ones to read, and gaps and overlaps in the archive. Pure.
 
-Offsets are those of one partition of one log; ends are exclusive. A log has an address here and an identity
-of its own (a topic's id), which tells a recreated log from the old one.
+Offsets are those of one partition of one log; ends are exclusive. A log has an address in the archive and
+an identity (a topic's id), by which a recreated log is told from the old one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LOST: Final = "lost"
 
 @dataclass(frozen=True, order=True)
 class Range:
-    """Offsets of one partition; `rows` of them are events, the others never were or are gone (`gap_reason`)."""
+    """Offsets of one partition; `rows` of them are events, the others are gaps (`gap_reason`)."""
 
     address: str
     partition: int
@@ -29,17 +29,17 @@ class Range:
 
 @dataclass(frozen=True)
 class Log:
-    """The offsets that an origin has now under an address: [low, high) by partition."""
+    """The offsets that an origin has now for an address: [low, high) by partition."""
 
     address: str
     identity: str | None
     bounds: Mapping[int, tuple[int, int]]
     first: Mapping[int, int] = field(default_factory=dict)
-    """Where to begin with a partition that was never read; default: its low end."""
+    """The first offset to read of a partition that was never read; default: its low end."""
 
 
 class Refused(Exception):
-    """A log cannot be continued; the text says why and what to do."""
+    """A log cannot be continued; the text gives the reason and the remedy."""
 
 
 def next_ranges(
@@ -47,8 +47,8 @@ def next_ranges(
 ) -> list[Range]:
     """The ranges to read next, at most `limit` offsets, shared among the partitions that have more.
 
-    `ends` are the last ranges known of each partition. Raises `Refused` for a log made anew or cut off, and, unless
-    `fail_on_loss` is off, for offsets that are gone; otherwise these come back as ranges that are `lost`.
+    `ends` are the last known ranges of each partition. Raises `Refused` for a log that was recreated or truncated and,
+    with `fail_on_loss`, for offsets that were deleted; without, these are returned as ranges that are `lost`.
     """
     lost: list[Range] = []
     ready: list[Range] = []
@@ -74,8 +74,8 @@ def _continued(log: Log, before: Range, low: int, high: int) -> int:
         )
     if high < before.end:
         raise Refused(
-            f"{place}: the topic ends at offset {high}, but the archive goes to {before.end}: the topic was cut off or "
-            f"made anew; archive it under another address, or into another archive"
+            f"{place}: the topic ends at offset {high}, but the archive goes to {before.end}: the topic was truncated "
+            f"or recreated; archive it under another address, or into another archive"
         )
     return before.end
 
@@ -84,13 +84,13 @@ def _lost(log: Log, partition: int, start: int, low: int, fail: bool) -> Range:
     if fail:
         raise Refused(
             f"{log.address}, partition {partition}: offsets {start} to {low - 1} are gone from the topic before they "
-            f"were archived; --no-fail-on-data-loss goes on and notes the gap"
+            f"were archived; --no-fail-on-data-loss records the gap and continues"
         )
     return Range(log.address, partition, start, low, identity=log.identity, gap_reason=LOST)
 
 
 def _shared(ready: Sequence[Range], limit: int) -> list[Range]:
-    """Cut the ranges to `limit` offsets in all; long ones get what short ones leave."""
+    """Cut the ranges to `limit` offsets in total, shared fairly: long ranges use the share that short ones leave."""
     found = []
     left = max(limit, 1)
     for index, item in enumerate(sorted(ready, key=lambda each: each.end - each.start)):
@@ -126,6 +126,6 @@ class Continuity:
 
 
 def problems(ranges: Iterable[Range]) -> list[str]:
-    """What `Continuity` finds in all of them."""
+    """The problems that `Continuity` finds in these ranges."""
     continuity = Continuity()
     return [text for item in ranges for text in continuity.add(item)]

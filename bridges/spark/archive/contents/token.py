@@ -1,4 +1,4 @@
-"""A file that the driver leaves in a folder, so that tasks can tell whether they see the same folder."""
+"""A file that the driver writes to a folder, so that tasks can check that they see the same folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Token(NamedTuple):
 
     @classmethod
     def shared(cls, path: Path) -> Token:
-        """The token that exists, or a new one; processes that ask at the same time get the same. Raises `OSError`."""
+        """The existing token, or a new one; concurrent processes get the same one. Raises `OSError`."""
         token = cls(path.absolute(), secrets.token_hex(16))
         mine = path.with_name(f"{path.name}-{token.text}")
         try:
@@ -46,7 +46,7 @@ class Token(NamedTuple):
             found = self.path.read_bytes()
         except (OSError, PipelineError) as error:
             return sentence(error)
-        return None if found == self.text.encode() else f"{self.path} has other content"
+        return None if found == self.text.encode() else f"{self.path} has different content"
 
 
 def _link(mine: Path, path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Compaction: rewrites the files of dates that are over into few large ones; readers are not disturbed.
+"""Compaction: rewrites the files of past dates into a few large ones; readers are not disturbed.
 
-A commit of the kind `compact` has the new files, in `_compacted`, where readers of folders do not see them; who reads
-by the manifest reads them from now on. The old files stay for a grace time, for reads that began before. Then a commit
+A commit of the kind `compact` has the new files, in `_compacted`, which readers of folders ignore; readers that use
+the manifest read them from now on. The old files stay for a grace time, for reads that began earlier. Then a commit
 of the kind `place` puts the new files where the old ones were. Without a grace time, both happen in one commit.
 """
 
@@ -29,24 +29,24 @@ from bridges.spark.archive.writers.objects import FORGOTTEN
 from bridges.spark.errors import PipelineError
 
 _SMALL: Final = 2
-"""A file of less than one in so many of the wanted size is small."""
+"""A file is small if it is below the wanted size divided by this."""
 
 
 @dataclass(frozen=True)
 class CompactionTask:
-    """The files of one address and date that become fewer."""
+    """The files of one address and date that are to be compacted."""
 
     folder: str
     files: tuple[File, ...]
 
     @property
     def bytes(self) -> int:
-        """The size of its files."""
+        """The total size of its files."""
         return sum(each.bytes for each in self.files)
 
 
 def plan(history: History, before: date, file_bytes: int, address: str | None = None) -> list[CompactionTask]:
-    """What there is to do: dates before this one with two small files or more. In the order of their dates."""
+    """The tasks, in the order of their dates: dates before this one with at least two small files."""
     found: dict[str, list[File]] = {}
     for _, file in history.live_files(lambda folder: is_closed(folder, before, address)):
         found.setdefault(file.folder, []).append(file)
@@ -57,7 +57,7 @@ def plan(history: History, before: date, file_bytes: int, address: str | None = 
 
 
 def is_closed(folder: str, before: date, address: str | None = None) -> bool:
-    """Whether a folder is of this address and an earlier date; rows without a date are never."""
+    """Whether a folder has this address and an earlier date; the folder without a date never counts."""
     with suppress(ValueError):
         return date.fromisoformat(date_of(folder)) < before and address in (None, address_of(folder))
     return False
@@ -125,19 +125,19 @@ def _place(archive: Archive, folder: str) -> Commit | None:
 
 
 def _tables_follow(archive: Archive, number: int) -> bool:
-    """Whether the tables that are kept have the commits up to this number: they may name the files that go."""
+    """Whether the tables include all commits up to this number; otherwise they may name files to be deleted."""
     return followed(archive, number) and (not is_iceberg(archive) or iceberg_commit(archive) >= number)
 
 
 def remove_leftovers(archive: Archive, grace: float, now: float | None = None) -> None:
-    """Remove compacted files that are in their places for longer than the grace time, and those of no commit."""
+    """Remove the copies of compacted files placed longer ago than the grace time, and files of no commit."""
     moment = time.time() if now is None else now
     history, base = archive.history(), archive.path / COMPACTED
     used = {file.path for _, file in history.live_files()}
     known = {file.path for file in history.known_files()} if isinstance(base, ObjectPath) else used
     for path in base.glob("*/address=*/date=*/*.parquet"):
         name = str(path).removeprefix(f"{archive.path}/")
-        running = isinstance(path, ObjectPath) and name not in known  # of a job that may be about to commit
+        running = isinstance(path, ObjectPath) and name not in known  # may be of a job that is about to commit it
         if name not in used and path.stat().st_ctime + (max(grace, FORGOTTEN) if running else grace) <= moment:
             path.unlink(missing_ok=True)
     for folder in sorted(base.glob("**/"), reverse=True) if isinstance(base, Path) else ():

@@ -1,4 +1,4 @@
-"""One job at a time rewrites files of an archive in a folder; the job that archives goes on beside it."""
+"""Locks: one job at a time rewrites files of an archive in a folder, while the archive job may run."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from bridges.spark.errors import PipelineError
 
 T = TypeVar("T")
 Prepared = tuple[Commit, Sequence[Path | None]]
-"""A commit, and where its files are if they have to be moved."""
+"""A commit, and the sources of files that have to be moved."""
 _TRIES: Final = 100
 
 
 def settle(archive: Archive) -> None:
-    """Finish the work of a killed job, which can only be determined afterwards."""
+    """Finish the work of a killed job, so that what remains to be done can be determined."""
     with maintaining(archive):
         pass
 
 
 def maintaining(archive: Archive) -> AbstractContextManager[None]:
-    """Lock a folder against other jobs of this kind, and remove what a killed one left. Raises `PipelineError`."""
+    """Lock a folder against other maintenance jobs, and clean up after killed ones. Raises `PipelineError`."""
     return archive.writer.maintaining()
 
 
 def committed(archive: Archive, prepare: Callable[[History], Prepared]) -> Commit:
-    """Write a commit, prepared anew for as long as other jobs commit before it. Raises `PipelineError`."""
+    """Write a commit; prepare it again while other jobs commit first. Raises `PipelineError`."""
 
     def once() -> Commit:
         with archive.changing() as history:
@@ -41,10 +41,10 @@ def committed(archive: Archive, prepare: Callable[[History], Prepared]) -> Commi
 
 
 def retried(archive: Archive, once: Callable[[], T]) -> T:
-    """What a step returns that is tried again for as long as other jobs commit before it. Raises `PipelineError`."""
+    """The result of a step, which is retried while other jobs commit first. Raises `PipelineError`."""
     for _ in range(_TRIES):
         try:
             return once()
         except CommitConflict:
             continue
-    raise PipelineError(f"other jobs write to {archive.path} all the time")
+    raise PipelineError(f"other jobs keep committing to {archive.path}: try again later")

@@ -1,7 +1,7 @@
 """Deliberate removal of rows: whole dates (`expire`), or all events of one key (`erase`).
 
-The manifest says how many rows of which partition are gone, who removed them and when, so `verify` does not miss them.
-Both delete files at once: reads that began before may fail.
+The manifest records how many rows of each partition were removed, by whom and when, so that `verify` expects the gaps.
+Both delete files immediately: running reads may fail.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
 
 FILE_BYTES: Final = 128 << 20
-"""The size of a file that `erase` writes, roughly."""
+"""Approximate size of a file that `erase` writes."""
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What is removed of one address and date."""
+    """The rows to remove from one address and date."""
 
     folder: str
     files: tuple[File, ...]
-    """Those with rows that are removed."""
+    """The files that have rows to remove."""
     rows: tuple[RemovedRows, ...]
 
     @property
@@ -89,7 +89,7 @@ def _expired(removal: Removal, history: History) -> Prepared:
 
 
 def plan_erasure(archive: Archive, key: bytes, address: str | None = None) -> Iterator[Removal]:
-    """Where there are events with this key; reads the column `key` of all files. Raises `PipelineError`."""
+    """The removals of events with this key; reads the column `key` of all files. Raises `PipelineError`."""
     found: dict[str, list[tuple[File, tuple[RemovedRows, ...]]]] = {}
     for _, file in archive.readable().live_files(lambda folder: address in (None, address_of(folder))):
         if rows := _with_key(archive, file, key):
@@ -152,7 +152,7 @@ def _erase(archive: Archive, removal: Removal, keep: Keep, about: dict[str, str]
 
 
 def _finish_compactions(archive: Archive) -> None:
-    """Nothing that is to be deleted may stay in a file that a compaction has left."""
+    """Delete the files that compactions replaced, so that no copy of the rows is left in them."""
     for _ in place_due(archive, at_once=True):
         pass
     if archive.history().summary.deferred:
@@ -161,7 +161,7 @@ def _finish_compactions(archive: Archive) -> None:
 
 
 def _now(history: History, removal: Removal) -> tuple[File, ...]:
-    """The files of a removal where they are now: a compaction may have put them in their places since."""
+    """The current paths of a removal's files: a compaction may have moved them to their final paths since."""
     digests = {file.sha256 for file in removal.files}
     live = history.live_files(lambda folder: folder == removal.folder)
     found = tuple(file for _, file in live if file.sha256 in digests)
@@ -172,6 +172,6 @@ def _now(history: History, removal: Removal) -> tuple[File, ...]:
 
 def _by(about: dict[str, str]) -> dict[str, str]:
     who = ""
-    with suppress(OSError, KeyError):  # a container may have no name for its user
+    with suppress(OSError, KeyError):  # a container's user may have no name
         who = getpass.getuser()
     return {"by": f"{who}@{socket.gethostname()}", **about}

@@ -1,4 +1,4 @@
-"""Reads and writes Parquet files in batches that are bounded by bytes, and compares what was written."""
+"""Rewrites Parquet files in batches of bounded size, and compares the result with the sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bridges.spark.archive.write.files import parquet_options
 from bridges.spark.errors import PipelineError
 
 ROW_GROUP: Final = 32 * 1024 * 1024
-"""Bytes of the rows in a row group, before they are encoded."""
+"""Size of the rows in a row group before encoding, in bytes."""
 
 
 class _Part:
@@ -46,7 +46,7 @@ class RewrittenFile:
         self._times: Final[list[int]] = []
 
     def write(self, batch: pa.RecordBatch) -> int:
-        """Add rows; returns the bytes that are on the disk."""
+        """Add rows; returns the number of bytes written to disk."""
         self._pending.append(batch)
         self._size += batch.nbytes
         table = pa.Table.from_batches([batch.select(["partition", "offset"])])
@@ -67,7 +67,7 @@ class RewrittenFile:
         self._times[:] = [min(self._times), max(self._times)] if self._times else []
 
     def close(self, place: str) -> File:
-        """Finish it; `place` is its path in the archive."""
+        """Finish the file; `place` is its path in the archive."""
         self._flush()
         self._writer.close()
         self._stream.close()
@@ -86,10 +86,10 @@ class RewrittenFile:
 def rewrite(
     sources: Sequence[StoragePath], target: Path, folder: str, file_bytes: int, keep: Keep | None = None
 ) -> list[tuple[Path, File]]:
-    """Write the rows of files that are kept, in their order, to files of about this size in the folder `target`.
+    """Write the rows to keep, in their order, to files of about this size in the folder `target`.
 
-    Each file gets a path in `folder` of the archive, with a number that `Archive.add` replaces. What was written is
-    read again and compared with the sources, row by row. Raises `PipelineError` and `OSError`.
+    Each file gets a path in `folder` of the archive, with a number that `Archive.add` replaces. The new files are
+    read back and compared with the sources, row by row. Raises `PipelineError` and `OSError`.
     """
     target.mkdir(parents=True)
     found: list[tuple[Path, File]] = []
@@ -135,7 +135,7 @@ def compare(before: Iterator[pa.RecordBatch], after: Iterator[pa.RecordBatch], n
         one = one.slice(count) if len(one) > count else next(before, None)
         other = other.slice(count) if len(other) > count else next(after, None)
     if one is not None or other is not None:
-        raise PipelineError(f"{name}: what was written has {'less' if one is not None else 'more'} than {rows} rows")
+        raise PipelineError(f"{name}: what was written has {'fewer' if one is not None else 'more'} than {rows} rows")
 
 
 def _same(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:

@@ -1,10 +1,10 @@
-"""Checkpoints: what the commits up to a number add up to, and their manifests in segments of Parquet.
+"""Checkpoints: a summary of the commits up to a number, with their manifests in segments of Parquet.
 
     _manifest/checkpoint-00001000.json           ends, totals and the list of segments
     _manifest/segments/00000501-00001000.parquet  the manifests of these commits, a row each
 
-A segment is written once and never again; a checkpoint names all of them with their digests. So a checkpoint costs as
-much as the commits since the last one, and a reader opens the segments that have files of its addresses and dates.
+A segment is never rewritten; a checkpoint names all of them with their digests. So a checkpoint costs only as
+much as the commits since the last one, and a reader opens only segments with files of its addresses and dates.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest.commits import OPEN, Commit, File, FilePart, JsonObject, RemovedRows
 
 FORMAT: Final = 2
-"""Version 1 stands for manifests of the versions 1 and 2."""
+"""Version 1 covers manifests of versions 1 and 2."""
 READ: Final = (1, 2)
 MOST_FOLDERS: Final = 64
-"""Folders that a segment names; one with more is always opened."""
+"""Maximum number of folders that are listed for a segment; one with more is always opened."""
 _TOGETHER: Final = 25
-"""Tables that are made one; to make one of 500 took half of the time of a checkpoint."""
+"""Number of tables that are concatenated at a time; joining 500 took half the time of a checkpoint."""
 _PART: Final = pa.struct([(name, pa.int64()) for name in ("partition", "rows", "first", "last")])
 _RANGE: Final = pa.struct([
     ("address", pa.string()), ("partition", pa.int64()), ("start", pa.int64()), ("end", pa.int64()),
@@ -46,11 +46,11 @@ SCHEMA: Final = pa.schema([
 _CLASSES: Final[Mapping[str, Callable[..., object]]] = {
     "ranges": Range, "files": File, "parts": FilePart, "removed": RemovedRows
 }  # fmt: skip
-"""Of the structs in lists, by the name of the column."""
+"""The structs in lists, by the name of the column."""
 
 
 _EMPTY: Final = {"staging": "", "ranges": (), "files": ()}
-"""What a commit has that is read without these columns."""
+"""Values of the fields of a commit that is read without their columns."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ManifestSegment:
     bytes: int
     sha256: str
     folders: tuple[str, ...] | None
-    """The folders `address=…/date=…` of its files; null if they are too many."""
+    """The folders `address=…/date=…` of its files; null if there are too many."""
 
 
 @dataclass
@@ -79,23 +79,23 @@ class Totals:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What the commits 1 to `number` add up to."""
+    """The summary of the commits 1 to `number`."""
 
     number: int = 0
     ends: Mapping[tuple[str, int], Range] = field(default_factory=dict)
     """The last range of each partition."""
     replaced: Mapping[str, int] = field(default_factory=dict)
-    """Folders, and the commit that replaced their files last."""
+    """Folders, with the last commit that replaced their files."""
     deferred: Mapping[str, int] = field(default_factory=dict)
-    """Folders whose replaced files are still there, and when they may go, in milliseconds since 1970."""
+    """Folders whose replaced files still exist, with the time when they may be deleted, in milliseconds since 1970."""
     totals: Totals = field(default_factory=Totals)
     writer: str = ""
-    """The job that may append, if commits say so."""
+    """The job that may append, if a commit names one."""
     segments: tuple[ManifestSegment, ...] = ()
 
 
 class Summary:
-    """Adds up commits, in their order; begins with a checkpoint."""
+    """Summarizes commits in their order, starting from a checkpoint."""
 
     def __init__(self, begin: Checkpoint = Checkpoint()) -> None:
         self.number = begin.number
@@ -106,7 +106,7 @@ class Summary:
         self.writer = begin.writer
 
     def add(self, commit: Commit) -> None:
-        """Count one more."""
+        """Add a commit to the summary."""
         self.number = commit.number
         self.ends.update(((each.address, each.partition), each) for each in commit.ranges)
         for folder in commit.replaced:
@@ -123,7 +123,7 @@ class Summary:
         self.totals.unknown += commit.unknown
 
     def checkpoint(self, segments: Iterable[ManifestSegment]) -> Checkpoint:
-        """What was counted."""
+        """The summary as a checkpoint."""
         totals = replace(self.totals)
         return Checkpoint(
             self.number, dict(self.ends), dict(self.replaced), dict(self.deferred), totals, self.writer, tuple(segments)
@@ -148,7 +148,7 @@ def to_json(checkpoint: Checkpoint) -> str:
 
 
 def from_json(data: bytes) -> Checkpoint:
-    """A checkpoint. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` if it is none."""
+    """A checkpoint. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` if the text is invalid."""
     found: JsonObject = json.loads(data)
     if (version := found["format"]) not in READ:
         raise ValueError(f"checkpoint of version {version}, this scopegate reads version {READ[-1]}")
@@ -198,7 +198,7 @@ class SegmentRows:
         self._folders: Final[set[str]] = set()
 
     def add(self, commits: Sequence[Commit]) -> None:
-        """Convert more of them. Raises `ValueError` if they do not come back from their rows."""
+        """Convert more commits. Raises `ValueError` if reading the rows would not give back the same commits."""
         rows = to_table(commits)
         if list(from_table(rows)) != list(commits):
             raise ValueError(f"commit {commits[0].number} or a later one cannot be stored in a segment")
@@ -209,16 +209,16 @@ class SegmentRows:
         self._folders.update(file.folder for commit in commits for file in commit.files)
 
     def table(self) -> pa.Table:
-        """All of them."""
+        """All rows as one table."""
         return pa.concat_tables([*self._whole, *self._tables]).combine_chunks()
 
     def folders(self) -> tuple[str, ...] | None:
-        """The folders of their files, or `None` if they are too many."""
+        """The folders of their files, or `None` if there are too many."""
         return tuple(sorted(self._folders)) if len(self._folders) <= MOST_FOLDERS else None
 
 
 def from_table(table: pa.Table) -> Iterator[Commit]:
-    """The commits of a table; columns that it lacks have their defaults."""
+    """The commits of a table; missing columns get their defaults."""
     names = table.schema.names
     for batch in table.to_batches():
         for values in zip(*(_values(name, batch.column(name)) for name in names), strict=True):

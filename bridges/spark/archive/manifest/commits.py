@@ -1,7 +1,7 @@
 """Commits of an archive and their files, as objects and as the JSON of a manifest. Pure.
 
-Version 1 had appends only, and no `parts`; it is read for ever. Version 2 adds keys, all of which may be missing.
-Version 3 says that files may have the layout of `bridges.spark.archive.contents.file_layout`, and no messages.
+Version 1 had only appends, and no `parts`; it will always be readable. Version 2 adds keys, all of them optional. From
+version 3 on, files may have the layout of `bridges.spark.archive.contents.file_layout`, without messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from bridges.spark.archive.contents.ranges import Range
 
 JsonObject: TypeAlias = dict[str, Any]
-"""A manifest or a part of it; the classes below check what it contains."""
+"""A manifest or a part of it; the classes below validate the contents."""
 FORMAT: Final = 3
 READ: Final = (1, 2, 3)
 APPEND: Final = "append"
@@ -25,7 +25,7 @@ EXPIRE: Final = "expire"
 ERASE: Final = "erase"
 OPEN: Final = "open"
 COMPACTED: Final = "_compacted"
-"""The folder of compacted files until they are where the replaced ones were."""
+"""The folder of compacted files until they are moved to their final paths."""
 KINDS: Final = (APPEND, COMPACT, PLACE, EXPIRE, ERASE, OPEN)
 _GAP_REASON: Final = "fate"
 """The key of `Range.gap_reason` in a manifest."""
@@ -52,7 +52,7 @@ class File:
     """By partition; empty if the version that wrote the file did not record them."""
     earliest: int | None = None
     latest: int | None = None
-    """Timestamps of the rows, in milliseconds since 1970; null if unknown."""
+    """First and last timestamp of the rows, in milliseconds since 1970; null if unknown."""
 
     @property
     def folder(self) -> str:
@@ -105,10 +105,10 @@ class Commit:
     unknown: int = 0
     """Events of an unknown record mapping: their records are unchanged, their columns those of plain records."""
     kind: str = APPEND
-    """`compact`: `files` have the rows of the replaced ones; `place`: they are at their last places now; `expire` and
-    `erase`: rows are gone on purpose; `open`: from here on, only the job that it names may append (object stores)."""
+    """`compact`: `files` have the rows of the replaced ones; `place`: the files are at their final paths; `expire` and
+    `erase`: rows were removed on purpose; `open`: from now on, only the named job may append (object stores)."""
     replaced: tuple[str, ...] = ()
-    """Folders `address=…/date=…`, of which `files` are all that is left: files of earlier commits are not read."""
+    """Folders `address=…/date=…` whose entire contents are `files`: files of earlier commits are no longer read."""
     removed: tuple[RemovedRows, ...] = ()
     note: Mapping[str, str] = field(default_factory=dict)
     """Who removed rows, and why."""
@@ -117,12 +117,12 @@ class Commit:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether the archive has other rows than before."""
+        """Whether the commit changes the rows of the archive."""
         return self.kind not in (COMPACT, PLACE, OPEN)
 
     @property
     def is_deferred(self) -> bool:
-        """Whether the files that it replaces stay for a while, and its own are elsewhere until then."""
+        """Whether the replaced files stay for a grace time, and the new ones are in another folder until then."""
         return any(file.path.startswith(f"{COMPACTED}/") for file in self.files)
 
     @property
@@ -140,7 +140,7 @@ def to_json(commit: Commit) -> str:
 
 
 def from_json(data: bytes) -> Commit:
-    """A manifest. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` if it is none."""
+    """Parse a manifest. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` if it is invalid."""
     found: JsonObject = json.loads(data)
     if (version := found.pop("format")) not in READ:
         raise ValueError(f"manifest of version {version}, this scopegate reads version {READ[-1]}")
@@ -150,7 +150,7 @@ def from_json(data: bytes) -> Commit:
     replaced = tuple(found.pop("replaced", ()))
     commit = Commit(**found, ranges=ranges, files=files, removed=removed, replaced=replaced)
     if commit.kind not in KINDS:
-        raise ValueError(f"a commit of the unknown kind {commit.kind!r}: update scopegate")
+        raise ValueError(f"commit of unknown kind {commit.kind!r}: update scopegate")
     return commit
 
 

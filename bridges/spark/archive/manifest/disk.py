@@ -1,4 +1,4 @@
-"""Files of the manifest: written whole, read with an error that names them."""
+"""Files of the manifest: written atomically; errors of reading name the file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def write_segment(folder: StoragePath, rows: SegmentRows) -> ManifestSegment:
     path, size, own = write(folder / SEGMENTS, f"{first:08}-{last:08}", table)
     segment = ManifestSegment(f"{SEGMENTS}/{path.name}", first, last, size, own, rows.folders())
     if not read_segment(folder, segment).equals(table):
-        raise PipelineError(f"{path} is not what was written: check the disk")
+        raise PipelineError(f"{path} differs from what was written: check the disk")
     return segment
 
 
@@ -97,7 +97,7 @@ def _segment_file(folder: StoragePath, name: str, table: pa.Table) -> tuple[Stor
 
 
 def _segment_object(folder: StoragePath, name: str, table: pa.Table) -> tuple[StoragePath, int, str]:
-    """Another job may write the same commits at the same time: each has a name of its own."""
+    """Write the segment under a unique name, since another job may write the same commits at the same time."""
     path = folder / f"{name}-{uuid.uuid4().hex[:8]}.parquet"
     stream = pa.BufferOutputStream()
     pq.write_table(table, stream, **_options(table))

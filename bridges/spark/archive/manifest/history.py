@@ -1,6 +1,6 @@
-"""The commits of an archive as of one moment: a checkpoint, and the manifests after it.
+"""A snapshot of the commits of an archive: a checkpoint, and the manifests after it.
 
-Older commits are read from their segments one after the other, so memory does not grow with the archive's age.
+Older commits are read one segment at a time, so memory does not grow with the archive's age.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from bridges.spark.errors import PipelineError
 
 COMMITS_PER_CHECKPOINT: Final = 500
 ENTRIES_PER_CHECKPOINT: Final = 20_000
-"""Ranges and files after which a checkpoint is written sooner."""
+"""Number of ranges and files above which a checkpoint is written early."""
 _MANIFEST: Final = re.compile(r"(\d{8,})\.json")
 _CHECKPOINT: Final = re.compile(r"checkpoint-(\d{8,})\.json")
 _SEGMENT: Final = re.compile(r"\d{8,}-(\d{8,})")
 _UNFINISHED: Final = re.compile(r"\.(?:checkpoint-)?\d{8,}\.json\.\d+")
-"""What a writer that was killed left behind."""
+"""Names of files that a killed writer left behind."""
 _TRIES: Final = 5
 _REMOVED_AT_ONCE: Final = 50
-"""Manifests that a commit removes after a checkpoint, at most."""
+"""Maximum number of manifests that one commit removes after a checkpoint."""
 
 
 class History:
-    """The commits; a writer adds to it, so that it never reads them again."""
+    """The commits; a writer adds its own, so that it does not read them again."""
 
     def __init__(self, folder: StoragePath, checkpoint: Checkpoint, tail: list[Commit]) -> None:
         """`folder` is that of the manifest; `tail` are the commits after the checkpoint."""
@@ -44,13 +44,13 @@ class History:
         self._rows = SegmentRows()
         self._converted = 0
         self._covered: list[StoragePath] = []
-        """Manifests that a checkpoint stands for, and that are still there."""
+        """Manifests that a checkpoint covers and that still exist."""
         for commit in tail:
             self._summary.add(commit)
 
     @classmethod
     def read(cls, folder: StoragePath, most: int | None = None) -> History:
-        """Read the manifest's folder; at most this many commits after the checkpoint. Raises `PipelineError`."""
+        """Read the manifest's folder, with at most this many commits after the checkpoint. Raises `PipelineError`."""
         for _ in range(_TRIES):
             seen, numbers = _listed(folder)
             try:
@@ -63,16 +63,16 @@ class History:
             if _listed(folder)[0] == seen:
                 break
         else:
-            raise PipelineError(f"{folder}: files of the manifest disappear while they are read")
+            raise PipelineError(f"{folder}: files of the manifest disappear while they are read; try again")
         raise PipelineError(f"{folder.parent}: commit {gap} is missing from {folder.name}")
 
     @staticmethod
     def last(folder: StoragePath) -> Commit | None:
-        """The last commit, if no checkpoint stands for it. Raises `PipelineError`."""
+        """The last commit, unless a checkpoint covers it. Raises `PipelineError`."""
         _, numbers = _listed(folder)
         return disk.read_commit(disk.manifest_path(folder, numbers[-1])) if numbers else None
 
-    # -- what is known without reading segments
+    # -- available without reading segments
 
     @property
     def number(self) -> int:
@@ -86,12 +86,12 @@ class History:
 
     @property
     def summary(self) -> Summary:
-        """What the commits add up to."""
+        """The summary of the commits."""
         return self._summary
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint that it begins with."""
+        """The checkpoint that the history begins with."""
         return self._checkpoint
 
     @property
@@ -105,7 +105,7 @@ class History:
         return (checkpoint, max(numbers, default=checkpoint)) == (self._checkpoint.number, self.number)
 
     def followed(self) -> History:
-        """This history with the commits that other jobs have added, or a new one after a checkpoint of theirs."""
+        """This history extended by the commits of other jobs, or a new one if they wrote a checkpoint."""
         checkpoint, numbers = _listed(self._folder)
         later = [each for each in numbers if each > self.number]
         if checkpoint != self._checkpoint.number or later[:1] != [self.number + 1]:
@@ -115,21 +115,21 @@ class History:
         return self
 
     def latest_checkpoint(self) -> int:
-        """The number of the last checkpoint that there is now, of any job."""
+        """The number of the latest checkpoint in the archive, by any job."""
         return _listed(self._folder)[0]
 
     def add(self, commit: Commit) -> None:
-        """One more commit. What a checkpoint costs is spread over the commits before and after it."""
+        """Add a commit. The work of a checkpoint is spread over the commits before and after it."""
         self._tail.append(commit)
         self._summary.add(commit)
-        with suppress(ValueError):  # the checkpoint fails with it
+        with suppress(ValueError):  # reported when the checkpoint is written
             self.convert()
         for path in self._covered[:_REMOVED_AT_ONCE]:
             path.unlink(missing_ok=True)
         del self._covered[:_REMOVED_AT_ONCE]
 
     def convert(self) -> None:
-        """Make rows of the next segment of all commits since the last checkpoint. Raises `ValueError`."""
+        """Convert all commits since the last checkpoint to rows of the next segment. Raises `ValueError`."""
         if self._converted < len(self._tail):
             self._rows.add(self._tail[self._converted :])
             self._converted = len(self._tail)
@@ -149,17 +149,17 @@ class History:
         yield from (each for each in self._tail if each.number > after)
 
     def live_commits(self) -> Iterator[Commit]:
-        """The commits with those of their files that are read now."""
+        """The commits, each with its live files only."""
         for commit in self.commits():
             files = tuple(file for file in commit.files if self.is_live(commit.number, file))
             yield commit if len(files) == len(commit.files) else replace(commit, files=files)
 
     def is_live(self, number: int, file: File) -> bool:
-        """Whether a file of this commit is read now; otherwise a later commit replaced it."""
+        """Whether a file of this commit is live: no later commit has replaced it."""
         return number >= self._summary.replaced.get(file.folder, 0)
 
     def live_files(self, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[tuple[int, File]]:
-        """The files that are read now, with the numbers of their commits; only in folders that are wanted."""
+        """The live files in the wanted folders, with the numbers of their commits."""
         for segment in self._checkpoint.segments:
             if self._may_hold(segment, wanted):
                 table = disk.read_segment(self._folder, segment, ["number", "files"])
@@ -167,7 +167,7 @@ class History:
         yield from self._wanted_files(iter(self._tail), wanted)
 
     def known_files(self, folder: str | None = None) -> Iterator[File]:
-        """The files of all commits, also those that later ones replaced; of one folder, or of all."""
+        """The files of all commits, including replaced ones; of one folder, or of all."""
         for segment in self._checkpoint.segments:
             if folder is None or segment.folders is None or folder in segment.folders:
                 for commit in from_table(disk.read_segment(self._folder, segment, ["number", "files"])):
@@ -176,11 +176,11 @@ class History:
             yield from (file for file in commit.files if folder in (None, file.folder))
 
     def files_before(self, commit: Commit) -> list[File]:
-        """The files of the folders that a commit replaces, as they were before it."""
+        """The live files, before this commit, of the folders that it replaces."""
         return self.files_as_of(commit.number - 1, commit.replaced) if commit.replaced else []
 
     def files_as_of(self, number: int, folders: Collection[str]) -> list[File]:
-        """The files of these folders that were read as of a commit."""
+        """The files of these folders that were live as of a commit."""
         found: dict[str, list[File]] = {}
         for before in self.commits():
             if before.number > number:
@@ -207,14 +207,14 @@ class History:
     # -- checkpoints
 
     def due(self) -> bool:
-        """Whether there are enough commits for another checkpoint."""
+        """Whether enough commits have been added for another checkpoint."""
         entries = sum(len(each.ranges) + len(each.files) for each in self._tail)
         return len(self._tail) >= COMMITS_PER_CHECKPOINT or entries >= ENTRIES_PER_CHECKPOINT
 
     def write_checkpoint(self) -> None:
         """Put the commits since the last checkpoint into a new one.
 
-        Their manifests are removed by the next commits and by `tidy`; readers take the checkpoint. Raises `OSError`,
+        Their manifests are removed by the next commits and by `tidy`; readers use the checkpoint. Raises `OSError`,
         `ValueError` and `PipelineError`.
         """
         self.convert()
@@ -228,7 +228,7 @@ class History:
         self._rows, self._converted = SegmentRows(), 0
 
     def tidy(self) -> None:
-        """Remove what a checkpoint stands for: manifests, older checkpoints, segments of one that was not written."""
+        """Remove files made obsolete by a checkpoint: manifests, older checkpoints, segments of unfinished ones."""
         self._covered.clear()
         number = self._checkpoint.number
         names = {each.path for each in self._checkpoint.segments}
@@ -239,7 +239,7 @@ class History:
                 (self._folder / name).unlink(missing_ok=True)
         with suppress(FileNotFoundError):
             for name in names_in(self._folder / disk.SEGMENTS):
-                last = _SEGMENT.match(name)  # in an object store, another job may be about to name a later one
+                last = _SEGMENT.match(name)  # in an object store, another job may be about to use a later one
                 is_later = not isinstance(self._folder, Path) and last is not None and int(last[1]) > number
                 if f"{disk.SEGMENTS}/{name}" not in names and not is_later:
                     (self._folder / disk.SEGMENTS / name).unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""What an archive job reports while it runs: progress, metrics, and outages."""
+"""Monitoring of a running archive job: progress, metrics, and outages."""

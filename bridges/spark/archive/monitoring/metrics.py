@@ -1,4 +1,4 @@
-"""Metrics of an archive job for Prometheus, at a port of their own."""
+"""Metrics of an archive job for Prometheus, served at a separate port."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PREFIX: Final = "scopegate_archive_"
 
 
 class ArchiveMetrics:
-    """Counters since the job began, and how far it is."""
+    """Counters since the start of the job, and its progress."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        """`now` gives seconds since 1970."""
+        """`now` returns seconds since 1970."""
         self._now: Final = now
         self.registry: Final = CollectorRegistry()
         self._rows: Final = self._counter("rows", "Events archived.", ("address",))
@@ -46,7 +46,7 @@ class ArchiveMetrics:
             raise PipelineError(f"metrics cannot be served at {host}:{port}: {sentence(error)}") from None
 
     def committed(self, progress: ArchiveProgress) -> None:
-        """A commit was added."""
+        """Record a commit."""
         for each in progress.commit.ranges:
             self._rows.labels(each.address).inc(each.rows)
         self._bytes.inc(progress.bytes)
@@ -59,11 +59,11 @@ class ArchiveMetrics:
         self.idle()
 
     def idle(self) -> None:
-        """A step has found nothing new, or has committed."""
+        """Record that a step found nothing new, or has committed."""
         self._success.set(self._now())
 
     def outage(self, *, lasts: bool) -> None:
-        """An outage began, or is over."""
+        """Record the start or the end of an outage."""
         if lasts:
             self._outages.inc()
         self._lasting.set(lasts)

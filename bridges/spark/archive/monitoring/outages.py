@@ -10,16 +10,16 @@ from bridges.spark.errors import PipelineError
 from gateway.errors import DECODE_ERROR, NOT_FOUND, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
 
 MOST: Final = 60.0
-"""Seconds, the upper bound of a pause."""
+"""Maximum length of a pause, in seconds."""
 _FIRST: Final = 1.0
 _FINAL: Final = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, NOT_IMPLEMENTED, DECODE_ERROR})
-"""What Kafka or a gateway answers that will not change by itself."""
+"""Errors of Kafka or a gateway that do not pass without intervention."""
 
 
 def is_outage(error: PipelineError) -> bool:
-    """Whether it may pass: something did not answer or broke down. False for what a job itself has refused.
+    """Whether an error may pass: a service did not answer or failed. False for errors that the job itself raised.
 
-    A job's own verdict (rows are missing, a topic was recreated, events are lost) has no other error behind it.
+    The job's own errors (missing rows, a recreated topic, lost events) have no other error as their cause.
     """
     behind = error.__cause__ or error.__context__
     while isinstance(behind, PipelineError):
@@ -30,7 +30,7 @@ def is_outage(error: PipelineError) -> bool:
 
 
 class Outages:
-    """Pauses of a job, with full jitter: at random up to a bound that doubles each time."""
+    """Retry pauses of a job: exponential backoff with full jitter."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Outages:
         random: Callable[[], float],
         patience: float | None = None,
     ) -> None:
-        """`random` gives numbers from 0 to 1; after `patience` seconds of one outage, `wait` returns false."""
+        """`random` returns numbers from 0 to 1; after `patience` seconds of one outage, `wait` returns false."""
         self._say: Final = say
         self._clock: Final = clock
         self._sleep: Final = sleep
@@ -50,15 +50,15 @@ class Outages:
         self._since: float | None = None
         self._bound = _FIRST
         self.count = 0
-        """How many there were."""
+        """The number of outages so far."""
 
     @property
     def lasting(self) -> bool:
-        """Whether there is one now."""
+        """Whether an outage is going on."""
         return self._since is not None
 
     def wait(self, error: PipelineError) -> bool:
-        """Pause after an error; false: it has lasted too long."""
+        """Pause after an error. Returns false if the outage has lasted too long."""
         now = self._clock()
         if self._since is None:
             self._since, self._bound = now, _FIRST
@@ -74,7 +74,7 @@ class Outages:
         return True
 
     def over(self) -> None:
-        """The job goes on."""
+        """End the outage, if there is one: a step has succeeded."""
         if self._since is not None:
             self._say(f"the job goes on after {self._clock() - self._since:.0f} s")
             self._since = None

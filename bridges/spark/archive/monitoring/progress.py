@@ -1,4 +1,4 @@
-"""How far an archive job is: the last commit, its speed, and how much the topics have that it has not."""
+"""The progress of an archive job: the last commit, its speed, and the offsets that are not archived yet."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Places = Mapping[tuple[str, int], int]
 
 
 class ArchiveProgress(NamedTuple):
-    """A commit, and where the job is after it."""
+    """A commit, and the progress of the job after it."""
 
     commit: Commit
     seconds: float
-    """How long it took, from the question where the logs end."""
+    """Duration of the step in seconds, from the request for the ends of the logs."""
     behind: Places
-    """Offsets that the logs had when the step began, and the archive has not."""
+    """Offsets that the logs had when the step began and that are not archived yet."""
     behind_seconds: float | None
-    """The age of the last archived event; 0 if nothing is behind, null if it is unknown."""
+    """The age of the last archived event in seconds; 0 if nothing is behind, null if unknown."""
 
     @property
     def bytes(self) -> int:
@@ -32,12 +32,12 @@ class ArchiveProgress(NamedTuple):
 
     @property
     def rows_per_second(self) -> float:
-        """Events a second."""
+        """Events per second."""
         return self.commit.rows / self.seconds if self.seconds else 0.0
 
     @property
     def behind_events(self) -> int:
-        """How many offsets are behind in all."""
+        """The total number of offsets that are behind."""
         return sum(self.behind.values())
 
 
@@ -45,13 +45,13 @@ class ArchiveObserver(Protocol):
     """Observes the progress of a job."""
 
     def committed(self, progress: ArchiveProgress) -> None:
-        """A commit was added."""
+        """Called when a commit was added."""
 
     def idle(self) -> None:
-        """A step has found nothing new."""
+        """Called when a step has found nothing new."""
 
     def outage(self, text: str) -> None:
-        """An outage began, or is over; a line for the operator."""
+        """Called at the start and the end of an outage, with a line for the operator."""
 
 
 class Silent:
@@ -71,18 +71,18 @@ class ProgressMeter:
     """Measures steps."""
 
     def __init__(self, clock: Callable[[], float], now: Callable[[], float]) -> None:
-        """`clock` counts seconds, `now` counts them since 1970."""
+        """`clock` is monotonic, in seconds; `now` returns seconds since 1970."""
         self._clock: Final = clock
         self._now: Final = now
         self._began = clock()
         self._highs: dict[tuple[str, int], int] = {}
 
     def begin(self) -> None:
-        """A step begins."""
+        """Start measuring a step."""
         self._began = self._clock()
 
     def saw(self, log: Log) -> None:
-        """A log, as it is now."""
+        """Record the current state of a log."""
         self._highs.update({(log.address, partition): high for partition, (_, high) in log.bounds.items()})
 
     def measured(self, commit: Commit, ends: Mapping[tuple[str, int], Range]) -> ArchiveProgress:
@@ -99,22 +99,22 @@ class ProgressMeter:
 
 
 class MeteredOrigin:
-    """An origin whose logs a meter sees."""
+    """An origin that reports its logs to a meter."""
 
     def __init__(self, origin: ArchiveOrigin, meter: ProgressMeter) -> None:
         self._origin: Final = origin
         self._meter: Final = meter
 
     def logs(self) -> Iterator[Log]:
-        """As of the origin."""
+        """See `ArchiveOrigin`."""
         for log in self._origin.logs():
             self._meter.saw(log)
             yield log
 
     def source(self) -> RangeSource:
-        """As of the origin."""
+        """See `ArchiveOrigin`."""
         return self._origin.source()
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
-        """As of the origin."""
+        """See `ArchiveOrigin`."""
         return self._origin.holding(gaps)

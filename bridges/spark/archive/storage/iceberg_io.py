@@ -1,4 +1,4 @@
-"""Objects as files of pyiceberg: one client and one way of settings for everything in an object store."""
+"""Objects as pyiceberg's files, so that one client and one set of settings serve the whole object store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridges.spark.archive.storage.s3 import ObjectPath, S3Settings
 
 
 class ObjectInput(InputFile):
-    """An object that is read."""
+    """An object to read."""
 
     def __init__(self, path: ObjectPath) -> None:
         super().__init__(str(path))
@@ -32,7 +32,7 @@ class ObjectInput(InputFile):
 
 
 class _ObjectOutput(io.BytesIO):
-    """Becomes an object when it is closed without an error."""
+    """A buffer that becomes an object when it is closed without an error."""
 
     def __init__(self, path: ObjectPath) -> None:
         super().__init__()
@@ -71,11 +71,11 @@ class ObjectOutput(OutputFile):
         return self._path.exists()
 
     def to_input_file(self) -> InputFile:
-        """The same to be read."""
+        """The same object, for reading."""
         return ObjectInput(self._path)
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        """Names of metadata are of one writer: nothing is overwritten."""
+        """Open it for writing. `overwrite` has no effect: each writer's metadata has unique names."""
         return _ObjectOutput(self._path)
 
 
@@ -103,6 +103,6 @@ _PREFIX: Final = "scopegate."
 
 
 def catalog_properties(path: ObjectPath) -> dict[str, str]:
-    """The properties of a catalog whose tables are in this object store."""
+    """The properties of a catalog with tables in this object store."""
     found = {f"{_PREFIX}{name}": value for name, value in vars(path.settings).items() if value is not None}
     return {"py-io-impl": f"{__name__}.{ObjectFileIO.__name__}", **found}

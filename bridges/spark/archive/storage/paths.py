@@ -1,6 +1,6 @@
-"""What the archive does with files, whether they are in a folder or in an object store.
+"""File operations of the archive, for folders and object stores alike.
 
-Each function does the same with both, so that no other module has to know which it is.
+Each function behaves the same for both, so that other modules need not distinguish them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from policies.values.folders import is_object_store
 StoragePath: TypeAlias = Path | ObjectPath
 _CHUNK: Final = 1 << 20
 _BLOCK: Final = 4 << 20
-"""Bytes of a request that reads a part of an object."""
+"""Size of a ranged read request, in bytes."""
 _BLOCKS: Final = 4
-"""Blocks of an object that are kept: columns of a file are next to each other."""
+"""Number of cached blocks of an object: adjacent columns often share a block."""
 
 
 def storage_path(text: str, settings: S3Settings = ENVIRONMENT) -> StoragePath:
@@ -33,7 +33,7 @@ def storage_path(text: str, settings: S3Settings = ENVIRONMENT) -> StoragePath:
 
 
 def readable(path: StoragePath) -> Path | pa.NativeFile:
-    """What pyarrow reads a file from. Raises `OSError`."""
+    """The source from which pyarrow reads a file. Raises `OSError`."""
     return path if isinstance(path, Path) else pa.PythonFile(ObjectReader(path), "r")
 
 
@@ -43,7 +43,7 @@ def names_in(folder: StoragePath) -> list[str]:
 
 
 def digest(path: StoragePath, *, sync: bool = False) -> str:
-    """SHA-256 of a file, which is on the disk afterwards if `sync`."""
+    """The SHA-256 of a file; with `sync`, the file is also flushed to disk."""
     found = hashlib.sha256()
     if not isinstance(path, Path):
         for part in path.chunks():
@@ -58,7 +58,7 @@ def digest(path: StoragePath, *, sync: bool = False) -> str:
 
 
 def write_whole(path: StoragePath, text: str) -> None:
-    """Replace a file atomically, for readers and for the disk after a crash. Raises `OSError`."""
+    """Replace a file atomically and durably. Raises `OSError`."""
     if not isinstance(path, Path):
         path.write_bytes(text.encode())
         return
@@ -86,12 +86,12 @@ def create_whole(path: StoragePath, text: str) -> None:
     try:
         path.create(text.encode())
     except FileExistsError:
-        if path.read_bytes() != text.encode():  # otherwise the answer to a first request was lost
+        if path.read_bytes() != text.encode():  # equal: an earlier request succeeded and its answer was lost
             raise
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
+    """Flush a folder's entries to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -100,7 +100,7 @@ def sync_folder(folder: Path) -> None:
 
 
 class ObjectReader(io.RawIOBase):
-    """An object as a file that pyarrow reads; a few blocks of it are kept."""
+    """An object as a file for pyarrow, with a cache of a few blocks."""
 
     def __init__(self, path: ObjectPath) -> None:
         """Raises `OSError`."""
@@ -140,7 +140,7 @@ class ObjectReader(io.RawIOBase):
         while start < end:
             number, inside = divmod(start, _BLOCK)
             if not (piece := self._block(number)[inside : inside + end - start]):
-                raise OSError(errno.EIO, "the object is shorter than it was", str(self._path))
+                raise OSError(errno.EIO, "the object has become shorter", str(self._path))
             yield piece
             start += len(piece)
 

@@ -1,6 +1,6 @@
-"""Objects in a bucket, as that part of `pathlib.Path` that archives use (docs/decisions/0067).
+"""Objects in a bucket, with the part of the `pathlib.Path` interface that archives use (docs/decisions/0067).
 
-An object is written as a whole or not at all. There are no folders: a path is one if objects begin with it.
+An object is written as a whole or not at all. There are no folders: a path counts as one if objects exist below it.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _STATUS_DENIED: Final = re.compile(r"status code: 40[13]\b")
 _STATUS: Final = re.compile(r"status code: (\d{3}[ \w]*)")
 _RETRIES: Final = 5
 _PATIENCE: Final = timedelta(seconds=60)
-"""How long a request is tried again; what lasts longer is an outage of the job."""
+"""How long a request is retried; a longer failure is an outage of the job."""
 PART: Final = 8 << 20
-"""Bytes of a part of a file that is uploaded; larger files are uploaded in parts, some at the same time."""
+"""Part size of multipart uploads, in bytes; larger files are uploaded in parts, several at a time."""
 _PARTS: Final = 4
 
 
 @dataclass(frozen=True)
 class S3Settings:
-    """How to reach an object store. What is left out is taken from the environment of each process (`AWS_…`)."""
+    """How to reach an object store. Omitted settings come from the environment of each process (`AWS_…`)."""
 
     endpoint: str | None = None
-    """Default: that of AWS."""
+    """The URL of the object store; default: AWS."""
     region: str | None = None
     access_key_id: str | None = field(default=None, repr=False)
     secret_access_key: str | None = field(default=None, repr=False)
@@ -52,7 +52,7 @@ class S3Settings:
         """A client. Raises `ValueError` and errors of obstore."""
         from obstore.store import S3Store
 
-        config: S3Config = {"checksum_algorithm": "SHA256"}  # the store compares what it got
+        config: S3Config = {"checksum_algorithm": "SHA256"}  # the store verifies each upload
         if self.endpoint is not None:
             config["endpoint"] = self.endpoint
         if self.region is not None:
@@ -71,16 +71,16 @@ class S3Settings:
 
 
 ENVIRONMENT: Final = S3Settings()
-"""Everything from the environment."""
+"""Settings that all come from the environment."""
 
 
 def from_environment(settings: S3Settings = ENVIRONMENT) -> S3Settings:
-    """The settings with endpoint and region of this process: all processes of a job have to use the same ones.
+    """The settings with endpoint and region of this process filled in, since all processes of a job must use the same.
 
-    Raises `PipelineError` for an endpoint that is no URL.
+    Raises `PipelineError` for an endpoint that is not a URL.
     """
     endpoint = settings.endpoint or os.environ.get(ENDPOINT) or os.environ.get("AWS_ENDPOINT_URL") or None
-    if endpoint is not None and not _URL.fullmatch(endpoint):  # obstore would end the process
+    if endpoint is not None and not _URL.fullmatch(endpoint):  # obstore would abort the process
         raise PipelineError(
             f"the endpoint {endpoint!r} of the object store is not a URL such as https://store.example:9000: check "
             f"--s3-endpoint, or {ENDPOINT}"
@@ -93,7 +93,7 @@ _stores: dict[tuple[int, str, S3Settings], S3Store] = {}
 
 
 def _store(bucket: str, settings: S3Settings) -> S3Store:
-    """The client of this process: a fork cannot use that of its parent."""
+    """The client of this process; a forked process cannot use its parent's."""
     key = os.getpid(), bucket, settings
     if key not in _stores:
         try:
@@ -108,7 +108,7 @@ def _store(bucket: str, settings: S3Settings) -> S3Store:
 
 
 class ObjectStat(NamedTuple):
-    """As `os.stat_result`; times are in seconds since 1970, by the clock of the store."""
+    """The part of `os.stat_result` that archives use; times are in seconds since 1970, by the store's clock."""
 
     st_size: int
     st_ctime: float
@@ -116,7 +116,7 @@ class ObjectStat(NamedTuple):
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """A path in a bucket; may be sent to other processes. Its methods raise `OSError` as those of `Path` do."""
+    """A path in a bucket; can be pickled. Its methods raise `OSError` as those of `Path` do."""
 
     bucket: str
     key: str
@@ -124,7 +124,7 @@ class ObjectPath:
 
     @classmethod
     def from_url(cls, url: str, settings: S3Settings = ENVIRONMENT) -> ObjectPath:
-        """Raises `ValueError` for what is not the URL of a prefix in a bucket."""
+        """Parse `s3://bucket/prefix`. Raises `ValueError` for any other text."""
         if (problem := archive_problem(url)) is not None:
             raise ValueError(problem)
         bucket, _, key = url.split("://", 1)[1].rstrip("/").partition("/")
@@ -155,22 +155,22 @@ class ObjectPath:
         return self.parent / f"{stem if dot else self.name}{suffix}"
 
     def absolute(self) -> ObjectPath:
-        """It is always."""
+        """The path itself: it is always absolute."""
         return self
 
     def resolve(self) -> ObjectPath:
-        """There are no links."""
+        """The path itself: there are no links."""
         return self
 
     def relative_to(self, other: ObjectPath) -> str:
-        """The part behind another path. Raises `ValueError` if it is not below it."""
+        """The path relative to another one. Raises `ValueError` if it is not below that."""
         prefix = f"{other.key}/" if other.key else ""
         if self.bucket != other.bucket or not self.key.startswith(prefix):
             raise ValueError(f"{self} is not below {other}")
         return self.key[len(prefix) :]
 
     def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
-        """Nothing: there are no folders."""
+        """Do nothing: there are no folders."""
 
     # -- requests
 
@@ -202,7 +202,7 @@ class ObjectPath:
             return bytes(obstore.get(self._store, self.key).bytes())
 
     def chunks(self) -> Iterator[bytes]:
-        """The object in parts, in its order."""
+        """The bytes of the object, in parts."""
         import obstore
 
         with self._errors():
@@ -226,7 +226,7 @@ class ObjectPath:
     def create(self, data: bytes) -> None:
         """Write the object unless there is one, by a conditional request. Raises `FileExistsError`.
 
-        After any other error, nobody knows whether it was written, or still will be.
+        After any other error, it is unknown whether the object was written or still will be.
         """
         import obstore
 
@@ -234,21 +234,21 @@ class ObjectPath:
             obstore.put(self._store, self.key, data, mode="create")
 
     def upload(self, path: Path) -> None:
-        """Write or replace the object with a local file, in parts if it is large."""
+        """Upload a local file as the object, in parts if it is large; an existing object is replaced."""
         import obstore
 
         with self._errors(), path.open("rb") as file:
             obstore.put(self._store, self.key, file, chunk_size=PART, max_concurrency=_PARTS)
 
     def copy_to(self, other: ObjectPath) -> None:
-        """Copy the object within its bucket; the store does it."""
+        """Copy the object within its bucket, on the side of the store."""
         import obstore
 
         with self._errors():
             obstore.copy(self._store, self.key, other.key)
 
     def unlink(self, missing_ok: bool = True) -> None:
-        """Delete the object; stores do not tell whether there was one."""
+        """Delete the object; no error if there is none, since stores do not report that."""
         import obstore
 
         with self._errors():
@@ -272,7 +272,7 @@ class ObjectPath:
         return [each["path"].rpartition("/")[2] for each in found["objects"]]
 
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
-        """The objects below with such names, part by part; those below the first parts without a star are listed."""
+        """The objects below that match a pattern, part by part; lists those below the leading parts without a star."""
         parts = pattern.split("/")
         fixed = next(place for place, part in enumerate(parts) if "*" in part or place == len(parts) - 1)
         base = self
@@ -289,8 +289,8 @@ class ObjectPath:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Errors of the store as `OSError`: short, and without what was sent."""
-        client = self._store  # before its module is needed
+        """Turn errors of the store into `OSError` with short texts that leave out the request."""
+        client = self._store  # before obstore's exceptions are imported
         from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 
         try:
@@ -303,7 +303,7 @@ class ObjectPath:
         except (PermissionDeniedError, UnauthenticatedError) as error:
             raise PermissionError(errno.EACCES, _denied(error), str(self)) from None
         except BaseError as error:
-            if _STATUS_DENIED.search(str(error)):  # of a listing, obstore does not tell
+            if _STATUS_DENIED.search(str(error)):  # obstore raises a generic error for listings
                 raise PermissionError(errno.EACCES, _denied(error), str(self)) from None
             raise OSError(errno.EIO, _short(error, self.settings.endpoint), str(self)) from None
         del client
@@ -314,7 +314,7 @@ def _denied(error: Exception) -> str:
 
 
 def _short(error: Exception, endpoint: str | None) -> str:
-    """What went wrong, of an error that may have pages of text."""
+    """A short reason for an error whose text may have pages."""
     text = str(error)
     if "NoSuchBucket" in text:
         return "there is no such bucket"

@@ -1,4 +1,4 @@
-"""Compares what tasks report with the ranges of their commit, and with the files as the driver sees them."""
+"""Compares the tasks' reports with the ranges of their commit, and with the files that the driver sees."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_apart(reports: Iterable[TaskReport], folder: StoragePath) -> None:
 
 
 def row_counts(reports: Iterable[TaskReport]) -> Counts:
-    """The rows that the tasks have written, by address and partition."""
+    """The number of rows that the tasks have written, by address and partition."""
     by_partition: dict[tuple[str, int], list[RangeReport]] = {}
     for each in (each for report in reports for each in report.ranges if each.rows):
         by_partition.setdefault((each.address, each.partition), []).append(each)
@@ -47,7 +47,7 @@ def _joined(parts: Sequence[RangeReport]) -> Count:
 
 
 def unreported(chunks: Iterable[Chunk], reports: Iterable[TaskReport]) -> list[str]:
-    """The ranges that are not reported exactly once."""
+    """Errors for ranges that are not reported exactly once."""
     times = Counter(each[:4] for report in reports for each in report.ranges)
     return [
         f"{_name(each)}: offsets {each.start} to {each.end - 1} are reported {count} times"
@@ -58,7 +58,7 @@ def unreported(chunks: Iterable[Chunk], reports: Iterable[TaskReport]) -> list[s
 
 
 def file_differences(reports: Iterable[TaskReport], base: StoragePath) -> list[str]:
-    """How the files that the driver finds differ from what the tasks wrote."""
+    """Differences between the files that the driver finds and the tasks' reports."""
     found: list[str] = []
     for report in reports:
         found += _rows_in_no_file(report)
@@ -68,7 +68,7 @@ def file_differences(reports: Iterable[TaskReport], base: StoragePath) -> list[s
 
 
 def _rows_in_no_file(report: TaskReport) -> list[str]:
-    """Partitions of a task whose rows are not all in its files."""
+    """Errors for partitions of a task whose rows are not all in its files."""
     in_files: dict[tuple[str, int], int] = {}
     for file in report.files:
         for each in file.partitions:
@@ -111,5 +111,5 @@ def _name(each: Range) -> str:
 
 
 def unknown_rows(reports: Iterable[TaskReport]) -> int:
-    """Rows of an unknown record mapping."""
+    """The number of rows with an unknown record mapping."""
     return sum(each.unknown for each in reports)

@@ -1,4 +1,4 @@
-"""Divides the ranges of a commit among tasks: about as many as Spark has cores, with about as many bytes each. Pure."""
+"""Divides the ranges of a commit among tasks: about one per core of Spark, of about equal size in bytes. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 from bridges.spark.archive.contents.ranges import Range
 
 MIN_OFFSETS: Final = 256
-"""Offsets for which a task of its own is worthwhile."""
+"""Number of offsets that justify a separate task."""
 MIN_BYTES: Final = 1 << 20
-"""The same in bytes: fewer offsets have a task of their own if their records are large."""
+"""Number of bytes that justify a separate task, even with fewer offsets."""
 UNKNOWN_BYTES: Final = 1000.0
-"""Bytes of a record at an address of which nothing is known."""
+"""Assumed size of a record, in bytes, at an address without known sizes."""
 Chunk = tuple[Range, ...]
 """The ranges of one task, of different partitions."""
 
 
 def chunks(ranges: Sequence[Range], tasks: int, record_bytes: Mapping[str, float]) -> list[Chunk]:
-    """The ranges in at most `tasks` parts of about the same number of bytes; at most `tasks` - 1 ranges are cut.
+    """The ranges in at most `tasks` parts of about equal size in bytes; at most `tasks` - 1 ranges are split.
 
-    `record_bytes` has the average bytes per offset by address, where they are known.
+    `record_bytes` has the average number of bytes per offset, by address, where it is known.
     """
     weights = [(each.end - each.start) * record_bytes.get(each.address, UNKNOWN_BYTES) for each in ranges]
     total, offsets = sum(weights), sum(each.end - each.start for each in ranges)
@@ -37,7 +37,7 @@ def chunks(ranges: Sequence[Range], tasks: int, record_bytes: Mapping[str, float
 
 
 def _cut(whole: Range, before: float, weight: float, share: float, count: int) -> Iterator[tuple[int, int, int]]:
-    """The parts of a range: the number of the chunk, start and end. `before` is the weight of the ranges before it."""
+    """The parts of a range: chunk number, start and end. `before` is the total weight of the preceding ranges."""
     number, start = min(int(before / share), count - 1), whole.start
     while number < count - 1 and (number + 1) * share < before + weight:
         part = ((number + 1) * share - before) / weight

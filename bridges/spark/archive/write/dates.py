@@ -1,8 +1,8 @@
-"""The folder of a row: the UTC date of its timestamp, unless that would make a file of a few rows (docs/pipeline.md).
+"""The folder of a row: the UTC date of its timestamp, unless that file would have only a few rows (docs/pipeline.md).
 
-Producers may give records any time. A date has a folder in a commit if a batch of rows has few dates, or if at least
-one row in eight of a batch is of it, or ten rows and one in a hundred. All other rows are in the folder without a date,
-as are those without a timestamp.
+Producers may set any timestamp. A date gets a folder in a commit if a batch of rows has few dates, if at least one row
+in eight of a batch has this date, or if at least ten rows and one in a hundred have it. All other rows, and those
+without a timestamp, go to the folder without a date.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pyarrow as pa
 from bridges.spark.columns.batch_decoder import Int64s
 
 UNDATED: Final = 1 << 40
-"""The day of rows in the folder without a date."""
+"""The day that stands for the folder without a date."""
 FEW: Final = 8
-"""Dates of a batch that all have folders."""
+"""Number of dates in a batch up to which all of them get folders."""
 SHARE: Final = 100
 LEAST: Final = 10
-"""A date that is not among few has one in `FEW` rows of a batch, or one in `SHARE` and at least this many."""
+"""With more dates in a batch, a date needs one row in `FEW`, or one in `SHARE` and at least this many rows."""
 
 
 def folder_days(timestamps: pa.Array) -> Int64s:

@@ -1,7 +1,7 @@
-"""Writes rows to Parquet files by address and date, with bounds on their bytes, and reports what is in each file.
+"""Writes rows to Parquet files by address and date, of bounded size, and reports the contents of each file.
 
-Rows are collected for each address and date until they are worth a row group. A file is hashed while it is written, and
-is on the disk when it is reported.
+Rows are collected for each address and date until they fill a row group. A file is hashed while it is written, and
+flushed to disk before it is reported.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from bridges.spark.archive.write.targets import FileTarget
 from bridges.spark.columns.batch_decoder import Int64s
 
 _OPEN: Final = 8
-"""Files that are open at the same time."""
+"""Maximum number of open files."""
 _BUFFER: Final = 1 << 20
 _FOOTER: Final = 32 << 10
-"""Bytes of a file's metadata, roughly."""
+"""Approximate size of a file's metadata, in bytes."""
 _NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^")
-"""What Spark and Hive escape in the names of folders."""
+"""Characters that Spark and Hive escape in names of folders."""
 _EPOCH: Final = date(1970, 1, 1)
 _REPEATED: Final = (
     *("properties", "application_properties", "body_kind", "record.headers"),
     *("entries.key_value.key", "entries.key_value.value.type"),
 )
-"""Columns whose values are often the same: they have dictionaries, which cost more than they save elsewhere."""
+"""Columns with many equal values, which are dictionary-encoded; for others, dictionaries cost more than they save."""
 WITHOUT_STATISTICS: Final = ("head", "bare_message", "body", "record.value")
-"""Columns whose smallest and largest value tell nothing."""
+"""Columns whose minimum and maximum are useless for pruning."""
 
 
 class FileReport(NamedTuple):
@@ -62,7 +62,7 @@ def folder_of(file: FileReport) -> str:
 
 
 def folder_name(address: str, day: date | None) -> str:
-    """The folder of an address and date, named as Spark and Hive name it."""
+    """The folder of an address and date, named as by Spark and Hive."""
     return f"address={_escaped(address)}/date={_NO_DATE if day is None else day}"
 
 
@@ -72,14 +72,14 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True)
 class FileLimits:
-    """Bounds of files, in bytes."""
+    """Size limits of files, in bytes."""
 
     file: int = 128 << 20
     row_group: int = 32 << 20
-    """Bytes of a row group in memory; twice as many are collected at most before the largest one is written."""
+    """Size of a row group in memory; at most twice as much is collected before the largest group is written."""
 
     def group(self) -> int:
-        """The bytes of a row group: less than a file."""
+        """The size of a row group: less than that of a file."""
         return max(min(self.row_group, self.file // 2), 1)
 
 
@@ -106,7 +106,7 @@ class _ArchiveFile:
         self._group_bytes = 0
 
     def room(self, limit: int) -> bool:
-        """Whether another row group like the last one fits."""
+        """Whether another row group of the size of the last one fits."""
         return not self._rows or self._stream.tell() + self._group_bytes + _FOOTER <= limit
 
     def write(self, slices: list[_Slice]) -> None:
@@ -131,7 +131,7 @@ class _ArchiveFile:
             self._times = min(earlier[0], times[0]), max(earlier[1], times[1])
 
     def close(self) -> FileReport:
-        """Write the rest; the file is where it stays afterwards. Raises `OSError`."""
+        """Write the rest and bring the file to where its target keeps it. Raises `OSError`."""
         self._writer.close()
         self._stream.close()
         self._file.close()
@@ -148,7 +148,7 @@ class _ArchiveFile:
 
 
 def _times(rows: pa.RecordBatch) -> tuple[int, int] | None:
-    """The first and last timestamp in milliseconds; they are exact, because Kafka's are milliseconds."""
+    """The first and last timestamp in milliseconds; exact, because Kafka's timestamps are in milliseconds."""
     column = rows.column("timestamp")
     if column.null_count == len(column):
         return None
@@ -157,7 +157,7 @@ def _times(rows: pa.RecordBatch) -> tuple[int, int] | None:
 
 
 def parquet_options(schema: pa.Schema, *, is_sorted: bool) -> dict[str, object]:
-    """How files of an archive are written; `is_sorted`: the rows of each row group are, by partition and offset."""
+    """Writer options for files of an archive; `is_sorted`: each row group is sorted by partition and offset."""
     names = _leaf_names(schema)
     return {
         "compression": "zstd",
@@ -212,7 +212,7 @@ class DatedFiles:
             self._write(max(self._bytes, key=self._bytes.__getitem__))
 
     def _write(self, key: tuple[str, int]) -> None:
-        """Write what was collected for an address and day as a row group."""
+        """Write the collected rows of an address and day as a row group."""
         slices = self._collected.pop(key)
         del self._bytes[key]
         file = self._open.pop(key, None)
@@ -235,13 +235,13 @@ class DatedFiles:
         return tuple(self._reports)
 
     def abandon(self) -> None:
-        """Remove the files that are still open: their task has failed."""
+        """Remove the files that are still open, because their task has failed."""
         while self._open:
             self._open.popitem()[1].abandon()
 
 
 def _pieces(slices: Iterator[tuple[int, _Slice]], most: int) -> Iterator[tuple[int, _Slice]]:
-    """The slices in pieces of at most so many rows: a batch may be larger than a small file."""
+    """The slices cut into pieces of limited length, since a batch may be larger than a small file."""
     for day, each in slices:
         offsets = each.rows.column("offset")
         for start in range(0, len(each.rows), most):
@@ -249,7 +249,7 @@ def _pieces(slices: Iterator[tuple[int, _Slice]], most: int) -> Iterator[tuple[i
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[tuple[int, _Slice]]:
-    """The rows by day of their folder and partition."""
+    """The rows, divided by the day of their folder and by partition."""
     if not len(batch):
         return
     partitions: Int64s = batch.column("partition").to_numpy()
@@ -264,5 +264,5 @@ def _slices(batch: pa.RecordBatch) -> Iterator[tuple[int, _Slice]]:
     for start, end in pairwise(edges):
         part = batch.slice(start, end - start)
         if not of_one_day and 2 * (end - start) < len(batch):
-            part = part.take(pa.array(np.arange(end - start)))  # a slice keeps the memory of all days
+            part = part.take(pa.array(np.arange(end - start)))  # copied: a slice would keep all days in memory
         yield int(days[start]), _Slice(int(partitions[start]), int(offsets[start]), part)

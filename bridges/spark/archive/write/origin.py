@@ -1,4 +1,4 @@
-"""Where an archive gets its events: the logs of Kafka or of event-stream nodes (`kafka_origin`, `amqp_origin`)."""
+"""The origin of an archive's events: logs of Kafka or of event-stream nodes (`kafka_origin`, `amqp_origin`)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class ArchiveOrigin(Protocol):
     """Source of the events of an archive."""
 
     def logs(self) -> Iterable[Log]:
-        """The logs as they are now."""
+        """The current logs."""
 
     def source(self) -> RangeSource:
-        """What reads ranges in the tasks that write them."""
+        """A source that reads ranges in the tasks that write them."""
 
     def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
-        """Those of these ranges without written events in which the log has an event; asks the log again."""
+        """The ranges among these (without written events) in which the log has an event; reads the log again."""

@@ -1,4 +1,4 @@
-"""Kafka records as rows of the archive: in C for nearly all records, or one by one, with the same bytes."""
+"""Kafka records as rows of the archive: nearly all in C, others one by one, with identical results."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _HEADER: Final = HEADERS.value_type
 _READ: Final = {BARE: [bytes((DATA_VALUE,)), bytes((SECTIONS_VALUE,))], BODY: [SECTIONS, MESSAGE]}
-"""What this version reads: the first byte of `amqp.bare`, and the contents of `amqp.body` (KM-13)."""
+"""The mappings that this version reads: the first byte of `amqp.bare`, and the contents of `amqp.body` (KM-13)."""
 
 
 class RecordColumns(NamedTuple):
-    """The parts of records of one partition; times in milliseconds since 1970, kinds as Kafka's client numbers them."""
+    """Parts of the records of a partition; times in milliseconds since 1970, kinds as Kafka's client numbers them."""
 
     offsets: Int64s
     times: Int64s
@@ -87,7 +87,7 @@ def _binaries(count: int, buffers: Binaries, kind: pa.DataType) -> pa.Array:
 
 
 def _lists(count: int, lists: Binaries, names: Binaries, contents: Binaries) -> pa.Array:
-    """Lists of headers whose names are ASCII, and so text as they are."""
+    """Lists of headers whose names are ASCII, so that their bytes are valid text."""
     valid, offsets, _ = lists
     total = len(names[1]) // 4 - 1
     arrays = [_binaries(total, names, pa.string()), _binaries(total, contents, pa.binary())]
@@ -109,7 +109,7 @@ class PartitionRecords(NamedTuple):
 
 
 class RecordDecoder:
-    """Makes rows of the records of one topic."""
+    """Turns the records of one topic into rows."""
 
     def __init__(self) -> None:
         self._encoder: Final = EventEncoder()
@@ -136,7 +136,7 @@ class RecordDecoder:
 
 _DATA: Final = itemgetter(0)
 _DECODED: Final = tuple(name for name in schema.COLUMNS if name not in MESSAGE_COLUMNS)
-"""The bytes of the message itself are made of the record again (bridges.spark.archive.contents.messages)."""
+"""All columns but the messages, which are encoded from the record later (bridges.spark.archive.contents.messages)."""
 
 
 def _record(kinds: pa.Array, values: pa.Array, headers: pa.Array, body: pa.Array, times: pa.Array) -> pa.StructArray:
@@ -152,7 +152,7 @@ def _unless(same: pa.Array, values: pa.Array) -> pa.Array:
 def count_unknown(rows: pa.RecordBatch) -> int:
     """The records whose headers name a mapping that `RecordReader` does not know (KM-13).
 
-    It reads such a record like one that no gateway wrote; nothing of the record is lost.
+    The reader treats such a record as one that no gateway wrote; the record itself is archived unchanged.
     """
     headers = rows.column("record").field("headers")
     items = headers.flatten()

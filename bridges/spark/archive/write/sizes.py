@@ -1,4 +1,4 @@
-"""How large records are, which bounds the offsets of a commit and divides them among tasks."""
+"""Estimates the size of records, to bound the offsets of a commit and to divide them among tasks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bridges.spark.archive.write.task import RangeSource
 from bridges.spark.errors import PipelineError
 
 _LATEST: Final = 8
-"""The commits whose files tell how large records are."""
+"""Number of recent commits from whose files the size of records is estimated."""
 _WORTHWHILE: Final = 2000
-"""Offsets of an address for which a sample is worthwhile while nothing is known of it."""
+"""Number of offsets of an address without known sizes above which a sample is read."""
 
 
 def record_bytes(history: History) -> dict[str, float]:
-    """Bytes in files for each offset, by address, as of the last commits; addresses that they do not have are left out.
+    """Bytes in files per offset, by address, from the last commits; addresses without files in them are left out.
 
-    A checkpoint leaves no recent commits: then all addresses have the average of the archive.
+    Right after a checkpoint there are no recent commits: all addresses then get the average of the archive.
     """
     sizes: dict[str, int] = {}
     offsets: dict[str, int] = {}
@@ -38,7 +38,7 @@ def record_bytes(history: History) -> dict[str, float]:
 
 
 def sampled(source: RangeSource, ranges: Sequence[Range], known: Mapping[str, float]) -> dict[str, float]:
-    """Bytes of a row in memory, by address, where nothing is known and there is much to read: of the first rows."""
+    """Bytes per row in memory, from the first rows, for addresses without known sizes that have much to read."""
     found: dict[str, float] = {}
     for address in {each.address for each in ranges} - {*known}:
         own = [each for each in ranges if each.address == address]
@@ -52,13 +52,13 @@ def _first_rows(source: RangeSource, some: Range) -> float | None:
     try:
         for batch in source.batches([some]):
             return float(batch.rows.nbytes / len(batch.rows))
-    except PipelineError:  # the tasks get it, too
+    except PipelineError:  # the tasks will raise it, too
         return None
     return None
 
 
 def offsets_within(ranges: Sequence[Range], known: Mapping[str, float], limit: int) -> int:
-    """The number of offsets, of ranges such as these, that have `limit` bytes; at least one."""
+    """The number of offsets of such ranges that amount to `limit` bytes; at least one."""
     offsets = sum(each.end - each.start for each in ranges)
     total = sum((each.end - each.start) * known.get(each.address, UNKNOWN_BYTES) for each in ranges)
     return offsets if total <= limit else max(int(offsets * limit / total), 1)

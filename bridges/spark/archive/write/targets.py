@@ -1,6 +1,6 @@
-"""Where tasks write files: into the staging folder of a commit, or under their last names in an object store.
+"""Where tasks write files: into the staging folder of a commit, or under their final names in an object store.
 
-A target is sent to the tasks. Objects appear whole, when their file is closed; until then it is a temporary file.
+A target is sent to the tasks. An object is a local temporary file until it is closed, and then uploaded as a whole.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class HashedFile:
         return len(data)
 
     def tell(self) -> int:
-        """The number of bytes so far."""
+        """The number of bytes written so far."""
         return self.bytes
 
     def flush(self) -> None:
-        """Nothing: `close` writes everything."""
+        """Do nothing: `close` writes everything."""
 
     @property
     def closed(self) -> bool:
@@ -46,7 +46,7 @@ class HashedFile:
         return self._file.closed
 
     def close(self) -> None:
-        """Write everything to where it stays. Raises `OSError`."""
+        """Write everything to its destination. Raises `OSError`."""
         if not self._file.closed:
             with self._file:
                 self._file.flush()
@@ -95,34 +95,34 @@ class FileTarget(Protocol):
 
     @property
     def base(self) -> StoragePath:
-        """What names of files are relative to."""
+        """The base of the files' relative names."""
 
     @property
     def token(self) -> StoragePath:
-        """The place of the file by which tasks tell that they see the same storage."""
+        """The path of the token by which tasks check that they see the same storage."""
 
     def begin(self) -> None:
-        """Called before the token is left. Raises `OSError`."""
+        """Called before the token is written. Raises `OSError`."""
 
     def release(self) -> None:
-        """Called when the tasks are over. Raises `OSError`."""
+        """Called when the tasks have ended. Raises `OSError`."""
 
     def create(self, folder: str) -> HashedFile:
-        """A new file of a folder `address=…/date=…`. Raises `OSError`."""
+        """Create a file in a folder `address=…/date=…`. Raises `OSError`."""
 
     def place(self, name: str, folder: str, number: int, index: int) -> tuple[Path | None, str]:
-        """Where a file is, if it has to be moved, and its place in the archive."""
+        """The path of a file that has to be moved (otherwise `None`), and its path in the archive."""
 
 
 @dataclass(frozen=True)
 class StagingTarget:
-    """A folder of its own; the commit moves the files to their places."""
+    """A staging folder, from which the commit moves the files to their final paths."""
 
     base: Path
 
     @property
     def token(self) -> Path:
-        """Beside the folder."""
+        """A file beside the staging folder."""
         return self.base.with_suffix(".token")
 
     def begin(self) -> None:
@@ -134,33 +134,33 @@ class StagingTarget:
         self.token.unlink(missing_ok=True)
 
     def create(self, folder: str) -> HashedFile:
-        """A file of any name."""
+        """Create a file with a random name."""
         return StagedFile(self.base / f"{uuid.uuid4().hex}.parquet")
 
     def place(self, name: str, folder: str, number: int, index: int) -> tuple[Path | None, str]:
-        """It has to be moved."""
+        """The staged file, which has to be moved, and its final path."""
         return self.base / name, f"{folder}/{number:08}-{index:04}.parquet"
 
 
 @dataclass(frozen=True)
 class ObjectTarget:
-    """Objects with names that no other attempt has; `staging` is in all of them."""
+    """Objects with names unique to this attempt, all of which contain `staging`."""
 
     base: ObjectPath
     token: ObjectPath
     staging: str
 
     def begin(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def release(self) -> None:
-        """Nothing: while the token is there, objects may be left whose names contain `staging`."""
+        """Do nothing: the token stays while there may be objects whose names contain `staging`."""
 
     def create(self, folder: str) -> HashedFile:
-        """An object under its last name, which counts once a commit names it."""
+        """Create an object under its final name; it counts once a commit names it."""
         name = f"{folder}/{self.staging}-{uuid.uuid4().hex[:8]}.parquet"
         return UploadedFile(name, self.base / name)
 
     def place(self, name: str, folder: str, number: int, index: int) -> tuple[Path | None, str]:
-        """It is there."""
+        """No source, since the object is in place, and its path."""
         return None, name

@@ -1,8 +1,8 @@
-"""What a task of the archive does: it reads its ranges of the log, writes files, and reports both.
+"""The task of an archive job: reads its ranges of the log, writes files, and reports both.
 
-The driver only sees its own file system. A worker with another folder at the archive's path would write there, and no
-file would be missing. So the driver leaves a token in the folder. A task that does not find it writes nothing and
-reports where it runs.
+The driver sees only its own file system. A worker with another folder at the archive's path would write there without
+an error. So the driver writes a token to the folder. A task that does not find it writes nothing and reports where it
+runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bridges.spark.columns.batch_decoder import Int64s
 from bridges.spark.errors import PipelineError, sentence
 
 _GAPS: Final = 8
-"""How many gaps of a range are reported, the longest first; ends of transactions make thousands of short ones."""
+"""Maximum number of reported gaps of a range, longest first; transaction markers make thousands of short ones."""
 
 
 class ArchiveBatch(NamedTuple):
@@ -37,7 +37,7 @@ class ArchiveBatch(NamedTuple):
     address: str
     rows: pa.RecordBatch
     unknown: int = 0
-    """Rows of an unknown record mapping."""
+    """The number of rows with an unknown record mapping."""
 
 
 class RangeSource(Protocol):
@@ -48,7 +48,7 @@ class RangeSource(Protocol):
 
 
 class RangeReport(NamedTuple):
-    """The rows of a range: how many, the first and the last offset, and the longest gaps between them, [start, end)."""
+    """The rows of a range: their number, first and last offset, and the longest gaps between them, [start, end)."""
 
     address: str
     partition: int
@@ -61,7 +61,7 @@ class RangeReport(NamedTuple):
 
 
 class TaskReport(NamedTuple):
-    """What one task has done."""
+    """The result of one task."""
 
     ranges: tuple[RangeReport, ...] = ()
     files: tuple[FileReport, ...] = ()
@@ -112,7 +112,7 @@ class _RangeCounts:
         }
 
     def add(self, batch: ArchiveBatch) -> None:
-        """Raises `PipelineError` for rows that are outside of the ranges or not in their order."""
+        """Count rows. Raises `PipelineError` for rows outside the ranges or out of order."""
         partitions = batch.rows.column("partition").to_numpy()
         offsets = batch.rows.column("offset").to_numpy()
         cuts = np.flatnonzero(np.diff(partitions)) + 1
@@ -144,6 +144,6 @@ class _RangeCounts:
 
 
 def longest(gaps: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The longest gaps in their order."""
+    """The longest gaps, in the order of their offsets."""
     found = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_GAPS]
     return tuple(sorted(found))

@@ -4,7 +4,7 @@
     _staging/00000002-…        files being written; readers of Parquet folders ignore names with `_`
 
 A commit counts once its manifest is written. Its files are moved to their places afterwards, by the next job if this
-one is killed; so no reader sees a file that is half written or belongs to no commit.
+one is killed; so no reader sees a file that is incomplete or belongs to no commit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FolderWriter:
     def __init__(self, path: Path) -> None:
         self._path: Final = path
         self._written: History | None = None
-        """Of the writer, which therefore reads the manifest once."""
+        """The history, cached while this job writes, so that it reads the manifest only once."""
 
     def history(self) -> History:
         """The commits. Raises `PipelineError` for an invalid manifest."""
@@ -43,7 +43,7 @@ class FolderWriter:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Lock the archive for writing; puts files of earlier jobs in place or removes them."""
+        """Lock the archive for writing; first puts files of earlier jobs in place or removes them."""
         with self._locked(".lock", "is writing to", create=True):
             try:
                 self.tidy()
@@ -53,13 +53,13 @@ class FolderWriter:
             try:
                 yield
             finally:
-                with suppress(OSError, PipelineError):  # the next job does it
-                    self.tidy()  # a step that failed, on a full disk say, gives back the room it took
+                with suppress(OSError, PipelineError):  # otherwise, the next job does it
+                    self.tidy()  # frees the space of a step that failed, for example on a full disk
                 self._written = None
 
     @contextmanager
     def _locked(self, name: str, what: str, *, create: bool = False) -> Iterator[None]:
-        """Hold the lock file of this name; `what`: what another job does if it holds the lock."""
+        """Hold the lock file of this name; `what`: the activity of another job that holds it, for the error."""
         try:
             if create:
                 (self._path / MANIFEST).mkdir(parents=True, exist_ok=True)
@@ -75,9 +75,9 @@ class FolderWriter:
 
     @contextmanager
     def maintaining(self) -> Iterator[None]:
-        """Lock the archive against other jobs that rewrite it, and remove what a killed one left."""
+        """Lock the archive against other jobs that rewrite it, and clean up after killed ones."""
         with self._locked(".maintenance", "compacts, expires or erases in"):
-            self._remove_rewritten()  # what was committed is in place now
+            self._remove_rewritten()  # committed files are in place now
             try:
                 yield
             finally:
@@ -89,9 +89,9 @@ class FolderWriter:
 
     @contextmanager
     def changing(self) -> Iterator[History]:
-        """Lock the manifest for one commit, of this job or of another; yields the commits that there are now."""
+        """Lock the manifest while one commit is written; yields the current commits."""
         with (self._path / MANIFEST / ".commit").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # held for as long as files take to be renamed
+            fcntl.flock(lock, fcntl.LOCK_EX)  # held only while files are renamed
             if (last := History.last(self._path / MANIFEST)) is not None:
                 self._place(last)
             if self._written is None or not self._written.is_current():
@@ -99,26 +99,26 @@ class FolderWriter:
             yield self.history()
 
     def tidy(self) -> None:
-        """Put the last commit in place, and remove what was written for none. Call it within `writing()`."""
+        """Put the last commit in place, and remove files of no commit. Call it within `writing()`."""
         with self.changing() as history:
             shutil.rmtree(self._path / STAGING, ignore_errors=True)
             if self._written is not None:
                 history.tidy()
 
     def _opened(self) -> History:
-        """The commits, with a checkpoint of those that have none: of an older version, or of a job that was killed."""
+        """The commits, after writing a checkpoint that an older version or a killed job left out."""
         folder = self._path / MANIFEST
         with self.changing():
             while (history := History.read(folder, COMMITS_PER_CHECKPOINT)).due():
                 if not checkpointed(history):
                     return History.read(folder)
             history.tidy()
-            with suppress(ValueError):  # the next checkpoint fails with it
+            with suppress(ValueError):  # reported by the next checkpoint
                 history.convert()
             return history
 
     def stage(self, number: int) -> Path:
-        """A new folder in which the rows of a commit are written first."""
+        """A new staging folder for the files of a commit."""
         path = self._path / STAGING / f"{number:08}-{uuid.uuid4().hex[:8]}"
         path.parent.mkdir(exist_ok=True)
         return path
@@ -130,24 +130,24 @@ class FolderWriter:
 
     @contextmanager
     def rewriting(self) -> Iterator[Path]:
-        """A new folder beside the files, so that those can be moved."""
+        """A new folder in the same file system, so that the files can be moved."""
         yield self._path / REWRITING / uuid.uuid4().hex[:8]
 
     def publish(self, written: Sequence[tuple[Path, File]]) -> list[tuple[Path | None, File]]:
-        """They are there already."""
+        """Do nothing: the files are in the archive's folder already."""
         return list(written)
 
     def settle(self, files: Sequence[File]) -> None:
-        """Nothing: what is left is removed with its folder."""
+        """Do nothing: remaining files are removed with their folder."""
 
     def pending(self, name: str) -> bool:
-        """No: such files are in a folder of their own."""
+        """False: uncommitted files are in a separate folder."""
         return False
 
     def put(self, history: History, commit: Commit, sources: Sequence[Path | None]) -> Commit:
-        """Write a commit, then put its files in place; without a source, a file is there.
+        """Write a commit, then put its files in place; files without a source are in place.
 
-        If another job has committed meanwhile, the commit and its new files get the next number.
+        If another job has committed in the meantime, the commit and its new files get the next number.
         """
         commit = replace(_numbered(commit, history.number + 1, sources), time=time.time_ns() // 1_000_000)
         staging = self.staging_of(commit)
@@ -170,11 +170,11 @@ class FolderWriter:
         self._written = written
 
     def staging_of(self, commit: Commit) -> Path:
-        """The folder of a commit's files until they are in place."""
+        """The staging folder of a commit."""
         return self._path / (STAGING if commit.kind == APPEND else REWRITING) / (commit.staging or "none")
 
     def is_placed(self, commit: Commit) -> bool:
-        """Whether its files are in place."""
+        """Whether the files of a commit are in place."""
         return not self.staging_of(commit).exists()
 
     def _place(self, commit: Commit) -> None:
@@ -186,7 +186,7 @@ class FolderWriter:
                     place.parent.mkdir(parents=True, exist_ok=True)
                     source.rename(place)
                     sync_folder(place.parent)
-            shutil.rmtree(staging)  # from now on, this commit is what readers see
+            shutil.rmtree(staging)  # from now on, readers see this commit
         for folder in commit.replaced if not commit.is_deferred else ():
             self.remove_replaced(commit, folder)
 
@@ -201,7 +201,7 @@ class FolderWriter:
             (self._path / folder).rmdir()
 
     def link(self, source: str, place: str) -> None:
-        """Make a file of the archive also appear at another place. Raises `OSError`."""
+        """Link a file of the archive to a second path. Raises `OSError`."""
         made = self._path / place
         if made.exists():
             return
@@ -214,12 +214,12 @@ class FolderWriter:
             fresh.rename(made)
 
     def sync(self, folder: str) -> None:
-        """Bring the names in a folder to the disk. Raises `OSError`."""
+        """Flush a folder's entries to disk. Raises `OSError`."""
         sync_folder(self._path / folder)
 
 
 def _numbered(commit: Commit, number: int, sources: Sequence[Path | None]) -> Commit:
-    """The commit with another number, which is also in the names of its new files."""
+    """The commit with another number, which the names of its new files contain as well."""
     if commit.number == number:
         return commit
     files = [

@@ -1,12 +1,12 @@
-"""Commits in an object store: conditional requests instead of locks, and files under their last names from the start.
+"""Commits in an object store: conditional requests instead of locks, and files under their final names from the start.
 
     _manifest/00000001.json               one commit; written by a request that fails if there is one of this number
     _staging/00000002-1a2b3c4d.token      a job writes objects whose names contain this
     address=orders/date=2026-11-21/00000002-1a2b3c4d-5e6f7a8b.parquet
 
-Only a manifest makes files part of the archive: readers go by the manifest, not by what a listing shows. A job that
-begins to archive takes a number of its own for a commit of the kind `open`. No job that began before can append after
-that, so what they have left can be removed (docs/decisions/0067-archives-on-object-stores.md).
+Only a manifest makes files part of the archive: readers use the manifest, not a listing. A job that begins to archive
+writes a commit of the kind `open`. No job that began earlier can append after that, so their leftover files can be
+removed (docs/decisions/0067-archives-on-object-stores.md).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from bridges.spark.archive.writers.protocol import MANIFEST, STAGING, CommitConf
 from bridges.spark.errors import PipelineError, sentence
 
 _TRIES: Final = 100
-"""Attempts to get a number while other jobs commit."""
+"""Maximum number of attempts to commit while other jobs do."""
 FORGOTTEN: Final = 24 * 3600.0
-"""Seconds after which a job that rewrites files, or a task of a job that was killed, does not go on any more."""
+"""Age in seconds at which a job that rewrites files, or a task of a killed job, is considered dead."""
 _ARCHIVING: Final = ".token"
-"""Of a job that archives: what it has left may be removed once another one has begun."""
+"""The token of a job that archives: its leftover files may be removed once another job has begun."""
 _REWRITING: Final = ".rewriting"
-"""Of a job that rewrites files: it may commit them as long as it lives."""
+"""The token of a job that rewrites files: it may commit them as long as it runs."""
 
 
 class ObjectWriter:
@@ -47,13 +47,13 @@ class ObjectWriter:
     def __init__(self, path: ObjectPath) -> None:
         self._path: Final = path
         self._written: History | None = None
-        """Of the writer, which therefore reads the manifest once."""
+        """The history, cached while this job writes, so that it reads the manifest only once."""
         self._name: Final = uuid.uuid4().hex
         self._opened = False
         self._unsure = False
         """Whether a request for a manifest failed, and may still arrive."""
         self._since = 0.0
-        """When it began, by the clock of the store."""
+        """The start of the job, by the clock of the store."""
 
     def history(self) -> History:
         """The commits. Raises `PipelineError` for an invalid manifest or if the store does not answer."""
@@ -68,7 +68,7 @@ class ObjectWriter:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """From now on, this job alone may append; removes what earlier jobs have left."""
+        """Become the only job that may append, and remove leftover files of earlier jobs."""
         try:
             self._open()
             self._remove_leftovers()
@@ -77,12 +77,12 @@ class ObjectWriter:
         try:
             yield
         finally:
-            with suppress(OSError, PipelineError):  # the next job does it
+            with suppress(OSError, PipelineError):  # otherwise, the next job does it
                 self.tidy()
             self._written, self._opened = None, False
 
     def _open(self) -> None:
-        """Take a number: requests of earlier jobs for it, also those that are under way, fail from now on."""
+        """Claim the next number: requests of earlier jobs for it, even those in flight, fail from now on."""
         self._written = None
         history = self.history()
         who = {"writer": self._name, "by": _by()}
@@ -99,17 +99,17 @@ class ObjectWriter:
                 checkpointed(history)
             history.tidy()
             return
-        raise PipelineError(f"other jobs write to {self._path} all the time")
+        raise PipelineError(f"other jobs keep committing to {self._path}: try again later")
 
     @contextmanager
     def changing(self) -> Iterator[History]:
-        """Prepare one commit, with the commits that there are now."""
+        """Prepare one commit, given the current commits."""
         if self._written is not None and not self._written.is_current():
             self._written = self._written.followed()
         yield self.history()
 
     def tidy(self) -> None:
-        """Remove what was written for no commit, after making sure that none will come."""
+        """Remove files of no commit, after making sure that no pending request can still commit them."""
         if self._unsure:
             self._open()
         with self.changing() as history:
@@ -122,7 +122,7 @@ class ObjectWriter:
             raise PipelineError(f"another job has begun to write to {self._path}, which ends this one")
 
     def stage(self, number: int) -> ObjectPath:
-        """The beginning of the names of a commit's files."""
+        """The prefix of the names of a commit's files."""
         return self._path / STAGING / f"{number:08}-{uuid.uuid4().hex[:8]}"
 
     def target(self, staging: StoragePath) -> ObjectTarget:
@@ -133,7 +133,7 @@ class ObjectWriter:
         return self._path / STAGING / f"{staging}{_ARCHIVING}"
 
     def put(self, history: History, commit: Commit, sources: Sequence[Path | None]) -> Commit:
-        """Write a commit, whose files are in their places, under the next number."""
+        """Write a commit, whose files are in place, under the next number."""
         if commit.kind == APPEND:
             self._check_writer(history)
             _check_continues(history, commit)
@@ -143,7 +143,7 @@ class ObjectWriter:
         except CommitConflict:
             if commit.kind != APPEND or not self._opened:
                 raise
-            with self.changing() as history:  # by a job that may rewrite, or by one that may append from now on
+            with self.changing() as history:  # written by a maintenance job, or by one that takes over
                 return self.put(history, commit, sources)
         for folder in commit.replaced if not commit.is_deferred else ():
             self.remove_replaced(commit, folder)
@@ -154,23 +154,23 @@ class ObjectWriter:
         return commit
 
     def write(self, history: History, commit: Commit) -> None:
-        """Write the manifest of a commit. Raises `CommitConflict` if there is one of its number."""
+        """Write the manifest of a commit. Raises `CommitConflict` if its number is taken."""
         written, self._written = self._written, None  # if this fails, the manifest is read again
         try:
             create_whole(manifest_path(self._path / MANIFEST, commit.number), to_json(commit))
         except FileExistsError:
             self._written = written
-            raise CommitConflict(f"{self._path}: commit {commit.number} is of another job") from None
+            raise CommitConflict(f"{self._path}: another job has written commit {commit.number}") from None
         except OSError:
             self._unsure = True
             raise
-        if (checkpoint := history.latest_checkpoint()) >= commit.number:  # another had the number, and is in there
-            raise PipelineError(f"{self._path}: commit {commit.number} came too late, checkpoint {checkpoint} is there")
+        if (checkpoint := history.latest_checkpoint()) >= commit.number:  # another job has used the number
+            raise PipelineError(f"{self._path}: commit {commit.number} came too late, there is checkpoint {checkpoint}")
         history.add(commit)
         self._written, self._unsure = written, False
 
     def is_placed(self, commit: Commit) -> bool:
-        """Files are in their places before their commit is written."""
+        """True: files are in place before their commit is written."""
         return True
 
     def _remove_leftovers(self) -> None:
@@ -188,7 +188,7 @@ class ObjectWriter:
             path.unlink()
 
     def pending(self, name: str) -> bool:
-        """Whether a job may still commit a file of this name, or the next one will remove it."""
+        """Whether a file of this name may still be committed by a job, or will be removed by the next one."""
         staging = self._path / STAGING
         return any((staging / f"{_staging_of(name)}{suffix}").exists() for suffix in (_ARCHIVING, _REWRITING))
 
@@ -196,7 +196,7 @@ class ObjectWriter:
 
     @contextmanager
     def maintaining(self) -> Iterator[None]:
-        """Several jobs may do it: each commit is prepared anew when another came before it."""
+        """Allow several jobs at once: a commit is prepared again if another one came first."""
         yield
 
     @contextmanager
@@ -206,7 +206,7 @@ class ObjectWriter:
             yield Path(folder) / "rewriting"
 
     def publish(self, written: Sequence[tuple[Path, File]]) -> list[tuple[Path | None, File]]:
-        """Upload files under names that no other job has."""
+        """Upload files under unique names."""
         name = f"{0:08}-{uuid.uuid4().hex[:8]}"
         (self._path / STAGING / f"{name}{_REWRITING}").write_bytes(_by().encode())
         found: list[tuple[Path | None, File]] = []
@@ -225,20 +225,20 @@ class ObjectWriter:
                 path.unlink()
 
     def settle(self, files: Sequence[File]) -> None:
-        """Say that a job which rewrites files is over with these."""
+        """Delete the token of these files: their job has committed them or never will."""
         for name in {_staging_of(file.path.rpartition("/")[2]) for file in files}:
             (self._path / STAGING / f"{name}{_REWRITING}").unlink()
 
     def link(self, source: str, place: str) -> None:
-        """Copy an object; the store does it."""
+        """Copy an object, on the side of the store."""
         (self._path / source).copy_to(self._path / place)
 
     def sync(self, folder: str) -> None:
-        """Nothing: what an object store has confirmed stays."""
+        """Do nothing: confirmed writes of an object store are durable."""
 
 
 def _check_continues(history: History, commit: Commit) -> None:
-    """Raise `PipelineError` for a commit that was prepared when the archive ended elsewhere."""
+    """Raise `PipelineError` for a commit that does not continue the current end of the archive."""
     ends = {key: each.end for key, each in history.ends.items()}
     for each in commit.ranges:
         key = each.address, each.partition
@@ -249,7 +249,7 @@ def _check_continues(history: History, commit: Commit) -> None:
 
 
 def _staging_of(name: str) -> str:
-    """The part of an object's name that is that of its token."""
+    """The part of an object's name that names its token."""
     return "-".join(name.split("-")[:2])
 
 
@@ -259,6 +259,6 @@ def _now() -> int:
 
 def _by() -> str:
     who = ""
-    with suppress(OSError, KeyError):  # a container may have no name for its user
+    with suppress(OSError, KeyError):  # a container's user may have no name
         who = getpass.getuser()
     return f"{who}@{socket.gethostname()}"

@@ -1,4 +1,4 @@
-"""What an archive needs of the storage that it is in, beside files that can be read."""
+"""The interface between an archive and its storage, beyond reading files."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from bridges.spark.archive.write.targets import FileTarget
 MANIFEST: Final = "_manifest"
 STAGING: Final = "_staging"
 REWRITING: Final = "_rewriting"
-"""As `_staging`, of jobs that rewrite files while others are archived."""
+"""As `_staging`, for jobs that rewrite files while another job archives."""
 
 
 class CommitWriter(Protocol):
-    """Adds commits, so that each has its number alone and readers see it whole or not at all."""
+    """Adds commits atomically and with unique numbers: readers see a commit as a whole or not at all."""
 
     def history(self) -> History:
         """The commits. Raises `PipelineError` for an invalid manifest."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """Be the only job that archives; what earlier jobs left half done is finished or removed."""
+        """Become the only job that archives; unfinished work of earlier jobs is finished or removed."""
 
     def maintaining(self) -> AbstractContextManager[None]:
         """Rewrite files, while another job may archive."""
 
     def changing(self) -> AbstractContextManager[History]:
-        """Prepare one commit, with the commits that there are now."""
+        """Prepare one commit, given the current commits."""
 
     def tidy(self) -> None:
-        """Finish the last commit, and remove what was written for none. Call it within `writing()`."""
+        """Finish the last commit, and remove files of no commit. Call it within `writing()`."""
 
     def stage(self, number: int) -> StoragePath:
-        """A new place for what belongs to a commit until it is written."""
+        """A new staging place for the files of a commit."""
 
     def target(self, staging: StoragePath) -> FileTarget:
         """Where tasks write the files of a commit."""
 
     def rewriting(self) -> AbstractContextManager[Path]:
-        """A new folder of this machine for files that a commit will have."""
+        """A new folder on this machine for files of a future commit."""
 
     def publish(self, written: Sequence[tuple[Path, File]]) -> list[tuple[Path | None, File]]:
-        """Bring rewritten files to the archive's storage, as `put` takes them. Raises `OSError`."""
+        """Bring rewritten files to the archive's storage, where `put` expects them. Raises `OSError`."""
 
     def settle(self, files: Sequence[File]) -> None:
         """Called when a commit with published files is written, or never will be. Raises `OSError`."""
 
     def pending(self, name: str) -> bool:
-        """Whether a file of this name that is in no commit is of a job that runs, or was killed."""
+        """Whether a file of this name, which is in no commit, may belong to a running or killed job."""
 
     def put(self, history: History, commit: Commit, sources: Sequence[Path | None]) -> Commit:
-        """Write a commit, within `changing()`; its files are at `sources`, or in their places.
+        """Write a commit, within `changing()`; its files are at `sources`, or in place.
 
-        Its number is the next one. Raises `CommitConflict` if another job took that meanwhile: prepare it anew.
+        Its number is the next one. Raises `CommitConflict` if another job has taken it: prepare the commit again.
         """
 
     def write(self, history: History, commit: Commit) -> None:
@@ -72,18 +72,18 @@ class CommitWriter(Protocol):
         """Delete the files of earlier commits in a folder that a commit replaces; unknown files stay."""
 
     def link(self, source: str, place: str) -> None:
-        """Make a file of the archive also appear at another place. Raises `OSError`."""
+        """Link or copy a file of the archive to a second path. Raises `OSError`."""
 
     def sync(self, folder: str) -> None:
-        """Make sure that names in a folder stay. Raises `OSError`."""
+        """Make the entries of a folder durable. Raises `OSError`."""
 
 
 class CommitConflict(Exception):
-    """Another job has written a commit meanwhile, so this one has to be prepared anew."""
+    """Another job has committed first, so the commit has to be prepared again."""
 
 
 def checkpointed(history: History) -> bool:
-    """Write a checkpoint; a disk that is full does not fail the commit, the next one tries again."""
+    """Write a checkpoint. An error, such as a full disk, does not fail the commit; the next one tries again."""
     try:
         history.write_checkpoint()
     except (OSError, pa.ArrowException, ValueError):
