@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 DIGITS: Final = 38
-"""Maximum digits of a decimal in a filter, and of those after the point: the limits of Arrow and Spark."""
+"""The maximum number of digits of a decimal in a filter, and of decimal places: the limits of Arrow and Spark."""
 SCALE: Final = 18
 
 

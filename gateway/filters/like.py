@@ -1,8 +1,8 @@
 """LIKE without regular expressions (FX-5-7): a pattern is split at its `%`, and each part is searched for once.
 
 Taking the leftmost match of each part in turn finds a match whenever there is one, so there is no backtracking: the
-time is linear in the text. A part without `_` between its characters is found by `str.find`, any other with integers
-as sets of places or of states: a few operations on some words for each character of the text or of the part.
+time is linear in the text. A part without `_` between its characters is found by `str.find`. For any other part,
+integers are used as bit sets of positions or states: a few word operations per character of the text or the part.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gateway.filters.predicate import Like, Literal
 from gateway.filters.values import TEXTS
 
 Chunk = tuple[int, str]
-"""Characters without `_` between, and where in their part they begin."""
+"""The offset of a run of literal characters in its part, and the run itself."""
 
 _ANY: Final = "%"
 _ONE: Final = "_"
 _FIRST_WINDOW: Final = 64
 _LAST_WINDOW: Final = 1 << 14
-"""Characters searched at a time: few at first, for early matches, then twice as many each time."""
+"""The number of characters searched at a time: small at first, for early matches, then doubled each time."""
 _FEW: Final = 8
-"""Different characters of a part for which `_by_place` is the faster one, and bounded."""
+"""The maximum number of different characters in a part for which `_by_place` is the faster method."""
 
 
 class LikePart(NamedTuple):
@@ -34,7 +34,7 @@ class LikePart(NamedTuple):
 
 
 def parts(pattern: str, escape: str | None = None) -> list[LikePart] | None:
-    """The parts around each `%` of a pattern, one more than it has of them; None: it ends with its escape."""
+    """Split a pattern at each `%`, into one part more than it has `%`; None if it ends with its escape character."""
     found: list[list[str | None]] = [[]]
     characters = iter(pattern)
     for character in characters:
@@ -51,7 +51,7 @@ def parts(pattern: str, escape: str | None = None) -> list[LikePart] | None:
 
 
 def constant(term: Like) -> list[LikePart] | None:
-    """The parts of a pattern that is known when a filter is read; `None`: it is not known, or matches nothing."""
+    """The parts of a constant pattern; `None` if the pattern is not constant, or is invalid and so matches nothing."""
     pattern, escape = term.pattern, term.escape
     if not isinstance(pattern, Literal) or type(pattern.value) not in TEXTS:
         return None
@@ -63,7 +63,7 @@ def constant(term: Like) -> list[LikePart] | None:
 
 
 def compiled(pattern: str, escape: str | None = None) -> Callable[[str], bool] | None:
-    """A test of texts against `pattern`; `None` if it is invalid: an escape of no or many characters, or at the end."""
+    """A test whether a text matches `pattern`; `None` if the escape is not one character, or ends the pattern."""
     if escape is not None and len(escape) != 1:
         return None
     found = parts(pattern, escape)
@@ -148,7 +148,7 @@ def _chunk_finder(part: LikePart, offset: int, chunk: str) -> Finder:
 
 
 def _masked_finder(part: LikePart) -> Finder:
-    """For parts with `_` between characters: from the first place where their longest chunk is."""
+    """Find parts with `_` between characters: the search begins where their longest chunk first occurs."""
     given = [(offset + index, character) for offset, chunk in part.chunks for index, character in enumerate(chunk)]
     offset, longest = max(part.chunks, key=lambda chunk: len(chunk[1]))
     by_state = _by_state(part.length, given)
@@ -168,7 +168,7 @@ Given = list[tuple[int, str]]
 
 
 def _by_place(length: int, given: Given) -> Finder:
-    """All places of a window at once: each is a bit, which stays while the characters fit. For few characters."""
+    """Test all positions of a window at once: each is a bit, set while the characters match. For few characters."""
     marks = {character: _Marks(character) for _, character in given}
 
     def find(text: str, base: int, end: int) -> int:

@@ -2,7 +2,7 @@
 
 A predicate is typed, immutable and three-valued: true, false or unknown; a filter delivers only messages for which it
 is true (FX-2-1). Front ends (property filters, SQL, event-stream filters, selectors) build it; `evaluate`, Arrow and
-Spark's columns evaluate it; none of them knows the others. `values` defines the meaning of the nodes for values of each
+Spark's columns evaluate it; all are independent. `values` defines the meaning of the nodes for values of each
 type, and `docs/filters.md` describes it.
 
 Every node is hashable and comparable: equal terms of many filters are one term. Pure data: no behaviour beyond the
@@ -39,7 +39,7 @@ class Latest(Enum):
 
 
 class Comparison(Enum):
-    """The operators of FX-5-4; `!=` is `<>`."""
+    """The comparison operators (FX-5-4); `!=` is another spelling of `<>`."""
 
     EQ = "="
     NE = "<>"
@@ -50,7 +50,7 @@ class Comparison(Enum):
 
 
 class Operator(Enum):
-    """Arithmetic (FX-5-10)."""
+    """The arithmetic operators (FX-5-10)."""
 
     ADD = "+"
     SUB = "-"
@@ -105,7 +105,7 @@ _NUMBER: Final = "\0"
 
 
 def numbered(key: int) -> str:
-    """The name in a `Field` of an annotation whose key is a ulong (AMQP 3.2.10)."""
+    """The name in a `FieldReference` for an annotation whose key is a ulong (AMQP 3.2.10)."""
     return f"{_NUMBER}{key:d}"
 
 
@@ -132,7 +132,7 @@ class Negative:
 
 @dataclass(frozen=True, slots=True)
 class Positive:
-    """Unary plus: a number as it is, unknown for anything else (FX-5-10)."""
+    """Unary plus: leaves a number unchanged; unknown for anything else (FX-5-10)."""
 
     value: ValueExpression
 
@@ -152,7 +152,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A boolean value as predicate (FX-5-15): unknown where it is anything but a boolean."""
+    """A value used as a condition (FX-5-15): unknown unless it is a boolean."""
 
     value: ValueExpression
 
@@ -182,7 +182,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Equal to one of `items` (FX-5-6): a disjunction of comparisons, so unknown where SQL says so."""
+    """Equal to one of `items` (FX-5-6): a disjunction of comparisons, so unknown in the same cases as in SQL."""
 
     value: ValueExpression
     items: tuple[ValueExpression, ...]
@@ -190,13 +190,13 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """`%` any string, `_` one character, `escape` makes the next one literal (FX-5-7)."""
+    """`%` matches any string, `_` one character; `escape` makes the next character literal (FX-5-7)."""
 
     value: ValueExpression
     pattern: ValueExpression
     escape: ValueExpression | None = None
     longest: int | None = None
-    """Unknown for a text of more characters (`search_limit`); None: for none."""
+    """The maximum length of a text; the result for a longer one is unknown (`search_limit`). None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,14 +231,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Three-valued conjunction; of nothing: true."""
+    """Three-valued conjunction; true if it has no items."""
 
     items: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Three-valued disjunction; of nothing: false."""
+    """Three-valued disjunction; false if it has no items."""
 
     items: tuple[Predicate, ...]
 
@@ -260,7 +260,7 @@ class IsTrue:
 Predicate = Constant | Truth | Compare | IsNull | Exists | In | Like | Matches | Text | And | Or | Not | IsTrue
 Node = Predicate | ValueExpression
 NodeField: TypeAlias = Any
-"""What a field of a node holds: a node, a tuple of them, or data. `Any`, because type checkers cannot follow a walk
+"""The type of a node's fields: a node, a tuple of nodes, or data. `Any`, because type checkers cannot follow a walk
 that rebuilds nodes field by field (`dataclasses.fields`)."""
 
 TRUE: Final = Constant(True)
@@ -273,7 +273,7 @@ def _typed(value: object) -> Hashable:
 
 
 def conjunction(items: tuple[Predicate, ...]) -> Predicate:
-    """All of `items`; one needs no `And`."""
+    """The conjunction of `items`; a single item is returned without an `And`."""
     return items[0] if len(items) == 1 else And(items)
 
 
@@ -307,7 +307,7 @@ def bind(predicate: Predicate, latest: str) -> Predicate:
 
 
 def with_longest(predicate: Predicate, longest: Callable[[Like], int | None]) -> Predicate:
-    """The predicate with a limit of its own for every LIKE."""
+    """The predicate with the length limit that `longest` returns for each LIKE."""
     if isinstance(predicate, Like):
         return replace(predicate, longest=longest(predicate))
     if isinstance(predicate, And | Or):

@@ -38,7 +38,7 @@ class Family(Enum):
 
 
 class Frozen(NamedTuple):
-    """A list, map, array or described value as reference: hashable, `items` frozen themselves.
+    """A list, map, array or described value in a hashable form, for references; its `items` are frozen, too.
 
     The items of a map are pairs of key and value; those of a described value are its descriptor and its value.
     """
@@ -111,7 +111,7 @@ def comparer(comparison: Comparison) -> Compared:
 
 
 def _comparable(left: Value, right: Value, ordering: bool) -> tuple[Value, Value] | None:
-    """Both values as Python compares them; `None` if they cannot be compared."""
+    """Both values in a form that Python compares exactly; `None` if they cannot be compared."""
     one, other = family(left), family(right)
     if one is None or other is None:
         return None
@@ -208,7 +208,7 @@ def negative(value: Value) -> Value:
 
 
 def positive(value: Value) -> Value:
-    """Unary plus: a number as it is, `None` for anything else."""
+    """Unary plus: returns a number unchanged, `None` for anything else."""
     return value if family(value) in _NUMBERS else None
 
 
@@ -221,7 +221,7 @@ def in_long(value: int) -> int | None:
 
 
 def frozen(value: Value) -> Value:
-    """A value of the codec as hashable reference: lists, maps, arrays and described values become `Frozen`."""
+    """A value of the codec in a hashable form: lists, maps, arrays and described values become `Frozen`."""
     kind = _FAMILIES.get(type(value))
     if kind is Family.LIST:
         return Frozen(kind, tuple(map(frozen, value)))
@@ -303,7 +303,7 @@ def folded(text: str) -> str:
     """Unicode's simple case folding, character by character: as long as `text` (FX-4-13)."""
     if text.isascii():
         return text.lower()
-    full = text.casefold()  # where it makes no character into several, it is the simple one
+    full = text.casefold()  # equals the simple folding if it expands no character
     return full if len(full) == len(text) else "".join(map(_simple, text))
 
 

@@ -1,7 +1,7 @@
 """The CloudEvents SQL Expression Language 1.0.0 (CESQL): expressions over the attributes of one event. Pure.
 
 `parse_cesql` reads an expression, `compile_cesql` makes a function of it, `compile_condition` a filter, and `necessary`
-the predicate that an index can look up. An error while evaluating is false for a filter.
+the predicate that an index can look up. For a filter, an error during evaluation counts as false.
 """
 
 from gateway.filters.cesql.compile import compile_cesql, compile_condition

@@ -1,7 +1,7 @@
-"""CESQL expressions as Python closures: built when a subscription is made, called for its events.
+"""Compiles CESQL expressions to Python closures, once for a subscription; they are called for each of its events.
 
-A closure takes the attributes of an event and returns a value or a `Failed`; it never raises. Both stop at the first
-failure, and AND and OR at the left operand where that decides (3.4.2).
+A closure takes the attributes of an event and returns a value or a `Failed`; it never raises. Evaluation stops at the
+first failure; AND and OR also stop at the left operand if it decides the result (3.4.2).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def compile_cesql(expression: Expression) -> Evaluate:
 
 
 def compile_condition(expression: Expression) -> Callable[[Attributes], bool]:
-    """Whether the result, cast to Boolean, is TRUE: an error is false (Subscriptions API draft, `sql`)."""
+    """A test whether the result is TRUE as a Boolean; an error counts as false (Subscriptions API draft, `sql`)."""
     evaluate = _boolean(expression)
     return lambda attributes: evaluate(attributes) is True
 
@@ -102,7 +102,7 @@ def _not(node: NotExpression) -> Evaluate:
 
 
 def _integer(expression: Expression) -> Evaluate:
-    """The expression cast to Integer; failures have 0."""
+    """The expression cast to Integer; a failure has the value 0."""
     evaluate = compile_cesql(expression)
 
     def run(attributes: Attributes) -> Outcome:
@@ -115,7 +115,7 @@ def _integer(expression: Expression) -> Evaluate:
 
 
 def _boolean(expression: Expression) -> Evaluate:
-    """The expression cast to Boolean; failures have FALSE."""
+    """The expression cast to Boolean; a failure has the value FALSE."""
     evaluate = compile_cesql(expression)
 
     def run(attributes: Attributes) -> Outcome:
@@ -131,7 +131,7 @@ def _boolean(expression: Expression) -> Evaluate:
 
 
 def _quotient(left: int, right: int) -> Outcome:
-    """Truncated towards zero."""
+    """The quotient, truncated towards zero."""
     if not right:
         return AS_ZERO[CesqlError.MATH]
     size = abs(left) // abs(right)
@@ -139,7 +139,7 @@ def _quotient(left: int, right: int) -> Outcome:
 
 
 def _remainder(left: int, right: int) -> Outcome:
-    """With the sign of the dividend."""
+    """The remainder, with the sign of the dividend."""
     if not right:
         return AS_ZERO[CesqlError.MATH]
     size = abs(left) % abs(right)
@@ -176,7 +176,7 @@ def _of_integers(
     compute: Callable[[int, int], Outcome],
     failures: Mapping[CesqlError, Failed],
 ) -> Evaluate:
-    """Both operands are evaluated before one is cast, so that a missing attribute counts before a cast (TCK)."""
+    """Both operands are evaluated before either is cast, so that a missing attribute fails before a cast does (TCK)."""
     get_left, get_right = compile_cesql(node.left), compile_cesql(node.right)
 
     def run(attributes: Attributes) -> Outcome:
@@ -244,7 +244,7 @@ def _xor(left: Evaluate, right: Evaluate) -> Evaluate:
 
 def _like(node: LikeExpression) -> Evaluate:
     evaluate, matches, negated = compile_cesql(node.operand), like.compiled(node.pattern, ESCAPE), node.negated
-    assert matches is not None, "a pattern of the grammar does not end with its escape"
+    assert matches is not None, "the grammar accepts no pattern that ends with its escape"
     longest = node.longest
 
     def run(attributes: Attributes) -> Outcome:

@@ -10,11 +10,11 @@ from gateway.filters.cesql.values import LARGEST, CesqlError, Failed, Outcome, t
 
 _V = TypeVar("_V")
 MANY: Final = 1 << 16
-"""More arguments than any expression has."""
+"""The bound for variadic functions: more arguments than any expression has."""
 
 
 MAX_TEXT: Final = 131_072
-"""Characters that a function makes texts of: an expression of nested functions is evaluated for every event."""
+"""The maximum length of a function's texts: an expression with nested functions is evaluated for every event."""
 _TOO_LONG: Final = Failed(CesqlError.FUNCTION_EVALUATION, "")
 
 
@@ -26,7 +26,7 @@ class Function(NamedTuple):
     result: type
     variadic: bool = False
     optional: int = 0
-    """How many of the last arguments may be left out."""
+    """The number of trailing arguments that may be left out."""
 
 
 def arities(name: str) -> range:
@@ -53,7 +53,7 @@ def _right(text: str, count: int) -> Outcome:
 
 
 def _substring(text: str, position: int, length: int = LARGEST) -> Outcome:
-    """Positions count from 1, negative ones from the end; of position 0 nothing."""
+    """Positions count from 1, negative ones from the end; the result for position 0 is empty."""
     if not position:
         return ""
     if abs(position) > len(text) or length < 0:
@@ -63,7 +63,7 @@ def _substring(text: str, position: int, length: int = LARGEST) -> Outcome:
 
 
 def _bounded(run: Callable[..., str]) -> Callable[..., Outcome]:
-    """A function of texts that fails if they are longer than any attribute should be (`MAX_TEXT`)."""
+    """Wrap a function of texts: it fails if they have more than `MAX_TEXT` characters together."""
 
     def run_within(*texts: str) -> Outcome:
         return _TOO_LONG if sum(map(len, texts)) > MAX_TEXT else run(*texts)

@@ -1,7 +1,8 @@
-"""From the text of a CESQL expression to nodes; errors have line and column.
+"""Parses CESQL expressions to nodes; errors have line and column.
 
-AND, OR and XOR share one precedence and bind to the left, as the text says (3.4.2, 3.7); the reference grammar binds
-them to the right. A sign is part of an integer only where an operand may begin, so that `4-1` is a subtraction.
+AND, OR and XOR share one precedence and bind to the left, as the specification says (3.4.2, 3.7); its reference
+grammar binds them to the right. A sign is part of an integer only where an operand may begin, so that `4-1` is a
+subtraction.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _HINTS: Final = {
     '"': "the text that begins here has no closing quote",
     "'": "the text that begins here has no closing quote",
     ";": "the expression ends too early",
-    ".": "names of attributes are letters and digits",
+    ".": "attribute names have only letters and digits",
 }
 _PAIR: Final = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
 """In a string: a backslash and what it escapes, or a doubled quote."""
@@ -78,7 +79,7 @@ _BACKSLASH: Final = re.compile(r"\\(?![_%])")
 
 
 class CesqlPart(NamedTuple):
-    """A piece of the expression while it grows: where it begins, and how deep it goes."""
+    """A part of the result during parsing: its node, its position and its nesting depth."""
 
     node: Expression
     at: Token
@@ -95,7 +96,7 @@ def _over(node: Expression, at: Token, *parts: CesqlPart) -> CesqlPart:
 
 
 _DEEPEST: Final = 2 * NESTING
-"""Operators within operators: a chain of one operator is nested, too."""
+"""The maximum nesting of operators; a chain of one operator counts as nested, too."""
 
 
 @v_args(inline=True)
@@ -136,9 +137,9 @@ class _CesqlBuilder(Transformer[Token, CesqlPart]):
         arguments = [part for part in given if part is not None]
         called, count = name.upper(), len(arguments)
         if called not in FUNCTIONS:
-            raise fault(name, f"there is no function {quoted(str(name))}; there are {', '.join(FUNCTIONS)}")
+            raise fault(name, f"there is no function {quoted(str(name))} (allowed: {', '.join(FUNCTIONS)})")
         if count not in arities(called):
-            raise fault(name, f"{called} has {_counts(called)}, not {count}")
+            raise fault(name, f"{called} takes {_counts(called)}, not {count}")
         return _over(CallExpression(called, tuple(part.node for part in arguments)), name, *arguments)
 
     def text(self, token: Token) -> CesqlPart:
@@ -147,7 +148,7 @@ class _CesqlBuilder(Transformer[Token, CesqlPart]):
     def integer(self, token: Token) -> CesqlPart:
         number = int(token) if len(token) <= _DIGITS else LARGEST + 1
         if not SMALLEST <= number <= LARGEST:
-            raise fault(token, f"integers are from {SMALLEST} to {LARGEST}")
+            raise fault(token, f"an integer must be between {SMALLEST} and {LARGEST}")
         return CesqlPart(LiteralExpression(number), token)
 
     def true(self, token: Token) -> CesqlPart:
@@ -164,7 +165,7 @@ class _CesqlBuilder(Transformer[Token, CesqlPart]):
 
 
 _DIGITS: Final = 1000
-"""Python converts as many at once."""
+"""The maximum number of digits that are converted; Python refuses more than 4300."""
 
 
 def _unquoted(token: Token) -> str:

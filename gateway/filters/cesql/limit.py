@@ -10,7 +10,7 @@ from gateway.filters.cesql.nodes import NODES, Expression, LikeExpression, walk_
 from gateway.filters.evaluate.search_limit import cost_of
 
 WORK: Final = 1 << 20
-"""The cost that all LIKE of an expression may have for one event, in nanoseconds, roughly."""
+"""The maximum cost of all LIKE operators of an expression for one event, in nanoseconds, roughly."""
 
 
 def limited_cesql(expression: Expression, work: int = WORK) -> Expression:

@@ -1,7 +1,8 @@
-"""What must be true of an event for a CESQL expression to be: a predicate over attributes that are texts.
+"""Necessary conditions of CESQL expressions: predicates over attributes that are texts.
 
-An index looks the predicate up. It is the whole truth for the common terms and their conjunctions; of everything else
-it says nothing, and the expression itself has to be evaluated.
+Whenever the expression is true of an event, so is the predicate, which an index looks up. For the common terms and
+their conjunctions it is equivalent to the expression; for all others it is weaker, and the expression has to be
+evaluated.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Field = Callable[[str], FieldReference]
 
 
 class Necessary(NamedTuple):
-    """A predicate, and whether it is true of exactly the events of which the expression is."""
+    """A predicate, and whether it is equivalent to the expression."""
 
     predicate: Predicate
     sufficient: bool
@@ -50,7 +51,7 @@ _UNKNOWN: Final = Necessary(TRUE, sufficient=False)
 
 
 def necessary(expression: Expression, field: Field) -> Necessary:
-    """What the expression needs; `field` gives the field of an attribute. All attributes have to be texts."""
+    """The necessary condition; `field` maps an attribute's name to its field. All attributes have to be texts."""
     if isinstance(expression, LogicExpression):
         return _of_logic(expression, field)
     if isinstance(expression, ExistsExpression):
@@ -90,7 +91,7 @@ def _of_term(expression: Expression, field: Field) -> Predicate | None:
 
 
 def like_term(expression: LikeExpression, value: ValueExpression = _NOTHING) -> Like:
-    """The LIKE of an expression as that of a predicate."""
+    """Convert the LIKE of an expression to the LIKE of a predicate."""
     return Like(value, Literal(expression.pattern), Literal(ESCAPE), expression.longest)
 
 
@@ -100,6 +101,6 @@ def _of_equality(one: Expression, other: Expression, field: Field) -> Predicate 
 
 
 def _text(expression: Expression) -> str | None:
-    """The text of a literal that is one."""
+    """The text of a string literal; None for any other expression."""
     value = expression.value if isinstance(expression, LiteralExpression) else None
     return value if isinstance(value, str) else None

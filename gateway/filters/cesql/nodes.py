@@ -1,4 +1,4 @@
-"""Expressions of CESQL as immutable, hashable nodes: equal expressions are one."""
+"""Expressions of CESQL as immutable, hashable nodes, which are compared by value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LogicOperator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LiteralExpression:
-    """A constant; 1 and TRUE are two."""
+    """A constant; unlike in Python, 1 and TRUE differ."""
 
     value: CesqlValue
 
@@ -89,13 +89,13 @@ class LogicExpression:
 
 @dataclass(frozen=True, slots=True)
 class LikeExpression:
-    """LIKE and NOT LIKE; `pattern` is that of `gateway.filters.like` with `\\` as its escape."""
+    """LIKE and NOT LIKE; `pattern` has the syntax of `gateway.filters.like`, with `\\` as its escape."""
 
     operand: Expression
     pattern: str
     negated: bool
     longest: int | None = None
-    """Fails for a text of more characters (`limited_cesql`); None: for none."""
+    """The maximum length of a text in characters; a longer one is a failure (`limited_cesql`). None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,13 @@ def walk_expression(expression: Expression) -> Iterator[Expression]:
 
 
 def attributes_of(expression: Expression) -> frozenset[str]:
-    """The names of the attributes that the expression asks for."""
+    """The names of the attributes that the expression reads."""
     asking = (AttributeExpression, ExistsExpression)
     return frozenset(node.name for node in walk_expression(expression) if isinstance(node, asking))
 
 
 def has_mixed_logic(expression: Expression) -> bool:
-    """Whether different ones of AND, OR and XOR stand beside each other without parentheses."""
+    """Whether the expression mixes AND, OR and XOR without parentheses."""
     return any(isinstance(node, LogicExpression) and node.mixed for node in walk_expression(expression))
 
 

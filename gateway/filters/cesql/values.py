@@ -24,7 +24,7 @@ class CesqlError(Enum):
 
 
 class Failed(NamedTuple):
-    """A failure, with the value that the specification has for the result of what failed."""
+    """A failure, and the value that the specification defines for the result of the failed operation."""
 
     error: CesqlError
     value: CesqlValue
@@ -41,7 +41,7 @@ MISSING: Final = AS_FALSE[CesqlError.MISSING_ATTRIBUTE]
 
 
 def to_integer(value: CesqlValue) -> int | Failed:
-    """Cast to Integer (3.6): of a string only if it is a decimal number of 32 bits."""
+    """Cast to Integer (3.6): a string must be a decimal number of 32 bits."""
     if type(value) is str:
         found = _INTEGER.fullmatch(value)
         number = int(found[1] + found[2]) if found is not None else LARGEST + 1
@@ -50,7 +50,7 @@ def to_integer(value: CesqlValue) -> int | Failed:
 
 
 def to_boolean(value: CesqlValue) -> bool | Failed:
-    """Cast to Boolean (3.6): of a string only `true` and `false`, in any case; an integer unless it is 0."""
+    """Cast to Boolean (3.6): a string must be `true` or `false`, in any case; an integer is true unless it is 0."""
     if type(value) is str:
         return _BOOLEANS.get(value.lower(), AS_FALSE[CesqlError.CAST])
     return bool(value)
@@ -69,5 +69,5 @@ CASTS: Final = {bool: to_boolean, int: to_integer, str: to_string}
 
 
 def in_range(number: int) -> int | Failed:
-    """The result of arithmetic; a math error beyond 32 bits (3.4.4)."""
+    """The result of arithmetic; a math error if it does not fit 32 bits (3.4.4)."""
     return number if SMALLEST <= number <= LARGEST else AS_ZERO[CesqlError.MATH]

@@ -71,7 +71,7 @@ class Explainer:
         ]
 
     def terms(self, source: Encoded) -> list[Term]:
-        """Every term, the whole first; raises `MALFORMED` for a message whose fields cannot be decoded."""
+        """Every term, the whole predicate first; raises `MALFORMED` for a message whose fields cannot be decoded."""
         values: Values = self._read(source)
         return [
             Term(depth, node_text(node), test(values), tuple(_known(field, get(values)) for field, get in fields))
@@ -100,7 +100,7 @@ def _known(field: FieldReference, found: Value) -> str:
 
 
 def node_text(node: Node) -> str:
-    """A predicate in the words of the SQL filter; of groups only the name, because their items follow."""
+    """A predicate in the syntax of the SQL filter; for a group only its name, because its items follow."""
     text = _text_of(node)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 

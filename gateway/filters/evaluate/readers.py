@@ -77,7 +77,7 @@ def list_reader(place: int, slots: Mapping[int, int], blank: list[Value]) -> _Re
 
 
 def map_reader(place: int, names: tuple[str, ...]) -> _Read:
-    """A reader of the map at `layout[place]`: the values of `names`, of each the first."""
+    """A reader of the map at `layout[place]`: the values of `names`; for a repeated name, the first value."""
     slots, blank, wanted = _slots(names), [ABSENT] * len(names), len(names)
     find, find_few, after = _finder(slots), _few_finder(slots), place + 1
 
@@ -97,7 +97,7 @@ def map_reader(place: int, names: tuple[str, ...]) -> _Read:
 
 
 def value_reader(names: tuple[str, ...]) -> _Read:
-    """A reader of an amqp-value body: the entries of a map; of any other value everything is absent."""
+    """A reader of an amqp-value body: the entries of a map; if the value is not a map, all fields are absent."""
     slots, blank, wanted = _slots(names), [ABSENT] * len(names), len(names)
     find, find_few = _finder(slots), _few_finder(slots)
 
@@ -234,7 +234,7 @@ def _finder(slots: dict[bytes, int]) -> Callable[[bytes, int, int, _V, int], _V]
 
 
 def _few_finder(slots: dict[bytes, int]) -> Callable[[bytes, int, int, int, _V], _V]:
-    """The same for a map of more than `FIELDS` bytes: only few entries, and long values only as text or binary."""
+    """The same for a map of more than `FIELDS` bytes, where entries are limited in number and lists in size."""
 
     def find(data: bytes, position: int, end: int, count: int, values: _V) -> _V:
         if count >> 1 > ENTRIES:
@@ -255,7 +255,7 @@ def _few_finder(slots: dict[bytes, int]) -> Callable[[bytes, int, int, int, _V],
 
 def _unread(what: str) -> AmqpError:
     UNREAD.sections += 1
-    return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{what} is not looked through for a filter")
+    return AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{what} exceeds the limits of filters")
 
 
 class _Unread:

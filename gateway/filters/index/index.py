@@ -17,7 +17,7 @@ K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
 
 _FEW: Final = 4
-"""Up to this many predicates, their prefilters cost less than reading the fields once."""
+"""Up to this number of predicates, running their prefilters costs less than reading the fields once."""
 _SHORT: Final = 8
 """A prefix or suffix with fewer characters is assumed to fit more messages."""
 
@@ -108,7 +108,7 @@ class PredicateIndex(Generic[K, S]):
         return term
 
     def _weight(self, key: LookupKey) -> int:
-        """The estimated cost of a key: values with many filters are taken to be values of many messages, too."""
+        """The estimated cost of a key: a value that many filters name is assumed to occur in many messages."""
         slot = self._slots.get(self._fields.slot(key.field))
         broad = 0 if key.how is How.EQUAL else max(1, _SHORT - len(key.operand))
         return 1 + broad + (0 if slot is None else slot.waiting(key)) + _SHORT * (type(key.operand) is bool)

@@ -13,9 +13,9 @@ from gateway.filters.index.keys import texts_of
 from gateway.filters.predicate import FieldReference, Like, MessageSection, Predicate
 
 TextTest = tuple[bytes, int, tuple[bytes, ...], int]
-"""The name of a property, how it is compared, the texts of which one must fit, and the longest text in bytes.
+"""A property's name, the comparison, its operands, of which one must match, and a text's maximum length in bytes.
 
-Longer ones are left to Python; 0: none are.
+Longer texts are left to Python; 0: no maximum.
 """
 EQUAL: Final = 0
 BEGINS: Final = 1
@@ -24,7 +24,7 @@ MOST: Final = 16
 
 
 def text_tests(predicate: Predicate) -> tuple[TextTest, ...] | None:
-    """The tests that must all hold for a predicate to be true, and are all of it; None: it is another one."""
+    """The tests whose conjunction is equivalent to a predicate; None if it has any other term."""
     found = [_test(term) for term in conjuncts(predicate)]
     tests = tuple(test for test in found if test is not None)
     return tests if 0 < len(tests) == len(found) <= MOST else None

@@ -1,1 +1,1 @@
-"""Filter languages to predicates: SQL, JMS selectors, property filters, event-stream filters, filter sets. Pure."""
+"""Parses filters to predicates: SQL, JMS selectors, property filters, event-stream filters, filter sets. Pure."""

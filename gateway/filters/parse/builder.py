@@ -80,7 +80,7 @@ def value(part: Part) -> ValueExpression:
 
 
 def over(node: Node, at: Token, *parts: Part) -> Part:
-    """`node`, made of `parts`."""
+    """The part for `node`, whose operands are `parts`."""
     depth = 1 + max((part.depth for part in parts), default=0)
     if depth > NESTING:
         raise exceeded(f"line {at.line}, column {at.column}: the expression is nested too deeply", NESTING)
@@ -176,7 +176,7 @@ def _text(part: Part, text: str, size: int | None = None) -> None:
 
 
 def number(token: Token, result: constants.Number | None) -> Part:
-    """A constant; None is one that does not fit."""
+    """The part for a numeric constant. Raises AmqpError for None, a number that does not fit."""
     if result is None:
         limit = f"at most {constants.DIGITS} digits, {constants.PLACES} of them after the point, or a double's exponent"
         raise fault(token, f"a number has {limit}")

@@ -26,13 +26,13 @@ Number = int | Decimal | float
 
 
 def integer(text: str, base: int = 10) -> int | None:
-    """The value of digits; None: too many of them."""
+    """The value of digits; None if there are too many."""
     digits = text.lstrip("0") or "0"
     return int(digits, base) if len(digits) <= DIGITS else None
 
 
 def decimal(text: str) -> Decimal | None:
-    """The value of digits with a point, exactly; None: more than a column holds."""
+    """The exact value of digits with a point; None if it does not fit a decimal column."""
     if len(text) > 4 * DIGITS:
         text = text.lstrip("0").rstrip("0")
     return _bounded(Decimal(text)) if len(text) <= 2 * DIGITS and _exact(Decimal(text)) else None
@@ -52,12 +52,12 @@ def negative(value: object) -> Number | None:
 
 
 def is_number(value: object) -> TypeGuard[Number]:
-    """Whether a constant can be computed with."""
+    """Whether a constant is a number."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def computed(how: Operator, left: object, right: object) -> Number | None:
-    """`left how right`; None is unknown: not numbers, division by zero, more than a long or a decimal holds."""
+    """`left how right`; None (unknown) for anything but numbers, division by zero, and overflow of long or decimal."""
     if not (is_number(left) and is_number(right)):
         return None
     if how in (Operator.DIV, Operator.MOD) and right == 0:
@@ -83,20 +83,20 @@ def _exact(value: Decimal) -> bool:
 
 
 def _bounded(value: Decimal) -> Decimal | None:
-    """As a column holds it; None: it is too large for one."""
+    """The value rounded to the scale of a column; None if it is too large for one."""
     if not value.is_finite() or abs(value) >= _BOUND:
         return None
     return value.quantize(_STEP, context=_CONTEXT).normalize(_CONTEXT)
 
 
 def _quotient(left: int, right: int) -> int:
-    """SQL-92: towards zero."""
+    """The quotient, truncated towards zero (SQL-92)."""
     size = abs(left) // abs(right)
     return size if (left < 0) == (right < 0) else -size
 
 
 def _remainder(left: int, right: int) -> int:
-    """With the sign of the left operand."""
+    """The remainder, with the sign of the left operand."""
     size = abs(left) % abs(right)
     return size if left >= 0 else -size
 

@@ -39,7 +39,7 @@ field: LOG_SECTION _DOT (LOG_FIELD | DELIMITED)
 
 @v_args(inline=True)
 class _Subset(Builder):
-    """Only fields of the delivery annotations."""
+    """The builder of the small SQL, whose fields are delivery annotations only."""
 
     def field(self, word: Token, name: Token) -> Part:
         return Part(FieldReference(MessageSection.DELIVERY_ANNOTATIONS, plain(name)), word)

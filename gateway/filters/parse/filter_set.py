@@ -52,11 +52,11 @@ _SECTIONS: Final = (
 )
 _NAME: Final = 100
 _EXPRESSIONS: Final = 2
-"""The number of expressions of the greatest length that may be in one set."""
+"""The limit for the total length of a set's expressions, as a multiple of the limit for one."""
 
 
 class Rules(NamedTuple):
-    """The settings of the policy's `filters` for reading."""
+    """The settings of the policy's `filters` that apply when filters are read."""
 
     limits: FilterLimits = LIMITS
     refuse_unknown: bool = False
@@ -77,7 +77,7 @@ class FilterSet(NamedTuple):
     predicate: Predicate
     """Of the whole set; `TRUE` for an empty one. May contain `Latest`, which `predicate.bind` replaces."""
     in_force: ValueMap
-    """The set to answer with: the filters that were understood, as they came (CORE-3)."""
+    """The set for the answering attach: the filters that were understood, unchanged (CORE-3)."""
     position: LogPosition
     """Bounds within which all matches lie, and whether to begin at the end of the log."""
     left_out: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class FilterSet(NamedTuple):
     """Names of filters in force that give a position and no other condition."""
 
     def without_position(self) -> ValueMap:
-        """The set to answer with if the link does not begin at the position in the filters."""
+        """The set for the answering attach if the link does not begin at the position in the filters."""
         return {name: value for name, value in self.in_force.items() if name not in self.places}
 
 
@@ -196,7 +196,7 @@ def read(filters: Mapping[Value, Value], rules: Rules = RULES) -> FilterSet:
 
 
 def kind_of(descriptor: object) -> str | None:
-    """The name of a filter's type, however it is written; None: a number without a meaning here."""
+    """The name of a filter's type, from a symbol or a number; None for an unknown number."""
     if isinstance(descriptor, str):
         return descriptor.strip()  # the draft prints some names with a trailing space (FX-3.1-2)
     return CODES.get(descriptor) if isinstance(descriptor, int) and not isinstance(descriptor, bool) else None
@@ -235,7 +235,7 @@ def _shown(descriptor: object) -> str:
 
 
 def _string(kind: str, content: Value) -> str:
-    """The text of a filter that restricts string; one may be described once more (ES-5.2.2-1)."""
+    """The text of a filter whose value is a string, which may be described once more (ES-5.2.2-1)."""
     if isinstance(content, Described) and kind_of(content.descriptor) == SQL:
         content = content.value
     if type(content) not in (str, Symbol):

@@ -1,4 +1,4 @@
-"""From text to a predicate: the terminals that the expression languages share, and errors with line and column.
+"""Parses text to predicates: the terminals that the expression languages share, and errors with line and column.
 
 LALR(1) with a lexer that knows which terminals may follow: after a dot `[` begins a delimited name, after a name an
 index, and after `d.` hyphens are part of the name (FX-5-20). The builder works while the parser reduces, so that

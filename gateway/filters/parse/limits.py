@@ -8,7 +8,7 @@ from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 
 class FilterLimits(NamedTuple):
-    """The policy's `filters`; more of anything is refused with amqp:resource-limit-exceeded."""
+    """The limits of the policy's `filters`; more of anything is refused with amqp:resource-limit-exceeded."""
 
     length: int = 4096
     """Characters of an expression."""
@@ -24,7 +24,7 @@ class FilterLimits(NamedTuple):
 
 LIMITS: Final = FilterLimits()
 NESTING: Final = 48
-"""Terms within terms of one expression: functions that recurse over predicates rely on it, whatever the policy."""
+"""The maximum nesting of terms in an expression; no policy changes it, because functions recurse over predicates."""
 
 
 def exceeded(what: str, limit: int) -> AmqpError:

@@ -55,7 +55,7 @@ def parse_properties(section: MessageSection, content: Value, limits: FilterLimi
 
 
 def _references(section: MessageSection, content: Value) -> Iterator[tuple[str, Value]]:
-    """Names and references of list or map."""
+    """The names and references in a list or map of fields."""
     fields = FIXED.get(section)
     if isinstance(content, dict):
         for key, reference in content.items():
@@ -82,7 +82,7 @@ def _name(section: MessageSection, key: Value) -> str:
 
 
 def _element(field: FieldReference, reference: Value, *, keyed: bool) -> Predicate | None:
-    """The predicate of one reference; None: it has none. An entry of a map requires at least the key (FX-4-6, -19)."""
+    """The predicate of one reference; None: no condition. A map's entry requires at least the key (FX-4-6, -19)."""
     if reference is None:
         return Exists(field) if keyed else None
     if not keyed and family(reference) not in FAMILIES[field.name]:
@@ -123,7 +123,7 @@ _KEYS: Final = {MessageSection.APPLICATION_PROPERTIES: "string"}
 
 
 def _size(content: Value) -> int:
-    """Entries at all depths."""
+    """The number of entries at all depths."""
     count, stack = 0, [content]
     while stack:
         value = stack.pop()

@@ -92,7 +92,7 @@ _UNSELECTABLE: Final = frozenset({"JMSDestination", "JMSReplyTo", "JMSExpiration
 
 @v_args(inline=True)
 class _Selector(Builder):
-    """Names and constants of Java."""
+    """The builder of selectors, with the names of JMS and the constants of Java."""
 
     def name(self, token: Token) -> Part:
         if token in _UNSELECTABLE:
@@ -171,7 +171,7 @@ def parse_selector(text: str, *, limits: FilterLimits = LIMITS) -> Predicate:
 
 
 def _false_where_unlike(node: Predicate, *, negated: bool) -> Predicate:
-    """A comparison of unlike types is false in JMS (2.0, 3.8.1.2), unknown here; they differ below NOT only."""
+    """A comparison of unlike types is false in JMS (2.0, 3.8.1.2), unknown here; this matters only below NOT."""
     if isinstance(node, Not):
         return Not(_false_where_unlike(node.item, negated=True))
     if isinstance(node, And | Or):

@@ -22,7 +22,7 @@ LOG_NAMES: Final = r"""
 LOG_SECTION.4: /(?:delivery[_-]annotations|d)(?=\s*\.)/i
 LOG_FIELD: /[^\W\d_][\w-]*/
 """
-"""Names in the delivery annotations, where hyphens belong to them."""
+"""Names in the delivery annotations, which may contain hyphens."""
 _SECTION: Final = "|".join(
     f"{short}|{long.value.replace('-', '[_-]')}" for short, long in SHORT.items() if short != "d"
 )
@@ -48,7 +48,7 @@ FIELD: /[^\W\d_]\w*/
 
 @v_args(inline=True)
 class _Sql(Builder):
-    """References with sections and paths."""
+    """The builder of the SQL filter, with sections and paths in references."""
 
     def exists(self, part: Part) -> Part:
         assert isinstance(part.node, FieldReference)
@@ -81,7 +81,7 @@ def _field(at: Token, where: MessageSection, name: Token, path: tuple[Token | Pa
 
 
 def _no_section(name: str, below: str) -> str:
-    """Why nothing is below a name without a section: an application property is of a simple type (AMQP 3.2.5)."""
+    """Why a name without a section can have no path: an application property is of a simple type (AMQP 3.2.5)."""
     word = name.lower().replace("-", "_")
     known = [section.value.replace("-", "_") for section in MessageSection]
     near = get_close_matches(word, known, 1, _NEAR) or [each for each in reversed(known) if word in each.split("_")]

@@ -59,7 +59,7 @@ class LogPosition(NamedTuple):
         return min(max(low, self.first_offset), high)
 
     def narrow(self, other: LogPosition) -> LogPosition:
-        """Both at once: filters of one set are ANDed (ES-5.2-2)."""
+        """The conjunction of both positions: filters of one set are ANDed (ES-5.2-2)."""
         latest = Start.LATEST in (self.start, other.start)
         times = [time for time in (self.after_ms, other.after_ms) if time is not None]
         return LogPosition(
@@ -72,7 +72,7 @@ class LogPosition(NamedTuple):
 
 def first_after(literal: str) -> int:
     """The smallest offset whose symbol is greater than `literal` bytewise, NEVER when there is none."""
-    return first_from(literal + "\0")  # nothing lies between a text and itself with the least character behind it
+    return first_from(literal + "\0")  # no text sorts between a text and that text with the least character appended
 
 
 def first_from(literal: str) -> int:

@@ -170,9 +170,9 @@ def test_mistakes_have_their_place(text: str, place: str) -> None:
 def test_mistakes_name_the_way_out() -> None:
     for text, word in (
         ("FOO(a)", "SUBSTRING"),
-        ("INT(1, 2)", "INT has 1 argument, not 2"),
-        ("SUBSTRING('a')", "SUBSTRING has 2 or 3 arguments, not 1"),
-        ("CONCAT_WS()", "CONCAT_WS has at least 1 argument"),
+        ("INT(1, 2)", "INT takes 1 argument, not 2"),
+        ("SUBSTRING('a')", "SUBSTRING takes 2 or 3 arguments, not 1"),
+        ("CONCAT_WS()", "CONCAT_WS takes at least 1 argument"),
         ("a = 2147483648", "2147483647"),
         ('a = "x', "no closing quote"),
     ):
