@@ -1,6 +1,6 @@
 """Policy files: `load` reads and checks a file, `model` has its sections, `compile` makes the `rules` that the gateway
-evaluates, `explain` explains their decisions. Below them are `text` (YAML with positions, mistakes), `parts` (what is
-valid by itself), `values` (units, hosts, patterns) and `checks` between parts.
+evaluates, `explain` explains their decisions. Below them are `text` (YAML with positions, mistakes), `parts` (valid by
+themselves), `values` (units, hosts, patterns) and `checks` across parts.
 
 Pure: uses pydantic, ruamel.yaml and the standard library; no other package of this project.
 """

@@ -1,7 +1,7 @@
 """Egress rules: whether the policy allows a sink and an IP address for events (docs/subscriptions.md). Pure.
 
 A sink is checked twice: its URI when the subscription is created, by `allows`, and its IP address before each
-connection, by `address_allowed`. Whatever no rule allows is denied.
+connection, by `address_allowed`. What no rule allows is denied.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from policies.model.policy import Policy
 from policies.model.scopes.addresses import KafkaRule
 from policies.values.patterns import Template
 
-_UNFILLED: Final = "\0"  # stands for a capture; no topic has it
+_UNFILLED: Final = "\0"  # stands for a capture; no topic name contains it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ReservedTopics:
     dead_letters: tuple[Reserved, ...] = ()
 
     def refusal(self, rule: KafkaRule, captures: dict[str, str]) -> str | None:
-        """Why these captures of `rule` must not be used; None: they may."""
+        """The reason why these captures of `rule` must not be used; None if they may be."""
         return _hidden((*self.own, *self.dead_letters), "topic", rule.topic, captures) or _hidden(
             self.own, "dead_letter", rule.dead_letter, captures
         )

@@ -190,7 +190,7 @@ class ScopeRules:
         return None if rule is None else rule.build(address, rule.match.match(address) or {})
 
     def rule(self, address: str) -> CompiledAddress | None:
-        """The address rule that decides."""
+        """The first address rule that matches."""
         if not routable(address):
             return None
         return next((rule for rule in self._addresses if rule.match.regex.fullmatch(address)), None)
@@ -201,7 +201,7 @@ class ScopeRules:
         return [rule.match.text for rule in self._addresses]
 
     def end_of(self, route: Route | None) -> Route | None:
-        """The route at the end of one of this scope, where it leads through relays into other scopes."""
+        """The last route behind a route of this scope, which may lead through relays into other scopes."""
         hops = 0
         while isinstance(route, RelayRoute) and route.scope is not None and hops < MAX_HOPS:
             route, hops = self._others[route.scope].route(route.address), hops + 1
@@ -212,7 +212,7 @@ class ScopeRules:
         return isinstance(self.end_of(route), KafkaRoute)
 
     def log_of(self, address: str) -> Route | None:
-        """The route to the event log that `address` is the `$info` of (ES 6); None: it is no such address."""
+        """The route to the event log whose `$info` is at `address` (ES 6); None: it is not such an address."""
         base = address.removesuffix(INFO_SUFFIX)
         route = None if base == address else self.route(base)
         return route if self.leads_to_log(route) else None
@@ -296,7 +296,7 @@ class CompiledPolicy:
     sinks: Mapping[tuple[str, str], tuple[SinkRule, ...]] = field(default_factory=dict)
     """The sinks that each subscription manager may reach, by scope and name."""
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
-    """Digests of the files the policy names, as they were when it was loaded."""
+    """Digests of the files that the policy names, at the time when it was loaded."""
     digest: str = ""
     """The first digits of the policy file's SHA-256: which of its versions is in force."""
 
@@ -324,5 +324,5 @@ class CompiledPolicy:
         return found
 
     def cluster_files(self, cluster: KafkaCluster) -> tuple[bytes | None, ...]:
-        """What a cluster's certificates and keys held: if they change, its clients have to be recreated."""
+        """The contents of a cluster's certificates and keys: if they change, its clients have to be recreated."""
         return tuple(self.files.get(name) for _, name in cluster.security.files) if cluster.security else ()

@@ -39,7 +39,7 @@ def node_at(loc: Loc) -> JsonSchemaValue:
 
 
 def is_form(part: str | int) -> bool:
-    """Whether a part of a place chooses a form; a key of the file may begin with `<`, too."""
+    """Whether a part of a location chooses a form; a key of the file may begin with `<`, too."""
     if not isinstance(part, str) or not (part.startswith("<") and part.endswith(">")):
         return False
     return part == "<text>" or part[1:-1] in _schema()["$defs"]

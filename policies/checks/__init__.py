@@ -1,1 +1,1 @@
-"""Checks between the parts of a policy that are right by themselves. Uses `model`, `parts` and the rules."""
+"""Checks across the parts of a policy, each of which is valid by itself. Uses `model`, `parts` and the rules."""

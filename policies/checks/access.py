@@ -1,4 +1,4 @@
-"""Checks of the access entries of a scope: entries that can grant nothing, and users that nobody can be."""
+"""Checks of the access entries of a scope: entries that can grant nothing, and user names that look like patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the admin API's section: somebody has to be let in, and nobody may read the tokens on the way."""
+"""Checks of the admin API's section: some caller can log in, and tokens are not sent without TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_admin(gateway: PolicyPart[GatewaySection] | None) -> Iterator[Diagnost
     if admin.ports:
         yield from _ports(admin, loc)
     elif admin.tls is not None or admin.tokens or admin.certificates:
-        text = "tls, tokens and certificates are for a port: listen has no host:port"
+        text = "tls, tokens and certificates apply only to a port, and listen has no host:port"
         yield Diagnostic(loc, text, at_key=True, warning=True)
     if admin.tls is not None and admin.tls.require_client_cert and admin.tls.client_ca is None:
         text = "needs client_ca, the trusted certificate authorities"
@@ -34,5 +34,5 @@ def _ports(admin: AdminSection, loc: Loc) -> Iterator[Diagnostic]:
         yield Diagnostic((*loc, "certificates"), text, at_key=True)
     exposed = [each for each in admin.ports if not is_loopback(each)]
     if exposed and admin.tls is None and not admin.allow_tokens_without_tls:
-        text = f"{exposed[0]} is no loopback address: add tls, or allow_tokens_without_tls: true"
+        text = f"{exposed[0]} is not a loopback address: add tls, or allow_tokens_without_tls: true"
         yield Diagnostic((*loc, "listen"), text)

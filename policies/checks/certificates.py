@@ -15,4 +15,4 @@ def check_own_certificate(tls: ConnectorTls | KafkaTls | SinkTls, loc: Loc) -> I
     if (tls.cert is None) != (tls.key is None):
         yield Diagnostic(loc, "cert and key belong together")
     if tls.key_password is not None and tls.key is None:
-        yield Diagnostic((*loc, "key_password"), "there is no key for this password")
+        yield Diagnostic((*loc, "key_password"), "a password needs a key: set key, or leave this out")

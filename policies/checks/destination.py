@@ -1,4 +1,4 @@
-"""Where an address leads at last: through the relays of this gateway, as the resolver follows them."""
+"""Finds the last destination of an address: follows the relays of this gateway as the resolver does."""
 
 from __future__ import annotations
 

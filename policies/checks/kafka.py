@@ -27,10 +27,10 @@ def check_setting(part: PolicyPart[Secret | str]) -> Iterator[Diagnostic]:
 
 
 def check_topic(loc: Loc, topic: Template) -> Iterator[Diagnostic]:
-    """A name, or the text around captures, that no topic of Kafka can have."""
+    """The mistake of a topic's name, or of its text around captures, that Kafka does not allow."""
     literal = "".join(topic.parts[::2])
     if re.fullmatch("[A-Za-z0-9._-]*", literal) is None or len(literal) > _TOPIC_LENGTH or topic.text in (".", ".."):
-        text = f"Kafka can have no topic {topic.text}: names have letters, digits, _, . and -, at most {_TOPIC_LENGTH}"
+        text = f"Kafka allows no topic {topic.text}: names have letters, digits, _, . and -, at most {_TOPIC_LENGTH}"
         yield Diagnostic(loc, f'{text}, and are not "." or ".."')
 
 
@@ -40,7 +40,7 @@ def check_cluster(part: PolicyPart[KafkaCluster]) -> Iterator[Diagnostic]:
     if cluster.topics and cluster.bootstrap != EMBEDDED:
         yield Diagnostic((*loc, "topics"), "topics are created only in an embedded cluster", at_key=True)
     for name in sorted({".", ".."} & set(cluster.topics)):
-        yield Diagnostic((*loc, "topics", name), "Kafka can have no topic of this name", at_key=True)
+        yield Diagnostic((*loc, "topics", name), "Kafka allows no topic of this name", at_key=True)
     if cluster.security is None or not part.ok("security"):
         return
     if cluster.bootstrap == EMBEDDED and part.ok("bootstrap"):

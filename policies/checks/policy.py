@@ -161,7 +161,7 @@ def _rule(rule: PolicyPart[AnyAddressRule], scope: ScopeParts, parts: PolicyPart
 
 
 def _embedded(cluster: str, parts: PolicyParts) -> bool:
-    """Such a cluster is gone with its process."""
+    """Whether a cluster is embedded: its data is lost when the process ends."""
     return any(part.value.bootstrap == EMBEDDED for part in parts.kafka if part.loc[-1] == cluster)
 
 
@@ -215,7 +215,7 @@ def _relay(rule: PolicyPart[RelayRule], scope: ScopeParts, parts: PolicyParts) -
 def _elsewhere(name: str, parts: PolicyParts) -> str:
     """A hint for the name of a connector of another scope."""
     scope = next((each.name for each in parts.scopes if name in each.connector_names), None)
-    return "" if scope is None else f"; {name} is a connector of the scope {scope}: relay to {scope}, and from there on"
+    return "" if scope is None else f"; {name} is a connector of scope {scope}: relay to {scope}, and there to {name}"
 
 
 def _no_such(loc: Loc, what: str, name: str, known: Iterable[str], hint: str = "") -> Diagnostic:

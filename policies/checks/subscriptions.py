@@ -19,7 +19,7 @@ from policies.text.diagnostics import Diagnostic, Loc
 
 Manager = PolicyPart[SubscriptionManagerEntry]
 NoSuch = Callable[[Loc, str, str, Iterable[str]], Diagnostic]
-"""Says that a name does not exist, and which do: place, what it names, the name, those that exist."""
+"""Makes the error for an unknown name from its place, its kind, the name itself and the known names."""
 _UNIQUE: Final = ("name", "path")
 
 
@@ -97,14 +97,14 @@ def _sinks(part: Manager, scope: ScopeParts, parts: PolicyParts, no_such: NoSuch
 
 def _http_sink(part: Manager, sink: SinkEntry, loc: Loc) -> Iterator[Diagnostic]:
     if sink.handshake and part.value.handshake is None and part.ok("handshake"):
-        yield Diagnostic(loc, "asking sinks for their consent needs handshake: {origin: …}; or handshake: off here")
+        yield Diagnostic(loc, "needs handshake: {origin: …} at the manager, to ask for consent; or handshake: off here")
     if sink.to is not None and sink.to.scheme == "http" and "public" in sink.networks:
         text = "events and logins go through public networks without TLS; use https, or name its networks"
         yield Diagnostic((*loc, "to"), text, warning=True)
 
 
 def _reachable(part: Manager, scope: ScopeParts) -> Iterator[Diagnostic]:
-    """Whether anybody can ask the manager for anything."""
+    """Warnings if no client can reach the manager, or nobody may subscribe."""
     rules = (rule.value for rule in scope.addresses)
     served = any(isinstance(rule, ServiceRule) and rule.manager == part.value.name for rule in rules)
     if not scope.api and not served and part.ok("name"):
@@ -125,11 +125,11 @@ def _dead_letters(part: Manager, scope: ScopeParts) -> Iterator[Diagnostic]:
 
 
 def check_service(rule: PolicyPart[ServiceRule], scope: ScopeParts, no_such: NoSuch) -> Iterator[Diagnostic]:
-    """Whether an address of a manager names one."""
+    """Mistakes in the `manager` key of a service's address."""
     value = rule.value
     if value.service != "subscriptions":
         if value.manager is not None:
-            yield Diagnostic((*rule.loc, "manager"), f"service: {value.service} has no manager", at_key=True)
+            yield Diagnostic((*rule.loc, "manager"), f"service: {value.service} takes no manager", at_key=True)
     elif value.manager is None and rule.ok("manager"):
         yield Diagnostic(rule.loc, "service: subscriptions needs manager: the name of an entry of subscriptions")
     elif value.manager is not None and value.manager not in scope.manager_names:
@@ -137,7 +137,7 @@ def check_service(rule: PolicyPart[ServiceRule], scope: ScopeParts, no_such: NoS
 
 
 def check_managers(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator[Diagnostic]:
-    """Sources that are no Kafka topics of their scope."""
+    """Sources that are not Kafka topics of their scope."""
     for name, scope in policy.scopes.items():
         for at, manager in enumerate(scope.subscriptions):
             loc: Loc = ("scopes", name, "subscriptions", at, "events")
@@ -145,5 +145,5 @@ def check_managers(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Iterator
                 if address in manager.events[:number]:
                     yield Diagnostic((*loc, number), "named twice")
                 elif not isinstance(scopes[name].route(address), KafkaRoute):
-                    text = "leads to no Kafka topic; bring its messages into one with a bridge or pull"
+                    text = "leads to no Kafka topic; forward its messages to one by a bridge or pull"
                     yield Diagnostic((*loc, number), text)

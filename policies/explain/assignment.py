@@ -19,13 +19,13 @@ _SURPLUS: Final = {
 
 
 def assignment_lines(rules: Assignment, action: str) -> Iterator[str]:
-    """What links at the address get, for an `action` of send or receive."""
+    """How links at the address are assigned partitions, for the `action` send or receive."""
     yield f"a link that names no partition {_UNNAMED[rules.binding]}"
     yield f"a link that names one {_named(rules.partitions)}"
     if action == "receive":
         yield from _groups(rules)
     if rules.ownership == "sharded":
-        yield "a partition that another gateway process serves: amqp:link:redirect says where (ownership: sharded)"
+        yield "a partition of another gateway process: amqp:link:redirect names that process (ownership: sharded)"
 
 
 def _named(allowed: Allowed) -> str:

@@ -73,7 +73,7 @@ def _limits(policy: CompiledPolicy, route: RelayRoute, there: str) -> Iterator[s
 
 def _into_kafka(replies: str, topic: str) -> str:
     if replies == "cookie":
-        headers = "amqp.response-…, and records that answer need amqp.address-cookie"
+        headers = "amqp.response-…, and response records need amqp.address-cookie"
         return f"annotated (replies: cookie): records of {topic} have the headers {headers}"
     return "rewritten: a topic stores no delivery annotations (replies: cookie puts them into headers of the record)"
 
@@ -146,7 +146,7 @@ def _places(replies: str, routed: bool, there: str, connector: ConnectorSection 
 
 
 def _place_there(connector: ConnectorSection) -> str:
-    """The address of ours at the container itself (`connect.replies`)."""
+    """The gateway's own address at the container (`connect.replies`)."""
     address = connector.replies.address
     found = ""
     if connector.replies.ids == "message-id":

@@ -1,1 +1,1 @@
-"""From a policy file's text to a checked `Policy`, with every mistake and its place."""
+"""Turns a policy file's text into a checked `Policy`, or reports every mistake with its place."""

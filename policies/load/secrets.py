@@ -24,7 +24,7 @@ KEY_BYTES: Final = 32
 
 
 class SecretError(Exception):
-    """A secret that is not there or cannot be used; the text never contains its value."""
+    """A secret that is missing or unusable; the text never contains its value."""
 
 
 class SecretReader:
@@ -69,7 +69,7 @@ def _check_text(value: bytes, place: str) -> None:
     try:
         value.decode()
     except UnicodeDecodeError:
-        raise SecretError(f"{place} does not hold UTF-8 text") from None
+        raise SecretError(f"{place} is not UTF-8 text") from None
 
 
 def signing_key(text: bytes) -> bytes:
@@ -191,7 +191,7 @@ def _tls_sections(scope: ScopeParts) -> Iterator[tuple[Loc, ListenerTls | Connec
 
 
 def _certificates(tls: object) -> Iterator[tuple[str, str]]:
-    """The files of a TLS section; of none, nothing."""
+    """The files of a TLS section; none without a section."""
     for key in ("ca", "cert", "key", "client_ca"):
         if (name := getattr(tls, key, None)) is not None:
             yield key, name

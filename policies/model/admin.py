@@ -12,9 +12,9 @@ from policies.values.base import Flag, Name, OneOrMany, Secret, StrictSection
 from policies.values.units import Bind, is_host, parse_bind
 
 MAX_PATH: Final = 107
-"""Bytes of the path of a unix socket that Linux takes (unix(7))."""
+"""The maximum length of a unix socket's path on Linux, in bytes (unix(7))."""
 MIN_TOKEN: Final = 16
-"""Bytes that a token has at least."""
+"""The minimum length of a token, in bytes."""
 _PLACE: Final = {
     "type": "string",
     "pattern": r"^(off|unix|unix:/.+|.+:[0-9]+)$",

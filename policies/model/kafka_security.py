@@ -1,6 +1,6 @@
 """TLS and SASL between the gateway and a Kafka cluster (`kafka.<name>.security`).
 
-`security_settings` makes librdkafka settings of them. Other mechanisms, such as Kerberos, are configured in
+`security_settings` translates them to librdkafka settings. Other mechanisms, such as Kerberos, are configured in
 `client`.
 """
 
@@ -35,7 +35,7 @@ SECURITY_SETTINGS: Final = frozenset(
         "sasl.oauthbearer.scope",
     }
 )
-"""The librdkafka settings that `security` makes."""
+"""The librdkafka settings that are derived from `security`."""
 
 
 def _switch(value: object) -> object:

@@ -1,1 +1,1 @@
-"""The parts of a policy that are valid by themselves, and the errors of the others as sentences. Pure."""
+"""Validates the parts of a policy one by one, and turns pydantic's errors into sentences. Pure."""

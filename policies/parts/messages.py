@@ -12,7 +12,7 @@ from policies.schema import allowed_keys, is_form, nearest, node_at
 from policies.text.diagnostics import Diagnostic, Loc
 from policies.text.tree import Tree
 
-# Keys that a later version may have: they get another message than unknown keys.
+# Keys that a later version may have: their message differs from that of unknown keys.
 _NOT_YET: Final = {
     "create": "this version creates topics only by kafka.<name>.topics (embedded); leave the key out",
     "annotate": "this version always annotates event-stream deliveries; leave the key out",
@@ -35,7 +35,7 @@ _ADDRESS_KEYS: Final = ("<DirectRule>", "<RelayRule>", "<KafkaRule>", "<ServiceR
 
 
 def model_problems(error: ValidationError, tree: Tree) -> Iterator[Diagnostic]:
-    """Every structural mistake, except those that only repeat one of an inner value."""
+    """Every structural mistake, except those that only repeat a mistake in an inner value."""
     details = error.errors(include_url=False, include_input=True)
     places = [_clean(detail["loc"]) for detail in details]
     for detail, (loc, key) in zip(details, places, strict=True):
@@ -51,7 +51,7 @@ def _clean(loc: Loc) -> tuple[Loc, bool]:
 
 
 def file_loc(loc: Loc, *, at_key: bool) -> Loc:
-    """A place of pydantic as the file has it: without the parts like `<RelayRule>` that choose between forms.
+    """Pydantic's location as a place in the file: without parts like `<RelayRule>` that choose between forms.
 
     With `at_key` the last part is a key of the file, whatever it looks like.
     """
@@ -88,7 +88,7 @@ def _about(loc: Loc) -> str:
 
 
 def _meant(value: object, loc: Loc) -> str:
-    """A guess at what another word than the allowed ones stands for."""
+    """A guess at the allowed word that was meant."""
     if not isinstance(value, str):
         return ""
     if "may" in loc and value.lower() in _ACTIONS:

@@ -1,7 +1,7 @@
 """The parts of a policy file that are valid by themselves, for the checks across parts.
 
 Each part is validated alone. Invalid keys are removed (validation of the whole model reports them) and remembered. A
-check asks `ok(…)` about the keys that it needs, so one mistake causes one message and hides no other.
+check calls `ok(…)` with the keys that it needs, so one mistake causes one message and hides no other.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PolicyPart(Generic[M]):
     broken: frozenset[str] = frozenset()
 
     def ok(self, *keys: str) -> bool:
-        """Whether these keys have the values of the file."""
+        """Whether these keys still have their values from the file."""
         return self.broken.isdisjoint(keys)
 
 
@@ -82,7 +82,7 @@ class ScopeParts:
     manager_names: frozenset[str]
     grants: bool
     broken_access: bool
-    """Whether some entry of `access` is not among the parts, or not as the file has it."""
+    """Whether an entry of `access` was left out, or lost keys, because of a mistake."""
 
     @property
     def loc(self) -> Loc:

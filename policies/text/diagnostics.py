@@ -28,7 +28,7 @@ class Diagnostic:
 
     @property
     def order(self) -> tuple[str, int, int, str, str]:
-        """A key that sorts diagnostics as the file has them; those that print the same text have the same."""
+        """A key that sorts diagnostics in the order of the file; equal for those that print the same text."""
         return self.file, self.line, self.column, self.key, self.message
 
     def __str__(self) -> str:

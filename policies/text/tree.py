@@ -67,7 +67,7 @@ class Tree:
         return replace(found, file=self.file, line=line, column=column, key=dotted(self._written(found.loc)))
 
     def _written(self, loc: Loc) -> Loc:
-        """Without the indexes of lists that were written as one value (`may: send`)."""
+        """The place without the indexes of lists that were written as one value (`may: send`)."""
         parts: list[str | int] = []
         node = self._root
         for part in loc:
@@ -163,7 +163,7 @@ def parse(raw: bytes, file: str) -> Tree:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise _unreadable(file, line, 1, "not UTF-8 text") from None
-    # The parser answers some hostile texts with other exceptions (huge escapes, deep nesting).
+    # For some hostile texts, the parser raises other exceptions (huge escapes, deep nesting).
     except (
         YAMLError,
         ValueError,

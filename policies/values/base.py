@@ -90,12 +90,12 @@ class Also:
 
 
 def upper(value: object) -> object:
-    """Text in capitals, for names that the file may write in any case; anything else as it is."""
+    """Text in capitals, for names that may be written in any case; other values are returned unchanged."""
     return value.upper() if isinstance(value, str) else value
 
 
 def setting_text(value: object) -> object:
-    """A number or boolean as the text that librdkafka's and Spark's settings take; anything else as it is."""
+    """A number or boolean as text, for settings of librdkafka and Spark; other values are returned unchanged."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value

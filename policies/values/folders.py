@@ -21,7 +21,7 @@ def is_object_store(path: str) -> bool:
 
 
 def archive_problem(path: str) -> str | None:
-    """What is wrong with the path of an archive: a folder, or `s3://bucket/prefix`; `None` for those."""
+    """The mistake in the path of an archive; `None` for a folder or `s3://bucket/prefix`."""
     if not is_object_store(path):
         problem = url_problem(path)
         return problem and f"{problem}, or s3://bucket/prefix for an object store"
@@ -34,7 +34,7 @@ def archive_problem(path: str) -> str | None:
 
 
 def url_problem(path: str) -> str | None:
-    """What is wrong with a path that begins with a scheme (`file:`, `s3a:`, `hdfs:`, ...); `None` for any other.
+    """The mistake in a path that begins with a scheme (`file:`, `s3a:`, `hdfs:`, ...); `None` for other paths.
 
     Spark reads such a path as a URL and Python as a relative name: they would use two different folders.
     """

@@ -17,9 +17,9 @@ _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _LONGEST: Final = 253
 _KNOWN: Final = 1024
-"""Hosts whose result is kept: many subscriptions name the same."""
+"""The number of hosts whose result is cached, because many subscriptions name the same ones."""
 _DOTS: Final = frozenset("\u3002\uff0e\uff61")
-"""What IDNA takes for the dot between labels (RFC 3490, 3.1)."""
+"""The characters that IDNA treats as the dot between labels (RFC 3490, 3.1)."""
 _DEVIATIONS: Final = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")
 """Characters that IDNA 2003 and IDNA 2008 encode differently."""
 
@@ -69,11 +69,11 @@ def _ascii(text: str) -> str:
     try:
         return text.lower() if text.isascii() else text.encode("idna").decode().lower()
     except UnicodeError:
-        raise HostError("not a host name that DNS can hold (IDNA)") from None
+        raise HostError("not a host name that DNS allows (IDNA)") from None
 
 
 def _is_lookalike(character: str) -> bool:
-    """Whether IDNA takes it for an ASCII character, such as a full-width digit or an ideographic full stop."""
+    """Whether IDNA treats it as an ASCII character, such as a full-width digit or an ideographic full stop."""
     return character in _DOTS or unicodedata.normalize("NFKC", character).isascii()
 
 

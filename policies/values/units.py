@@ -137,7 +137,7 @@ def _url_place(place: str, port: int) -> Bind:
 
 
 def is_host(name: str) -> bool:
-    """Whether DNS can hold this name (RFC 1035, 2.3.4), or it is an IPv6 address."""
+    """Whether this is a name that DNS allows (RFC 1035, 2.3.4), or an IPv6 address."""
     if ":" in name:
         return True
     labels = name.removesuffix(".").split(".")
@@ -145,7 +145,7 @@ def is_host(name: str) -> bool:
 
 
 def _ascii(label: str) -> str:
-    """The label as DNS has it (RFC 5890); empty if it is not a legal label."""
+    """The label in its ASCII form (RFC 5890); empty if it is not a legal label."""
     try:
         return label.encode("idna").decode()
     except UnicodeError:

@@ -135,6 +135,6 @@ class ListenerSection(StrictSection):
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """The mechanisms a client is really offered: PLAIN only where the password stays private."""
+        """The mechanisms that a client is offered: PLAIN only if the connection keeps the password private."""
         plain = self.tls is not None or self.allow_plain_without_tls
         return tuple(name for name in self.sasl if plain or name != "PLAIN")

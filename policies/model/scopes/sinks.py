@@ -1,4 +1,4 @@
-"""Where subscriptions may send events: `sinks` of a manager. Nothing is reached that no entry allows."""
+"""Where subscriptions may send events: `sinks` of a manager. Everything else is denied."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ class SinkEntry(Strict):
 
 
 def _misfits(entry: SinkEntry, place: str) -> Iterator[str]:
-    """What does not go with the protocol of an entry."""
+    """Mistakes in the keys of an entry that depend on its protocol."""
     wanted = {"local": "amqp", "connector": "amqp", "cluster": "kafka"}.get(place)
     for kind in entry.protocol:
         if wanted is not None and kind != wanted:
@@ -249,7 +249,7 @@ def _misfits(entry: SinkEntry, place: str) -> Iterator[str]:
 
 
 def _no_use_of_plain(entry: SinkEntry, place: str) -> Iterator[str]:
-    """Why `allow_plain_without_tls` has no meaning in this entry."""
+    """The reason why `allow_plain_without_tls` has no effect in this entry."""
     if entry.to is None:
         yield f"allow_plain_without_tls is for URLs (to); the {place} has its own login"
     elif entry.encrypted:

@@ -40,7 +40,7 @@ def test_a_socket_and_a_port_with_tokens_and_certificates() -> None:
     ("admin", "said"),
     [
         ('listen: "127.0.0.1:8673"', "listen: nobody could use this port: add tokens (`scopegate keys new` makes one)"),
-        ('listen: "0.0.0.0:8673", tokens: {a: {env: A}}', "listen: 0.0.0.0:8673 is no loopback address: add tls, or"),
+        ('listen: "0.0.0.0:8673", tokens: {a: {env: A}}', "listen: 0.0.0.0:8673 is not a loopback address: add tls"),
         ('listen: "127.0.0.1:1", certificates: {al: view}', "certificates: needs tls with client_ca"),
         (
             'listen: "127.0.0.1:1", tokens: {a: {env: A}}, tls: {cert: c.pem, key: k.pem, require_client_cert: true}',

@@ -88,7 +88,7 @@ def test_what_librdkafka_is_told(security: str, settings: dict[str, str]) -> Non
     [
         ("{tls: }", "kafka.k.security.tls: say true (the system's authorities), or {ca: file}"),
         ("{tls: {cert: own.pem}}", "kafka.k.security.tls: cert and key belong together"),
-        ("{tls: {key_password: {env: PW}}}", "kafka.k.security.tls.key_password: there is no key for this password"),
+        ("{tls: {key_password: {env: PW}}}", "kafka.k.security.tls.key_password: a password needs a key"),
         ("{tls: {ca: none.pem}}", "kafka.k.security.tls.ca: file none.pem cannot be read: No such file"),
         ("{sasl: {user: u, password: pw}}", "kafka.k.security.sasl.password: a secret is never written into the"),
         ("{sasl: {user: u, password: {env: NO}}}", "environment variable NO is not set"),

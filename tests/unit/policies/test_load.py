@@ -259,7 +259,7 @@ def test_without_secrets_nothing_outside_the_file_is_looked_at() -> None:
         ("", "environment variable K is empty"),
         ("short", "not base64url of 32 or more bytes; make one with `scopegate keys new`"),
         ("!" * 50, "not base64url of 32 or more bytes; make one with `scopegate keys new`"),
-        ("\udcff" * 50, "environment variable K does not hold UTF-8 text"),
+        ("\udcff" * 50, "environment variable K is not UTF-8 text"),
     ],
 )
 def test_a_key_must_be_usable(value: str, said: str) -> None:
@@ -305,7 +305,7 @@ def test_mistakes_of_a_listener(listener: str, said: str) -> None:
         ("to: 'amqps://x', sasl: {user: u}", "ANONYMOUS uses no user or password"),
         ("to: 'amqps://x', sasl: {mechanism: EXTERNAL}", "EXTERNAL needs tls with cert and key"),
         ("to: 'amqps://x', tls: {cert: u}", "cert and key belong together"),
-        ("to: 'amqps://x', tls: {key_password: {env: K}}", "tls.key_password: there is no key for this password"),
+        ("to: 'amqps://x', tls: {key_password: {env: K}}", "tls.key_password: a password needs a key"),
         ("to: 'amqps://x', tls: {cert: u, key: u, key_password: {env: NO}}", "environment variable NO is not set"),
         ("to: 'amqps://x', tls: {cert: u, key: u, key_password: word}", "a secret is never written into the policy"),
         ("to: 'amqps://x', backoff: {min: 1m}", "min must not be longer than max"),

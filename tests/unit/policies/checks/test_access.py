@@ -56,12 +56,12 @@ def test_words_of_other_products_are_understood(word: str, meant: str) -> None:
 def test_a_topic_that_kafka_cannot_have_is_a_mistake(topic: str) -> None:
     rule = f"{{match: 'm/{{n}}', kafka: k, topic: '{topic}'}}"
     found = mistake(f"kafka: {{k: }}\nscopes: {{edge: {{addresses: [{rule}]}}}}")
-    assert f"addresses[0].topic: Kafka can have no topic {topic}" in found
+    assert f"addresses[0].topic: Kafka allows no topic {topic}" in found
 
 
 @pytest.mark.parametrize("name", [".", ".."])
 def test_an_embedded_topic_that_kafka_cannot_have_is_a_mistake(name: str) -> None:
-    assert "Kafka can have no topic of this name" in mistake(
+    assert "Kafka allows no topic of this name" in mistake(
         f"kafka: {{k: {{bootstrap: embedded, topics: {{'{name}': 1}}}}}}\nscopes: {{edge: }}"
     )
 
@@ -73,7 +73,7 @@ def test_a_topic_without_a_cluster_says_so() -> None:
 def test_a_connector_of_another_scope_is_named() -> None:
     far = "core: {connect: [{name: far, to: 'amqps://h'}]}"
     found = mistake(f"scopes: {{edge: {{addresses: [{{match: a, relay: far, replies: none}}]}}, {far}}}")
-    assert "far is a connector of the scope core: relay to core, and from there on" in found
+    assert "far is a connector of scope core: relay to core, and there to far" in found
 
 
 def test_an_empty_file_says_where_to_start() -> None:
