@@ -1,4 +1,4 @@
-"""The three walks of docs/design.md are those that messages take."""
+"""The three call traces of docs/design.md are the functions that messages really pass."""
 
 from __future__ import annotations
 
