@@ -98,7 +98,7 @@ class AdminSection(StrictSection):
     """The admin API, its commands and the console.
 
     At a unix socket, root and the user of the gateway may see and change everything, and nobody else anything. At a TCP
-    port nothing is answered without a token or a client certificate. Secrets are in no answer.
+    port nothing is answered without a token or a client certificate. Answers never contain secrets.
     """
 
     listen: Annotated[
@@ -127,7 +127,7 @@ class AdminSection(StrictSection):
     )
     allow_tokens_without_tls: Flag = Field(
         default=False,
-        description="true: accept tokens without TLS also where listen is no loopback address, where anybody on the "
+        description="true: accept tokens without TLS also if listen is not a loopback address, where anybody on the "
         "path reads them",
     )
 

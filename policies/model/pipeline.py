@@ -96,8 +96,8 @@ class PipelineArchive(StrictSection):
     offsets: Count = Field(default=500_000, description="maximum number of offsets in one commit")
     file_size: Annotated[Size, Field(ge=2**20)] = parsed(parse_size, "128MiB", "approximate maximum size of a file")
     format: Literal["parquet", "delta", "iceberg"] | None = Field(
-        default=None, description="delta, iceberg: also such a table; default: the archive's present format, parquet "
-        "for a new one"
+        default=None, description="delta, iceberg: also write such a table; default: the archive's current format, "
+        "parquet for a new one"
     )
     wait: Annotated[Duration, Field(ge=0)] = parsed(
         parse_duration, "1m", "how long `--once` waits out an outage of Kafka or Spark"

@@ -21,7 +21,7 @@ class TracingSection(Strict):
         description="URL to which an OTLP collector takes traces over HTTP, like http://127.0.0.1:4318/v1/traces"
     )
     sample: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
-        default=1.0, description="part of the traces that get spans, by their ids: gateways choose the same ones"
+        default=1.0, description="fraction of traces that get spans; chosen by trace id, the same at all gateways"
     )
     buffer: Annotated[Count, Field(ge=1, le=100_000)] = Field(
         default=2048,

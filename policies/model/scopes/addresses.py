@@ -230,7 +230,7 @@ class ServiceRule(Strict):
 
 
 class RedirectRule(Strict):
-    """A node in another container: links are refused with amqp:link:redirect, which says where to attach instead."""
+    """A node in another container: links are refused with amqp:link:redirect, which names that container."""
 
     match: Match = Field(description=_MATCH_TEXT)
     redirect: Target = Field(

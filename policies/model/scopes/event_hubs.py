@@ -1,4 +1,4 @@
-"""What clients of Azure Event Hubs find at a listener (`scopes.<name>.listen[].event_hubs`)."""
+"""Settings of a listener for clients of Azure Event Hubs (`scopes.<name>.listen[].event_hubs`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SasKey(Secret):
 
     name: str = Field(min_length=1, max_length=256, description="name of the key, `SharedAccessKeyName`")
     user: str = Field(
-        min_length=1, max_length=256, description="user whose rights tokens that this key has signed give (`access`)"
+        min_length=1, max_length=256, description="user whose rights (`access`) tokens signed with this key have"
     )
 
 
@@ -41,20 +41,20 @@ class SharedKey:
 
 
 class EventHubsSection(StrictSection):
-    """What clients of Azure Event Hubs find at a listener; see docs/guide/from-event-hubs.md.
+    """Settings of a listener for clients of Azure Event Hubs; see docs/guide/from-event-hubs.md.
 
     A token opens the event hub that it names, or a part of it, with the rights of its key's `user`, until it expires or
     a reload removes or changes its key. Then its links are detached, unless the client has sent another one.
     """
 
     address: Annotated[Template, PlainValidator(_hub_address), WithJsonSchema(_SCHEMA)] = parsed(
-        _hub_address, "{hub}", "address of the event hub {hub} in this scope; an address rule leads it to a topic"
+        _hub_address, "{hub}", "address of the event hub {hub} in this scope; an address rule maps it to a topic"
     )
     keys: tuple[SasKey, ...] = Field(min_length=1, description="keys that sign tokens, each with its user")
     partition_key: Literal["kafka", "service"] = Field(
         default="kafka",
         description="the partition of an event with a partition key: kafka (the one that Kafka's Java clients choose, "
-        "like all other clients of the gateway), or service (the one that Event Hubs chooses for as many partitions)",
+        "like all other clients of the gateway), or service (the one that Event Hubs chooses for that many partitions)",
     )
 
     @field_validator("keys")

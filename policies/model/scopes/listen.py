@@ -115,8 +115,8 @@ class ListenerSection(StrictSection):
     websocket: Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=256)] | None = Field(
         default=None,
         description="path at which clients speak AMQP over WebSockets (subprotocol amqp or AMQPWSB10), such as "
-        "/$servicebus/websocket for those of Event Hubs; this listener then takes nothing else. Pages that browsers "
-        "have from another host are refused; default: plain AMQP",
+        "/$servicebus/websocket for those of Event Hubs; this listener then accepts nothing else. Browsers are refused "
+        "if their page is from another host; default: plain AMQP",
     )
     strict_annotations: Flag = Field(
         default=False,

@@ -43,8 +43,8 @@ class ManagerLimits(StrictSection):
     user: Count = Field(default=1000, le=1_000_000, description="subscriptions of one user")
     unindexed: Annotated[StrictInt, Field(ge=0, le=100_000)] = Field(
         default=200,
-        description="filters that no index can look up, because they ask for no attribute's text, prefix or suffix: "
-        "each of them is evaluated for every event",
+        description="filters that no index can look up, because they require no attribute to have a certain text, "
+        "prefix or suffix: each of them is evaluated for every event",
     )
     object: Annotated[Size, Field(ge=1024, le=2**20)] = parsed(
         parse_size, "64KiB", "largest subscription object, 1KiB to 1MiB"
@@ -62,9 +62,9 @@ class RetrySection(StrictSection):
     attempts: Count = Field(
         default=10,
         le=1000,
-        description="attempts of one event that count against it: those that failed while the sink took others",
+        description="maximum number of attempts for one event that failed while the sink accepted others",
     )
-    within: Pause = parsed(parse_duration, "24h", "how long one event is tried again while the sink takes others")
+    within: Pause = parsed(parse_duration, "24h", "how long one event is retried while the sink accepts others")
 
     @model_validator(mode="after")
     def _ordered(self) -> RetrySection:
@@ -74,7 +74,7 @@ class RetrySection(StrictSection):
 
 
 class DeliverySection(StrictSection):
-    """How events are sent; what a subscription asks for in `x-` settings stays within these values."""
+    """How events are sent; these values limit the `x-` settings of subscriptions."""
 
     timeout: Annotated[Duration, Field(ge=1, le=600_000)] = parsed(parse_duration, "15s", "time limit of an attempt")
     connections: Count = Field(default=8, le=256, description="connections of one subscription to its sink")
@@ -87,7 +87,7 @@ class DeliverySection(StrictSection):
         description="key: events with the same record key one after the other; partition: those of a partition; "
         "none: no order. Subscriptions may choose another (`x-order`)",
     )
-    rate: PerTime | None = Field(default=None, description="events of one subscription in a time; default: no limit")
+    rate: PerTime | None = Field(default=None, description="maximum event rate of one subscription; default: no limit")
     hold: Annotated[Size, Field(ge=2**20)] = parsed(
         parse_size, "64MiB", "bytes of events of all subscriptions of this manager that are under way"
     )
@@ -96,10 +96,10 @@ class DeliverySection(StrictSection):
         parse_duration, "1h", "longest pause that a sink may ask for (Retry-After)"
     )
     refusals: Count = Field(
-        default=20, description="events that a sink refuses in a row until its subscription is suspended"
+        default=20, description="number of events refused in a row after which a subscription is suspended"
     )
     suspend_after: Annotated[Duration, Field(ge=1000)] = parsed(
-        parse_duration, "5d", "how long a sink may be unreachable until its subscription is suspended"
+        parse_duration, "5d", "how long a sink may be unreachable before its subscription is suspended"
     )
 
 
@@ -141,10 +141,10 @@ class SubscriptionManagerEntry(Strict):
     )
     others: Literal["skip", "wrap"] = Field(
         default="skip",
-        description="records that are no CloudEvents: skip, or wrap them in events of type kafka.record",
+        description="records that are not CloudEvents: skip, or wrap them in events of type kafka.record",
     )
     slices: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
-        default=1, description="parts of the subscriptions that several gateways share out among themselves"
+        default=1, description="number of parts in which the subscriptions are divided among several gateways"
     )
     limits: ManagerLimits = Field(default_factory=ManagerLimits, description="see ManagerLimits")
     keep_ended: Duration = parsed(parse_duration, "7d", "how long a subscription that has ended can still be seen")
