@@ -252,7 +252,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class IsTrue:
-    """Unknown becomes false: the result of a filter for the group it is a member of (FX-2-1, FX-3.3-1)."""
+    """True if the operand is true, false if it is false or unknown: a filter in a group (FX-2-1, FX-3.3-1)."""
 
     item: Predicate
 

@@ -132,7 +132,7 @@ def _without_nan(pair: tuple[Value, Value]) -> tuple[Value, ...]:
 
 
 def exact(value: Value) -> Value:
-    """A decimal as `Decimal`, `None` for one out of range; any other value as it is."""
+    """A decimal as `Decimal`, or `None` if it is out of range; any other value unchanged."""
     return decimal_value(value) if type(value) in DECIMALS else value
 
 
@@ -193,7 +193,7 @@ _DIVISIONS: Final = frozenset((Operator.DIV, Operator.MOD))
 
 
 def _moduli(operator: Operator, left: float) -> bool:
-    """Whether `fmod` takes this left operand: an infinite one has no remainder."""
+    """Whether `fmod` accepts this left operand: an infinite one has no remainder."""
     return operator is not Operator.MOD or not math.isinf(left)
 
 

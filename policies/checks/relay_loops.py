@@ -15,7 +15,7 @@ def check_relay_loops(policy: Policy, scopes: Mapping[str, ScopeRules]) -> Itera
     for name, scope in policy.scopes.items():
         for at, rule in enumerate(scope.addresses):
             if isinstance(rule, RelayRule) and (hops := _loop(name, rule.match.example(), scopes)):
-                text = f"relays in a circle: {' → '.join(hops)}"
+                text = f"the relays form a loop: {' → '.join(hops)}"
                 yield Diagnostic(("scopes", name, "addresses", at, "relay"), text)
 
 

@@ -100,10 +100,10 @@ def _links(decision: Decision, hops: list[tuple[str, Route | None]], action: Act
 
 
 def _answers(scope: str, address: str, action: Action) -> Iterator[str]:
-    """Response addresses look the same at every gateway with a scope of this name."""
+    """How responses to this address are routed: all gateways with a scope of this name have the same addresses."""
     own = f"$replies.{scope}"
     if action == "send" and (address == own or address.startswith(f"{own}/")):
-        yield "this gateway takes responses with its own cookies or tokens here, whatever the lines above say;"
+        yield "this gateway accepts responses with its own cookies or tokens here, regardless of the lines above;"
         yield "responses with tokens of another gateway, for a scope of this name, take the route above"
 
 

@@ -20,7 +20,7 @@ Hops = Sequence[tuple[str, Route | None]]
 def replies_lines(
     policy: CompiledPolicy, scope: str, user: str, route: Route | None, hops: Hops
 ) -> Iterator[str]:
-    """What happens to requests that leave `scope` on `route`, and to their responses; nothing if it is no relay."""
+    """Lines about requests that leave `scope` on `route`, and about their responses; none if it is not a relay."""
     if not isinstance(route, RelayRoute):
         return
     if route.scope is None:
@@ -32,8 +32,8 @@ def replies_lines(
     if there == scope:
         yield "requests  unchanged: the relay comes back to this scope"
     elif route.replies == "none":
-        yield "requests  unchanged (replies: none): a reply-to means whatever it means in the other scope"
-        yield f"responses none are routed by the gateway; a reply-to has to be an address of scope {there}"
+        yield "requests  unchanged (replies: none): reply-to is passed on as it is"
+        yield f"responses are not routed back to this scope; a reply-to has to be an address of scope {there}"
     else:
         yield from _crossing(policy, scope, route, there, end)
         yield f"          {_allowed(policy, scope, user)}"
@@ -94,7 +94,7 @@ def _announces(there: ScopeSection, connector: ConnectorSection | None) -> str:
 
 
 def _opens(listeners: Sequence[ListenerSection]) -> Iterator[str]:
-    """What the open of a client has to offer, and the listeners where that differs."""
+    """The capability that a client's open has to offer, and the listeners where this differs."""
     modes = {listener.annotations for listener in listeners} or {"offered"}
     if modes == {"trust"}:
         yield ", whatever its open offers"
@@ -106,7 +106,7 @@ def _opens(listeners: Sequence[ListenerSection]) -> Iterator[str]:
 
 
 def _off(there: str, scope: ScopeSection, connector: ConnectorSection | None) -> str | None:
-    """Why nothing is annotated for receivers in a scope; None: something may be."""
+    """The reason why requests are never annotated for receivers in a scope; None if they may be."""
     if not scope.response_routing:
         return f"scope {there} has response_routing: false"
     if connector is not None:

@@ -64,7 +64,7 @@ def _different(places: list[AdminPlace]) -> tuple[AdminPlace, ...]:
     if not places:
         raise ValueError('needs at least one place; "off" for none')
     if len(set(places)) < len(places):
-        raise ValueError("has the same place twice")
+        raise ValueError("contains the same place twice")
     return tuple(places)
 
 

@@ -41,7 +41,7 @@ SECURITY_SETTINGS: Final = frozenset(
 def _switch(value: object) -> object:
     """An empty `tls:` must not mean "none": its author wants TLS, or has forgotten half of it."""
     if value is None:
-        raise ValueError("say true (the system's authorities), or {ca: file}")
+        raise ValueError("must be true (the system's authorities) or {ca: file}")
     return {} if value is True else None if value is False else value
 
 

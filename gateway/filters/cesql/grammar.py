@@ -85,7 +85,7 @@ class CesqlPart(NamedTuple):
     at: Token
     depth: int = 1
     bare: LogicOperator | None = None
-    """The operator, of a logic expression without parentheses."""
+    """The operator of a logic expression without parentheses; None for all others."""
 
 
 def _over(node: Expression, at: Token, *parts: CesqlPart) -> CesqlPart:

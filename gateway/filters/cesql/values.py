@@ -50,7 +50,7 @@ def to_integer(value: CesqlValue) -> int | Failed:
 
 
 def to_boolean(value: CesqlValue) -> bool | Failed:
-    """Cast to Boolean (3.6): a string must be `true` or `false`, in any case; an integer is true unless it is 0."""
+    """Cast to Boolean (3.6): a string must be `true` or `false`, ignoring case; an integer is true unless it is 0."""
     if type(value) is str:
         return _BOOLEANS.get(value.lower(), AS_FALSE[CesqlError.CAST])
     return bool(value)

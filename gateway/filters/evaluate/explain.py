@@ -133,7 +133,7 @@ def _text_of(node: Node) -> str:
 
 def _text(node: Text) -> str:
     how = {Affix.PREFIX: "begins with", Affix.SUFFIX: "ends with", Affix.WHOLE: "is"}[node.affix]
-    return f"{_text_of(node.field)} {how} '{node.operand}'{' in any case' if node.fold else ''}"
+    return f"{_text_of(node.field)} {how} '{node.operand}'{', ignoring case' if node.fold else ''}"
 
 
 def _value(node: ValueExpression) -> str:

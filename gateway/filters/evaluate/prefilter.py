@@ -31,7 +31,7 @@ _MOST: Final = 4
 
 
 def required_bytes(predicate: Predicate) -> RequiredBytes | None:
-    """A section, and texts of which it contains one whenever `predicate` is true; None: no such texts are known."""
+    """A section, and texts, one of which it contains whenever `predicate` is true; None if no such texts are known."""
     if isinstance(predicate, Compare):
         return _of_compare(predicate)
     if isinstance(predicate, In):

@@ -88,7 +88,7 @@ def _best(choices: Iterator[Keys], weight: Weight) -> Keys | None:
 
 
 def texts_of(term: Predicate) -> tuple[FieldReference, frozenset[str]] | None:
-    """A field, and the texts of which it must equal one for `term` to be true; None: there are none."""
+    """A field, and the texts, one of which it must equal for `term` to be true; None if `term` is not of this kind."""
     if not isinstance(term, Compare | In | Matches):
         return None
     for keys in _of_term(term):

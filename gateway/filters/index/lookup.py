@@ -61,7 +61,7 @@ class _Ends(Generic[T]):
         self._backwards: Final = how is How.SUFFIX
         self._fold: Final = fold
         self._longest = 1
-        """The length of the longest operand: no more characters of a text have to be compared."""
+        """The length of the longest operand: only that many characters of a text have to be compared."""
 
     def add(self, operand: str, item: T) -> None:
         self._longest = max(self._longest, len(operand))

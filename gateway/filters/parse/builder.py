@@ -123,7 +123,7 @@ class Builder(Transformer[Token, Part]):
     def like(self, part: Part, no: Token | None, _like: Token, pattern: Part, escape: Part | None) -> Part:
         _text(pattern, "a pattern must be a text")
         if escape is not None:
-            _text(escape, "the character of ESCAPE must be a text of one character", size=1)
+            _text(escape, "ESCAPE needs a text of one character", size=1)
         node = Like(value(part), value(pattern), None if escape is None else value(escape))
         parts = (part, pattern) if escape is None else (part, pattern, escape)
         return over(_negated(no, node), part.at, *parts)
@@ -179,5 +179,5 @@ def number(token: Token, result: constants.Number | None) -> Part:
     """The part for a numeric constant. Raises AmqpError for None, a number that does not fit."""
     if result is None:
         limit = f"at most {constants.DIGITS} digits, {constants.PLACES} of them after the point, or a double's exponent"
-        raise fault(token, f"a number has {limit}")
+        raise fault(token, f"a number may have {limit}")
     return Part(Literal(result), token)

@@ -45,7 +45,7 @@ def approximate(text: str) -> float | None:
 
 
 def negative(value: object) -> Number | None:
-    """Unary minus; None is unknown: not a number."""
+    """Unary minus; None (unknown) for anything but a number."""
     if isinstance(value, Decimal):
         return value.copy_negate()
     return -value if is_number(value) else None

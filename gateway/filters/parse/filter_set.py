@@ -2,8 +2,8 @@
 
 All filters of a set must hold (AMQP 3.5.1); groups of filters are filters (FX 3). The descriptor gives the type of a
 filter, as symbol or as number; the keys of the set are the client's own names. A filter of an unknown type is left out,
-or refused if the policy demands it (CORE-3); a malformed one of a known type is always refused, for without the filter
-the consumer would be flooded.
+or refused if the policy demands it (CORE-3); a malformed one of a known type is always refused, because without the
+filter the consumer would be flooded.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _FilterSetReader:
         self._characters = 0
 
     def filter(self, value: Described, depth: int = 0) -> Predicate | None:
-        """One filter; None: its type is not known."""
+        """The predicate of one filter; None if its type is unknown."""
         kind = kind_of(value.descriptor)
         if kind is not None and kind in _GROUPS:
             return self._group(kind, value.value, depth + 1)
@@ -164,7 +164,7 @@ class _FilterSetReader:
 
 
 def prepare() -> None:
-    """Build the parsers, in any thread: it takes 0.1 s, which no attach should wait for."""
+    """Build the parsers, in any thread: this takes 0.1 s, and no attach should wait for it."""
     for language in (sql.LANGUAGE, selector.LANGUAGE, event_filters.LANGUAGE):
         language.prepare()
 

@@ -128,7 +128,7 @@ class ListenerSection(StrictSection):
     @model_validator(mode="after")
     def _complete_dialect(self) -> ListenerSection:
         if (self.dialect == "eventhubs") != (self.event_hubs is not None):
-            raise ValueError("dialect: eventhubs and event_hubs belong together: leave out both, or neither")
+            raise ValueError("dialect: eventhubs and event_hubs belong together: set both, or neither")
         if self.dialect == "eventhubs" and "ANONYMOUS" not in self.sasl:
             raise ValueError("clients of Event Hubs log in with tokens: sasl has to offer anonymous")
         return self

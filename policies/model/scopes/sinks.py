@@ -220,7 +220,7 @@ class SinkEntry(Strict):
     def _one_place(self) -> SinkEntry:
         places = [key for key in ("to", "local", "connector", "cluster") if getattr(self, key) is not None]
         if len(places) != 1:
-            raise ValueError("needs exactly one of to, local, connector and cluster to say where the sink is")
+            raise ValueError("needs exactly one of to, local, connector and cluster, which define where the sink is")
         for wrong in _misfits(self, places[0]):
             raise ValueError(wrong)
         return self

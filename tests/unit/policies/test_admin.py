@@ -48,7 +48,7 @@ def test_a_socket_and_a_port_with_tokens_and_certificates() -> None:
         ),
         ('listen: "127.0.0.1:5672", tokens: {a: {env: A}}', "already in use by gateway.admin.listen"),
         ('listen: "127.0.0.1:8672", tokens: {a: {env: A}}', "gateway.http: 127.0.0.1:8672 is already in use by"),
-        ("listen: [unix, unix]", "listen: has the same place twice"),
+        ("listen: [unix, unix]", "listen: contains the same place twice"),
         ("listen: []", 'listen: needs at least one place; "off" for none'),
         ("listen: 5", 'listen: needs "unix", "unix:/path/of/the.sock", "host:port" or "off"'),
         ("hosts: '*.example'", "hosts: needs the name of a host without a port"),

@@ -86,7 +86,7 @@ def test_what_librdkafka_is_told(security: str, settings: dict[str, str]) -> Non
 @pytest.mark.parametrize(
     ("security", "said"),
     [
-        ("{tls: }", "kafka.k.security.tls: say true (the system's authorities), or {ca: file}"),
+        ("{tls: }", "kafka.k.security.tls: must be true (the system's authorities) or {ca: file}"),
         ("{tls: {cert: own.pem}}", "kafka.k.security.tls: cert and key belong together"),
         ("{tls: {key_password: {env: PW}}}", "kafka.k.security.tls.key_password: a password needs a key"),
         ("{tls: {ca: none.pem}}", "kafka.k.security.tls.ca: file none.pem cannot be read: No such file"),

@@ -362,7 +362,7 @@ def test_mistakes_of_a_pull(pull: str, said: str) -> None:
         ),
         (
             "[{match: 'b/**', relay: core, replies: none}]",
-            "relays in a circle: edge b/x → core b/x → edge b/x",
+            "the relays form a loop: edge b/x → core b/x → edge b/x",
         ),
         ("[{match: a}]", "needs exactly one of direct, relay, kafka, service and redirect"),
         ("[{match: a, direct: balanced, relay: core}]", "needs exactly one of direct, relay, kafka, service and red"),

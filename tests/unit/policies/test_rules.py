@@ -284,7 +284,7 @@ def test_what_a_rule_names_literally_is_reached(address: str, topic: str | None)
 @pytest.mark.parametrize("address", ["$replies.edge", "$replies.edge/token"])
 def test_explain_tells_response_addresses_of_two_gateways_apart(policy: CompiledPolicy, address: str) -> None:
     lines = explain(policy, "edge", "ann", address, "send").lines
-    assert lines[-2].startswith("  answers  this gateway takes responses with its own cookies or tokens here")
+    assert lines[-2].startswith("  answers  this gateway accepts responses with its own cookies or tokens here")
     assert lines[-1].endswith("tokens of another gateway, for a scope of this name, take the route above")
     assert not any("answers" in line for line in explain(policy, "edge", "ann", f"{address[:11]}x", "send").lines)
 

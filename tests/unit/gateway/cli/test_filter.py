@@ -71,7 +71,7 @@ def test_every_term_is_shown_with_what_it_is_and_why(orders: Path) -> None:
         (
             "filter",
             "application-properties-filter: {color: '&p:RE'}",
-            "  true     a.color begins with 'RE' in any case",
+            "  true     a.color begins with 'RE', ignoring case",
         ),
         ("filter", "not-filter: [header-filter: {priority: 4}]", "  false          h.priority matches 4 (integer)"),
     ],

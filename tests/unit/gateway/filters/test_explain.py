@@ -50,7 +50,7 @@ def test_a_term_is_shown_as_it_can_be_written() -> None:
 
 def test_terms_that_sql_does_not_have_are_told() -> None:
     assert node_text(Matches(COLOR, frozen([1, "x"]))) == "a.color matches [1, 'x'] (list)"
-    assert node_text(Text(COLOR, Affix.SUFFIX, "ed", fold=True)) == "a.color ends with 'ed' in any case"
+    assert node_text(Text(COLOR, Affix.SUFFIX, "ed", fold=True)) == "a.color ends with 'ed', ignoring case"
     assert node_text(Text(COLOR, Affix.WHOLE, "red", fold=False)) == "a.color is 'red'"
 
 

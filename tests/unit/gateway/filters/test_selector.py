@@ -153,7 +153,7 @@ def test_constants_mean_what_is_in_the_field(text: str, read: Predicate) -> None
         ('x = "a"', "line 1, column 5: found '\"'; text must be in single quotes"),
         ("x BETWEEN 1", "line 1, column 12: found the end, expected AND or an operator"),
         ("lower(x) = 1", "line 1, column 6: found '('; functions are not defined"),
-        (f"x = 0x{'f' * 39}", "line 1, column 5: a number has at most 38 digits"),
+        (f"x = 0x{'f' * 39}", "line 1, column 5: a number may have at most 38 digits"),
     ],
 )
 def test_errors(text: str, said: str) -> None:
