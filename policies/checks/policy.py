@@ -1,4 +1,4 @@
-"""Checks between the parts of a policy: names that must exist, rules that no address reaches, reserved settings."""
+"""Checks across the parts of a policy: names that must exist, rules that no address reaches, reserved settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  compared with, never bound
 
 
 def check_parts(parts: PolicyParts) -> Iterator[Diagnostic]:
-    """Every mistake and warning between the valid parts of a file."""
+    """Every mistake and warning about the valid parts of a file in combination."""
     yield from _keys(parts)
     yield from _binds(parts)
     yield from _journal(parts)

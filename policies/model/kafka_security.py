@@ -39,7 +39,7 @@ SECURITY_SETTINGS: Final = frozenset(
 
 
 def _switch(value: object) -> object:
-    """An empty `tls:` must not mean "none": its author wants TLS, or has forgotten half of it."""
+    """Refuse an empty `tls:`, which must not mean "none": its author wants TLS, or left it unfinished."""
     if value is None:
         raise ValueError("must be true (the system's authorities) or {ca: file}")
     return {} if value is True else None if value is False else value

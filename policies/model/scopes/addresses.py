@@ -273,7 +273,7 @@ AddressRule = Annotated[
     Discriminator(
         _kind,
         custom_error_type="address_kind",
-        custom_error_message=f"needs exactly one of {', '.join([*_KINDS][:-1])} and {[*_KINDS][-1]} to say what the "
-        "address is",
+        custom_error_message=f"needs exactly one of {', '.join([*_KINDS][:-1])} and {[*_KINDS][-1]}, which define "
+        "what the address is",
     ),
 ]

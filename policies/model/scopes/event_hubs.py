@@ -11,7 +11,7 @@ from policies.values.base import Secret, StrictSection, parsed
 from policies.values.patterns import Template, parse_template
 
 HUB = "hub"
-"""The capture that stands for the name of the event hub."""
+"""The capture for the name of the event hub."""
 _SCHEMA = {"type": "string", "minLength": 1, "maxLength": 1024, "examples": ["events/{hub}"]}
 
 

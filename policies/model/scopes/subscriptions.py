@@ -127,7 +127,7 @@ class SubscriptionManagerEntry(Strict):
         min_length=1, description="addresses of this scope that are Kafka topics: the sources of events"
     )
     manage: OneOrMany[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
-        default=(), description="users who see and end the subscriptions of all users"
+        default=(), description="users who may see and end the subscriptions of all users"
     )
     operations: OneOrMany[Operation] = Field(
         default=OPERATIONS, min_length=1, description="operations offered; retrieve has to be among them"

@@ -95,7 +95,7 @@ WRONG_SAID = """\
 13:85: scopes.edge.connect[0].sasl.password: a secret is never written into the policy; use {env: NAME} or {file: path}
 15:42: scopes.edge.addresses[0].kafka: there is no Kafka cluster man; did you mean main? (allowed: main)
 15:54: scopes.edge.addresses[0].topic: {tpic} is not a capture of match (allowed: {topic})
-16:9: scopes.edge.addresses[1]: needs exactly one of direct, relay, kafka, service and redirect to say what the address is; rely is unknown, did you mean relay?
+16:9: scopes.edge.addresses[1]: needs exactly one of direct, relay, kafka, service and redirect, which define what the address is; rely is unknown, did you mean relay?
 17:36: scopes.edge.addresses[2].direct: not one of the values allowed here; did you mean balanced? (allowed: balanced, multicast)
 18:34: scopes.edge.addresses[3].relay: there is no other scope or connector of this scope cor; did you mean core? (allowed: core)
 18:48: scopes.edge.addresses[3].address: {b} is not a capture of match (allowed: no captures)
