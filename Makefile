@@ -15,7 +15,7 @@ UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-pipeline java check test soak sanitize fuzz bench races kills busy mutants conformance lint parts wheel lock clean
+.PHONY: help run run-pipeline java check test suite soak sanitize fuzz bench races kills busy mutants conformance lint parts wheel lock clean
 
 help: ## explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,11 @@ java:
 check: lint ## everything that needs no server: lint, types, import contracts, unit, protocol and property tests (WORKERS=4)
 	$(WORKED) --quiet --dist worksteal --tier check tests/property tests/protocol tests/unit $(ARGS)
 
-test: parts lint ## everything in check, and all tests on real servers; conformance, coverage, durations (WORKERS=4)
+# mypy takes half a minute of one core on a new clone.
+test: parts ## everything in check, and all tests on real servers; conformance, coverage, durations (WORKERS=4)
+	@$(MAKE) --no-print-directory --jobs 2 lint suite
+
+suite:
 	$(BIN)/python -m tests.coverage build/coverage
 	SCOPEGATE_COVERAGE=build/coverage $(SUITE) $(ARGS)
 

@@ -34,7 +34,7 @@ scopes:
     subscriptions:
       - name: push
         events: [{events}]
-        limits: {{user: 20000}}
+        limits: {{user: 20000, subscriptions: 20000}}
         sinks: [{sinks}]
 """
 CONNECTOR: Final = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,19 +49,16 @@ def moment(phase: str, archive: Archive) -> Callable[[], bool]:
     }[phase]
 
 
-@pytest.mark.parametrize(
-    "phases",
-    [pytest.param(PHASES[1:2], id="once"), pytest.param(2 * PHASES, id="each-phase", marks=pytest.mark.soak)],
-)
+@pytest.mark.soak
 def test_a_job_that_is_killed_leaves_nothing_out_and_nothing_twice(
-    spark: SparkSession, kafka_broker: KafkaBroker, object_store: ObjectStore, phases: Sequence[str]
+    spark: SparkSession, kafka_broker: KafkaBroker, object_store: ObjectStore
 ) -> None:
-    topic, url = kafka_broker.create_topic(partitions=3), f"s3://{BUCKET}/killed-{len(phases)}"
+    topic, url = kafka_broker.create_topic(partitions=3), f"s3://{BUCKET}/killed"
     produce(kafka_broker, topic, EVENTS, 3, apart=HOUR)  # many days, so many files in each commit
     call = command("archive", url, "--kafka", kafka_broker.bootstrap, "--topic", topic, "--once")
     with object_store.in_environment():
         archive = Archive(storage_path(url))
-        for phase in phases:
+        for phase in 2 * PHASES:
             there = moment(phase, archive)
             process = Process("archive", [*call, "--offsets", "100", *spark_options()])
             wait_until(there, phase, seconds=120)

@@ -1,6 +1,6 @@
 """kill -9 of a replay's driver, its Java and its tasks: each event is written once, whoever dies (issue 18, 2).
 
-In one phase here, and in each (SCOPEGATE_KILLS times) in `make soak`.
+In each phase, SCOPEGATE_KILLS times.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EVENTS = 600 + 600 * KILLS
 PARTITIONS = 3
 Death = tuple[str, str]
 """A phase, and who is killed in it."""
-PHASES: Sequence[Death] = (
+PHASES: tuple[Death, ...] = (
     ("Spark starts", "driver"),
     ("in a transaction", "driver"),
     ("in a transaction", "java"),
@@ -131,22 +131,16 @@ def replay_call(archive: Path, topic: str, broker: KafkaBroker, target: str, *, 
     return [*call, *map(str, spark_options()), "--master", master]
 
 
-@pytest.mark.parametrize(
-    "deaths",
-    [
-        pytest.param([("in a transaction", "driver")], id="once"),
-        pytest.param(list(PHASES) * KILLS, id="each-phase", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.soak
 def test_whoever_is_killed_each_event_is_written_once(
-    spark: SparkSession, kafka_broker: KafkaBroker, archived: tuple[str, Path], deaths: Sequence[Death]
+    spark: SparkSession, kafka_broker: KafkaBroker, archived: tuple[str, Path]
 ) -> None:
     """After the deaths, a last run has its tasks killed within a transaction: Spark runs them again, to the end."""
     topic, archive = archived
     target = kafka_broker.create_topic(partitions=PARTITIONS)
     call = replay_call(archive, topic, kafka_broker, target, master="local[2,4]")
     ends = Watermarks(kafka_broker, target, PARTITIONS)
-    for phase, who in deaths:
+    for phase, who in PHASES * KILLS:
         run = Replaying(call, ends)
         run.reach(phase)
         run.kill(who)

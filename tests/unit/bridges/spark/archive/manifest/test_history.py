@@ -13,6 +13,7 @@ import pytest
 
 from bridges.spark.archive.contents.ranges import Log, next_ranges
 from bridges.spark.archive.manifest import disk
+from bridges.spark.archive.manifest import history as histories
 from bridges.spark.archive.manifest.commits import COMPACT, Commit, File, FilePart, RemovedRows
 from bridges.spark.archive.manifest.history import COMMITS_PER_CHECKPOINT as EACH
 from bridges.spark.archive.manifest.history import History
@@ -131,18 +132,21 @@ def test_a_commit_of_another_job_costs_a_step_one_manifest(tmp_path: Path, monke
     assert sorted(set(read)) == ["00000100.json", "00000101.json"]
 
 
-def few_left(path: Path) -> Callable[[], None]:
-    """Make an archive that lacks one commit until a checkpoint is due."""
+def few_left(path: Path, each: int = EACH) -> Callable[[], None]:
+    """Make an archive that lacks one commit until a checkpoint is due, of `each`."""
 
     def renew() -> None:
         shutil.rmtree(path, ignore_errors=True)
-        aged.old(path, range(1, EACH))
+        aged.old(path, range(1, each))
 
     return renew
 
 
-def test_kill_at_each_moment_of_a_checkpoint_loses_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "archive"
+def test_kill_at_each_moment_of_a_checkpoint_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, last = tmp_path / "archive", 20
+    monkeypatch.setattr(histories, "COMMITS_PER_CHECKPOINT", last)
 
     def work() -> None:
         archive = Archive(path)
@@ -150,16 +154,16 @@ def test_kill_at_each_moment_of_a_checkpoint_loses_nothing(tmp_path: Path) -> No
             step(archive)
 
     seen = set()
-    for at in aged.deaths(work, few_left(path), lambda at: 11 < at < EACH + 2):
+    for at in aged.deaths(work, few_left(path, last), lambda at: False):
         history = History.read(path / MANIFEST)
-        assert history.number in (EACH - 1, EACH), at
+        assert history.number in (last - 1, last), at
         numbers = [each.number for each in history.commits()]
         assert numbers == list(range(1, history.number + 1)), at
         seen.add((history.number, history.checkpoint.number))
         work()
         assert [each.number for each in History.read(path / MANIFEST).commits()] == list(range(1, numbers[-1] + 2)), at
         assert not [each for each in (path / MANIFEST).iterdir() if each.name.startswith(".check")], at
-    assert seen == {(EACH - 1, 0), (EACH, 0), (EACH, EACH)}
+    assert seen == {(last - 1, 0), (last, 0), (last, last)}
 
 
 def test_a_reader_beside_a_writer_sees_whole_histories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
