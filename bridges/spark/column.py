@@ -1,9 +1,9 @@
 """Predicates as Spark Columns over the layout of `bridges.spark.columns.schema` (docs/columns.md), without Python.
 
 `column(predicate)` refuses predicates that columns cannot answer and returns a boolean Column that is never null;
-`verdict` returns one that is null for unknown. Overflows, divisions by zero and missing entries are null whatever
-`spark.sql.ansi.enabled` is: only operations that cannot fail are used. An operand of a nested term is written once,
-otherwise the plan of the query would double with every level.
+`verdict` returns one that is null for unknown. Overflows, divisions by zero and missing entries are null
+whatever the value of `spark.sql.ansi.enabled`: only operations that cannot fail are used. Each operand of a nested term
+occurs once, since otherwise the plan of the query would double with every level.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def column(predicate: Predicate, *, strict: bool = True) -> Column:
 
 
 def verdict(predicate: Predicate) -> Column:
-    """The three values of the predicate, null for unknown; marks in `not_shown` are ignored."""
+    """The three-valued result of the predicate, null for unknown; marks in `not_shown` are ignored."""
     check.check(predicate)
     return ColumnCompiler(_SparkOperations()).truth(predicate)
 
@@ -188,7 +188,7 @@ _DOUBLES: Final[dict[Operator, Callable[[Column, Column], Column]]] = {
 def _quotient(one: Column, other: Column) -> Column:
     """The exact quotient of whole decimals, rounded towards zero: the dividend less the remainder, divided.
 
-    An array of one struct names both operands, so that nested divisions do not double with every level.
+    An array of one struct binds both operands to names, so that the plan does not double with every nested division.
     """
     sides = F.array(F.struct(one.alias("one"), other.alias("other")))
 
@@ -277,7 +277,7 @@ _AFFIXES: Final[dict[Affix, Callable[[Column, Column], Column]]] = {
 
 @cache
 def _folding() -> tuple[str, str]:
-    """All characters that folding changes, and their results; Spark's `lower` depends on the context of a sigma."""
+    """All characters that case folding changes, and their results. Spark's `lower` treats sigma by its context."""
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     changed = [character for character in characters if folded(character) != character]
     return "".join(changed), "".join(map(folded, changed))

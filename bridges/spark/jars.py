@@ -19,16 +19,16 @@ _COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-depe
 
 @dataclass(frozen=True)
 class JarSet:
-    """Jars that belong together."""
+    """A set of jars that are used together."""
 
     name: str
     what: str
     pom: Path
     jars: tuple[str, ...]
-    """The prefixes of the names of its jars."""
+    """The prefixes of the jars' names."""
 
     def found(self, folder: Path) -> list[Path]:
-        """The jars in a folder; empty if one is missing."""
+        """The jars of the set in a folder; empty if one is missing."""
         found = [sorted(folder.glob(f"{name}*.jar"))[-1:] for name in self.jars]
         return sorted(jar for jars in found for jar in jars) if all(found) else []
 
@@ -47,9 +47,9 @@ DELTA: Final = JarSet(
 
 
 def find_jars(jar_sets: Iterable[JarSet], folder: Path | None = None) -> list[Path]:
-    """The jars: in `folder`, in the one that SCOPEGATE_SPARK_JARS names, or in the cache, filled with Maven if empty.
+    """The jars from `folder`, from SCOPEGATE_SPARK_JARS, or from the cache, which Maven fills if it is empty.
 
-    Raises `PipelineError`, which names the way out.
+    Raises `PipelineError` with the remedy.
     """
     named = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     return [jar for jar_set in jar_sets for jar in _jars(jar_set, named)]
@@ -60,7 +60,7 @@ def _jars(jar_set: JarSet, named: Path | None) -> list[Path]:
         return jars
     if named is not None:
         contents = f"the {len(jar_set.jars)} jars of {jar_set.what}"
-        raise PipelineError(f"{named} does not contain {contents}: scopegate pipeline jars")
+        raise PipelineError(f"{named} does not contain {contents}: run scopegate pipeline jars")
     return fetch(jar_set)
 
 

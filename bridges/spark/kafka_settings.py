@@ -1,6 +1,6 @@
-"""Settings of Kafka's client that work on any machine: certificates and keys are text instead of file names.
+"""Settings of Kafka's client that work on any machine: certificates and keys are inline, not file names.
 
-The workers of a cluster then need no files of the machine on which a job is started.
+The workers of a cluster then need no files from the machine on which a job is started.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FILES: Final = {
 
 
 def portable_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's settings without names of files. Raises `PipelineError` for a file that cannot be read."""
+    """librdkafka's settings with files inlined. Raises `PipelineError` for a file that cannot be read."""
     return {_FILES.get(name, name): _read(value) if name in _FILES else value for name, value in settings.items()}
 
 

@@ -1,8 +1,8 @@
 """LIKE as a Column (FX-5-7): string functions where they suffice, else a regular expression without backtracking.
 
-Each part of a pattern is an atomic group, which takes the part's first occurrence. That is enough: if there is a match,
-the leftmost occurrence of each part leads to one. So the time is linear in the text for each part, and not a power of
-its length as with Spark's own LIKE.
+Each part of a pattern is an atomic group, which matches the part's first occurrence. That is sufficient: if there is a
+match, there is one with the leftmost occurrence of each part. So matching a part takes linear time in the length of the
+text, while Spark's own LIKE takes polynomial time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.filters.like import LikePart
 
 PARTS: int = 512
-"""Most parts of a pattern for Java's matcher, which recurses for each."""
+"""Maximum number of parts of a pattern, since Java's matcher recurses for each."""
 
 
 def like(text: Column, pattern: list[LikePart]) -> Column:
     """Whether texts match a pattern, given as the parts between its `%`. Raises `AmqpError` for more than `PARTS`."""
     if len(pattern) > PARTS:
-        raise AmqpError(NOT_IMPLEMENTED, f"filter over columns: LIKE with more than {PARTS - 1} % is for the gateway")
+        raise AmqpError(NOT_IMPLEMENTED, f"filter over columns: LIKE takes at most {PARTS - 1} %; let the gateway filter")
     if any(part.length > sum(len(chunk) for _, chunk in part.chunks) for part in pattern):
         return text.rlike(expression(pattern))
     texts = ["".join(chunk for _, chunk in part.chunks) for part in pattern]
@@ -38,7 +38,7 @@ def like(text: Column, pattern: list[LikePart]) -> Column:
 
 
 def expression(pattern: list[LikePart]) -> str:
-    """The regular expression of a pattern, in Java's language."""
+    """The regular expression of a pattern, in Java's syntax."""
     if len(pattern) == 1:
         return f"(?s)\\A{_part(pattern[0])}\\z"
     first, *middle, last = pattern

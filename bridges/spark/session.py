@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 JAVA: Final = 17
 LOG: Final = "SCOPEGATE_SPARK_LOG"
-"""The environment variable that names a file for the lines of Spark itself; - is stderr."""
+"""The environment variable that names a file for Spark's own output; - is stderr."""
 _TASK_FAILURES: Final = 4
 _TAIL: Final = 4096
 _LOOPBACK: Final = {
@@ -39,7 +39,7 @@ _ALWAYS: Final = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": f"{__name__.rpartition('.')[0]}.workers.daemon",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of the time in which a filter becomes a column
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # it takes half of the time to convert a filter to a column
     "spark.driver.extraJavaOptions": "-Xss16m",
     "spark.log.level": "FATAL",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore",
@@ -48,7 +48,7 @@ _ALWAYS: Final = {
 
 @dataclass(frozen=True)
 class SparkEngine:
-    """Which Spark runs a job."""
+    """The Spark that runs a job: master, settings, jars."""
 
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -109,19 +109,19 @@ def session(name: str, engine: SparkEngine = LOCAL) -> Iterator[SparkSession]:
         spark.stop()
 
 
-_ENDED: Final = ("its Java ended at once", "a process of Spark is gone")
-"""Sentences for a Java that has given no answer."""
+_ENDED: Final = ("its Java process ended at once", "a process of Spark is gone")
+"""Errors that mean that Java has not answered."""
 
 
 def with_retries(master: str) -> str:
-    """The master; a local one tries a failed task again as often as a cluster does, unless it says how often."""
+    """The master; a local one without a retry limit gets a cluster's limit for failed tasks."""
     found = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     return f"local[{found[1] or 1},{_TASK_FAILURES}]" if found else master
 
 
 @contextmanager
 def _log_of_java(log: str | None) -> Iterator[BinaryIO | None]:
-    """The Java that is started meanwhile writes its stderr to this file, by default to one that nobody sees."""
+    """Redirect the stderr of the Java process started within to this file; by default, to a temporary file."""
     if log == "-":
         yield None
         return
@@ -137,7 +137,7 @@ def _log_of_java(log: str | None) -> Iterator[BinaryIO | None]:
 
 
 def _last_line(stream: BinaryIO | None) -> str:
-    """What Java said last, for an error."""
+    """The last line that Java wrote, for an error."""
     if stream is None:
         return ""
     stream.seek(max(os.fstat(stream.fileno()).st_size - _TAIL, 0))
@@ -155,7 +155,7 @@ def check_java() -> None:
         raise PipelineError(f"Spark needs Java {JAVA} or later, and there is none {where}: {fix}")
     version = _version(program)
     if version is None or version < JAVA:
-        what = f"is Java {version}" if version else "does not say its version"
+        what = f"is Java {version}" if version else "does not report its version"
         raise PipelineError(f"Spark needs Java {JAVA} or later, and {program} {what}: {fix}")
 
 

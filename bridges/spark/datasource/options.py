@@ -25,7 +25,7 @@ NAMES: Final = (
 )  # fmt: skip
 WRITING: Final = (*_PEER, "progressLocation")
 _OF_SPARK: Final = ("checkpointLocation", "queryName")
-"""Options that Spark adds to those of a sink."""
+"""Options that Spark itself adds for a sink."""
 OffsetOption = dict[int, int]
 
 
@@ -43,7 +43,7 @@ class _PeerFields(TypedDict):
 
 @dataclass(frozen=True)
 class PeerOptions:
-    """A node of an AMQP peer and how to log in; it names where secrets are and contains none."""
+    """A node of an AMQP peer and the login; has the locations of secrets, not the secrets."""
 
     endpoint: Endpoint
     address: str
@@ -56,7 +56,7 @@ class PeerOptions:
     plain: bool
 
     def credentials(self) -> Credentials:
-        """The credentials, with the password as this process finds it. Raises `PipelineError`."""
+        """The credentials, with the password read in this process. Raises `PipelineError`."""
         password = None
         if self.password_file is not None:
             try:
@@ -78,11 +78,11 @@ class ReadOptions(PeerOptions):
     """The options of a source."""
 
     starting: str | OffsetOption
-    """earliest, latest, or the first offset by partition."""
+    """`earliest`, `latest`, or the first offset by partition."""
     starting_time: int | None
-    """Milliseconds since 1970; instead of `starting`."""
+    """Milliseconds since 1970; an alternative to `starting`."""
     ending: str | OffsetOption
-    """latest, or the offset after the last one by partition."""
+    """`latest`, or the end offset (exclusive) by partition."""
     ending_time: int | None
     filter: str | None
     max_events: int | None
@@ -97,11 +97,11 @@ class WriteOptions(PeerOptions):
     """The options of a sink."""
 
     progress: Path | None
-    """Folder in which the tasks of a streaming query store what was accepted."""
+    """Folder in which the tasks of a streaming query record the accepted messages."""
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Options of a source; Spark gives their names in lower case. Raises `PipelineError` with the allowed values."""
+    """Options of a source; Spark passes their names in lower case. Raises `PipelineError` with the allowed values."""
     found = _known(given, NAMES)
     for offsets, time in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
         if offsets in found and time in found:
@@ -121,7 +121,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def selected_columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that the option `columns` names; all without it. Raises `PipelineError` for an unknown one."""
+    """The columns in the option `columns`, by default all. Raises `PipelineError` for an unknown one."""
     return _columns({name.lower(): value for name, value in given.items()}.get("columns"))
 
 
@@ -134,7 +134,7 @@ def _columns(text: str | None) -> tuple[str, ...]:
         text = f"option columns: there is no column {name}{suggestion(name, names)} ({_there_are(names)})"
         raise PipelineError(f"format scopegate: {text}")
     if not wanted:
-        raise PipelineError("format scopegate: option columns is a list such as partition,offset,body")
+        raise PipelineError("format scopegate: option columns has to be a list such as partition,offset,body")
     return tuple(name for name in names if name in wanted)
 
 
@@ -144,13 +144,13 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     checkpoint = _folder(found.get("checkpointLocation"))
     progress = found.get("progressLocation")
     if progress is not None and _folder(progress) is None:
-        text = f"progressLocation is a folder that all tasks reach, not {progress}"
+        text = f"progressLocation has to be a folder that all tasks reach, not {progress}"
         raise PipelineError(f"format scopegate: option {text}")
     return WriteOptions(**_peer(found), progress=_folder(progress) or (checkpoint and checkpoint / "scopegate"))
 
 
 def _known(given: Mapping[str, str], names: tuple[str, ...], silent: tuple[str, ...] = ()) -> dict[str, str]:
-    """The options by their documented names. Raises `PipelineError` for unknown, missing and contradictory ones."""
+    """The options by their documented names. Raises `PipelineError` for unknown, missing or conflicting ones."""
     spelled = {name.lower(): name for name in (*names, *silent)}
     for name in sorted(given):
         if name.lower() not in spelled:
@@ -166,7 +166,7 @@ def _known(given: Mapping[str, str], names: tuple[str, ...], silent: tuple[str, 
 
 
 def suggestion(name: str, names: tuple[str, ...]) -> str:
-    """The most similar name, as a question; empty if none is similar."""
+    """A suffix for errors that suggests the most similar name; empty if none is similar."""
     by_case = {each.lower(): each for each in names}
     near = get_close_matches(name.lower(), by_case, 1)
     return f", did you mean {by_case[near[0]]}?" if near else ""
@@ -202,7 +202,7 @@ def _peer(found: Mapping[str, str]) -> _PeerFields:
 def _flag(found: Mapping[str, str], name: str, default: bool) -> bool:
     text = found.get(name, str(default)).lower()
     if text not in ("true", "false"):
-        raise PipelineError(f"format scopegate: option {name} is true or false, not {text!r}")
+        raise PipelineError(f"format scopegate: option {name} has to be true or false, not {text!r}")
     return text == "true"
 
 
@@ -211,7 +211,7 @@ def _number(found: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.isdigit() or int(text) < 1:
-        raise PipelineError(f"format scopegate: option {name} is a number from 1 on, not {text!r}")
+        raise PipelineError(f"format scopegate: option {name} has to be a number from 1 on, not {text!r}")
     return int(text)
 
 
@@ -224,7 +224,7 @@ def _time(found: Mapping[str, str], name: str) -> int | None:
         given = datetime.fromisoformat(text)
     except ValueError:
         allowed = "milliseconds since 1970 or a time like 2026-11-21T08:00:00Z"
-        raise PipelineError(f"format scopegate: option {name} is {allowed}, not {text!r}") from None
+        raise PipelineError(f"format scopegate: option {name} has to be {allowed}, not {text!r}") from None
     return round((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -240,7 +240,7 @@ def _offsets(found: Mapping[str, str], name: str, words: tuple[str, ...]) -> str
     except (ValueError, TypeError, AttributeError):
         allowed = ", ".join(words)
         raise PipelineError(
-            f'format scopegate: option {name} is {allowed} or JSON like {{"0": 100}}, not {text!r}'
+            f'format scopegate: option {name} has to be {allowed} or JSON like {{"0": 100}}, not {text!r}'
         ) from None
     return offsets
 
@@ -255,7 +255,7 @@ def _filter(text: str | None) -> str | None:
 
 
 def _folder(location: str | None) -> Path | None:
-    """A folder of the file system; `None` for other locations, such as an object store."""
+    """The path of a folder in the file system; `None` for other locations, such as an object store."""
     if location is None:
         return None
     scheme, colon, rest = location.partition(":")

@@ -1,6 +1,6 @@
 """Plans which offsets of an event-stream node a query reads (docs/pipeline.md, "Data source").
 
-`$info` (Event Stream Extensions 6) gives the bounds, and the peer's time filter the first event since a time.
+`$info` (Event Stream Extensions 6) gives the bounds; the peer's time filter finds the first event at or after a time.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ CURRENT: Final = "current"
 PARTITION: Final = "event-streams-partition"
 _PATIENCE: Final = 10.0
 _TRIES, _PAUSE = 3, 1.0
-"""Attempts while a node cannot reach its log, and the seconds between them."""
+"""Number of attempts while a node cannot reach its log, and the pause between them in seconds."""
 _log: Final = logging.getLogger("scopegate.pipeline")
 
 
 class OffsetBounds(NamedTuple):
-    """The offsets of a partition, [low, high). Not `known`: it is empty, and the peer does not give its next offset."""
+    """The offsets of a partition, [low, high). `known` is false if it is empty and the peer gives no next offset."""
 
     low: int
     high: int
@@ -49,7 +49,7 @@ class NodeInfo(NamedTuple):
     bounds: dict[int, OffsetBounds]
     log: str | None = None
     current: bool = True
-    """False: the node cannot reach its log now, and the offsets are the last that it knew."""
+    """Whether the node can reach its log; if not, the offsets are the last known ones."""
 
 
 class OffsetRange(NamedTuple):
@@ -81,7 +81,7 @@ def fetch_info(options: ReadOptions) -> NodeInfo:
 
 
 def fetch_current_info(options: ReadOptions) -> NodeInfo:
-    """The node's `$info`, if the node can reach its log. Raises `PipelineError`."""
+    """The node's `$info`, once it can reach its log. Raises `PipelineError`."""
     try:
         with BlockingClient(options.endpoint, options.credentials()) as client:
             return read_current_info(client, options)
@@ -142,7 +142,7 @@ def _since(client: BlockingClient, options: ReadOptions, partition: int, bounds:
     position = {Symbol(OFFSET): Symbol(EARLIEST), Symbol(TIMESTAMP): Timestamp(time_ms - 1)}
     receiver = _attached(client, options, partition, position, window=1)
     found = receiver.take(1, 0.0) or receiver.rest()
-    if not found:  # a node that cannot reach its log returns the credit, too
+    if not found:  # a node that cannot reach its log also returns the credit
         read_current_info(client, options)
         found = receiver.rest()
     receiver.close()
@@ -178,18 +178,18 @@ def _attached(
     bound = {Symbol(PARTITION): Symbol(partition)}
     receiver = client.receiver(options.address, properties=bound, filter=wanted, window=window)
     missing = set(map(str, wanted)) - set(map(str, receiver.link.source.filter or {}))
-    if missing:  # without the filter, the peer would send other events, too (AMQP 3.5.3)
+    if missing:  # without the filter, the peer would also send other events (AMQP 3.5.3)
         raise PipelineError(f"{node_name(options)} does not apply the filter {min(missing)}")
     return receiver
 
 
 def node_name(options: ReadOptions) -> str:
-    """The node as error texts name it."""
+    """The node's address and endpoint, for error texts."""
     return f"{options.address} at {options.endpoint}"
 
 
 def error_text(options: ReadOptions, error: AmqpError) -> str:
-    """An error of the peer, as text."""
+    """The error text for an error of the peer."""
     return f"{node_name(options)}: {error.description or error.condition}"
 
 
@@ -198,11 +198,11 @@ def not_an_event(options: ReadOptions) -> str:
     return f"{node_name(options)}: the message received is not an event with an offset"
 
 
-# -- deciding
+# -- choosing offsets
 
 
 def first_offsets(options: ReadOptions, bounds: Mapping[int, OffsetBounds]) -> dict[int, int]:
-    """The first offsets to read; partitions that `startingOffsets` does not name start at the start of their log."""
+    """The first offsets to read; partitions not in `startingOffsets` are read from the start of their log."""
     if options.starting_time is not None:
         return since(options, bounds, options.starting_time)
     if options.starting == "earliest":
@@ -226,13 +226,13 @@ def last_offsets(options: ReadOptions, bounds: Mapping[int, OffsetBounds]) -> di
 
 def _latest(options: ReadOptions, partition: int, at: OffsetBounds) -> int:
     if not at.known:
-        text = f"{node_name(options)} does not give the end of its partition {partition} ends, because it is empty"
+        text = f"{node_name(options)} does not give the end of its partition {partition}, because it is empty"
         raise PipelineError(f"{text}: try again later, or startingOffsets=earliest")
     return at.high
 
 
 def _inside(options: ReadOptions, name: str, offsets: Mapping[int, int], bounds: Mapping[int, OffsetBounds]) -> None:
-    """Raise `PipelineError` for offsets of an option that the log has not reached; deleted ones are a data loss."""
+    """Raise `PipelineError` for offsets in an option beyond the end of the log; deleted ones count as data loss."""
     unknown = sorted(set(offsets) - set(bounds))
     if unknown:
         raise PipelineError(f"{name}: {options.address} has no partition {unknown[0]} (it has {len(bounds)})")
@@ -247,8 +247,8 @@ def same_log(options: ReadOptions, before: str | None, now: str | None) -> bool:
     """Whether this is still the same log. Raises `PipelineError` for another one, unless failOnDataLoss is false."""
     if before is None or now is None or before == now:
         return True
-    text = f"{options.address}: the log was recreated (its id was {before} and is {now}); its old offsets are not valid"
-    report_loss(options, text, "failOnDataLoss=false reads the new one from its start")
+    text = f"{options.address}: the log was recreated (its id was {before} and is {now}); its old offsets are invalid"
+    report_loss(options, text, "failOnDataLoss=false reads the new log from its start")
     return False
 
 
@@ -263,10 +263,10 @@ def available_ranges(
         log = f"{options.address}, partition {partition}"
         if at.known and at.high < max(start, end):
             text = f"{log}: the log ends at offset {at.high}, not {max(start, end)}: it was truncated or recreated"
-            report_loss(options, text, "failOnDataLoss=false goes on where it ends")
+            report_loss(options, text, "failOnDataLoss=false continues at its end")
             start, end = min(start, at.high), min(end, at.high)
         if start < min(at.low, end):
-            gone = f"{log}: offsets {start} to {min(at.low, end) - 1} are gone from the log"
+            gone = f"{log}: offsets {start} to {min(at.low, end) - 1} were deleted from the log"
             report_loss(options, gone, "failOnDataLoss=false skips them")
             start = min(at.low, end)
         if start < end:
@@ -278,7 +278,7 @@ def report_loss(options: ReadOptions, what: str, otherwise: str) -> None:
     """Raise `PipelineError`, or log a warning if failOnDataLoss is false."""
     if options.fail_on_loss:
         raise PipelineError(f"{what}; {otherwise}")
-    _log.warning("%s; failOnDataLoss=false: the query goes on", what)
+    _log.warning("%s; the query continues, because of failOnDataLoss=false", what)
 
 
 def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], log: str | None) -> list[ReadTask]:
@@ -288,7 +288,7 @@ def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], log: str | N
 
 
 def limit_offsets(before: Mapping[int, int], ends: Mapping[int, int], limit: int) -> dict[int, int]:
-    """Ends with at most `limit` offsets in all, shared fairly; long partitions get what short ones leave."""
+    """Ends for at most `limit` offsets in total, shared fairly: long partitions use the share that short ones leave."""
     found, left = dict(before), limit
     waiting = sorted(ends, key=lambda partition: ends[partition] - before[partition])
     for index, partition in enumerate(waiting):

@@ -1,6 +1,6 @@
-"""How far a query is behind its event stream, from the progress that Spark reports (docs/pipeline.md, "Data source").
+"""The lag of a query behind its event stream, from the progress that Spark reports (docs/pipeline.md, "Data source").
 
-Spark gives sources in Python no metrics of their own (`SourceProgress.metrics` is empty), but it reports the offsets.
+Sources in Python cannot report metrics (`SourceProgress.metrics` is empty), but Spark reports their offsets.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import SourceProgress
 
 LOG = "log"
-"""The key of the identity of the log in an offset of a stream, beside the next offset of each partition."""
+"""The key, in a stream's offset, of the log's identity; the other keys are partitions with their next offsets."""
 
 
 def offsets_behind(source: SourceProgress) -> dict[int, int]:
-    """The number of offsets of each partition that the node had beyond the end of the micro-batch, when it was planned.
+    """The lag by partition: the number of offsets beyond the end of the micro-batch when it was planned.
 
-    `source` is of this data source: `query.lastProgress.sources[0]`, or one of a `StreamingQueryListener`'s event. The
+    `source` is the progress of this source: `query.lastProgress.sources[0]`, or from a `StreamingQueryListener`. The
     result is empty before the first micro-batch. With the option `filter`, not every offset is an event of the query.
     """
     latest, end = json.loads(source.latestOffset or "null"), json.loads(source.endOffset or "null")

@@ -1,6 +1,7 @@
 """Reads the ranges of a task of the data source as record batches (docs/columns.md).
 
-Offsets, times and keys are annotations of the events; they are taken from the columns, for all events at once.
+Offsets, times and keys are annotations of the events; they are read from the columns, for all events of a batch at
+once.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from gateway.filters.position.event_stream import OFFSET, TIMESTAMP
 
 _BATCH: Final = 5000
 _IDLE: Final = 0.3
-"""Seconds without an event after which the link is drained: not every offset is an event."""
+"""Seconds without an event after which the link is drained, since not every offset is an event."""
 _KEY_NAMES: Final = ("x-opt-kafka-key", "event-streams-group-key")
-"""The first that is present is the key: Kafka's own bytes are exact."""
+"""Annotations with the key, in order of precedence: Kafka's own bytes are exact."""
 _KEYS: Final = tuple(f"message_annotations.{name}" for name in _KEY_NAMES)
 _OFFSET, _TIME = f"delivery_annotations.{OFFSET}", f"delivery_annotations.{TIMESTAMP}"
 _PLACES: Final = (_OFFSET, _TIME, *_KEYS, "not_shown")
-"""The columns read of each message, whichever are requested: its position, its key, whether it could be decoded."""
+"""Columns that are always decoded: the position of a message, its key, whether it could be decoded."""
 
 
 def read(options: ReadOptions, span: ReadTask) -> Iterator[pa.RecordBatch]:
@@ -76,7 +77,7 @@ def events(connection: ReconnectingClient, options: ReadOptions, wanted: OffsetR
                 yield batch
         elif confirmed:
             break
-        elif draining:  # a node that cannot reach its log returns the credit, too: that is not the end
+        elif draining:  # a node that cannot reach its log also returns the credit: not the end
             read_current_info(client, options)
             confirmed = True
         draining = draining or not messages
@@ -85,7 +86,7 @@ def events(connection: ReconnectingClient, options: ReadOptions, wanted: OffsetR
 
 
 def _check_retained(client: BlockingClient, options: ReadOptions, span: ReadTask) -> None:
-    """Raise `PipelineError` if the log lost offsets while it was read; other missing offsets are no events."""
+    """Raise `PipelineError` if offsets were deleted from the log while it was read; other gaps are not events."""
     now = read_current_info(client, options)
     if same_log(options, span.log, now.log):
         starts = {each.partition: each.start for each in span.ranges}
@@ -109,7 +110,7 @@ def _batch(options: ReadOptions, wanted: OffsetRange, messages: Sequence[bytes])
 def _offsets_and_times(found: MessageColumns) -> tuple[Int64s, Int64s]:
     """Offset and time of each event. Raises `ValueError` if one has no offset, `ArrowInvalid` if it is not a number.
 
-    The time of an event without one is 1970, as at the gateway.
+    An event without a time gets the start of 1970, as at the gateway.
     """
     offsets = found[_OFFSET].field("text").cast(pa.int64())
     if offsets.null_count:
@@ -118,10 +119,10 @@ def _offsets_and_times(found: MessageColumns) -> tuple[Int64s, Int64s]:
 
 
 def _keys(found: MessageColumns, messages: Sequence[bytes]) -> pa.BinaryArray:
-    """The keys as the gateway shows them: Kafka's own bytes, or the group key's text."""
+    """The keys in the gateway's form: Kafka's own bytes, or the text of the group key."""
     count = len(messages)
     keys = pa.nulls(count, pa.binary())
-    for name in reversed(_KEYS):  # the first one has the last word
+    for name in reversed(_KEYS):  # the first one takes precedence
         values = found[name]
         kinds = values.field("type")
         if kinds.null_count == count:

@@ -1,4 +1,4 @@
-"""Encodes rows as messages for the sink: the encoded message of a row, or one made of its parts (docs/pipeline.md).
+"""Encodes rows as messages for the sink: from their encoded message, or from columns with its parts (docs/pipeline.md).
 
 `encoder` checks the schema once, so that errors are reported before anything is sent.
 """
@@ -35,10 +35,10 @@ from gateway.amqp.message import sections
 from gateway.routing.event_annotations import forwarded
 
 Row: TypeAlias = Mapping[str, Value]
-"""A row by column, as Arrow converts it to Python; the schema tells the types of its values."""
+"""A row by column, as Arrow converts it to Python; the schema has the types of its values."""
 Encoder: TypeAlias = Callable[[Row], bytes]
 Convert: TypeAlias = Callable[[Value], Value]
-"""From a value of Spark to the AMQP value of the same type."""
+"""Converts a value of Spark to the AMQP value of the same type."""
 ColumnTypes: TypeAlias = Mapping[str, T.DataType]
 
 WRITTEN: Final = (
@@ -46,7 +46,7 @@ WRITTEN: Final = (
     "target_partition",
 )  # fmt: skip
 _PLACES: Final = ("partition", "offset", "timestamp")
-"""Columns with the origin of a row: errors name it; they are not sent."""
+"""Columns with the origin of a row, for errors; they are not sent."""
 _GROUP_KEY, _KAFKA_KEY, _TARGET = "event-streams-group-key", "x-opt-kafka-key", "event-streams-target-partition"
 _NUMBERS: Final[dict[str, Convert]] = {
     "ubyte": Ubyte, "ushort": Ushort, "uint": Uint, "ulong": Ulong, "byte": Byte, "short": Short, "int": Int,
@@ -70,7 +70,7 @@ _IDENTIFIERS: Final = ("message_id", "correlation_id")
 
 
 def encoder(schema: T.StructType) -> Encoder:
-    """The function that encodes rows of this schema. Raises `PipelineError` if they cannot be messages."""
+    """The function that encodes rows of this schema. Raises `PipelineError` for a schema without messages."""
     fields = {field.name: field.dataType for field in schema}
     exact = "bare_message" in fields
     known = (*WRITTEN, *columns.COLUMNS) if exact else (*WRITTEN, *_PLACES)
@@ -102,7 +102,7 @@ def _from_encoded(fields: ColumnTypes) -> Encoder:
 
     def message(row: Row) -> bytes:
         if not (row.get("head") or row["bare_message"]):
-            raise ValueError("a row without head and bare_message is not a message: read archives with messages=True")
+            raise ValueError("head and bare_message are null: read archives with messages=True")
         data = bytes(row.get("head") or b"") + bytes(row["bare_message"] or b"")
         sections.walk(data)
         return forwarded(data)
@@ -144,7 +144,7 @@ def _from_parts(fields: ColumnTypes) -> Encoder:
 
 
 def _list(name: str, kind: T.DataType | None, converts: Mapping[str, Convert], code: int) -> Encoder | None:
-    """A section with fixed fields, up to the last one that is set."""
+    """The encoder of a section that is a list, up to its last field that is set."""
     if kind is None:
         return None
     if not isinstance(kind, T.StructType):
@@ -175,7 +175,7 @@ def _list(name: str, kind: T.DataType | None, converts: Mapping[str, Convert], c
 
 
 def _annotations(fields: ColumnTypes) -> Encoder | None:
-    """The message annotations, with the key of the event."""
+    """The encoder of the message annotations, including the key of the event."""
     kind, key = fields.get("message_annotations"), fields.get("key")
     if kind is None and key is None:
         return None
@@ -229,11 +229,11 @@ def _map(name: str, kind: T.DataType) -> Callable[[Row | None], dict[str, Value]
 
 
 def _scalar(name: str, kind: T.DataType) -> Convert:
-    """The conversion of a Spark type to AMQP. Raises `PipelineError` for a type that AMQP lacks."""
+    """The conversion of a Spark type to AMQP. Raises `PipelineError` for a type that AMQP does not have."""
     if isinstance(kind, T.StructType) and [field.name for field in kind] == list(columns.MEMBERS):
         return _value
     if (convert := _SCALARS.get(type(kind))) is None:
-        text = f"column {name} has values of type {kind.simpleString()}, which AMQP lacks"
+        text = f"column {name} has values of type {kind.simpleString()}, which AMQP does not have"
         raise PipelineError(f"format scopegate: {text}")
     return convert
 

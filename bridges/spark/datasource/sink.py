@@ -1,9 +1,9 @@
 """`write.format("scopegate")` and `writeStream`: send rows to an AMQP address; a batch fails unless all are accepted.
 
 A task sends its rows in chunks and waits for the outcome of each message. For a streaming query it stores the digest of
-each accepted chunk: a micro-batch that is repeated sends only the other chunks. AMQP has no transaction with that file,
-so the chunk that was being sent when a task died may be sent twice; a batch write that is repeated is sent twice as a
-whole (docs/pipeline.md, "Write").
+each accepted chunk, so that a repeated micro-batch sends only the other chunks. Sending and storing are not atomic: the
+chunk in flight when a task dies may be sent twice. A repeated batch write is sent twice as a whole
+(docs/pipeline.md, "Write").
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gateway.errors import AmqpError
 _CHUNK: Final = 500
 _SHARED: Final = ".scopegate-progress"
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Local properties of a task with the query and the micro-batch."""
+"""Local properties of a task that have the query and the micro-batch."""
 
 
 @dataclass
@@ -47,12 +47,12 @@ class WrittenRows(WriterCommitMessage):
 
     sent: int
     skipped: int
-    """Rows that an earlier attempt at the same micro-batch had sent."""
+    """Number of rows that an earlier attempt at the same micro-batch had sent."""
 
 
 class _Sink:
     _token: Token | None = None
-    """A file in the progress folder: a process that does not see it has another folder at that path."""
+    """A file in the progress folder; a process that does not see it sees another folder at that path."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         """Raises `PipelineError` if rows of this schema cannot be encoded as messages."""
@@ -92,7 +92,7 @@ class _Sink:
             raise PipelineError(
                 f"a worker of Spark cannot reach the progress: for the one at {socket.gethostname()}, working "
                 f"directory {os.getcwd()}, {self._options.progress} is another folder or none; every machine of the "
-                f"job needs the same folder there (progressLocation), or whole micro-batches may come twice"
+                f"job needs the same folder there (progressLocation), or whole micro-batches may be sent twice"
             )
 
     def _encoded(self, rows: Sequence[Row], task: int, before: int) -> list[bytes]:
@@ -129,7 +129,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
     """Writes micro-batches of rows."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
-        """Runs on the driver. Raises `PipelineError` also if the progress folder cannot be written."""
+        """Runs on the driver. Also raises `PipelineError` if the progress folder cannot be written."""
         super().__init__(options, schema, overwrite=overwrite)
         if (folder := options.progress) is not None:
             try:
@@ -152,14 +152,14 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[list[Row]]:
 
 
 def _row_name(row: Row, task: int, number: int) -> str:
-    """The row as errors name it: its position in the log it came from, or its number in its task."""
+    """A name of the row for errors: its position in the log it came from, or its number in its task."""
     if isinstance(row.get("partition"), int) and isinstance(row.get("offset"), int):
         return f"the row of partition {row['partition']}, offset {row['offset']}"
     return f"row {number} of task {task}"
 
 
 class _Progress:
-    """The accepted chunks of one task of one micro-batch; without a file, none are known."""
+    """The accepted chunks of one task of one micro-batch; without a file, none are recorded."""
 
     def __init__(self, file: Path | None = None, batch: str = "") -> None:
         self._file, self._batch = file, batch
@@ -185,11 +185,11 @@ class _Progress:
         except OSError as error:
             raise PipelineError(f"progressLocation {folder} cannot be written: {sentence(error)}") from None
         done = cls(file, batch)
-        done.store()  # fail before sending: chunks that are not stored are sent again
+        done.store()  # fail before sending: unrecorded chunks would be sent again
         return done
 
     def contains(self, messages: Sequence[bytes]) -> bool:
-        """Whether these messages were accepted before."""
+        """Whether an earlier attempt has had these messages accepted."""
         if not self._earlier:
             return False
         digest = _digest(messages)
@@ -199,7 +199,7 @@ class _Progress:
         return found
 
     def add(self, messages: Sequence[bytes]) -> None:
-        """Store that these messages were accepted. Raises `PipelineError`."""
+        """Record that these messages were accepted. Raises `PipelineError`."""
         if self._file is not None:
             self._chunks.append(_digest(messages))
             self.store()
@@ -224,7 +224,7 @@ def _digest(messages: Sequence[bytes]) -> str:
 
 
 def _without_ttl(data: bytes) -> bytes:
-    """The message without its ttl: a log reduces the ttl (3.2.1) each time the event is read."""
+    """The message without its ttl, which a log reduces each time the event is read (3.2.1)."""
     layout = sections.walk(data)
     fields = sections.header(data, layout)
     return repr([*fields[:2], *fields[3:]]).encode() + data[layout.da :] if len(fields) > 2 else data

@@ -1,7 +1,7 @@
 """`format("scopegate")`: event-stream nodes over AMQP in Spark, batch and streaming, both ways (docs/pipeline.md).
 
-Offsets are exact: a task reads [start, end) of its partitions, and a repeated task reads the same events. The peer
-evaluates the filter. Planning and reading run in different processes, which share only `ReadTask`.
+Reads are deterministic: a task reads [start, end) of its partitions, and a repeated task reads the same events. The
+peer evaluates the filter. Planning and reading run in different processes, which share only `ReadTask`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from bridges.spark.datasource.sink import BatchSink, StreamSink
 from bridges.spark.errors import PipelineError
 
 _FRESH: Final = 0.25
-"""Seconds for which a node's bounds are reused: Spark asks an idle query for them many times a second."""
+"""Seconds for which a node's bounds are cached, since Spark requests them many times a second for an idle query."""
 StreamOffset: TypeAlias = dict[str, Any]
 """A JSON object: the next offset by partition, the identity of the log, and the offsets of the start."""
 _FIRST, _NEW = "first", "new"
@@ -82,7 +82,7 @@ class _BaseReader:
 
 
 class BatchReader(_BaseReader, DataSourceReader):
-    """Reads a batch: the events that the node has when the batch is planned."""
+    """Reads a batch: the events in the log when the batch is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -95,8 +95,8 @@ class BatchReader(_BaseReader, DataSourceReader):
 class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream; its offset is the next offset of each partition as JSON, and the identity of the log.
 
-    Spark asks for the first offsets again after a restart. The end of the first micro-batch stores them, so that
-    they are resolved only once.
+    Spark asks for the first offsets again after a restart. They are stored with the end of the first micro-batch, so
+    that they are resolved only once.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -135,7 +135,7 @@ class StreamReader(_BaseReader, DataSourceStreamReader, SupportsTriggerAvailable
         same = same_log(self._options, start.get(LOG), node.log)
         offsets = _offsets_in(start) if same else {}
         before = {partition: offsets.get(partition, at.low) for partition, at in node.bounds.items()}
-        available_ranges(self._options, before, before, node.bounds)  # reports a log that was cut off before reading it
+        available_ranges(self._options, before, before, node.bounds)  # reports a truncated log before it is read
         ends = {partition: _end(at, before[partition]) for partition, at in node.bounds.items()}
         if isinstance(limit, ReadMaxRows):
             ends = limit_offsets(before, ends, limit.max_rows)
@@ -163,7 +163,7 @@ def _written(offsets: Mapping[int, int], log: str | None = None) -> StreamOffset
 
 
 def _end(at: OffsetBounds, offset_before: int) -> int:
-    """The end of a partition; one that is empty and whose next offset is unknown ends where it was."""
+    """The end of a partition; an empty one with an unknown next offset keeps its previous end."""
     return at.high if at.known else max(at.high, offset_before)
 
 

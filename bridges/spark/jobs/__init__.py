@@ -1,6 +1,6 @@
-"""The pipeline's jobs as functions, for the command line and for Python: everything they need is an argument.
+"""The pipeline's jobs as functions, for the command line and for Python: all inputs are arguments.
 
-Uses every room of the pipeline but its command line.
+Uses every package of the pipeline except the command line.
 """
 
 from bridges.spark.archive.archiving.job import LogBounds

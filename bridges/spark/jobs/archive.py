@@ -1,4 +1,4 @@
-"""The jobs that archive, and those that check an archive."""
+"""The jobs that archive, and the jobs that check an archive."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bridges.spark.jobs.running import running
 from bridges.spark.session import LOCAL, SparkEngine
 
 Format = Literal["parquet", "delta", "iceberg"]
-"""`delta`, `iceberg`: also such a table. `None`: the archive's present format, `parquet` for a new one."""
+"""`delta`, `iceberg`: also write such a table. `None`: the archive's present format; `parquet` for a new one."""
 DEFAULT: Final = LogBounds()
 SILENT: Final = Silent()
 
@@ -53,9 +53,9 @@ def archive_topics(
     patience: float | None = None,
     groups: Sequence[str] | None = None,
 ) -> None:
-    """Archive topics (topic: address) of the cluster that librdkafka's `settings` lead to.
+    """Archive topics (topic: address) of the cluster in librdkafka's `settings`.
 
-    Unless `groups` is null, the settings of the topics and the positions of groups whose names match are archived, too.
+    Unless `groups` is null, the settings of the topics and the positions of matching groups are archived, too.
 
     Ends at the end of the topics, or, with `every` (seconds between checks), at SIGTERM. Raises `PipelineError`, and
     its subclass `Stopped` if SIGTERM came before the end. Outages are waited out, for `patience` seconds each.
@@ -119,7 +119,7 @@ def _archive(
     table: IcebergTable | None = None,
 ) -> None:
     if every is None:
-        origin = SnapshotOrigin(origin)  # or a growing topic has no end
+        origin = SnapshotOrigin(origin)  # otherwise, a growing topic would have no end
     for _ in origin.logs():
         pass  # errors there are reported before Spark starts
     with running("archive", engine, jar_sets) as (spark, stop):
@@ -142,7 +142,7 @@ def _archive(
             outages=outages, over=over, stopped=stop.is_set, follow=follow,
         )  # fmt: skip
     if every is None and not done:
-        raise Stopped("stopped before the end of the logs: the same command continues")
+        raise Stopped("stopped before the end of the logs: run the same command to continue")
 
 
 def verify(path: StoragePath) -> VerifyVerdict:

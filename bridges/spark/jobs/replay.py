@@ -49,9 +49,9 @@ def replay_to_topic(
 ) -> int:
     """Write archived events to a topic, each once even if the job of this name is killed and started again.
 
-    `create`: makes the topic with the archived settings, unless it is there. At the end, the archived positions of
-    `groups` (patterns) are committed for the new topic, and the map of offsets is written. Returns the number of events
-    written now. Raises `PipelineError`.
+    `create`: create the topic with the archived settings, unless it exists. At the end, the archived positions of
+    `groups` (patterns) are committed for the new topic, and the offset map is written. Returns the number of events
+    written by this run. Raises `PipelineError`.
     """
     archive = Archive(path)
     replaying.check(archive, selection)
@@ -75,7 +75,7 @@ def replay_to_topic(
 
 
 def chosen_groups(found: Mapping[str, Mapping[int, int]], patterns: Sequence[str]) -> dict[str, Mapping[int, int]]:
-    """The archived groups whose names match. Raises `PipelineError` for a pattern without any."""
+    """The archived groups whose names match. Raises `PipelineError` for a pattern without a match."""
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in found):
             known = ", ".join(sorted(found)) or "none"
@@ -120,9 +120,9 @@ def replay_to_address(
     dry_run: bool = False,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Send archived events to an AMQP address (`options` as of the data source), each accepted before it counts.
+    """Send archived events to an AMQP address (`options` as in the data source); an event counts once it is accepted.
 
-    Needs no Spark. Events in flight when a run is killed may be sent twice. Returns the number of events sent now.
+    Needs no Spark. Events in flight when a run is killed may be sent twice. Returns the number sent by this run.
     Raises `PipelineError`.
     """
     from bridges.spark.datasource.options import read_options
@@ -144,7 +144,7 @@ def replay_to_address(
 
 def _check_stopped(stop: threading.Event, sent: int) -> None:
     if stop.is_set():
-        raise Stopped(f"stopped after {sent} events: the same command continues")
+        raise Stopped(f"stopped after {sent} events: run the same command to continue")
 
 
 def _pause(stop: threading.Event, seconds: float) -> None:
@@ -152,6 +152,6 @@ def _pause(stop: threading.Event, seconds: float) -> None:
 
 
 def replay_name(path: StoragePath, selection: ArchiveSelection, target: str) -> str:
-    """The default name of a replay: the same for the same archive, selection and target."""
+    """The default name of a replay, derived from archive, selection and target."""
     identity = [str(path.resolve()), repr(selection), target]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""A Spark session for one job, and the signals that end the job in order."""
+"""A Spark session for one job, and the signals that stop the job gracefully."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 def running(
     name: str, engine: SparkEngine, jar_sets: Sequence[JarSet] = ()
 ) -> Iterator[tuple[SparkSession, threading.Event]]:
-    """A session, and the event that SIGTERM and Ctrl-C set: a job stops after its current commit or batch."""
+    """A session, and an event that SIGTERM and Ctrl-C set: the job then stops after its current commit or batch."""
     check_java()
     jars = find_jars(jar_sets, engine.jars)
     conf = {**(CONF if DELTA in jar_sets else {}), **engine.conf}
     engine.say(f"starting Spark with master {engine.master}")
     with stopping() as (stop, listen):
         spark = open_session(name, master=engine.master, jars=jars, conf=conf)
-        listen()  # Spark has installed its own handler of Ctrl-C
+        listen()  # again: Spark has installed its own handler of Ctrl-C
         try:
             with without_old_garbage():
                 yield spark, stop
         finally:
-            with suppress(Exception):  # if its Java has died, the job has reported it
+            with suppress(Exception):  # if Java has died, the job has reported it
                 spark.stop()
 
 
 @contextmanager
 def without_old_garbage() -> Iterator[None]:
-    """What there is now is left alone by the garbage collection: a job that runs for long keeps it anyway.
+    """Freeze the present objects for the garbage collector, since a long job keeps them anyway.
 
-    Otherwise one step in hundreds looks through all modules of Spark and Arrow, which took 80 ms.
+    Otherwise one step in hundreds would scan all modules of Spark and Arrow, which took 80 ms.
     """
     gc.collect()
     gc.freeze()
@@ -54,7 +54,7 @@ def without_old_garbage() -> Iterator[None]:
 
 @contextmanager
 def stopping() -> Iterator[tuple[threading.Event, Callable[[], None]]]:
-    """The event that SIGTERM and Ctrl-C set, and a function that installs its handlers (again).
+    """An event that SIGTERM and Ctrl-C set, and a function that installs the handlers (again).
 
     A second signal ends the process at once.
     """

@@ -1,4 +1,4 @@
-"""Runs commands of `scopegate pipeline` one after the other in a process that keeps its Java running between them.
+"""Runs commands of `scopegate pipeline` in sequence, in a process that keeps Java running between them.
 
 Each command behaves as on the command line, but starts faster.
 """
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 WORKER: Final = f"{__name__.rpartition('.quickstart.')[0]}.cli.worker"
 """The module that the process runs."""
 _JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Fast to start; Java runs for a minute only."""
+"""JVM options for a fast start, since Java runs only for a minute."""
 
 
 class CommandResult(NamedTuple):
@@ -27,14 +27,14 @@ class CommandResult(NamedTuple):
 
 
 class CommandRunner:
-    """The process; the output of Spark and Java goes to the file `log`."""
+    """The process that runs commands; the output of Spark and Java goes to the file `log`."""
 
     def __init__(self, log: Path) -> None:
         self._log: Final = log
         self._child: subprocess.Popen[str] | None = None
 
     def run(self, words: list[str]) -> CommandResult:
-        """Run one command; if it ends the process, the result has the process's exit code."""
+        """Run a command; if the process ends, the result has its exit code."""
         child = self._child = self._child or self._start()
         assert child.stdin is not None
         assert child.stdout is not None

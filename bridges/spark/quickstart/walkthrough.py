@@ -1,7 +1,7 @@
 """The guided walkthrough of the data pipeline: traffic, archive, verification, simulation, replay, report.
 
-Every step is a command as on the command line. Independent code compares its result with the messages that the
-gateway's clients sent, byte for byte.
+Every step runs a command as on the command line. Independent code compares the result byte for byte with the messages
+that the gateway's clients sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gateway.quickstart.terminal_output import TerminalOutput
 from gateway.quickstart.traffic import AGAIN, ASKED, COUNT, ORDERS, RED, REFUSED, SentTraffic
 
 _MARK: Final = ".scopegate-pipeline"
-"""Marks a folder of an earlier walkthrough, which may be removed."""
+"""A file that marks the folder of an earlier walkthrough, which may be removed."""
 _JOURNAL: Final = "scopegate.journal"
 _CHANGES: Final = (
     ('kafka: main, topic: "{topic}"}', 'kafka: main, topic: "v2-{topic}"}'),
@@ -46,10 +46,10 @@ _WOULD: Final = {
     "routed": f"reading {ORDERS}, in another topic",
     "rewritten": f"requests to {ASKED}",
 }
-"""The effects of the changes, by the differences of `simulate`."""
+"""The effects of the changes, by the names of the differences in `simulate`."""
 _DIFFERENT: Final = 3
 _Totals = tuple[int, int, int]
-"""Events found, and how many of them are wrong or missing."""
+"""The number of events found, and of wrong or missing ones."""
 
 
 def start(folder: Path, policy: Path | None, *, once: bool) -> int:
@@ -63,7 +63,7 @@ def start(folder: Path, policy: Path | None, *, once: bool) -> int:
 
 def _emptied(folder: Path) -> Path:
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).is_file():
-        raise PipelineError(f"{folder} exists and is not from an earlier run: name another --folder")
+        raise PipelineError(f"{folder} exists and is not from an earlier run: choose another --folder")
     shutil.rmtree(folder, ignore_errors=True)
     try:
         folder.mkdir(parents=True)
@@ -100,8 +100,8 @@ class Walkthrough:
         self.close()
 
     def attach(self, ports: Ports, server: Server, bootstrap: str, terminal: TerminalOutput) -> None:
-        """While the gateway keeps serving: commands to try, and the report in a browser if there is one."""
-        terminal.heading("It goes on serving: try it yourself")
+        """Print commands to try while the gateway keeps serving, and open the report in a browser if there is one."""
+        terminal.heading("The gateway keeps running: try it yourself")
         for words in (_read(ports, self._archive, ORDERS), ["verify", str(self._archive)]):
             terminal.code(_line(words))
         terminal.gap()
@@ -167,11 +167,11 @@ class Walkthrough:
         selected = (billing["matched"], audit["matched"], round(audit["selectivity"], 2))
         checks.equal("the audit's filter took one in ten, the group took all", selected, (COUNT, RED, RED / COUNT))
         most = max(row["lag"] for row in tables["lag"] if row["group"] == "billing")
-        checks.equal("the group was behind for a while, and that is seen", most > 0, True)
+        checks.equal("the lag of the group shows in the report", most > 0, True)
         page = self._page.read_text()
         checks.equal("one page, eleven plots, no script, nothing from elsewhere", _elsewhere(page), (11, 0, 0))
         terminal.gap()
-        terminal.say("The report, for any browser, a phone's too:")
+        terminal.say("The report, for any browser, including a phone's:")
         terminal.code(str(self._page))
 
     def _command(self, terminal: TerminalOutput, words: list[str], *, code: int = 0) -> str:
@@ -201,7 +201,7 @@ def _line(words: Iterable[str]) -> str:
 
 
 def _same(got: Iterable[bytes], sent: list[SentTraffic]) -> tuple[_Totals, _Totals]:
-    """Totals that are equal if each event was received once; short, since a failure prints them."""
+    """Totals that are equal if each event was received once; brief, since a failure prints them."""
     wanted, found = Counter(each.bare for each in sent), Counter(got)
     return (found.total(), len(found - wanted), len(wanted - found)), (wanted.total(), 0, 0)
 
@@ -217,5 +217,5 @@ def _disorder(events: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def _elsewhere(page: str) -> tuple[int, int, int]:
-    """Numbers of plots, scripts and external links."""
+    """The number of plots, scripts and external links."""
     return page.count("<svg "), page.count("<script"), page.count('src="') + page.count('href="http')

@@ -34,7 +34,7 @@ def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
     wait_until(lambda: "commit 1: 200 events" in process.text(), "the first commit", SLOW)
     assert process.end(signal.SIGTERM, SLOW) == 1
     *_, last = process.text().strip().splitlines()
-    assert last == "stopped before the end of the logs: the same command continues"
+    assert last == "stopped before the end of the logs: run the same command to continue"
     reported = process.text().count("commit ")
     assert 0 < reported == commits(archive) < 15
     assert (verify(archived).rows, verify(archived).problems) == (200 * reported, ())

@@ -46,7 +46,7 @@ def test_every_step_is_verified(tmp_path: Path) -> None:
         "in the order of sending for each customer",
         "archive and journal agree with what was sent",
         "the audit's filter took one in ten, the group took all",
-        "the group was behind for a while, and that is seen",
+        "the lag of the group shows in the report",
     ):
         assert f"ok {claim}" in said, text
     assert "FAILED" not in text
@@ -77,5 +77,5 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     code, text = journey(tmp_path)
     assert code == 1
-    assert "is not from an earlier run: name another --folder" in text
+    assert "is not from an earlier run: choose another --folder" in text
     assert (tmp_path / "mine.txt").read_text() == "mine"

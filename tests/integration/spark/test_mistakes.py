@@ -129,7 +129,7 @@ def test_a_topic_that_may_not_be_read_is_said(spark: SparkSession, secured: Secu
     for answer in admin.create_acls(rules).values():
         answer.result(PATIENCE)
     source = secured_origin(cluster(secured, "scram-sha-256"), topic, tmp_path)
-    with pytest.raises(PipelineError, match=f"^commit 1: Kafka does not allow it: .*{topic}"):
+    with pytest.raises(PipelineError, match=f"^commit 1: Kafka denies access: .*{topic}"):
         archive_of(spark, tmp_path / "archive", source)
     assert untouched(tmp_path / "archive")
 
@@ -162,7 +162,7 @@ def test_offsets_that_go_while_they_are_read_are_said(
     place = TopicPartition(topic, 0, 20)
     admin = kafka_broker.admin()
     admin.delete_records([place])[place].result(PATIENCE)
-    with pytest.raises(PipelineError, match=r"^commit 1: offsets went out of the topic while they were read"):
+    with pytest.raises(PipelineError, match=r"^commit 1: offsets were deleted from the topic while they were read"):
         archive_of(spark, tmp_path / "archive", source)
     assert untouched(tmp_path / "archive")
     archive = archive_of(spark, tmp_path / "archive", origin(kafka_broker, topic))  # a job asks anew

@@ -223,7 +223,7 @@ def test_options_of_a_reader_are_none_of_a_writer() -> None:
     given = {"url": "amqp://h", "address": "a", "startingOffsets": "latest"}
     with pytest.raises(PipelineError, match=r"unknown option startingOffsets \(there is: url, address, user, "):
         write_options(given)
-    with pytest.raises(PipelineError, match="progressLocation is a folder that all tasks reach, not s3://bucket"):
+    with pytest.raises(PipelineError, match="progressLocation has to be a folder that all tasks reach, not s3://bucket"):
         write_options({"url": "amqp://h", "address": "a", "progressLocation": "s3://bucket"})
     assert write_options({"url": "amqp://h", "address": "a", "checkpointLocation": "file:/x"}).progress == Path(
         "/x/scopegate"

@@ -122,7 +122,7 @@ def test_a_stream_goes_on_from_its_offsets_and_notices_what_changed(kafka_broker
     produce(kafka_broker, topic, 20, 2, first=200)
     place, admin = TopicPartition(topic, 0, 45), kafka_broker.admin()
     admin.delete_records([place])[place].result(PATIENCE)
-    gone = "partition 0: offsets 40 to 44 are gone from the log; failOnDataLoss=false"
+    gone = "partition 0: offsets 40 to 44 were deleted from the log; failOnDataLoss=false"
     with pytest.raises(PipelineError, match=gone):
         stream.run(url, topic)
     stream.run(url, topic, failOnDataLoss="false")
@@ -155,16 +155,16 @@ def test_an_archive_over_amqp_has_every_event_once(
     [
         ({"adress": "x"}, "format scopegate: unknown option adress, did you mean address? (there is: url, address, "),
         ({"zzz": "x"}, "format scopegate: unknown option zzz (there is: url, address, "),
-        ({"startingTimestamp": "soon"}, "format scopegate: option startingTimestamp is milliseconds since 1970 or "),
+        ({"startingTimestamp": "soon"}, "format scopegate: option startingTimestamp has to be milliseconds since 1970 or "),
         (
             {"startingTimestamp": "5", "startingOffsets": "latest"},
             "format scopegate: startingOffsets and startingTimestamp are mutually exclusive",
         ),
         ({"startingOffsets": '{"0": 99}'}, "startingOffsets: partition 0 of events/{topic} ends at offset 5, not 99"),
-        ({"maxTasks": "0"}, "format scopegate: option maxTasks is a number from 1 on, not '0'"),
+        ({"maxTasks": "0"}, "format scopegate: option maxTasks has to be a number from 1 on, not '0'"),
         ({"ca": "/nowhere"}, "ca /nowhere is not a file on the machine of the task"),
         ({"filter": "a ="}, "format scopegate: option filter: "),
-        ({"startingOffsets": "soon"}, "format scopegate: option startingOffsets is earliest, latest or JSON like "),
+        ({"startingOffsets": "soon"}, "format scopegate: option startingOffsets has to be earliest, latest or JSON like "),
         ({"startingOffsets": '{"7": 0}'}, "startingOffsets: events/{topic} has no partition 7 (it has 1)"),
         ({"endingOffsets": '{"0": 99}'}, "endingOffsets: partition 0 of events/{topic} ends at offset 5, not 99"),
         ({"address": "direct"}, "direct at {url}: "),

@@ -114,7 +114,7 @@ def test_a_log_that_was_cut_off_or_made_anew_is_noticed(
     admin = kafka_broker.admin()
     produce(kafka_broker, topic, 20, 1, first=100)
     admin.delete_records([TopicPartition(topic, 0, 25)])[TopicPartition(topic, 0, 25)].result(30)
-    gone = f"events/{topic}, partition 0: offsets 20 to 24 are gone from the log; failOnDataLoss=false skips them"
+    gone = f"events/{topic}, partition 0: offsets 20 to 24 were deleted from the log; failOnDataLoss=false skips them"
     assert query.fails() == gone
     query.run(failOnDataLoss="false")
     places = [each[1] for each in query.seen()]
@@ -168,7 +168,7 @@ def test_where_a_query_starts_is_resolved_once(
     if starting == "earliest":  # what was planned is gone meanwhile: not silently left out
         admin = kafka_broker.admin()
         admin.delete_records([TopicPartition(topic, 0, 12)])[TopicPartition(topic, 0, 12)].result(30)
-        assert "partition 0: offsets 0 to 9 are gone from the log" in query.fails(startingOffsets=starting)
+        assert "partition 0: offsets 0 to 9 were deleted from the log" in query.fails(startingOffsets=starting)
     else:
         query.run(startingOffsets=starting)
         assert query.seen() == expected(kafka_broker, topic)[10:]

@@ -86,7 +86,7 @@ def bereave(process: Process) -> None:
     process.discard()
     *_, last = process.text().strip().splitlines()
     assert code in (0, 1), process.tail()  # what was under way may have needed no Java any more
-    assert code == 0 or re.search(r"a process of Spark is gone|its Java ended at once", last), process.tail()
+    assert code == 0 or re.search(r"a process of Spark is gone|its Java process ended at once", last), process.tail()
 
 
 # -- archive

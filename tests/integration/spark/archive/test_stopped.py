@@ -32,7 +32,7 @@ def test_a_replay_that_is_told_to_stop_says_so_and_goes_on_the_next_time(
     *_, last = process.text().strip().splitlines()
     seen = len(consumed(kafka_broker, target))
     assert 0 < seen < 500
-    assert last == f"stopped after {seen} events: the same command continues"
+    assert last == f"stopped after {seen} events: run the same command to continue"
     with lent(spark):
         assert (done := here(*call[4:])).returncode == 0, done.stderr
     assert f"{500 - seen} events written in all" in done.stdout

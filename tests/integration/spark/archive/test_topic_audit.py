@@ -139,7 +139,8 @@ def test_events_removed_on_purpose_are_no_loss_and_others_of_their_partition_are
         code, _, errors = compared(kafka_broker, kept, lossy.path, "--sample", 0)
         assert (code, len(errors) > 0) == (1, True)
         start = "wrong: orders, partition 0: the topic has events at offsets "
-        assert all(each.startswith(start) and each.endswith("not removed from the archive on purpose") for each in errors)
+        end = "not removed from the archive on purpose"
+        assert all(each.startswith(start) and each.endswith(end) for each in errors)
 
 
 @pytest.mark.parametrize("what", ["value", "key", "headers", "timestamp"])

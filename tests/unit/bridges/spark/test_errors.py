@@ -15,8 +15,8 @@ STACK = "\n\tat org.apache.spark.sql.execution.QueryExecution.run(QueryExecution
     ("text", "said"),
     [
         (f"{CALL}.\n: java.io.IOException: No space left on device{STACK}", "the disk is full"),
-        (f"{CALL}.\n: java.io.IOException: File too large{STACK}", "the disk is full: a file may not grow any more"),
-        ("[Errno 122] Disk quota exceeded", "the disk is full: the quota is used up"),
+        (f"{CALL}.\n: java.io.IOException: File too large{STACK}", "the disk is full: a file cannot grow any further"),
+        ("[Errno 122] Disk quota exceeded", "the disk is full: the quota is exhausted"),
         (CALL, f"a process of Spark is gone: {CALL}"),
         ("Answer from Java side is empty", "a process of Spark is gone: Answer from Java side is empty"),
         ("Error while sending or receiving", "a process of Spark is gone: Error while sending or receiving"),
