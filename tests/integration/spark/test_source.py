@@ -155,7 +155,7 @@ def test_an_archive_over_amqp_has_every_event_once(
     [
         ({"adress": "x"}, "format scopegate: unknown option adress, did you mean address? (there is: url, address, "),
         ({"zzz": "x"}, "format scopegate: unknown option zzz (there is: url, address, "),
-        ({"startingTimestamp": "soon"}, "format scopegate: option startingTimestamp has to be milliseconds since 1970 or "),
+        ({"startingTimestamp": "soon"}, "format scopegate: option startingTimestamp has to be milliseconds since 1970"),
         (
             {"startingTimestamp": "5", "startingOffsets": "latest"},
             "format scopegate: startingOffsets and startingTimestamp are mutually exclusive",
@@ -164,7 +164,7 @@ def test_an_archive_over_amqp_has_every_event_once(
         ({"maxTasks": "0"}, "format scopegate: option maxTasks has to be a number from 1 on, not '0'"),
         ({"ca": "/nowhere"}, "ca /nowhere is not a file on the machine of the task"),
         ({"filter": "a ="}, "format scopegate: option filter: "),
-        ({"startingOffsets": "soon"}, "format scopegate: option startingOffsets has to be earliest, latest or JSON like "),
+        ({"startingOffsets": "soon"}, "format scopegate: option startingOffsets has to be earliest, latest or JSON"),
         ({"startingOffsets": '{"7": 0}'}, "startingOffsets: events/{topic} has no partition 7 (it has 1)"),
         ({"endingOffsets": '{"0": 99}'}, "endingOffsets: partition 0 of events/{topic} ends at offset 5, not 99"),
         ({"address": "direct"}, "direct at {url}: "),

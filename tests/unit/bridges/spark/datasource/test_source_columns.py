@@ -35,7 +35,7 @@ def test_columns_have_the_values_that_they_have_among_all(names: str, count: int
 
 
 @pytest.mark.parametrize(
-    ("names", "said"), [("offest", "there is no column offest, did you mean offset?"), (" , ", "has to be a list such as")]
+    ("names", "said"), [("offest", "there is no column offest, did you mean offset?"), (" , ", "has to be a list")]
 )
 def test_columns_that_are_none_are_refused(names: str, said: str) -> None:
     with pytest.raises(PipelineError, match="option columns") as caught:
