@@ -1,4 +1,4 @@
-"""Schemas by their ids, from a registry with the REST API of Confluent, which others have, too; blocking."""
+"""A blocking client for schema registries with Confluent's REST API, which other registries offer as well."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _NOT_FOUND: Final = 404
 
 
 class NoSchema(Exception):
-    """A schema cannot be had; the text says why."""
+    """A schema cannot be fetched; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class RegistryOptions:
-    """How a registry is reached; is sent to tasks."""
+    """How to reach a registry; sent to tasks."""
 
     url: str
     user: str = ""
     password: str = field(default="", repr=False)
     ca: str | None = None
-    """A PEM file with the authorities of its certificate; default: the system's."""
+    """A PEM file with the CAs of its certificate; default: the system's."""
 
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """A schema, and those that it refers to by the names in their `references`; Protobuf is base64 of a descriptor."""
+    """A schema, and those that it references, by name; Protobuf schemas are descriptors in base64."""
 
     kind: str
     text: str
@@ -45,7 +45,7 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """Keeps the schemas that it has fetched: they never change."""
+    """Fetches schemas and caches them, since they never change."""
 
     def __init__(self, options: RegistryOptions) -> None:
         self._options: Final = options
@@ -85,7 +85,7 @@ class SchemaRegistry:
             with urllib.request.urlopen(request, timeout=_TIMEOUT, context=context) as answer:  # noqa: S310
                 data = answer.read(_MOST_BYTES)
         except urllib.error.HTTPError as error:
-            text = f"the registry has no {name}" if error.code == _NOT_FOUND else f"the registry said {error.code}"
+            text = f"the registry has no {name}" if error.code == _NOT_FOUND else f"the registry answered {error.code}"
             raise NoSchema(text) from None
         except (OSError, ValueError) as error:
             raise NoSchema(f"the registry at {urlsplit(options.url).netloc} does not answer ({error})") from None
@@ -100,5 +100,5 @@ def _object(data: bytes, name: str, kind: str) -> JsonObject:
     if kind == PROTOBUF and isinstance(found, str):
         return {"schema": found}
     if not isinstance(found, dict):
-        raise NoSchema(f"the registry's answer for {name} is no JSON object")
+        raise NoSchema(f"the registry's answer for {name} is not a JSON object")
     return found

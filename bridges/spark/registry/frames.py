@@ -26,9 +26,9 @@ _KEPT: Final = ("partition", "offset", "timestamp", "date", "key", "application_
 
 
 def with_payload(frame: DataFrame, options: RegistryOptions, column: str = "body") -> DataFrame:
-    """The DataFrame with `schema_id`, `payload` (JSON text), and `payload_mistake`: why there is no payload.
+    """The DataFrame with `schema_id`, `payload` (JSON text), and `payload_mistake`, the reason if there is no payload.
 
-    Tasks fetch each schema once. Raises `PipelineError` if the libraries of the formats are missing here.
+    Tasks fetch each schema once. Raises `PipelineError` if the formats' libraries are not installed.
     """
     check_libraries()
 
@@ -51,7 +51,7 @@ def with_payload(frame: DataFrame, options: RegistryOptions, column: str = "body
 def create_payload_view(
     spark: SparkSession, path: StoragePath, address: str, options: RegistryOptions, name: str, sample: int = 1000
 ) -> DataFrame:
-    """A temporary view of an address whose payloads are columns of `json`, of the types in the first `sample` events.
+    """A temporary view of an address with payloads as columns of `json`, typed by the first `sample` events.
 
     Values of other types are null, and `json_mistake` is true. Raises `PipelineError`.
     """

@@ -1,6 +1,6 @@
 """Payloads as JSON text: a zero byte, four bytes of the schema's id, and Avro, Protobuf or JSON (docs/pipeline.md).
 
-What cannot be decoded has a reason, and never ends a query.
+A body that cannot be decoded gets a reason, and does not fail the query.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _PREFIX: Final = 5
 _VARINT_BITS: Final = 63
 Decode = Callable[[bytes], str]
-"""The JSON of what follows the id. Raises any exception if it is something else."""
+"""Decodes what follows the id to JSON. Raises any exception if it is invalid."""
 
 
 class Payload(NamedTuple):
-    """A body: its schema's id, its JSON, or why there is none."""
+    """A decoded body: the schema's id, the JSON, or the reason why there is none."""
 
     schema_id: int | None
     text: str | None
@@ -41,7 +41,7 @@ class PayloadDecoder:
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry: Final = registry
         self._decoders: Final[dict[int, Decode | str]] = {}
-        """By id: the function, or why there is none."""
+        """The decoding function by id, or the reason why there is none."""
 
     def decode(self, body: bytes | None) -> Payload:
         """The JSON of a body."""
@@ -57,8 +57,8 @@ class PayloadDecoder:
             return Payload(number, None, decode)
         try:
             return Payload(number, decode(body[_PREFIX:]), None)
-        except Exception as error:  # of the formats' libraries, which raise anything
-            return Payload(number, None, f"not of schema {number}: {type(error).__name__}: {error}"[:300])
+        except Exception as error:  # the formats' libraries raise anything
+            return Payload(number, None, f"does not match schema {number}: {type(error).__name__}: {error}"[:300])
 
     def _made(self, number: int) -> Decode | str:
         try:
@@ -67,7 +67,7 @@ class PayloadDecoder:
         except NoSchema as error:
             return str(error)
         except KeyError:
-            return f"schema {number} is of the unknown kind {schema.kind}"
+            return f"schema {number} has the unknown kind {schema.kind}"
         except Exception as error:  # an invalid schema
             return f"schema {number} cannot be used: {type(error).__name__}: {error}"[:300]
 
@@ -126,7 +126,7 @@ def _plain(value: object) -> object:
 
 
 def _json(schema: RegisteredSchema) -> Decode:
-    """The schema says nothing that is needed to read the document; views take the types from it."""
+    """The decoder of JSON, which does not need the schema; views take the types from it."""
 
     def decode(data: bytes) -> str:
         text = data.decode()
@@ -177,7 +177,7 @@ def _add_well_known(pool: DescriptorPool) -> None:
 
 
 def _added(pool: DescriptorPool, name: str, schema: RegisteredSchema) -> FileDescriptor:
-    """A file of messages in the pool, after those that it imports."""
+    """Add a file to the descriptor pool, after the files that it imports."""
     from google.protobuf import descriptor_pb2
 
     for imported, each in schema.references:
@@ -194,7 +194,7 @@ def _added(pool: DescriptorPool, name: str, schema: RegisteredSchema) -> FileDes
 
 
 def _message_indexes(data: bytes) -> tuple[list[int], int]:
-    """The place of the message in its file, and where the message begins; a single zero byte stands for the first."""
+    """The path of the message type in its file, and the start of the message; a zero byte means the first type."""
     count, at = _varint(data, 0)
     indexes = []
     for _ in range(min(count, len(data))):
@@ -204,7 +204,7 @@ def _message_indexes(data: bytes) -> tuple[list[int], int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag number, and the place after it. Raises `ValueError`."""
+    """A zigzag varint, and the position after it. Raises `ValueError`."""
     value = shift = 0
     while at < len(data) and shift <= _VARINT_BITS:
         byte = data[at]
@@ -215,7 +215,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             if number < 0:
                 raise ValueError("the index of a message is negative")
             return number, at
-    raise ValueError("the index of the message ends early")
+    raise ValueError("the index of the message is incomplete")
 
 
 def _message(file: FileDescriptor, indexes: list[int]) -> Descriptor:

@@ -1,6 +1,6 @@
 """Replay to an AMQP address: an event counts once it is accepted; a file beside the archive stores the progress.
 
-If a run was killed, the next one may send its last chunk again: AMQP and the file share no transaction.
+After a killed run, the next one may send the last chunk again: sending and storing are not atomic.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class AmqpTarget:
         self._options: Final = options
         self._state: Final = state
         self._progress: Final = _read(state)
-        self._send([])  # reports connection errors now
-        self._keep()  # and file errors: without stored progress, events would be sent again
+        self._send([])  # fails now if the connection does
+        self._keep()  # and if the file cannot be written: without it, events would be sent again
 
     @property
     def progress(self) -> Mapping[int, int]:
-        """The next offset per partition of the archive."""
+        """The next offset to send, by partition of the archive."""
         return self._progress
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Send the rows in chunks; the progress is stored after each chunk.
 
-        Each call opens a connection: a pause between two calls may be longer than the peer's idle time-out.
+        Each call opens a connection, since the pause between two calls may exceed the peer's idle time-out.
         """
         self._send([rows.slice(first, _LOT) for first in range(0, len(rows), _LOT)])
 

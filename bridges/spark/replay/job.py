@@ -1,7 +1,7 @@
 """Replay: archived events sent again, in the order they had in each partition (docs/pipeline.md).
 
-To a topic, the tasks of one Spark job read the files and write to Kafka (`task`); the driver plans, shows the progress
-and asks the tasks to stop. To an AMQP address, the driver reads and sends, and no Spark is needed.
+To a topic, the tasks of one Spark job read the files and write to Kafka (`task`); the driver plans, reports progress
+and stops the tasks. To an AMQP address, the driver reads and sends, and no Spark is needed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOK: Final = 1.0
-"""Seconds between two looks at the progress."""
+"""Interval of progress reports, in seconds."""
 _MESSAGE: Final = (*SOURCES, *MESSAGE_COLUMNS)
 
 
 class ReplayAddress(Protocol):
-    """An AMQP target: writes rows, and knows what earlier runs of the same name wrote."""
+    """An AMQP target: writes rows, and has the progress of earlier runs of the same name."""
 
     @property
     def progress(self) -> Mapping[int, int]: ...
@@ -43,7 +43,7 @@ class ReplayAddress(Protocol):
 def check(archive: Archive, selection: ArchiveSelection) -> list[Layer]:
     """The files with the selected events. Raises `PipelineError` if the archive has none."""
     if len(selection.addresses) != 1:
-        raise PipelineError("name the one address of the archive to replay (--from)")
+        raise PipelineError("name one address of the archive to replay (--from)")
     (address,), commits = selection.addresses, archive.placed()
     if not any(each.address == address and each.rows for commit in commits for each in commit.ranges):
         raise PipelineError(f"the archive has no events of {address} ({_addresses(commits)})")
@@ -69,7 +69,7 @@ def send_messages(
     pace: Pace,
     on_progress: Callable[[int], None],
 ) -> int:
-    """Send the selected messages that were not sent before; returns their number. Raises `PipelineError`."""
+    """Send the selected messages that were not sent by earlier runs; returns their number. Raises `PipelineError`."""
     sent = 0
     found = check(archive, selection)
     for batch in selected_rows(archive.path, found, selection, target.progress, _MESSAGE):
@@ -93,9 +93,9 @@ def write_records(
     stop: threading.Event,
     on_progress: Callable[[int], None],
 ) -> int:
-    """Write the selected events that were not written before to a topic; returns their number.
+    """Write the selected events that were not written by earlier runs to a topic; returns their number.
 
-    Call `fence` before. Raises `PipelineError`; a later run of the same name continues.
+    Call `fence` first. Raises `PipelineError`; a later run of the same name continues.
     """
     found = check(archive, selection)
     reader = ProgressReader(target)
@@ -119,7 +119,7 @@ def _report(reader: ProgressReader, before: int, on_progress: Callable[[int], No
 def _run(
     spark: SparkSession, job: ReplayJob, shares: list[TaskShare], stop: threading.Event, report: Callable[[], None]
 ) -> None:
-    """Run the tasks, and report until they are over. Raises `PipelineError`."""
+    """Run the tasks, and report the progress until they have ended. Raises `PipelineError`."""
     if not shares:
         return
     running = _Running(spark, job, shares)
@@ -143,7 +143,7 @@ def _ask(job: ReplayJob) -> None:
 
 
 class _Running:
-    """The Spark job in a thread of its own, while the main thread takes signals."""
+    """The Spark job in a separate thread, so that the main thread handles signals."""
 
     def __init__(self, spark: SparkSession, job: ReplayJob, shares: list[TaskShare]) -> None:
         from pyspark import InheritableThread
@@ -157,7 +157,7 @@ class _Running:
         try:
             tasks = self._spark.sparkContext.parallelize(self._shares, len(self._shares))
             tasks.mapPartitions(partial(run_all, self._job)).collect()
-        except Exception as error:  # of Spark and Java, for the other thread
+        except Exception as error:  # from Spark or Java, for the main thread
             self.error = error
         finally:
             self.over.set()

@@ -1,6 +1,6 @@
-"""Reads archived files so that the offsets of each partition ascend, merged and bounded by bytes.
+"""Reads and merges archived files so that the offsets of each partition ascend, in bounded memory.
 
-The rows of most files are in this order already. A file whose rows are not is sorted in memory as a whole.
+The rows of most files are already in this order. Any other file is sorted in memory as a whole.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Key = tuple[int, int]
 """Partition and offset."""
 _ORDER: Final = [("partition", "ascending"), ("offset", "ascending")]
 _BUDGET: Final = 16 * 1024 * 1024
-"""Bytes of the rows that are in memory of all files together, roughly."""
+"""Approximate size of the rows of all files in memory, in bytes."""
 _MOST_ROWS: Final = 4096
-"""Rows of a batch: values that a file has once may be in every row of it."""
+"""Maximum number of rows in a batch: a dictionary-encoded value, stored once, may occur in every row."""
 _SAMPLE: Final = 16
 _MESSAGE: Final = ("head", "bare_message")
 _RECORD: Final = "record.timestamp_type"
@@ -57,7 +57,7 @@ class ArchiveFile:
         spans = sorted(places.spans.items())
         parts = tuple(OffsetSpan(partition, first, last + 1) for partition, (first, last) in spans)
         self.source: Final = SourceFile(str(path), parts)
-        """The partitions and offsets that it has of those wanted."""
+        """The wanted partitions and offsets that the file has."""
 
     @property
     def first(self) -> Key:
@@ -66,7 +66,7 @@ class ArchiveFile:
         return part.partition, part.start
 
     def _look(self, number: int, places: _FileSpans) -> bool:
-        """Look where the rows of a row group are from; false: none of them is wanted."""
+        """Record the positions of a row group's rows. Returns false if none of them is wanted."""
         found = self._file.read_row_group(number, columns=["partition", "offset"])
         found = found.filter(pc.is_in(found.column("partition"), self._wanted))
         if len(found):
@@ -74,7 +74,7 @@ class ArchiveFile:
         return len(found) > 0
 
     def batches(self, budget: int, *, by_key: bool) -> Iterator[pa.RecordBatch]:
-        """The wanted rows in batches of about so many bytes: by key, or at least with ascending offsets."""
+        """The wanted rows in batches of about this size: sorted by key, or at least with ascending offsets."""
         with _named(self._path):
             if self._ordered or (self.ascending and not by_key):
                 for group in self._groups:
@@ -118,7 +118,7 @@ class ArchiveFile:
 
 
 class _FileSpans:
-    """The offsets of each partition in a file, and in which order they are."""
+    """The offsets of each partition in a file, and whether they are sorted."""
 
     def __init__(self) -> None:
         self.spans: Final[dict[int, Key]] = {}
@@ -128,7 +128,7 @@ class _FileSpans:
         self._last: Key = (-1, -1)
 
     def add(self, partitions: NDArray[np.int64], offsets: NDArray[np.int64]) -> None:
-        """Look at the next rows."""
+        """Add the next rows."""
         steps = np.diff(partitions)
         first = int(partitions[0]), int(offsets[0])
         within = bool(((steps > 0) | ((steps == 0) & (np.diff(offsets) > 0))).all())
@@ -143,7 +143,7 @@ class _FileSpans:
 
 
 class _named:
-    """Names the file in errors of reading it."""
+    """A context manager that turns errors of reading a file into errors that name it."""
 
     def __init__(self, path: StoragePath) -> None:
         self._path = path
@@ -158,7 +158,7 @@ class _named:
 
 
 class _Cursor:
-    """The rows of a file that are loaded and not yet taken."""
+    """The loaded rows of a file that were not taken yet."""
 
     def __init__(self, file: ArchiveFile, budget: int) -> None:
         self._batches: Final = file.batches(budget, by_key=True)
@@ -170,7 +170,7 @@ class _Cursor:
         self.load()
 
     def load(self) -> None:
-        """Load the next batch. After the last one, there are no rows."""
+        """Load the next batch; there are no rows after the last one."""
         self._rows = next(self._batches, None)
         if self._rows is not None:
             self._partitions = self._rows.column("partition").to_numpy().astype(np.int64)
@@ -197,7 +197,7 @@ class _Cursor:
 
 
 def merged(files: Sequence[ArchiveFile], budget: int = _BUDGET) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of all files, those of each partition in the order of their offsets. Raises `PipelineError`."""
+    """The wanted rows of all files, each partition in the order of its offsets. Raises `PipelineError`."""
     by_path = {file.source.path: file for file in files if file.source.parts}
     for layer in layers(by_path[path].source for path in sorted(by_path)):
         own = [by_path[source.path] for source in layer]
@@ -205,7 +205,7 @@ def merged(files: Sequence[ArchiveFile], budget: int = _BUDGET) -> Iterator[pa.R
 
 
 def _merged(files: Sequence[ArchiveFile], budget: int) -> Iterator[pa.RecordBatch]:
-    """The rows of files that overlap, in the order of partition and offset."""
+    """The rows of overlapping files, sorted by partition and offset."""
     waiting = sorted(files, key=lambda file: file.first, reverse=True)
     share = max(budget // len(waiting), 1 << 16)
     active: list[_Cursor] = []
@@ -223,5 +223,5 @@ def _merged(files: Sequence[ArchiveFile], budget: int) -> Iterator[pa.RecordBatc
 
 def _sorted(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     tables = [pa.Table.from_batches([each]) for each in batches]
-    table = pa.concat_tables(tables, promote_options="permissive")  # some may lack columns, which are null there
+    table = pa.concat_tables(tables, promote_options="permissive")  # columns missing in some become null
     yield from table.sort_by(_ORDER).combine_chunks().to_batches()

@@ -1,4 +1,4 @@
-"""The rate of a replay: how long to wait before more events may be sent."""
+"""The rate limit of a replay."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _STEP: Final = 0.5
-"""Seconds between two questions whether to stop."""
+"""Seconds between two checks whether to stop."""
 _BATCH: Final = 20_000
 
 
 @dataclass
 class Pace:
-    """A rate from now on. `stopped` is asked while it waits."""
+    """A rate limit from now on. Waiting ends early when `stopped` returns true."""
 
     rate: float | None
-    """Events a second; `None`: no limit."""
+    """Events per second; `None`: no limit."""
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     stopped: Callable[[], bool]
@@ -27,11 +27,11 @@ class Pace:
 
     @property
     def batch(self) -> int:
-        """The most events to send at once: those of a second, if there is a limit."""
+        """The maximum number of events to send at once: those of one second, if there is a limit."""
         return _BATCH if self.rate is None else max(1, min(_BATCH, int(self.rate)))
 
     def wait(self, sent: int) -> bool:
-        """Wait until more events than `sent` may be sent; whether they may: false if the replay was stopped."""
+        """Wait until more events than `sent` may be sent. Returns false if the replay was stopped."""
         if self.rate is None:
             return not self.stopped()
         due = self.began + sent / self.rate

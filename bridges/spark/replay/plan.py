@@ -1,7 +1,7 @@
-"""Which files of an archive a replay reads, in which order, and how its tasks share them. Pure.
+"""Plans the files that a replay reads, their order, and their division among tasks. Pure.
 
-A file has events of some partitions. Files whose offsets overlap in a partition are merged while they are read; all
-others follow each other. The files of one commit may overlap, because each date has a file of its own.
+A file has events of some partitions. Files whose offsets overlap in a partition are merged while they are read; others
+are read in sequence. The files of one commit may overlap, because each date has its own file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bridges.spark.archive.store import Commit
 
 
 class OffsetSpan(NamedTuple):
-    """A bound of the offsets of one partition in a file, [start, end)."""
+    """Bounds of the offsets of one partition in a file, [start, end)."""
 
     partition: int
     start: int
@@ -27,16 +27,16 @@ class SourceFile(NamedTuple):
     """A file to read, and the offsets that it may have."""
 
     path: str
-    """Relative to the archive."""
+    """The path, relative to the archive."""
     parts: tuple[OffsetSpan, ...]
 
 
 Layer = tuple[SourceFile, ...]
-"""Files that are merged; in each partition, the offsets of a layer follow those of the layer before."""
+"""Files that are merged; in each partition, the offsets of a layer follow those of the previous layer."""
 
 
 class TaskShare(NamedTuple):
-    """The writers of one task, the layers with their events, and the part of all events that they are."""
+    """The writers of one task, the layers with their events, and their fraction of all events."""
 
     writers: tuple[int, ...]
     layers: tuple[Layer, ...]
@@ -48,7 +48,7 @@ def source_files(
 ) -> Iterator[SourceFile]:
     """The files of an address that may have selected rows, in the order in which their events were archived.
 
-    A file that replaces those of earlier commits comes where the first of its events did.
+    A file that replaces files of earlier commits takes the position of its first event.
     """
     places = _CommitIndex(commits, address)
     found = []
@@ -78,7 +78,7 @@ class _CommitIndex:
                 self._numbers.setdefault(each.partition, []).append(commit.number)
 
     def counts(self, found: Range) -> bool:
-        """Whether the range added events of the address."""
+        """Whether a range added events of the address."""
         return found.address == self._address and found.rows > 0
 
     def first(self, parts: Iterable[OffsetSpan]) -> int:
@@ -98,7 +98,7 @@ def _is_selected(part: OffsetSpan, offsets: Mapping[int, tuple[int, int]]) -> bo
 
 
 def layers(files: Iterable[SourceFile]) -> list[Layer]:
-    """The files as layers. A file that does not follow all layers is merged with those that it overlaps."""
+    """The files as layers. A file that does not follow all layers is merged with the layers that it overlaps."""
     found: list[list[SourceFile]] = []
     ends: list[dict[int, int]] = []
     tops: dict[int, int] = {}
@@ -117,7 +117,7 @@ def layers(files: Iterable[SourceFile]) -> list[Layer]:
 
 
 def _first_overlap(ends: Sequence[Mapping[int, int]], part: OffsetSpan) -> int:
-    """The first layer with offsets of the partition behind the start of this part."""
+    """The first layer with offsets of the partition after the start of this span."""
     first = len(ends)
     for index in range(len(ends) - 1, -1, -1):
         end = ends[index].get(part.partition)
@@ -130,7 +130,7 @@ def _first_overlap(ends: Sequence[Mapping[int, int]], part: OffsetSpan) -> int:
 def share(
     found: Sequence[Layer], writer_of: Callable[[int], int], next_offsets: Mapping[int, int], tasks: int
 ) -> list[TaskShare]:
-    """The layers divided among at most `tasks` tasks by their writers; what was written before is left out."""
+    """The layers divided among at most `tasks` tasks by their writers, without events that were written before."""
     sizes: dict[int, int] = {}
     for part in {part for layer in found for file in layer for part in file.parts}:
         writer = writer_of(part.partition)

@@ -1,7 +1,7 @@
-"""The offsets of replayed events: a map from those in the archive to those in the new topic, and groups moved by it.
+"""The offsets of replayed events: a map from archive to new topic, by which groups are moved.
 
 The events of a partition are in the topic in the same order, so the n-th selected row is the n-th record of the
-partition with the same number. The map has a run for each stretch in which both offsets ascend by one.
+partition with the same number. The map has a run for each sequence in which both offsets ascend by one.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class OffsetMap:
     old: Numbers
     new: Numbers
     begin: int
-    """Where the topic's partition begins, for groups before the first event."""
+    """The low offset of the topic's partition, for groups positioned before the first event."""
 
     def moved(self, position: int) -> int:
-        """The position of a group in the topic: that of the first event which it had not read."""
+        """The position of a group in the topic: the offset of the first event that it had not read."""
         rank = int(np.searchsorted(self.old, position))
         if rank < len(self.new):
             return int(self.new[rank])
@@ -60,7 +60,7 @@ class OffsetMap:
 def offset_maps(
     archive: Archive, selection: ArchiveSelection, settings: ClientSettings, topic: str
 ) -> dict[int, OffsetMap]:
-    """The maps of a replay that is complete; reads the topic once. Raises `PipelineError`."""
+    """The offset maps of a complete replay; reads the topic once. Raises `PipelineError`."""
     old = _archived(archive, selection)
     try:
         queries = Offsets(settings)
@@ -105,7 +105,7 @@ def _in_topic(settings: ClientSettings, topic: str, bounds: Mapping[int, tuple[i
 def moved_groups(
     maps: Mapping[int, OffsetMap], groups: Mapping[str, Mapping[int, int]]
 ) -> dict[str, dict[int, int]]:
-    """The positions of groups in the new topic; without partitions of which nothing was replayed."""
+    """The positions of groups in the new topic, without partitions from which nothing was replayed."""
     return {
         name: {number: maps[number].moved(at) for number, at in positions.items() if number in maps}
         for name, positions in groups.items()

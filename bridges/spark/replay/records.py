@@ -1,4 +1,4 @@
-"""Rows of an archive as the Kafka records that they were, in columns for the producer.
+"""Restores Kafka records from rows of an archive, as columns for the producer.
 
 Rows that were archived over AMQP have no record; they are encoded as the gateway would write them.
 """
@@ -19,7 +19,7 @@ from bridges.spark.archive.contents.messages import record_times
 from gateway.amqp.message.sections import walk
 
 COLUMNS: Final = ("partition", "offset", "timestamp", "key", "body", "head", "bare_message", "record")
-"""The columns of the archive that a record is made of."""
+"""The columns of the archive from which a record is restored."""
 Record = tuple[bytes | None, bytes | None, list[Header]]
 
 
@@ -41,9 +41,9 @@ def _values(batch: pa.RecordBatch, record: pa.StructArray) -> pa.Array:
 
 
 def _times(batch: pa.RecordBatch, record: pa.StructArray) -> pa.Int64Array:
-    """Milliseconds since 1970 as Kafka had them; 0, if the archive does not know.
+    """Kafka's timestamps in milliseconds since 1970; 0 if the archive does not have them.
 
-    librdkafka takes 0 for now, so an event of that very millisecond is written as one of the next.
+    librdkafka replaces 0 by the current time, so a real timestamp of 0 is written as 1.
     """
     known = record_times(batch.column("timestamp"), record)
     return pc.fill_null(pc.if_else(pc.equal(known, 0), 1, known), 0)
@@ -72,7 +72,7 @@ def _columns(
 
 
 def _without_nulls(headers: pa.ListArray) -> pa.ListArray:
-    """Rows with null instead of headers have no entries: Arrow permits others under a null."""
+    """Headers without hidden entries: Arrow allows a null list to have entries beneath."""
     return pc.fill_null(headers, pa.scalar([], headers.type)) if headers.null_count else headers
 
 

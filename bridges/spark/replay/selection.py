@@ -1,4 +1,4 @@
-"""Which rows of an archive a replay selects, evaluated on record batches in its tasks (docs/columns.md)."""
+"""Selects the rows of an archive to replay, on record batches in the tasks (docs/columns.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIMESTAMP: Final = pa.timestamp("us", "UTC")
 
 
 class RowSelection:
-    """The rows of a selection that were not sent before. Raises `PipelineError` for a filter that is none."""
+    """The rows of a selection that were not sent before. Raises `PipelineError` for an invalid filter."""
 
     def __init__(self, selection: ArchiveSelection, next_offsets: Mapping[int, int]) -> None:
         """`next_offsets`: the first offset that was not sent, by partition."""
@@ -75,7 +75,7 @@ class RowSelection:
 
 
 def _times(batch: pa.RecordBatch) -> pa.TimestampArray:
-    return batch.column("timestamp").cast(_TIMESTAMP)  # files of older versions have no zone
+    return batch.column("timestamp").cast(_TIMESTAMP)  # files of older versions have no time zone
 
 
 def _scalar(time: datetime) -> pa.Scalar:

@@ -1,7 +1,7 @@
 """A task of a replay: reads its part of the archive with pyarrow and writes it to the topic (decision 38).
 
-A task has some writers of the replay. It may run twice, one attempt after the other or both at once: the later one
-fences the writers of the earlier one, and continues behind their last transactions.
+A task has some writers of the replay. Several attempts may run, in sequence or at once: the later one fences the
+writers of the earlier one, and continues after their last transactions.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bridges.spark.replay.selection import RowSelection
 from gateway.errors import AmqpError
 
 _BYTES: Final = 16 * 1024 * 1024
-"""Bytes of a transaction, roughly."""
+"""Approximate size of a transaction, in bytes."""
 _ASK: Final = 1.0
-"""Seconds between two questions to Kafka whether to stop."""
+"""Seconds between two checks in Kafka whether to stop."""
 
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """What all tasks of a run have in common; is sent to them."""
+    """The settings that all tasks of a run share; sent to them."""
 
     archive: StoragePath
     selection: ArchiveSelection
@@ -41,14 +41,14 @@ class ReplayJob:
     run: str
     """The identity of the run."""
     rate: float | None
-    """Events a second, of all tasks together."""
+    """Events per second, of all tasks together."""
 
 
 def selected_rows(
     archive: StoragePath, layers: Iterable[Layer], selection: ArchiveSelection, next_offsets: Mapping[int, int],
     columns: Iterable[str] = COLUMNS,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """The selected rows in the order of each partition. Raises `PipelineError`."""
+    """The selected rows, each partition in its order. Raises `PipelineError`."""
     rows = RowSelection(selection, next_offsets)
     wanted = rows.columns | frozenset(columns)
     for layer in layers:
@@ -59,7 +59,7 @@ def selected_rows(
 
 
 class _Queue:
-    """The rows that wait for a transaction of one writer."""
+    """The rows that wait for the next transaction of one writer."""
 
     def __init__(self, writer: ReplayWriter) -> None:
         self.writer: Final = writer
@@ -94,10 +94,10 @@ class _Run:
         self._sent = 0
 
     def run(self) -> int:
-        """Send everything, or until the run is stopped; returns the number of events."""
+        """Send all events, unless the run is stopped; returns the number sent."""
         next_offsets: dict[int, int] = {}
         for queue in self._queues.values():
-            next_offsets |= queue.writer.progress  # each has read the progress of all: the last one knows most
+            next_offsets |= queue.writer.progress  # each writer read the progress of all; the last read is the latest
         for batch in selected_rows(self._job.archive, self._share.layers, self._job.selection, next_offsets):
             for number, rows in self._by_writer(batch):
                 self._queues[number].add(rows)
@@ -119,7 +119,7 @@ class _Run:
             yield number, batch.filter(pc.is_in(batch.column("partition"), own))
 
     def _drain(self, queue: _Queue, *, whole: bool) -> bool:
-        """Send what fills a transaction, or everything; false if the run was stopped."""
+        """Send full transactions, or everything. Returns false if the run was stopped."""
         while queue.rows >= self._pace.batch or queue.bytes >= _BYTES or (whole and queue.rows):
             if not self._pace.wait(self._sent):
                 return False
@@ -159,7 +159,7 @@ def _share_of(rate: float | None, weight: float) -> float | None:
 
 
 class _StopPoll:
-    """Asks Kafka whether to stop, now and then."""
+    """Checks in Kafka from time to time whether to stop."""
 
     def __init__(self, request: StopRequest) -> None:
         self._request = request
@@ -174,6 +174,6 @@ class _StopPoll:
 
 
 def run_all(job: ReplayJob, shares: Iterable[TaskShare]) -> Iterator[int]:
-    """Run the tasks of one partition of Spark, which are one."""
+    """Run the one task of a Spark partition."""
     for share in shares:
         yield run(job, share)

@@ -1,1 +1,1 @@
-"""The Python processes of Spark's tasks. It may use all rooms whose code runs in tasks; nothing imports it."""
+"""The Python processes of Spark's tasks. It may import every package whose code runs in tasks; nothing imports it."""

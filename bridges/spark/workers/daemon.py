@@ -1,8 +1,8 @@
-"""Starts the Python workers of Spark's tasks, with the modules loaded that tasks need.
+"""Starts the Python workers of Spark's tasks with the modules that tasks need already loaded.
 
-Spark's own daemon forks a worker for each task that runs at the same time, and each worker imports what its first task
-needs: 0.4 s of processor time, of which pandas, which pyarrow looks for, takes half. Here the daemon has them before it
-forks. `session.open_session` names this module in `spark.python.daemon.module`, which other sessions may do as well.
+Spark's own daemon forks a worker for each concurrent task, and each worker imports the modules of its first task: 0.4 s
+of processor time, half of it for pandas, which pyarrow tries to import. This daemon imports them before it forks.
+`session.open_session` sets `spark.python.daemon.module` to this module; other sessions may do so as well.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ import bridges.spark.datasource.source
 import bridges.spark.replay.task  # noqa: F401
 
 if __name__ == "__main__":
-    pa.array(np.zeros(1))  # which looks for pandas
+    pa.array(np.zeros(1))  # makes pyarrow import pandas
     manager()

@@ -40,7 +40,7 @@ def test_a_view_has_the_fields_of_its_schemas(spark: SparkSession, tmp_path: Pat
     assert found == {
         (1, 1, None, None, 5),
         (2, 2, "blue", None, 5),
-        (2, None, None, "not of schema 2: ValueError: bytes follow the value", 1),
+        (2, None, None, "does not match schema 2: ValueError: bytes follow the value", 1),
         (99, None, None, "the registry has no schema 99", 1),
         (None, None, None, "the body does not begin with a zero byte and the id of a schema", 1),
     }

@@ -78,7 +78,7 @@ def test_json_is_as_it_is(server: RegistryServer, decoder: PayloadDecoder) -> No
     server.register(9, {"type": "object"}, "JSON")
     assert decoder.decode(framed(9, b'{"a":1}')) == Payload(9, '{"a":1}', None)
     found = decoder.decode(framed(9, b"{"))
-    assert (found.text, (found.reason or "").startswith("not of schema 9: JSONDecodeError: ")) == (None, True)
+    assert (found.text, (found.reason or "").startswith("does not match schema 9: JSONDecodeError: ")) == (None, True)
 
 
 def descriptor() -> descriptor_pb2.FileDescriptorProto:
@@ -125,7 +125,7 @@ def test_protobuf_by_the_index_of_its_message(server: RegistryServer, decoder: P
         (b"\1\0\0\0\7x", None, "the body does not begin with a zero byte and the id of a schema"),
         (b"\0\0\0\0", None, "the body does not begin with a zero byte and the id of a schema"),
         (framed(99, b"x"), 99, "the registry has no schema 99"),
-        (framed(12, b"x"), 12, "schema 12 is of the unknown kind XML"),
+        (framed(12, b"x"), 12, "schema 12 has the unknown kind XML"),
     ],
 )
 def test_what_has_no_schema(
@@ -141,10 +141,10 @@ def test_what_is_not_of_its_schema(server: RegistryServer, decoder: PayloadDecod
     server.answers["/schemas/ids/14"] = []
     whole = avro(ORDER, VALUE)
     for number, data, start in (
-        (7, whole[:-1], "not of schema 7: "),
-        (7, whole + b"x", "not of schema 7: ValueError: bytes follow the value"),
+        (7, whole[:-1], "does not match schema 7: "),
+        (7, whole + b"x", "does not match schema 7: ValueError: bytes follow the value"),
         (13, whole, "schema 13 cannot be used: "),
-        (14, whole, "the registry's answer for schema 14 is no JSON object"),
+        (14, whole, "the registry's answer for schema 14 is not a JSON object"),
     ):
         found = decoder.decode(framed(number, data))
         assert (found.text, (found.reason or "").startswith(start)) == (None, True), found
