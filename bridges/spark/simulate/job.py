@@ -1,6 +1,7 @@
-"""The simulation as a Spark job: the driver decides each distinct case once, and the verdicts are joined to the rows.
+"""The simulation as a Spark job: the driver evaluates each distinct case once and joins the verdicts to the rows.
 
-Even a long journal has few kinds of links. So Spark counts, Python decides, and no row passes through Python.
+Even a long journal has few kinds of links. So Spark counts the cases, and Python evaluates them: no row passes through
+Python.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 MOST: Final = 200_000
-"""Maximum number of cases that the driver decides."""
+"""Maximum number of cases that the driver evaluates."""
 JOURNAL: Final = "scopegate.journal"
 """The default address of the journal in an archive."""
 _KEYS: Final = Case._fields
@@ -44,7 +45,7 @@ ALL: Final = ArchiveSelection()
 _SPECIAL: Final = ("temporary", "anonymous", "replies", "pair")
 _BAD: Final = "_bad"
 _OWN: Final = r"^(\$temp/|\$replies\.[^/]+/).+"
-"""Addresses of single clients, which no policy names."""
+"""Prefixes of addresses of single clients, which no policy names."""
 SCHEMA: Final = (
     "v int, kind string, gateway string, process string, seq bigint, from_ms bigint, to_ms bigint, scope string, "
     "user string, action string, address string, decision string, condition string, refused_by string, route string, "
@@ -69,7 +70,7 @@ class CaseCount(NamedTuple):
     bytes: int
     samples: int
     decided: str | None
-    """The gateway's own decision, if the journal has it."""
+    """The gateway's own decision, if the journal recorded it."""
 
 
 class SimulationOutcome(NamedTuple):
@@ -77,12 +78,12 @@ class SimulationOutcome(NamedTuple):
 
     findings: list[CaseCount]
     lost: int
-    """Rows that the gateway reports as lost."""
+    """Number of rows that the gateway reports as lost."""
     span: tuple[int, int] | None
     """Milliseconds since 1970 of the first and last row."""
 
     def changed(self) -> list[CaseCount]:
-        """The cases with a difference, those with the most messages first."""
+        """The cases with a difference, sorted by number of messages, largest first."""
         different = [each for each in self.findings if each.finding.differences]
 
         def heavy(each: CaseCount) -> tuple[int, int, int, str]:
@@ -91,7 +92,7 @@ class SimulationOutcome(NamedTuple):
         return sorted(different, key=heavy)
 
     def surprises(self) -> int:
-        """Links that the current policy decides differently from the journal: it was not the policy in force."""
+        """Number of links for which the current policy and the journal differ: another policy was in force."""
         return sum(
             each.attached for each in self.findings
             if each.decided is not None and each.decided != each.finding.before.decision
@@ -104,8 +105,8 @@ class SimulationOutcome(NamedTuple):
 def journal_rows(spark: SparkSession, paths: Sequence[str], since: datetime | None = None) -> DataFrame:
     """Rows of journals: JSON lines, Parquet of rows, or Parquet of a topic (values in `value` or `body`).
 
-    Of archives, files from before `since` are not opened; `between` selects the rows. There is no such bound at the
-    end: a gateway may write a row long after the time that the row is about.
+    In archives, files from before `since` are not opened; `between` selects the rows. There is no upper bound, since a
+    gateway may write a row long after the period that the row covers.
     """
     return reduce(lambda one, other: one.unionByName(other), (_rows(spark, path, since) for path in paths))
 
@@ -160,7 +161,7 @@ def archived(
     """The committed rows of an archive, or of one address if `path` ends with `address=…`; `None` if it is no archive.
 
     `address` selects one address of a whole archive, and `selection` its rows. Raises `PipelineError` for a URL that
-    is not that of an archive.
+    is not an archive's.
     """
     if (problem := archive_problem(path)) is not None:
         raise PipelineError(problem)
@@ -207,27 +208,27 @@ def parquet(spark: SparkSession, path: str) -> DataFrame:
 def check(rows: DataFrame, *, skip_bad: bool) -> int:
     """The number of rows that the gateway reports as lost.
 
-    Raises `PipelineError` for records that are not rows of a journal, or have an unknown version.
+    Raises `PipelineError` for records that are not journal rows, or whose version is unknown.
     """
     from pyspark.sql import functions as F
 
     bad = F.col(_BAD).isNotNull() | F.col("v").isNull() | F.col("kind").isNull()
     newer, lost = F.when(F.col("v") > VERSION, F.col("v")), F.when(F.col("kind") == "lost", F.col("count"))
     found = rows.agg(F.count_if(bad).alias("bad"), F.max(newer).alias("newer"), F.sum(lost).alias("lost")).first()
-    assert found is not None  # an aggregate without groups has one row
+    assert found is not None  # an aggregate without groups always has one row
     if found["newer"] is not None:
         versions = f"version {found['newer']}, and this scopegate reads version {VERSION}"
-        raise PipelineError(f"the journal has rows of {versions}: update it")
+        raise PipelineError(f"the journal has rows of {versions}: update scopegate")
     if found["bad"] and not skip_bad:
         raise PipelineError(f"{found['bad']} records are not rows of a journal (docs/journal.md); see --skip-bad")
     return int(found["lost"] or 0)
 
 
 def between(rows: DataFrame, since: int | None, until: int | None) -> DataFrame:
-    """The rows that end after `since` and begin before `until`, in milliseconds since 1970."""
+    """The rows whose period ends after `since` and begins before `until`, in milliseconds since 1970."""
     from pyspark.sql import functions as F
 
-    untimed = F.col("to_ms").isNull()  # invalid rows are reported whatever their time
+    untimed = F.col("to_ms").isNull()  # invalid rows are always reported
     rows = rows if since is None else rows.where(untimed | (F.col("to_ms") >= since))
     return rows if until is None else rows.where(untimed | (F.col("from_ms") < until))
 
@@ -246,7 +247,7 @@ def journal_cases(rows: DataFrame) -> DataFrame:
         {
             "route": special,
             "reply_to": reply_to,
-            # The policy allowed what a node refused.
+            # The policy allowed these links; a node refused them.
             "decision": F.when(F.col("refused_by").isNull() | (F.col("refused_by") != "node"), F.col("decision")),
             "filters": F.coalesce("filters", F.array().cast("array<string>")),
             "samples": F.when(F.col("kind") == "message", 1).otherwise(0),
@@ -274,7 +275,7 @@ def message_cases(frame: DataFrame, *, scope: str, user: str, by: str) -> DataFr
 
 
 def known_of(rows: DataFrame) -> KnownReceivers:
-    """The properties of receivers in crossing rows."""
+    """The known properties of receivers, from crossing rows."""
     from pyspark.sql import functions as F
 
     seen = rows.where(F.col("kind") == "crossing").select(
@@ -306,7 +307,7 @@ def simulate(
     cases: DataFrame, now: CompiledPolicy, candidate: CompiledPolicy, known: KnownReceivers,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> SimulationOutcome:  # fmt: skip
-    """Decide every case under both policies; `on_progress` is called with a message."""
+    """Evaluate every case under both policies; `on_progress` is called with messages."""
     from pyspark.sql import functions as F
 
     names = ("attached", "messages", "bytes", "samples")
@@ -316,7 +317,7 @@ def simulate(
         *sums, F.sum("samples").alias("samples"), F.min("from_ms").alias("first"), F.max("to_ms").alias("last")
     )
     groups = _few(grouped, "kinds of links and messages")
-    on_progress(f"{len(groups)} kinds of links and messages; deciding each under both policies")
+    on_progress(f"{len(groups)} kinds of links and messages; evaluating each under both policies")
     before, after = (PolicyEvaluator(each, make_filter_rules(each.model.filters), known) for each in (now, candidate))
     findings = compare(before, after, (_case(row) for row in groups))
     weighed = [
@@ -350,7 +351,7 @@ def annotated_rows(cases: DataFrame, outcome: SimulationOutcome) -> DataFrame:
         dict(zip(schema.names, (*case, before, after, words), strict=True))
         for case, before, after, words in dict.fromkeys(_verdicts(outcome))
     ]
-    table = pa.Table.from_pylist(values, to_arrow_schema(schema))  # a list would pass through Python workers
+    table = pa.Table.from_pylist(values, to_arrow_schema(schema))  # rows of a list would pass through Python workers
     verdicts = cases.sparkSession.createDataFrame(table, schema)
     same = reduce(lambda one, other: one & other, (F.col(name).eqNullSafe(F.col(f"case_{name}")) for name in _KEYS))
     return cases.join(F.broadcast(verdicts), same).drop(*keys)

@@ -1,8 +1,8 @@
 """Compares the decisions of two policies for one case (pure; docs/journal.md).
 
-It decides with the gateway's own functions: `ScopeRules.decide` for a link, `crossing_rule.choose` for messages that
-cross, `filter_set.read` for filters. Facts of the traffic, such as which receivers announced that they follow
-annotations, come from the journal's crossing rows; if they are unknown, the verdict has both answers.
+It uses the gateway's own functions: `ScopeRules.decide` for a link, `crossing_rule.choose` for messages that cross, and
+`filter_set.read` for filters. Properties of the traffic, such as receivers that announced support for annotations, come
+from the journal's crossing rows; if they are unknown, the verdict has both results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNKNOWN_FILTERS: Final = "filters not recorded"
 DIFFERENCES: Final = {
     "denied": "was allowed, and would be denied",
     "allowed": "was denied, and would be allowed",
-    "error": "is denied either way, with another error",
+    "error": "is denied either way, with a different error",
     "routed": "would go elsewhere",
     "terms": "would go to the same place on other terms (mode, partitions, credit, uses, …)",
     "annotated": "requests would be annotated",
@@ -55,7 +55,7 @@ DIFFERENCES: Final = {
 
 
 class Case(NamedTuple):
-    """One kind of link, or of message if `reply_to` is given; the user `None` is the gateway itself.
+    """A kind of link, or of message if `reply_to` is given; the user `None` is the gateway itself.
 
     `route` is for links without an address of the policy: temporary, anonymous, replies, pair.
     """
@@ -71,7 +71,7 @@ class Case(NamedTuple):
 
 
 FilterReading: TypeAlias = tuple[object, ...]
-"""How a policy reads the filters of a link; equal readings select the same messages."""
+"""A policy's reading of the filters of a link; equal readings select the same messages."""
 
 
 class CaseVerdict(NamedTuple):
@@ -82,7 +82,7 @@ class CaseVerdict(NamedTuple):
     end: LinkEnd = LinkEnd()
     terms: tuple[Route, ...] = ()
     crossing: tuple[str, ...] = ()
-    """How requests may cross; several values if that depends on an unknown receiver."""
+    """The ways in which requests may cross; several if that depends on an unknown receiver."""
     filtered: FilterReading | None = None
     responses: str | None = None
     """For messages with a reply-to that cross: `home`, `nowhere`, or `refused` if a right is missing."""
@@ -102,7 +102,7 @@ class CaseVerdict(NamedTuple):
 
 
 class CaseReceiver(NamedTuple):
-    """The receiver of requests, as crossing rows name it."""
+    """A receiver of requests, as identified in crossing rows."""
 
     scope: str
     address: str | None
@@ -110,7 +110,7 @@ class CaseReceiver(NamedTuple):
 
 
 class KnownReceivers(NamedTuple):
-    """Receivers in crossing rows: whether they announced support, and whether that counted for their container."""
+    """Receivers in crossing rows: whether they announced support, and whether the policy trusted their container."""
 
     announced: Mapping[CaseReceiver, frozenset[bool]]
     believed: Mapping[CaseReceiver, frozenset[bool]]
@@ -122,7 +122,7 @@ _EITHER: Final = frozenset((False, True))
 
 
 class PolicyEvaluator:
-    """Evaluates cases under one policy; needs none of its secrets."""
+    """Evaluates cases under one policy, without its secrets."""
 
     def __init__(self, policy: CompiledPolicy, rules: Rules = RULES, known: KnownReceivers = NOTHING) -> None:
         """`rules` are those of the policy's filters (`gateway.config.policy.make_filter_rules`)."""
@@ -165,7 +165,7 @@ class PolicyEvaluator:
         rules, address = self.policy.scopes[case.scope], case.address or ""
         if case.user is not None:
             decision = rules.decide(case.user, case.action, address)  # type: ignore[arg-type]  # send or receive
-        else:  # the gateway itself needs no access rule, and follows no redirect
+        else:  # the gateway itself needs no access rule and is not redirected
             route = rules.route(address)
             lost = route is None or isinstance(route, RedirectRoute)
             decision = Decision(route, Grant(True), False, NOT_FOUND if lost else None)
@@ -175,7 +175,7 @@ class PolicyEvaluator:
             return decision, ()
         return decision, (decision.route, *(route for _, route in hops if route is not None))
 
-    # -- what crosses
+    # -- crossing messages
 
     def _crossing(self, case: Case, routes: tuple[Route, ...], end: LinkEnd) -> tuple[str, ...]:
         if end.to_scope is None or end.to_scope == case.scope:
@@ -204,7 +204,7 @@ class PolicyEvaluator:
         return {one and other for one, other in product(announced, believed)}
 
     def _annotations(self, end: LinkEnd) -> Iterable[str]:
-        """The policy's settings for the places at which the receiver may be attached."""
+        """The policy's settings for the connections on which the receiver may be attached."""
         if (connector := self._connector(end)) is not None:
             return {connector.annotations}
         listeners = self.policy.model.scopes[end.to_scope or ""].listen
@@ -230,7 +230,7 @@ class PolicyEvaluator:
     # -- filters
 
     def _filters(self, case: Case) -> FilterReading | AmqpError | None:
-        """How the filters are read, or the error that refuses them."""
+        """The reading of the filters, or the error that refuses them."""
         if not case.filters:
             return None
         if case.filter_set is None:

@@ -1,6 +1,6 @@
-"""How Spark and duckdb write the expressions of the views (pure).
+"""The expressions of the views in the SQL of Spark and of duckdb (pure).
 
-Names and texts come from clients: they are always quoted, and no control character is written as it is.
+Names and texts come from clients: they are always quoted, and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from bridges.spark.views.json_type import JsonType
 
 Field = tuple[str, str]
-"""A name and the expression of its value, or its type."""
+"""A name, with the expression of its value or its type."""
 
 
 class Dialect(Protocol):
@@ -28,10 +28,10 @@ class Dialect(Protocol):
         """All Parquet files of one address; `mixed`: some have columns that others lack."""
 
     def entry(self, column: str, name: str) -> str:
-        """The value of a map's entry, null if it is not there."""
+        """The value of a map's entry, null if it is missing."""
 
     def cast(self, expression: str, kind: str) -> str:
-        """A value as one of the types below, null if it is none."""
+        """A value cast to one of the types below, null if that is impossible."""
 
     def struct(self, fields: Sequence[Field]) -> str:
         """A struct with these fields."""
@@ -43,13 +43,13 @@ class Dialect(Protocol):
         """Milliseconds since 1970 as a timestamp."""
 
     def schema_id(self, expression: str) -> str:
-        """The id of the schema at the beginning of a body, null without one."""
+        """The schema id at the beginning of a body, null without one."""
 
     def payload(self, expression: str) -> str:
-        """What follows the id of the schema."""
+        """The bytes after the schema id."""
 
     def parsed(self, text: str, kind: JsonType) -> tuple[str, str]:
-        """JSON as a struct, and whether a text that is not null is a mistake: invalid, or of other types."""
+        """JSON as a struct, and whether a non-null text is a mistake: invalid JSON, or values of other types."""
 
 
 class SparkSql:

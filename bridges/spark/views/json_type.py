@@ -1,6 +1,6 @@
-"""Types of JSON: from documents that were seen, or from a JSON Schema, and as types of SQL (pure).
+"""Types of JSON, inferred from documents or read from a JSON Schema, to be used as SQL types (pure).
 
-Documents that disagree make text of the place where they do, so nothing that was seen becomes null.
+Where documents disagree, the type is text, so that no value in them becomes null.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from bridges.spark.errors import PipelineError
 
 Kind = Literal["null", "boolean", "bigint", "double", "text", "struct", "array"]
 DEPTH: Final = 8
-"""Levels below which everything is text."""
+"""Maximum nesting depth; anything deeper is text."""
 FIELDS: Final = 500
-"""Fields of an object above which it is text: it is a map with data as keys."""
+"""Maximum number of fields; a larger object is probably a map with data as keys, and becomes text."""
 _LONG: Final = 1 << 63
 _SCHEMA_KINDS: Final[Mapping[str, Kind]] = {
     "null": "null", "boolean": "boolean", "integer": "bigint", "number": "double", "string": "text",
@@ -54,7 +54,7 @@ def type_of(value: object, depth: int = DEPTH) -> JsonType:
 
 
 def merged_all(types: Iterable[JsonType]) -> JsonType:
-    """The one type of all of these; null if there are none."""
+    """The common type of all of these; null if there are none."""
     found = NULL
     for each in types:
         found = merged(found, each)
@@ -87,12 +87,12 @@ def from_schema(text: str) -> JsonType:
         raise PipelineError(f"not JSON ({error})") from None
     found = _of_schema(schema, schema, DEPTH)
     if found.kind != "struct":
-        raise PipelineError("the JSON Schema describes no object with properties")
+        raise PipelineError("the JSON Schema does not describe an object with properties")
     return found
 
 
 def _of_schema(schema: object, root: object, depth: int) -> JsonType:
-    """Keywords that only restrict values say nothing about types and are left out."""
+    """Convert a schema; keywords that only restrict values are ignored."""
     if not isinstance(schema, dict) or not depth:
         return TEXT
     if isinstance(reference := schema.get("$ref"), str):

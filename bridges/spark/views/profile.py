@@ -1,6 +1,6 @@
-"""What the events of an address are like: types of their properties, and whether keys and bodies are text or JSON.
+"""Profiles the events of an address: types of properties, and whether keys and bodies are text or JSON.
 
-Reads Parquet files without Spark, and of each file only the columns that it needs. Bodies are looked at in a sample.
+Reads Parquet files without Spark, and only the necessary columns. Bodies are sampled.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class AddressProfile:
     text_keys: bool = True
     """Whether all keys are UTF-8."""
     bodies: int = 0
-    """Bodies of data sections or text in the sample."""
+    """Number of bodies in the sample that are data sections or text."""
     text_bodies: bool = True
-    """Whether all of them are UTF-8, without the ids of schemas."""
+    """Whether all of them are UTF-8, ignoring schema ids."""
     json: JsonType = NULL
-    """The type of bodies that are JSON objects."""
+    """The common type of the bodies that are JSON objects."""
     json_bodies: int = 0
     layouts: set[bool] = field(default_factory=set)
     """Whether files have the layout of `contents.file_layout` (true), or that of older versions."""
     schema_ids: bool = True
-    """Whether all bodies begin as those with a schema registry do: a zero byte and four bytes of the schema's id."""
+    """Whether all bodies begin with a zero byte and four bytes of a schema id, as with a schema registry."""
 
     @property
     def is_json(self) -> bool:
@@ -59,7 +59,7 @@ class AddressProfile:
 
     @property
     def has_schema_ids(self) -> bool:
-        """Whether bodies have ids of schemas."""
+        """Whether bodies begin with schema ids."""
         return bool(self.bodies) and self.schema_ids
 
 
@@ -89,7 +89,7 @@ def _profile(address: str, paths: Sequence[StoragePath], oldest: StoragePath, sa
     found = AddressProfile(address, str(paths[0].parent.parent.absolute()))
     with pq.ParquetFile(readable(oldest)) as file:
         found.layouts.add(ENTRIES in file.schema_arrow.names)
-    for path in reversed(paths):  # the newest bodies
+    for path in reversed(paths):  # newest bodies first
         try:
             with pq.ParquetFile(readable(path)) as file:
                 found.layouts.add(ENTRIES in file.schema_arrow.names)

@@ -1,4 +1,4 @@
-"""The views of an archive as SQL: one for each address, with columns that need no knowledge of AMQP's types (pure)."""
+"""The views of an archive as SQL: one for each address, with columns of plain types instead of AMQP's (pure)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridges.spark.views.json_type import TEXT, JsonType
 from bridges.spark.views.profile import AddressProfile
 
 PROPERTIES: Final = 300
-"""Properties of a view; an address with more of them uses data as names, and the most frequent are shown."""
+"""Maximum number of properties in a view: an address with more uses data as names; the most frequent are shown."""
 _AS_TEXT: Final = ("text", "long", "double", "decimal", "boolean", "uuid")
 _KINDS: Final = {"long": "bigint", "double": "double", "decimal": "decimal", "boolean": "boolean"}
 
@@ -29,12 +29,12 @@ def view(profile: AddressProfile, name: str, dialect: Dialect, schema: JsonType 
 
 
 def view_names(addresses: Sequence[str], prefix: str = "") -> list[str]:
-    """The names of the views: Spark's catalog takes letters of ASCII, digits and `_`, all others become `_`."""
+    """The names of the views: Spark's catalog allows ASCII letters, digits and `_`; others become `_`."""
     return distinct([re.sub("[^0-9A-Za-z_]", "_", prefix + each) or "_" for each in addresses])
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """Names that differ also if case is ignored, as both engines do; none is empty."""
+    """Names made unique regardless of case, which both engines ignore; none is empty."""
     used: set[str] = set()
     found = []
     for name in names:
@@ -49,7 +49,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def distinct_fields(kind: JsonType) -> JsonType:
-    """Without fields whose names differ from an earlier one in case only: engines cannot tell them apart."""
+    """The type without fields whose names differ from an earlier one only in case, which engines ignore."""
     fields: dict[str, JsonType] = {}
     used: set[str] = set()
     for name, each in kind.fields.items():
@@ -87,7 +87,7 @@ def _columns(profile: AddressProfile, sql: Dialect, schema: JsonType | None) -> 
 
 
 def _either(profile: AddressProfile, sql: Dialect, column: str, shown: Callable[[str], str]) -> str:
-    """What is shown of a value, which files have in an entry of this name, or older ones in this column."""
+    """The expression for a value that files have in an entry of this name, or older files in this column."""
     places = [sql.entry(ENTRIES, column)] if True in profile.layouts else []
     if False in profile.layouts:
         struct, dot, field = column.partition(".")
@@ -104,7 +104,7 @@ def _properties(profile: AddressProfile, sql: Dialect) -> list[Field]:
 
 
 def _value(entry: str, types: set[str], sql: Dialect) -> str:
-    """The column of a property by the AMQP types that were seen; of several, its text."""
+    """The column of a property, by its AMQP types; with several types, it is text."""
     members = {TYPES.get(each) for each in types} - {None}
     if types - {"null"} == {"timestamp"}:
         return sql.milliseconds(f"{entry}.long")

@@ -23,14 +23,14 @@ _DIALECTS: Final[Mapping[str, Dialect]] = {"spark": SparkSql(), "duckdb": Duckdb
 
 @dataclass(frozen=True)
 class ViewRequest:
-    """Which views are made, and what they are derived from."""
+    """The views to create, and how to infer their columns."""
 
     addresses: Sequence[str] = ()
     """Default: all."""
     schema: Path | None = None
     """A JSON Schema of the bodies; default: inferred from the sample."""
     prefix: str = ""
-    """Of the views' names."""
+    """The prefix of the views' names."""
     files: int = 100
     """The number of files of each address that are read, the newest first."""
     sample: int = 1000
@@ -53,8 +53,8 @@ def create_views(spark: SparkSession, path: StoragePath, request: ViewRequest = 
 def with_json(frame: DataFrame, schema: JsonType | str, text: str = "CAST(body AS STRING)") -> DataFrame:
     """The DataFrame with JSON as columns `json` and `json_mistake`; `schema` may be the text of a JSON Schema.
 
-    `text` is the SQL expression of the JSON. What is no JSON object, or has a field of another type, has null there and
-    true in `json_mistake`; no query fails. Raises `PipelineError` for a schema that describes no object.
+    `text` is the SQL expression of the JSON. Texts that are not JSON objects, and fields of other types, become null
+    with `json_mistake` true; no query fails. Raises `PipelineError` for a schema that does not describe an object.
     """
     kind = from_schema(schema) if isinstance(schema, str) else schema
     shown, mistake = SparkSql().parsed(text, distinct_fields(kind))

@@ -71,7 +71,7 @@ def test_a_schema_that_contains_itself_ends() -> None:
 
 @pytest.mark.parametrize(
     ("schema", "message"),
-    [("{", "not JSON"), ('{"type": "string"}', "describes no object"), ("[]", "describes no object"),
+    [("{", "not JSON"), ('{"type": "string"}', "does not describe an object"), ("[]", "does not describe an object"),
      ('{"$ref": "other.json"}', "refers to other.json"), ('{"$ref": "#/no"}', "has no #/no")],
 )  # fmt: skip
 def test_mistakes(schema: str, message: str) -> None:
