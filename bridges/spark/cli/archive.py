@@ -66,7 +66,7 @@ def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     "of a file, in MiB.")
 @click.option(
     "--fail-on-data-loss/--no-fail-on-data-loss", "fail", default=True, show_default=True,
-    help="Stop if offsets are gone from a topic before they were archived, or record the gap and continue.",
+    help="Stop if offsets were deleted from a topic before they were archived, or record the gap and continue.",
 )  # fmt: skip
 @click.option(
     "--fail-on-unknown-mapping/--no-fail-on-unknown-mapping", "fail_unknown", default=False, show_default=True,
@@ -74,22 +74,22 @@ def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 )  # fmt: skip
 @click.option(
     "--format", type=click.Choice(["parquet", "delta", "iceberg"]),
-    help="delta, iceberg: also such a table.  [default: as the archive is, parquet for a new one]",
+    help="delta, iceberg: also maintain such a table.  [default: the archive's format; parquet for a new one]",
 )  # fmt: skip
 @click.option("--topic-settings", is_flag=True, help="Also archive partitions, replicas and settings of the topics.")
 @click.option(
     "--groups", multiple=True, metavar="PATTERN",
-    help="Also archive the topics' settings, and the positions of consumer groups of such names (*: all); may be "
+    help="Also archive the topics' settings, and the positions of consumer groups that match (*: all); may be "
     "repeated.",
 )  # fmt: skip
 @click.option(
     "--wait", default="1m", show_default=True, callback=duration, metavar="DURATION",
-    help="--once: how long an outage of Kafka or Spark is waited out. Without --once, outages are always waited out.",
+    help="With --once: maximum duration of an outage of Kafka or Spark. Without --once, there is no limit.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each commit.")
 @click.option(
     "--metrics", metavar="[HOST:]PORT", callback=_listener,
-    help="Serve Prometheus metrics at this port, of 127.0.0.1 unless a host is given.",
+    help="Serve Prometheus metrics at this port, on 127.0.0.1 unless a host is given.",
 )  # fmt: skip
 @spark_options
 def archive(
@@ -107,7 +107,7 @@ def archive(
     if amqp and _from_policy("topics"):
         topics = ()
     if bool(topics) == bool(amqp) or (amqp and (groups or topic_settings)):
-        of_kafka = "; --groups and --topic-settings are of topics" if groups or topic_settings else ""
+        of_kafka = "; --groups and --topic-settings need --topic" if groups or topic_settings else ""
         raise click.UsageError(f"name what to archive: --topic TOPIC, or --amqp url=… --amqp address=…{of_kafka}")
     named = topic_addresses(topics)
     with errors_reported():
@@ -134,7 +134,7 @@ def archive(
 
 
 def _from_policy(name: str) -> bool:
-    """Whether an option has its value from the policy's section `pipeline`."""
+    """Whether the value of an option comes from the policy's section `pipeline`."""
     return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
 
 
@@ -143,7 +143,7 @@ def _start(text: str) -> str | datetime:
 
 
 def _served(at: tuple[str, int] | None) -> ArchiveMetrics | None:
-    """Metrics that are served at this host and port. Raises `PipelineError`."""
+    """Serve metrics at this host and port. Raises `PipelineError`."""
     if at is None:
         return None
     from bridges.spark.archive.monitoring.metrics import ArchiveMetrics

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def kafka_options(command: CommandFunction) -> CommandFunction:
-    """Add the options that name a Kafka cluster; `policy` is passed as a loaded policy."""
+    """Add the options for a Kafka cluster; the command gets `policy` as a loaded policy."""
     for option in (
         click.option("--cluster", help="With --policy: the Kafka cluster.  [default: pipeline.kafka, or the only one]"),
         click.option(
             "--policy", type=LocalPath(path_type=Path), is_eager=True, callback=_loaded,
-            help="The policy with the Kafka cluster; its key pipeline has defaults of these options.",
+            help="The policy with the Kafka cluster; its key pipeline has defaults for these options.",
         ),
-        click.option("--kafka", "bootstrap", metavar="HOST:PORT", help="Kafka's servers, if no policy names them."),
+        click.option("--kafka", "bootstrap", metavar="HOST:PORT", help="Kafka's bootstrap servers, without --policy."),
     ):  # fmt: skip
         command = option(command)
     return command

@@ -1,4 +1,4 @@
-"""Types of options and arguments of the command line that are paths."""
+"""Parameter types of the command line for paths."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 ArchiveText: TypeAlias = Path | str
-"""What an argument ARCHIVE is until its command runs: a folder, or the URL of a prefix in a bucket."""
+"""An argument ARCHIVE before its command runs: a folder, or the URL of a prefix in a bucket."""
 
 
 class LocalPath(click.Path):
-    """As `click.Path`; a path that begins with a scheme (`file:`, `s3a:`, ...) is wrong use of the command."""
+    """As `click.Path`, but a path that begins with a scheme (`file:`, `s3a:`, ...) is a usage error."""
 
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """The path, of the type that `path_type` names. Fails with the way out for a URL."""
+        """The path, of the type `path_type`. Fails for a URL, with the remedy."""
         if (problem := url_problem(str(value))) is not None:
             self.fail(problem, param, ctx)
         return super().convert(value, param, ctx)
@@ -46,7 +46,7 @@ class ArchivePath(LocalPath):
 
 
 def located(archive: ArchiveText) -> StoragePath:
-    """Where the archive of an argument is, as options and environment say."""
+    """The location of an archive, from the argument, options and environment."""
     if isinstance(archive, Path):
         return archive
     from bridges.spark.archive.storage.paths import storage_path

@@ -1,4 +1,4 @@
-"""`scopegate pipeline compact`, `expire` and `erase`: what is done with an archive's files later on."""
+"""`scopegate pipeline compact`, `expire` and `erase`: maintenance of an archive's files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from bridges.spark.archive.store import Archive
 
 _ADDRESS = click.option("--address", help="Only this address of the archive.  [default: all]")
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
-_YES = click.option("--yes", is_flag=True, help="Do not ask before rows are deleted.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+_YES = click.option("--yes", is_flag=True, help="Delete rows without confirmation.")
 
 
 class DateParam(click.ParamType[date]):
-    """A UTC date, as in the names of folders."""
+    """A UTC date (ISO 8601), as in the names of folders."""
 
     name = "date"
 
@@ -55,9 +55,9 @@ def compact(
 ) -> None:  # fmt: skip
     """Rewrite the small files of past dates of ARCHIVE into few large ones, with the same rows.
 
-    Rows are compared before the new files count. Readers are not disturbed: the old files are deleted after --grace, by
-    the next run of this command or by the archive job, which may run at the same time. A run that was killed can be
-    started again.
+    Old and new rows are compared before the new files count. Readers are not disturbed: the old files are deleted after
+    --grace, by the next run of this command or by the archive job, which may run at the same time. A run that was
+    killed can be started again.
     """
     with errors_reported():
         from bridges.spark.archive.maintenance import compaction
@@ -85,7 +85,7 @@ def _finish(store: Archive, grace: float) -> None:
 
     with maintaining(store):
         for commit in compaction.place_due(store):
-            click.echo(f"{_named(commit.replaced[0])}: the files that were replaced earlier are deleted")
+            click.echo(f"{_named(commit.replaced[0])}: deleted the files that were replaced earlier")
         compaction.remove_leftovers(store, grace)
 
 
@@ -119,8 +119,8 @@ def expire(archive: ArchiveText, before: date, address: str | None, dry_run: boo
 
 @click.command(epilog=EXIT_CODES)
 @archive_argument
-@click.option("--key", help="The key, as text; - reads it from stdin, so that it is in no history of a shell.")
-@click.option("--key-hex", help="The key, as bytes in hexadecimal digits.")
+@click.option("--key", help="The key, as text; - reads it from stdin, which keeps it out of the shell's history.")
+@click.option("--key-hex", help="The key, in hexadecimal digits.")
 @_ADDRESS
 @_DRY_RUN
 @_YES
@@ -129,7 +129,7 @@ def erase(
 ) -> None:  # fmt: skip
     """Delete all events with one record key from ARCHIVE, as data protection laws require.
 
-    The manifest notes who did it, when, how many events of which partitions, and a salted hash of the key, not the key.
+    The manifest records who did it and when, the number of events by partition, and a salted hash of the key.
     `verify` counts these events as removed. Copies elsewhere, and the topic, are not touched.
     """
     if (key is None) == (key_hex is None):
@@ -149,7 +149,7 @@ def _opened(path: ArchiveText, *, dry_run: bool) -> Archive:
     from bridges.spark.archive.store import Archive
 
     archive = Archive(located(path))
-    archive.readable()  # errors of the archive are reported before anything is written
+    archive.readable()  # reports errors of the archive before anything is written
     if not dry_run:
         settle(archive)
     return archive
@@ -163,7 +163,7 @@ def _key(key: str | None, key_hex: str | None) -> bytes:
     try:
         return bytes.fromhex(key_hex or "")
     except ValueError:
-        raise click.UsageError(f"--key-hex {key_hex!r} does not consist of pairs of hexadecimal digits") from None
+        raise click.UsageError(f"--key-hex {key_hex!r} is not a sequence of pairs of hexadecimal digits") from None
 
 
 def _confirmed(found: list[Removal], verb: str, *, dry_run: bool, yes: bool) -> bool:

@@ -28,13 +28,13 @@ EXIT_CODES: Final = (
 
 
 def archive_argument(command: CommandFunction) -> CommandFunction:
-    """Add the argument ARCHIVE, which `local_path.located` makes a path of, and the options of object stores."""
+    """Add the argument ARCHIVE, which `local_path.located` turns into a path, and the options of object stores."""
     command = click.argument("archive", type=ArchivePath())(command)
     return object_store_options(command)
 
 
 def object_store_options(command: CommandFunction) -> CommandFunction:
-    """Add the options that say where an object store is; credentials come from the environment only."""
+    """Add the options that locate an object store; credentials come only from the environment."""
     for option in (
         click.option(
             "--s3-region", "region", expose_value=False, is_eager=True, callback=_into("AWS_REGION"),
@@ -59,16 +59,16 @@ def _into(variable: str) -> Callable[[click.Context, click.Parameter, str | None
 
 
 def session_options(command: CommandFunction) -> CommandFunction:
-    """Add the options of every command that opens a Spark session; `conf` is passed as a mapping."""
+    """Add the options of every command that opens a Spark session; the command gets `conf` as a mapping."""
     for option in (
         click.option(
             "--conf", multiple=True, metavar="KEY=VALUE", callback=_settings,
-            help="A setting of Spark; may be repeated.",
+            help="A Spark setting; may be repeated.",
         ),
         click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
         click.option(
             "--spark-log", metavar="FILE", expose_value=False, callback=_spark_log, is_eager=True,
-            help="Write the lines of Spark itself to this file; - is stderr.  [default: nowhere]",
+            help="Write Spark's own log to this file; - is stderr.  [default: nowhere]",
         ),
     ):  # fmt: skip
         command = option(command)
@@ -118,14 +118,14 @@ class TimeParam(click.ParamType[datetime]):
 
 
 def spark_engine(master: str, conf: Mapping[str, str], jars: Path | None) -> SparkEngine:
-    """The Spark that the options of `spark_options` name; a message on stderr says that it starts."""
+    """The Spark of the options of `spark_options`; prints a message to stderr when it starts."""
     from bridges.spark.session import SparkEngine
 
     return SparkEngine(master, conf, jars, lambda text: click.echo(text, err=True))
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """The seconds of an option such as `90s` or `1h`."""
+    """The value in seconds of an option such as `90s` or `1h`."""
     try:
         return parse_duration(value).seconds
     except ValueError as error:
@@ -133,13 +133,13 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
 
 
 def topic_addresses(topics: tuple[str, ...]) -> dict[str, str]:
-    """The addresses in the archive of the values of `--topic`, TOPIC[=ADDRESS]."""
+    """The addresses in the archive by topic, from the values TOPIC[=ADDRESS] of `--topic`."""
     return {topic: address or topic for topic, _, address in (each.partition("=") for each in topics)}
 
 
 def unknown_mappings(count: int) -> str:
     """The message about records that a newer version wrote."""
-    return f"{count} records are of a mapping that this version does not know: kept as they are, no section is read"
+    return f"{count} records have a mapping that this version does not know: archived unchanged, not decoded"
 
 
 @contextmanager
@@ -148,15 +148,15 @@ def errors_reported() -> Iterator[None]:
 
     The job's module is imported inside the `with` block, so that a missing library is reported like any other error.
     """
-    logging.getLogger().addHandler(logging.NullHandler())  # the sentence says what py4j would log
+    logging.getLogger().addHandler(logging.NullHandler())  # the error covers what py4j would log
     try:
         yield
     except ImportError as error:
         click.echo(f"{error.name} is not installed: pip install 'scopegate[spark]'", err=True)
         sys.exit(1)
-    except BrokenPipeError:  # the reader of the output has gone: click exits without a message
+    except BrokenPipeError:  # the reader of the output has closed it: click exits silently
         raise
     except (PipelineError, OSError) as error:
-        sys.unraisablehook = lambda _: None  # sockets to a Java that has died have nothing to add
+        sys.unraisablehook = lambda _: None  # ignore errors of sockets to a dead Java process
         click.echo(sentence(error), err=True)
         sys.exit(1)

@@ -13,7 +13,7 @@ from bridges.spark.cli.verify import verify
 
 
 class _Pipeline(click.Group):
-    """The commands of this module, and those that take longer to import, imported when they are asked for."""
+    """The commands of this module, and commands that are slow to import, which are imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *_later()})

@@ -1,4 +1,4 @@
-"""What `scopegate pipeline archive` prints: a line that a terminal renews, a line a commit otherwise, or JSON."""
+"""The output of `scopegate pipeline archive`: one updated line on a terminal, else a line per commit, or JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from bridges.spark.archive.monitoring.progress import ArchiveProgress
 
 _RENEW: Final = "\r\x1b[2K"
-"""Go to the start of a terminal's line, and clear it."""
+"""Moves the cursor to the start of the line, and clears it."""
 
 
 class ArchiveReporter:
-    """An observer of the archive job that prints."""
+    """An observer of the archive job that prints its progress."""
 
     def __init__(self, *, as_json: bool, metrics: ArchiveMetrics | None = None) -> None:
         self._as_json: Final = as_json
@@ -41,7 +41,7 @@ class ArchiveReporter:
             self._line(f"commit {progress.commit.number}: {unknown_mappings(unknown)}")
 
     def idle(self) -> None:
-        """Only the metrics show it."""
+        """Do nothing: idle steps show only in the metrics."""
         if self._metrics is not None:
             self._metrics.idle()
 
@@ -53,7 +53,7 @@ class ArchiveReporter:
         self._line(json.dumps({"outage": self._lasting, "text": text}) if self._as_json else text)
 
     def close(self) -> None:
-        """The job has ended."""
+        """End the output, since the job has ended."""
         if self._terminal:
             click.echo()
 
@@ -62,7 +62,7 @@ class ArchiveReporter:
 
 
 def as_text(progress: ArchiveProgress) -> str:
-    """The progress in a line."""
+    """The progress as one line."""
     commit = progress.commit
     speed = f"{progress.bytes / 2**20:,.1f} MiB, {progress.rows_per_second:,.0f}/s"
     behind = ""
@@ -80,7 +80,7 @@ def _age(seconds: float) -> str:
 
 
 def as_json(progress: ArchiveProgress) -> dict[str, object]:
-    """The progress as an object."""
+    """The progress as a JSON object."""
     commit = progress.commit
     return {
         "commit": commit.number,

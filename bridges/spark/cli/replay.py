@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "and settings, unless it is there.")
 @click.option(
     "--groups", multiple=True, metavar="PATTERN",
-    help="At the end, let consumer groups of such names (*: all that are archived) continue at their events in the new "
+    help="At the end, move matching consumer groups (*: all archived ones) to their positions in the new "
     "topic; may be repeated.",
 )  # fmt: skip
 @click.option(
@@ -69,12 +69,12 @@ def replay(
 
     For a topic, the tasks of a Spark job write records and progress in transactions: a run that was killed can be
     started again and writes each event once. At an AMQP address, an event counts once it is accepted; events in flight
-    may be sent twice. That, and a dry run, needs no Spark.
+    may be sent twice. AMQP addresses and dry runs need no Spark.
     """
     if (topic is None) == (not amqp):
         raise click.UsageError("name the target of the events: --topic TOPIC, or --amqp url=… --amqp address=…")
     if amqp and (create or groups or offset_map):
-        raise click.UsageError("--create-topic, --groups and --offset-map are of Kafka: name a --topic")
+        raise click.UsageError("--create-topic, --groups and --offset-map need a --topic")
     with errors_reported():
         from bridges.spark import jobs
 

@@ -29,7 +29,7 @@ from bridges.spark.errors import PipelineError
     "--from", "--since", "since", type=TimeParam(), help="From this time on (ISO 8601; UTC if no zone is given)."
 )
 @click.option("--to", "--until", "until", type=TimeParam(), help="Before this time.")
-@click.option("--show-keys", is_flag=True, help="Show record keys on the page; they are data of the clients.")
+@click.option("--show-keys", is_flag=True, help="Show record keys on the page; they are client data.")
 @click.option("--skip-bad", is_flag=True, help="Skip records that are not journal rows.")
 @session_options
 def report(
@@ -37,11 +37,11 @@ def report(
     since: datetime | None, until: datetime | None, show_keys: bool, skip_bad: bool, master: str,
     conf: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Report the traffic in ARCHIVE: tables as Parquet, and report.html, one page that needs nothing else.
+    """Report the traffic in ARCHIVE: tables as Parquet, and report.html, one self-contained page.
 
-    By scope, address, partition, group and outcome; selectivity of filters, latency from append to delivery, lag over
-    time. Requests, refusals and readers are known only from the gateway's journal (docs/journal.md): archive its topic
-    too.
+    Shows traffic by scope, address, partition, group and outcome, the selectivity of filters, the latency from append
+    to delivery, and lag over time. Requests, refusals and readers are recorded only in the gateway's journal
+    (docs/journal.md): archive its topic, too.
     """
     try:
         page = _run(archive, out, addresses, journals, expression, since, until, show_keys, skip_bad, master, conf)

@@ -61,13 +61,13 @@ _WORDS: Final = ["any", "none", *DIFFERENCES]
 )  # fmt: skip
 @click.option(
     "--messages", multiple=True, callback=archive_paths,
-    help="Archived messages (docs/columns.md), Parquet; with --scope, --user.",
+    help="Archived messages (docs/columns.md), as Parquet; needs --scope, may have --user.",
 )  # fmt: skip
-@click.option("--scope", help="--messages: the scope of the senders.")
-@click.option("--user", default="anonymous", show_default=True, help="--messages: the user who sends them.")
+@click.option("--scope", help="With --messages: the scope of the senders.")
+@click.option("--user", default="anonymous", show_default=True, help="With --messages: the user who sends them.")
 @click.option(
     "--by", type=click.Choice(["address", "to"]), default="address", show_default=True,
-    help="--messages: sent to the archive's column address, or each to its own `to`, as on an anonymous link.",
+    help="With --messages: send each to the archive's column address, or to its own `to`, as on an anonymous link.",
 )  # fmt: skip
 @click.option("--since", type=TimeParam(), help="Only journal rows and archived messages from this "
     "time on (UTC if no zone is given).")
@@ -93,7 +93,7 @@ def simulate(
     evaluated as the gateway evaluates them; neither needs its secrets, and no Kafka or gateway is involved.
     """
     if not (options["journal"] or options["messages"]):
-        raise click.UsageError("give --journal or --messages to evaluate the policies on")
+        raise click.UsageError("name the traffic to evaluate: --journal or --messages")
     policies = _load(now), _load(candidate)
     try:
         outcome = _run(policies, options)
@@ -128,7 +128,7 @@ def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options) -> 
     if options["messages"]:
         missing = [str(each.file) for each in policies if options["scope"] not in each.scopes]
         if missing:
-            raise PipelineError(f"--messages needs --scope, one that {' and '.join(missing)} has")
+            raise PipelineError(f"--messages needs --scope, with a scope of {' and '.join(missing)}")
     if options["out"] is not None and options["out"].exists():
         raise PipelineError(f"{options['out']} already exists; --out creates a new folder")
     check_java()
@@ -180,11 +180,11 @@ def _write(rows: DataFrame, out: Path) -> None:
         counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"))
         counted.write.mode("overwrite").parquet(file_url(fresh))
         there = sum(pq.read_metadata(path).num_rows for path in fresh.glob("*.parquet"))
-        if there != seen.get["rows"]:  # a worker wrote to another folder
-            text = f"{seen.get['rows']} rows were written, {there} are there"
+        if there != seen.get["rows"]:  # a worker has written to another folder
+            text = f"{seen.get['rows']} rows were written, {there} were found"
             raise PipelineError(f"{text}: every machine of the job needs the same folder at this path")
         fresh.rename(out)
-    except Exception as error:  # of Spark, of Java, of the disk
+    except Exception as error:  # from Spark, Java or the disk
         raise PipelineError(f"{out} cannot be written: {sentence(error)}") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -212,8 +212,8 @@ def _lines(
         yield f"\nThe journal is not whole: {outcome.lost} rows were lost when it was written."
     if surprises := outcome.surprises():
         yield (
-            f"\nThe present policy is not the one that was in force: it decides {surprises} links otherwise than the "
-            "journal says."
+            f"\nThe present policy is not the one that was in force: its decisions on {surprises} links differ "
+            "from the journal's."
         )
 
 
@@ -245,7 +245,7 @@ def _sample(each: CaseCount, policies: tuple[CompiledPolicy, CompiledPolicy]) ->
 
 
 def _where(policy: CompiledPolicy, finding: PolicyDifference) -> str:
-    """The lines of the policy that decide the case."""
+    """The lines of the policy that determine the verdict."""
     from policies.explain.explanation import explain
 
     case = finding.case

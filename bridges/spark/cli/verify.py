@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 @archive_argument
 @click.option(
     "--against", type=click.Choice(["kafka"]),
-    help="Also compare with the topics themselves: offsets that the archive lacks, and a sample of the records.",
+    help="Also compare with the topics: offsets that the archive lacks, and a sample of the records.",
 )  # fmt: skip
 @kafka_options
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[=ADDRESS]",
-    help="--against: a topic and its address in the archive; may be repeated.",
+    help="With --against: a topic and its address in the archive; may be repeated.",
 )  # fmt: skip
 @click.option("--sample", default=1000, show_default=True, type=click.IntRange(0), help="--against: records of each "
     "partition that are read again and compared byte for byte.")
@@ -71,7 +71,7 @@ def _print(found: VerifyVerdict) -> None:
 
 
 def _compare(archive: StoragePath, kafka: Mapping[str, str], topics: Mapping[str, str], sample: int) -> bool:
-    """Whether a topic has something else."""
+    """Whether a topic differs from the archive."""
     from bridges.spark import jobs
 
     failed = False

@@ -15,21 +15,21 @@ _FILE = LocalPath(exists=True, dir_okay=False, path_type=Path)
 @click.command(epilog=EXIT_CODES)
 @archive_argument
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Whose SQL to write."
+    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="The SQL dialect."
 )
 @click.option("--address", "addresses", multiple=True, help="Only this address of the archive; may be repeated.")
 @click.option(
     "--json-schema", "schema", type=_FILE,
     help="JSON Schema of the bodies, with one --address.  [default: inferred from a sample]",
 )  # fmt: skip
-@click.option("--prefix", default="", help="Put this before the names of the views.")
+@click.option("--prefix", default="", help="Prefix of the views' names.")
 @click.option(
     "--files", type=click.IntRange(1), default=100, show_default=True,
     help="Look for properties in this many of the newest files of each address.",
 )  # fmt: skip
 @click.option(
     "--sample", type=click.IntRange(1), default=1000, show_default=True,
-    help="Look at this many bodies of each address.",
+    help="Sample this many bodies of each address.",
 )  # fmt: skip
 @click.option("--out", type=LocalPath(path_type=Path, dir_okay=False), help="Write to this file.  [default: stdout]")
 def views(

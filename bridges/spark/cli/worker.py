@@ -1,6 +1,6 @@
-"""Runs commands of `scopegate pipeline` in one process, whose Java stays between them.
+"""Runs commands of `scopegate pipeline` in one process, which keeps Java running between them.
 
-`python -m bridges.spark.cli.worker` reads the words of a command as a line of JSON and answers with a line of JSON:
+`python -m bridges.spark.cli.worker` reads the arguments of a command as a line of JSON and answers with a line of JSON:
 exit code, output, errors (`bridges.spark.quickstart.command_runner` is the other end).
 """
 
