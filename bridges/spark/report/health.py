@@ -1,4 +1,4 @@
-"""The state of an archive by its manifest: files and their sizes, lost offsets, and how far it is behind (pure)."""
+"""The state of an archive according to its manifest: files and their sizes, lost offsets, and lag (pure)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bridges.spark.archive.manifest.commits import Commit
 
 SMALL: Final = 1 << 20
-"""Bytes below which a file counts as small."""
+"""Size in bytes below which a file counts as small."""
 
 
 @dataclass
@@ -27,13 +27,13 @@ class AddressHealth:
     bytes: int = 0
     events: int = 0
     lost_offsets: int = 0
-    """Offsets that the log had deleted before they were archived."""
+    """Number of offsets that were deleted from the log before they were archived."""
     behind: int | None = None
-    """Events between the archive's end and the end of the log that its readers saw last; `None` if nobody saw it."""
+    """Events between the archive's end and the end of the log that its readers saw last; `None` if none did."""
 
 
 def archive_health(commits: Iterable[Commit], lag: Sequence[Row] = ()) -> list[AddressHealth]:
-    """The health of each address; `lag` is the table of that name, in which readers of the logs saw their ends."""
+    """The health of each address; `lag` is the table of that name, with the ends of the logs as readers saw them."""
     found: dict[str, AddressHealth] = {}
     ends: dict[tuple[str, int], int] = {}
     for commit in commits:

@@ -47,14 +47,14 @@ _ALL: Final = ArchiveSelection()
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """Selects what is reported."""
+    """The selection of a report."""
 
     selection: ArchiveSelection = _ALL
-    """Rows of the archive; its times also select rows of the journal."""
+    """The selection of archived rows; its times also select rows of the journal."""
     journals: Sequence[str] = ()
     """Addresses of the archive, or other journals as for `simulate`; default: the archive's own, if it has one."""
     keys: bool = False
-    """Show record keys on the page; they are data of the clients."""
+    """Show record keys on the page; they are client data."""
     skip_bad: bool = False
     """Skip records that are not journal rows."""
 
@@ -70,7 +70,7 @@ def report(
     """Write the report of the archive at `path` into the folder `out`; return its page. Raises `PipelineError`."""
     _check(out)
     archive = Archive(path)
-    archive.readable()  # errors of the archive are reported before Spark starts
+    archive.readable()  # reports errors of the archive before Spark starts
     check_java()
     on_progress("starting Spark")
     with session("report", engine or LOCAL) as spark:
@@ -101,7 +101,7 @@ def _check(out: Path) -> None:
         raise PipelineError(problem)
     ours = (out / PAGE).is_file() and (out / TABLES).is_dir()
     if out.exists() and not ours and (not out.is_dir() or any(out.iterdir())):
-        raise PipelineError(f"{out} exists and is not a report: name another folder with --out")
+        raise PipelineError(f"{out} exists and is not a report: choose another folder with --out")
     if not out.parent.is_dir():
         raise PipelineError(f"{out} cannot be written: there is no folder {out.parent}")
 
@@ -150,7 +150,7 @@ def make(
 def _events(
     spark: SparkSession, archive: Archive, selection: ArchiveSelection, times: Period, addresses: Sequence[str]
 ) -> DataFrame | None:
-    """The selected events of both periods, which are kept for the tables; `None` if there are none to select from."""
+    """The selected events of both periods, cached for the tables; `None` if the archive has no events."""
     if not addresses:
         return None
     chosen = [each for each in addresses if not selection.addresses or each in selection.addresses]

@@ -1,4 +1,4 @@
-"""The key figures at the top of the report, with their change since the period before (pure)."""
+"""The key figures at the top of the report, with their change since the previous period (pure)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridges.spark.report.page.html import Tile
 
 
 def key_figures(tables: Tables, terms: ReportTerms) -> Iterator[Tile]:
-    """An even number of tiles, refusals first."""
+    """The tiles, refusals first; their number is even."""
     if terms.journal:
         yield from _refusals(tables, terms)
     if terms.archive:

@@ -1,4 +1,4 @@
-"""The period of a report and the one before it, of the same length (pure)."""
+"""The period of a report and the previous one of the same length (pure)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Period(NamedTuple):
-    """The times of a report; `before` is where the period begins that it is compared with, which ends at `since`."""
+    """The times of a report; `before` is the start of the previous period, which ends at `since`."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -15,17 +15,17 @@ class Period(NamedTuple):
 
     @property
     def compared(self) -> bool:
-        """Whether there is a period before."""
+        """Whether there is a previous period to compare with."""
         return self.before is not None
 
     @property
     def compared_since(self) -> datetime | None:
-        """Where the period before ends and the report's own begins; `None` without one before."""
+        """The end of the previous period and start of the report's own; `None` without a previous one."""
         return self.since if self.compared else None
 
     @property
     def first(self) -> datetime | None:
-        """Where both periods begin."""
+        """The start of the earlier of both periods."""
         return self.before or self.since
 
 

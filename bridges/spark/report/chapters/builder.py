@@ -1,4 +1,4 @@
-"""What the chapters are made with: the tables' rows, the settings, and numbered plots (pure but for drawing)."""
+"""Helpers for the chapters: the tables' rows, the settings, and numbered plots (pure except for drawing)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from bridges.spark.report.page.html import PageTable
 from bridges.spark.report.page.plots import SERIES, Bar, PlotSeries
 
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
-"""The rows of the report's tables by their names."""
+"""The rows of the report's tables, by the table's name."""
 K = TypeVar("K")
 SHOWN: Final = 10
-"""Rows of a table or plot on the page; the files have all rows."""
+"""Maximum number of rows of a table or plot on the page; the files have all rows."""
 DIRECTIONS: Final = {"send": "in", "receive": "out"}
 
 
 class ReportTerms(NamedTuple):
-    """Settings of the page: seconds of a time bucket, whether keys are named, what there is, whether it is compared."""
+    """Settings of the page: seconds of a time bucket, whether keys are shown, available data, whether to compare."""
 
     seconds: int
     keys: bool
@@ -32,7 +32,7 @@ class ReportTerms(NamedTuple):
 
 
 class ChapterBuilder:
-    """The tables, and the plots of one page: they are numbered, so that their element ids differ."""
+    """The tables and plots of one page; plots are numbered, so that their element ids are unique."""
 
     def __init__(self, tables: Tables, terms: ReportTerms) -> None:
         self.tables: Final = tables
@@ -89,7 +89,7 @@ def sums(rows: Iterable[Row], key: Callable[[Row], K], *names: str) -> dict[K, l
 
 
 def ranked(found: Mapping[K, list[int]]) -> list[tuple[K, list[int]]]:
-    """The largest first sums first."""
+    """The rows, sorted by their first sum, largest first."""
     return sorted(found.items(), key=lambda item: (-item[1][0], str(item[0])))
 
 
@@ -100,18 +100,18 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> P
 
 
 def more(found: Sequence[object], name: str) -> str:
-    """The remark under a plot that shows only the first."""
+    """The remark under a plot that shows only the first rows; empty if it shows all."""
     left = len(found) - SHOWN
     return f"The first {SHOWN}; {left:,} more are in tables/{name}.parquet." if left > 0 else ""
 
 
 def sentences(*texts: str) -> str:
-    """The texts that are not empty."""
+    """The non-empty texts, joined."""
     return " ".join(text for text in texts if text)
 
 
 def describe(title: str, bars: Sequence[Bar]) -> str:
-    """A plot in words, for screen readers."""
+    """A text description of a plot, for screen readers."""
     return f"{title}: " + "; ".join(f"{bar.label} {bar.description}" for bar in bars)
 
 

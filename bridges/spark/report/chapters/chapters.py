@@ -1,4 +1,4 @@
-"""All chapters in the order of the page: refusals first. A chapter without data says why, and how to get data."""
+"""All chapters in the order of the page: refusals first. A chapter without data explains why, and how to get data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_JOURNAL: Final = (
 
 
 def chapters(tables: Tables, terms: ReportTerms) -> Iterator[Chapter]:
-    """The chapters for which there is data, and one that says how to get a journal if there is none."""
+    """The chapters that have data; without a journal, also one that explains how to get it."""
     builder = ChapterBuilder(tables, terms)
     if terms.journal:
         yield refused(builder)

@@ -43,7 +43,7 @@ def _groups(builder: ChapterBuilder) -> Card | None:
 
 
 def _filters(builder: ChapterBuilder) -> Card | None:
-    """Readers with the same filters in words are one: filters that only tell where to begin are left out."""
+    """Readers with the same filter texts are combined; filters that only set the start position are left out."""
     rows = [row for row in builder.tables["filters"] if row["scanned"]]
     found = sums(rows, lambda row: (words.reader(row), words.filters(row["filters"])), "scanned", "matched")
     bars = [

@@ -14,7 +14,7 @@ _ERRORS = 5
 
 
 def refused(builder: ChapterBuilder) -> Chapter:
-    """The totals by error and one list of all refusals, or the sentence that there were none."""
+    """The totals by error and one list of all refusals, or a sentence if there were none."""
     denied = [row for row in builder.tables["links"] if row["decision"] == "deny"]
     rejected = [row for row in builder.tables["outcomes"] if row["outcome"].startswith(REFUSED)]
     if not denied and not rejected:

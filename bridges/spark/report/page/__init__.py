@@ -1,1 +1,1 @@
-"""What a report is drawn with: numbers and times as text, tables, plots, and HTML with its style."""
+"""Rendering of a report: numbers and times as text, tables, plots, and HTML with its style."""

@@ -77,14 +77,14 @@ def width(seconds: int) -> str:
 
 
 def name(text: str) -> str:
-    """A name that a client chose, so that it does not change the order of the text around it."""
+    """A name chosen by a client, isolated so that it does not affect the direction of the text around it."""
     written = visible(text)
     mixed = any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in written)
     return f"{ISOLATE}{written}{POP}" if mixed else written
 
 
 def visible(text: str) -> str:
-    """The text with escapes instead of control characters, also of those that change the direction of writing."""
+    """The text with control characters escaped, including those that change the writing direction."""
     if text.isprintable():
         return text
     return "".join(
@@ -105,7 +105,7 @@ def reader(row: Row) -> str:
 
 
 def filters(text: str | None) -> str:
-    """The kinds of filters in words, without those that only tell where to begin."""
+    """The kinds of filters in words, without those that only set the start position."""
     kinds = (text or "").split(", ")
     names = (_FILTERS.get(kind, kind.removeprefix("amqp:").removesuffix("-filter")) for kind in kinds)
     return ", ".join(dict.fromkeys(each for each in names if each))

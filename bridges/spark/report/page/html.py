@@ -17,7 +17,7 @@ from bridges.spark.report.page.style import STYLE
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page's Content-Security-Policy."""
 _COLUMNS: Final = 3
-"""Cards side by side on a desktop."""
+"""Maximum number of cards side by side on a desktop."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Card:
     table: PageTable | None = None
     note: str = ""
     wide: bool = False
-    """Whether it is as wide as the page, above the chapter's other cards."""
+    """Whether the card is as wide as the page and above the chapter's other cards."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _card(card: Card) -> Iterable[str]:
 
 
 def _table(table: PageTable) -> Iterable[str]:
-    """Roles are explicit, since the style shows rows as grids on a phone, which loses their meaning."""
+    """Roles are explicit, since on a phone the style turns rows into grids, which loses their implicit roles."""
     classes = [' class="n"' if name.startswith("#") else ' class="text"' for name in table.columns]
     names = [_text(name.removeprefix("#")) for name in table.columns]
     wide = ' class="wide"' if len(names) > 2 else ""

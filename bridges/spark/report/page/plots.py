@@ -1,8 +1,8 @@
 """The report's plots: SVG for a page, drawn by matplotlib without a screen, legible at the width of a phone.
 
-They are drawn as wide as a phone, so that a point is about a pixel there, and shown at most a third larger. Texts stay
-texts in the page's font, and colours are variables of the page's style sheet, for light and dark pages. Labels are data
-of clients: nothing in them is read as markup, neither of SVG nor of matplotlib's mathematics.
+They are drawn as wide as a phone, so that a point is about a pixel there, and enlarged by at most a third. Texts remain
+text in the page's font, and colours are variables of the page's style sheet, for light and dark pages. Labels are data
+of clients: they are never interpreted as markup of SVG or matplotlib's mathtext.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def lines(
         figure, axes = _blank(3.1 + 0.27 * len(series))
         for colour, each in zip(_COLOURS, series, strict=False):
             mark = "o" if len(each.times) < 3 else ""
-            times: Any = each.times  # Any: matplotlib plots dates, but its stubs do not say so
+            times: Any = each.times  # Any: matplotlib plots dates, but its stubs do not allow them
             axes.plot(times, each.values, label=each.name, color=colour, marker=mark, markersize=4)
         axes.margins(x=0.01)
         _time_axis(axes, [time for each in series for time in each.times])
@@ -150,7 +150,7 @@ def cut(text: str, most: int = 40) -> str:
     return f"{begin}…{ISOLATE * (end.count(POP) - end.count(ISOLATE))}{end}"
 
 
-# -- how
+# -- drawing
 
 
 @contextmanager
@@ -190,7 +190,7 @@ def _binary_ticks() -> MaxNLocator:
 
 
 def _time_axis(axes: Axes, times: Sequence[datetime]) -> None:
-    """Times in full, such as 02:50:15, with the rest of the date below; a lone point stands in the middle."""
+    """Times in full, such as 02:50:15, with the rest of the date below; a single point is centred."""
     from matplotlib import dates
 
     made: Any = dates  # Any: this module has no stubs
@@ -204,7 +204,7 @@ def _time_axis(axes: Axes, times: Sequence[datetime]) -> None:
 
 
 def time_ticks(first: datetime, last: datetime, most: int = 4) -> list[datetime]:
-    """Round times between these two, the first if there are none; they have a time zone."""
+    """Round times between these two, with a time zone; the first time if there are none."""
     span = (last - first).total_seconds()
     if span > _MONTHS:
         return _month_ticks(first, last, most)
@@ -215,7 +215,7 @@ def time_ticks(first: datetime, last: datetime, most: int = 4) -> list[datetime]
 
 
 def _month_ticks(first: datetime, last: datetime, most: int) -> list[datetime]:
-    months = range(first.year * 12 + first.month, last.year * 12 + last.month)  # the first whole one is the next
+    months = range(first.year * 12 + first.month, last.year * 12 + last.month)  # starts with the next, which is whole
     rough = 12 * (len(months) // 12 // most + 1)
     step = next((step for step in (1, 2, 3, 4, 6, 12) if len(months) / step <= most), rough)
     return [datetime(each // 12, each % 12 + 1, 1, tzinfo=UTC) for each in months if each % step == 0] or [first]

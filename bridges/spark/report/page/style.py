@@ -1,6 +1,6 @@
 """The style sheet of the report's page, for a phone, a desktop and a printer, in the browser's light or dark setting.
 
-Cards of a chapter stand in columns, so that a short one leaves no hole beside a tall one. Plots are at most 30rem wide,
+Cards of a chapter are in columns, so that a short one leaves no gap beside a tall one. Plots are at most 30rem wide,
 where their text is as large as the page's.
 """
 

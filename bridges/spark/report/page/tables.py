@@ -1,7 +1,8 @@
 """The report's tables: sums over an archive and a journal, computed by Spark's own functions (docs/pipeline.md).
 
 Every table is small: time is divided into at most `BUCKETS` buckets, and tables are cut off after the `MOST` largest
-rows. No row passes through Python. A row's `current` tells the period of the report from the one before it.
+rows. No row passes through Python. `current` is true in rows of the report's own period, not the previous
+one.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def width(seconds: float, least: float = 0) -> int:
 
 
 def interval(journal: DataFrame | None) -> float:
-    """The usual period of a row of the journal in seconds; shorter time buckets would have gaps."""
+    """The typical period of a journal row in seconds; shorter time buckets would have gaps."""
     from pyspark.sql import functions as F
 
     usual = F.percentile_approx(F.col("to_ms") - F.col("from_ms"), 0.5)
@@ -66,7 +67,7 @@ def span(archive: DataFrame | None, journal: DataFrame | None) -> tuple[float, f
 
 
 def events(archive: DataFrame, since: datetime | None = None) -> DataFrame:
-    """The columns of an event that the tables need; those from `since` on are `current`."""
+    """The columns of an event that the tables need; events from `since` on are `current`."""
     from pyspark.sql import functions as F
 
     size = F.coalesce(F.length("head") + F.length("bare_message"), _record_size())
@@ -156,7 +157,7 @@ def journal_tables(found: DataFrame, seconds: int) -> dict[str, DataFrame]:
     from pyspark.sql import functions as F
 
     info = F.coalesce(F.col("address").endswith(INFO_SUFFIX), F.lit(False)) & (F.col("decision") == "allow")
-    named = (F.col("kind") == "link") & ~F.coalesce(info, F.lit(False))  # clients look at $info before they read
+    named = (F.col("kind") == "link") & ~F.coalesce(info, F.lit(False))  # clients read $info before they read events
     rows = found.where("current")
     links, reads = rows.where(named), rows.where(F.col("kind") == "reading")
     earlier = found.where(~F.col("current")).where(named)
@@ -228,7 +229,7 @@ def _filters(reads: DataFrame) -> DataFrame:
 
 
 def _latency(reads: DataFrame) -> DataFrame:
-    """Quantiles are upper bounds of classes, but never above the slowest."""
+    """Latency by reader; quantiles are upper bounds of their classes, capped at the slowest delivery."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -277,7 +278,7 @@ def _ordered(frame: DataFrame, *names: str) -> DataFrame:
 
 
 def collected(frames: Mapping[str, DataFrame]) -> dict[str, tuple[pa.Table, bool]]:
-    """The tables in Arrow, and whether rows were cut off."""
+    """The tables in Arrow, and whether they were truncated."""
     found = {}
     for name, frame in frames.items():
         table = frame.limit(MOST + 1).toArrow()
