@@ -48,7 +48,7 @@ def _today() -> date:
 @click.option("--file-size", default=256, show_default=True, type=click.IntRange(1), help="Approximate size of the new "
     "files, in MiB.")
 @click.option("--grace", default="1h", show_default=True, callback=duration, metavar="DURATION", help="How long the "
-    "replaced files stay, for reads that began before; 0s: delete them at once.")
+    "replaced files stay for running reads; 0s: delete them at once.")
 @_DRY_RUN
 def compact(
     archive: ArchiveText, before: date | None, address: str | None, file_size: int, grace: float, dry_run: bool

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of events per second, in all.  "
     "[default: no limit]")
 @click.option("--create-topic", "create", is_flag=True, help="Create the topic with the archived partitions, replicas "
-    "and settings, unless it is there.")
+    "and settings, unless it exists.")
 @click.option(
     "--groups", multiple=True, metavar="PATTERN",
     help="At the end, move matching consumer groups (*: all archived ones) to their positions in the new "

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     "--topic", "topics", multiple=True, metavar="TOPIC[=ADDRESS]",
     help="With --against: a topic and its address in the archive; may be repeated.",
 )  # fmt: skip
-@click.option("--sample", default=1000, show_default=True, type=click.IntRange(0), help="--against: records of each "
-    "partition that are read again and compared byte for byte.")
+@click.option("--sample", default=1000, show_default=True, type=click.IntRange(0), help="With --against: records of "
+    "each partition that are read again and compared byte for byte.")
 def verify(
     archive: ArchiveText, against: str | None, bootstrap: str | None, policy: CompiledPolicy | None,
     cluster: str | None, topics: tuple[str, ...], sample: int,
