@@ -52,7 +52,7 @@ def _figure(name: str, spark: Spark, ours: Any, theirs: Any, gateway: BenchGatew
     )
     details = {**value, "kafka": alone}
     what = f"Spark's Kafka source; a row over AMQP takes {costs}"
-    return Figure(name, value["rate"], "rows/s", alone["rate"], what, 0.5, details=details)
+    return Figure(name, value["rate"], "rows/s", alone["rate"], what, 0.7, details=details)
 
 
 class Spark:
