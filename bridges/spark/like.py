@@ -22,7 +22,7 @@ PARTS: int = 512
 def like(text: Column, pattern: list[LikePart]) -> Column:
     """Whether texts match a pattern, given as the parts between its `%`. Raises `AmqpError` for more than `PARTS`."""
     if len(pattern) > PARTS:
-        raise AmqpError(NOT_IMPLEMENTED, f"filter over columns: LIKE takes at most {PARTS - 1} %")
+        raise AmqpError(NOT_IMPLEMENTED, f"filter over columns: LIKE takes up to {PARTS - 1} %; filter in the gateway")
     if any(part.length > sum(len(chunk) for _, chunk in part.chunks) for part in pattern):
         return text.rlike(expression(pattern))
     texts = ["".join(chunk for _, chunk in part.chunks) for part in pattern]

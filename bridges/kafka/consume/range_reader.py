@@ -134,9 +134,9 @@ _NO_END: Final = 1 << 63
 def _described(settings: ClientSettings, error: KafkaError, topic: str | None) -> AmqpError:
     code, of_topic = error.code(), f" (topic {topic})" if topic else ""
     if code in errors.UNAUTHORIZED:
-        return AmqpError(UNAUTHORIZED_ACCESS, f"Kafka does not allow it: {error.str()}{of_topic}")
+        return AmqpError(UNAUTHORIZED_ACCESS, f"Kafka denies access: {error.str()}{of_topic}")
     if code in _LOST:
-        text = f"offsets went out of the topic while they were read: {error.str()}{of_topic}"
+        text = f"offsets were deleted from the topic while they were read: {error.str()}{of_topic}"
         return AmqpError(NOT_FOUND, text)
     where = f"Kafka at {settings['bootstrap.servers']}"
     return AmqpError(INTERNAL_ERROR, f"{where} does not send the records{of_topic}: {error.str()}")

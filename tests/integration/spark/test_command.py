@@ -88,7 +88,7 @@ def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path: Path) -> None
         (
             ("archive", "{tmp}", "--topic", "t", "--kafka", "{kafka}", "--jars", "{tmp}", "--format", "delta"),
             1,
-            "{tmp} does not contain the 2 jars of Delta Lake: scopegate pipeline jars",
+            "{tmp} does not contain the 2 jars of Delta Lake: run scopegate pipeline jars",
         ),
         (
             ("replay", "{tmp}", "--from", "a", "--topic", "t", "--kafka", "{kafka}"),
