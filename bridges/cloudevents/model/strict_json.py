@@ -26,7 +26,7 @@ def read_object(body: bytes, depth: int = MAX_DEPTH) -> dict[str, Json]:
     except json.JSONDecodeError as error:
         raise _invalid(text, error.pos, f"not JSON: {error.msg}") from None
     except (ValueError, RecursionError):
-        raise InvalidSubscription((Mistake("", "not JSON: a number that is none, or too long"),)) from None
+        raise _invalid(text, _bad_number(text), "not JSON: a number that is none, or too long") from None
     if not isinstance(found, dict):
         raise _invalid(text, 0, "a JSON object is needed")
     if where := _lone_surrogate(found):
@@ -79,6 +79,20 @@ def _decoded(text: str) -> str:
 
 def _refused(name: str) -> Json:
     raise ValueError(name)
+
+
+def _bad_number(text: str) -> int:
+    """The position of the first number that JSON does not have, or that is too long."""
+    plain = (found for found in _TOKEN.finditer(text) if found[0][0] not in '"{}[]:,')
+    return next((found.start() for found in plain if not _is_read(found[0])), 0)
+
+
+def _is_read(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=_refused, parse_float=_finite)
+    except ValueError:
+        return False
+    return True
 
 
 def _finite(text: str) -> float:

@@ -30,6 +30,8 @@ class SunkRequest:
         return [value for key, value in self.headers if key.lower() == name.lower()]
 
 
+_LONGEST_HEAD = 1 << 20
+"""Bytes."""
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
@@ -122,7 +124,7 @@ async def http_sink(
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    server = await asyncio.start_server(begun, "127.0.0.1", port, ssl=tls)
+    server = await asyncio.start_server(begun, "127.0.0.1", port, ssl=tls, limit=_LONGEST_HEAD)
     sink.port = server.sockets[0].getsockname()[1]
     try:
         yield sink

@@ -76,6 +76,8 @@ class KilledGateway:
     draw: random.Random
     lives: list[tuple[int, float]] = field(default_factory=list)
     """For each life that has ended: the connections so far, and when it was killed."""
+    struck: float = 0.0
+    """When it was killed last."""
     arrivals: list[Arrival] = field(default_factory=list)
     """Of the events from `since` on."""
     held: asyncio.Event = field(default_factory=asyncio.Event)
@@ -109,6 +111,7 @@ class KilledGateway:
         """SIGKILL."""
         self.moment = lambda arrival: False
         self.gateway.process.send_signal(signal.SIGKILL)
+        self.struck = time.monotonic()
 
     async def write(self, *, refused: bool = False) -> None:
         """A lot of events with keys, some that nobody wants, and some that the sink refuses."""
@@ -131,12 +134,15 @@ class KilledGateway:
         """See the end of the gateway, and start it again; what waits for an answer is not answered."""
         await asyncio.to_thread(self.gateway.kill)
         await self.accept_all()
-        self.lives.append((self.sink.connections, time.monotonic()))
+        self.lives.append((self.sink.connections, self.struck))
         self.held.set()
         await asyncio.to_thread(self.gateway.restart)
 
     async def accept_all(self) -> None:
-        """See every connection that the gateway had opened: those to a socket are accepted in their order."""
+        """Count every connection that the gateway had opened: those to a socket are accepted in their order.
+
+        A task counts each after it was accepted; one of the killed gateway would otherwise belong to its next life.
+        """
         host, port = self.sink.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write_eof()
