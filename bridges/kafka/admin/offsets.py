@@ -5,27 +5,20 @@ Raises `AmqpError` with a description for users.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from bridges.kafka.admin.client import Admin, Bounds, Topic
-from bridges.kafka.admin.reading import READING
+from bridges.kafka.admin.span_reader import Span, read_spans
 from bridges.kafka.common import errors
 from bridges.kafka.common.librdkafka import ClientSettings
+from bridges.kafka.records.record import KafkaRecord
 from gateway.errors import INTERNAL_ERROR, NOT_FOUND, AmqpError
 
 _TIMEOUT: Final = 10.0
-_READING: Final[ClientSettings] = {
-    **READING,
-    "group.id": "scopegate-offsets",
-    "max.partition.fetch.bytes": 1,  # a single batch: one record is enough
-    "queued.min.messages": 1,
-}
-Span = tuple[int, int, int]
-"""A partition and its offsets [start, end)."""
 T = TypeVar("T")
 
 
@@ -51,24 +44,23 @@ class Offsets:
 
     def holding(self, topic: str, spans: Iterable[Span]) -> list[Span]:
         """The spans of offsets in which there is a committed record now; INTERNAL_ERROR if Kafka does not answer."""
-        left: dict[int, list[Span]] = {}
-        for span in spans:
-            left.setdefault(span[0], []).append(span)
-        found: list[Span] = []
-        if left:
-            consumer = Consumer({**self._settings, **_READING})
-            try:
-                while left:  # one span of each partition at a time
-                    found += self._ask(topic, partial(_holding, consumer, topic, [own[0] for own in left.values()]))
-                    left = {partition: own[1:] for partition, own in left.items() if own[1:]}
-            finally:
-                consumer.close()
-        return found
+        return self._ask(topic, lambda: [span for span, _ in read_spans(self._settings, topic, spans, most=1)])
+
+    def records(self, topic: str, spans: Iterable[Span]) -> Iterator[tuple[Span, Sequence[KafkaRecord]]]:
+        """The committed records in spans that do not overlap, many at a time; INTERNAL_ERROR as in `holding`."""
+        with self._described(topic):
+            yield from read_spans(self._settings, topic, spans)
 
     def _ask(self, topic: str, query: Callable[[], T]) -> T:
+        with self._described(topic):
+            return query()
+
+    @contextmanager
+    def _described(self, topic: str) -> Iterator[None]:
+        """Errors of the client as `AmqpError`s with a description for users."""
         try:
             self._admin.brokers()  # its error names the cause: a login, a certificate, a cable
-            return query()
+            yield
         except KafkaException as error:
             cause = errors.cause_of(error)
             if cause.code() in errors.UNKNOWN_TOPIC:
@@ -78,22 +70,3 @@ class Offsets:
             raise AmqpError(INTERNAL_ERROR, text) from None
         except TimeoutError:
             raise AmqpError(INTERNAL_ERROR, f"Kafka at {self._bootstrap} does not answer") from None
-
-
-def _holding(consumer: Consumer, topic: str, spans: list[Span]) -> list[Span]:
-    """Spans of different partitions; raises `TimeoutError` and `KafkaException`."""
-    left: dict[int | None, Span] = {span[0]: span for span in spans}
-    found = []
-    consumer.assign([TopicPartition(topic, partition, start) for partition, start, _ in spans])
-    while left:
-        message = consumer.poll(_TIMEOUT)
-        if message is None:
-            raise TimeoutError
-        if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
-            if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                continue  # the group is required by the client, but not used
-            raise KafkaException(error)
-        span = left.pop(message.partition(), None)
-        if span is not None and error is None and (message.offset() or 0) < span[2]:
-            found.append(span)
-    return found

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bridges.kafka.admin.offsets import Offsets, Span
+from bridges.kafka.admin.offsets import Offsets
 from bridges.kafka.admin.records import RecordReads, StoredRecord
+from bridges.kafka.admin.span_reader import Span
 from bridges.spark.archive.contents.audit import partition_name, read_offsets
 from bridges.spark.archive.contents.file_layout import restored
 from bridges.spark.archive.contents.messages import record_times
@@ -30,8 +31,6 @@ from gateway.errors import AmqpError
 
 _STRETCHES: Final = 16
 """Number of places in a partition that are sampled."""
-_AT_ONCE: Final = 1000
-"""Maximum number of records of a gap in memory at a time."""
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "body", "application_properties", "record")
 Spans = Sequence[tuple[int, int]]
 """Offsets, [start, end)."""
@@ -134,7 +133,7 @@ def _compared(
     there = offsets.topic(topic)
     bounds = offsets.bounds(there)
     ends = {number: (each.low, each.high) for number, each in bounds.items()}
-    missing = _losses(records, topic, address, own, _missing(offsets, topic, own, ends), removals)
+    missing = _losses(offsets, topic, address, own, _missing(offsets, topic, own, ends), removals)
     for partition, held in sorted(own.items()):
         end = held.spans[-1][1] if held.spans else 0
         high = bounds[partition].high if partition in bounds else 0
@@ -166,15 +165,16 @@ def _missing(
 
 
 def _losses(
-    records: RecordReads, topic: str, address: str, own: Mapping[int, _Partition], held: Sequence[Span],
+    offsets: Offsets, topic: str, address: str, own: Mapping[int, _Partition], held: Sequence[Span],
     removals: Removals,
 ) -> dict[int, list[str]]:  # fmt: skip
     """The events that the archive lacks, by partition; `held` are the gaps in which the topic has an event."""
     found: dict[int, list[str]] = {}
+    shortened = _not_removed(offsets, topic, address, [span for span in held if own[span[0]].removed], removals)
     for partition, start, end in held:
         lost: tuple[int, int] | None = start, end - 1
         if removed := own[partition].removed:
-            lost = _not_removed(records, topic, address, (partition, start, end), removals)
+            lost = shortened.get((partition, start, end))
         if lost is not None:
             why = "which were not removed from the archive on purpose" if removed else "which the archive lacks"
             text = f"the topic has events at offsets {lost[0]} to {lost[1]}, {why}"
@@ -183,16 +183,14 @@ def _losses(
 
 
 def _not_removed(
-    records: RecordReads, topic: str, address: str, gap: Span, removals: Removals
-) -> tuple[int, int] | None:
-    """The first and last offset of the events in a gap that were not removed on purpose, if there are any."""
-    partition, start, end = gap
-    lost: tuple[int, int] | None = None
-    while found := records.read(topic, partition, start, end, _AT_ONCE):
-        for each in found:
-            if not removals.covers(address, each.key, each.timestamp_ms):
-                lost = lost[0] if lost else each.offset, each.offset
-        start = found[-1].offset + 1
+    offsets: Offsets, topic: str, address: str, gaps: Sequence[Span], removals: Removals
+) -> dict[Span, tuple[int, int]]:
+    """The first and last offset of the events that were not removed on purpose, by gap, where there are any."""
+    lost: dict[Span, tuple[int, int]] = {}
+    for gap, records in offsets.records(topic, gaps):
+        for each in records:
+            if not removals.covers(address, each.key(), each.timestamp()[1]):
+                lost[gap] = lost.get(gap, (each.offset(),))[0], each.offset()
     return lost
 
 
