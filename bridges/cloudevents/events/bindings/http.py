@@ -49,6 +49,11 @@ def http_batched(events: Sequence[CloudEvent]) -> tuple[HeaderFields, bytes]:
     return [(_CONTENT_TYPE, JSON_BATCH)], json_batch(events)
 
 
+def is_plain(text: str) -> bool:
+    """Whether nothing in a text has to be percent-encoded."""
+    return _PLAIN(text) is not None
+
+
 def percent_encoded(text: str) -> str:
     """Encode an attribute as the value of a header field (3.1.3.2)."""
     return text if _PLAIN(text) else quote(text, safe=_AS_IS)

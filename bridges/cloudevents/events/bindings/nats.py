@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridges.cloudevents.events.bindings.http import PREFIX, header_text, percent_encoded
+from bridges.cloudevents.events.bindings.http import PREFIX, header_text, is_plain, percent_encoded
 from bridges.cloudevents.events.bindings.json_format import JSON_EVENT, json_event
 from bridges.cloudevents.events.event import CloudEvent
 
@@ -16,7 +16,11 @@ def nats_binary(event: CloudEvent) -> tuple[dict[str, str], bytes]:
     """
     if not event.attributes:
         return nats_structured(event)
-    headers = {PREFIX + name: percent_encoded(value) for name, value in event.attributes.items()}
+    attributes = event.attributes
+    if is_plain("".join(attributes.values())):
+        headers = {PREFIX + name: value for name, value in attributes.items()}
+    else:
+        headers = {PREFIX + name: percent_encoded(value) for name, value in attributes.items()}
     if event.content_type is not None:
         headers[PREFIX + "datacontenttype"] = percent_encoded(event.content_type)
     return headers, event.data or b""

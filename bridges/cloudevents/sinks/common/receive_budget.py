@@ -18,9 +18,9 @@ class ReceiveBudget:
         """`greeting`: bytes that may come unasked, on the whole connection."""
         self._left = greeting
 
-    def on_published(self) -> None:
-        """One more answer may come."""
-        self._left += _ANSWER
+    def on_published(self, count: int = 1) -> None:
+        """So many more answers may come."""
+        self._left += count * _ANSWER
 
     def spend(self, size: int) -> bool:
         """Count received bytes; returns whether the server may have sent them."""

@@ -19,7 +19,7 @@ from bridges.cloudevents.model.values import AccessToken, NatsSettings, PlainCre
 from bridges.cloudevents.sinks.common.concurrent_sink import ConcurrentSink
 from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.common.dialer import Dialer, EgressRefused, failure_reason, uri_host
-from bridges.cloudevents.sinks.nats.client import ConfirmingClient, TlsNotOffered
+from bridges.cloudevents.sinks.nats.client import ConfirmingClient, TlsNotOffered, header_block, message_frame
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.observability.logs import get_logger
 from gateway.tasks import Supervisor
@@ -52,8 +52,8 @@ class NatsTarget(NamedTuple):
 class NatsSink(ConcurrentSink):
     """One connection per subscription; the next attempt replaces a lost one.
 
-    Attempts at core NATS that come while others wait for the server's PONG are published together, and confirmed by one
-    PING: a task for each would cost more than the rest.
+    Attempts at core NATS that come while others wait for the connection, or for the server's PONG, are published
+    together, and confirmed by one PING: a task for each would cost more than the rest.
     """
 
     def __init__(
@@ -77,18 +77,14 @@ class NatsSink(ConcurrentSink):
         """Number of permission errors from the server."""
         self._waiting: list[SendAttempt] = []
         """Those that are published next."""
-        self._together = 0
-        """Number of attempts in flight that were or will be published so."""
         self._publishing = False
 
     def send(self, attempt: SendAttempt) -> None:
         """See `Sink`."""
-        connected = self._client is not None and self._client.is_connected
-        if self._target.jetstream or not connected or self._in_flight > self._together:
-            super().send(attempt)  # behind those that wait for the connection
+        if self._target.jetstream:
+            super().send(attempt)
             return
         self._in_flight += 1
-        self._together += 1
         self._waiting.append(attempt)
         if not self._publishing:
             self._publishing = True
@@ -100,52 +96,58 @@ class NatsSink(ConcurrentSink):
                 attempts, self._waiting = self._waiting, []
                 answers = await self._publish_together(attempts)
                 for attempt in attempts:
-                    self._together -= 1
                     self._finish(attempt, answers[attempt.number])
         finally:
             self._publishing = False
 
     async def _publish_together(self, attempts: Sequence[SendAttempt]) -> Mapping[int, Answer]:
         """Publish several attempts and wait once; the answers by number."""
-        answers: dict[int, Answer] = {}
         try:
-            async with asyncio.timeout(self._target.timeout):
-                client, denied = await self._connected(), self._permission_errors
-                for attempt in attempts:
-                    refusal = await self._publish_one(client, attempt)
-                    if refusal is not None:
-                        answers[attempt.number] = refusal
-                await client.confirm(int(self._target.timeout) + 1)
-            answer = self._confirmed(denied)
+            client = await self._connected()
+        except (Error, OSError, ValueError) as error:
+            return dict.fromkeys((attempt.number for attempt in attempts), _not_connected(error))
+        refused: dict[int, Answer] = {}
+        try:
+            answer = await self._publish_round(client, attempts, refused)
         except (TimeoutError, FlushTimeoutError):
             answer = _TOO_LATE
-        except (Error, OSError, ValueError) as error:
+        except (Error, OSError) as error:
             answer = Answer(DeliveryOutcome.FAILED, _loss_reason(error), reached=False)
         except Exception as error:  # as in `ConcurrentSink`: without an answer, nothing later would be sent
             LOG.error("attempts failed", error=type(error).__name__, exc_info=error)
             answer = Answer(DeliveryOutcome.FAILED, "the attempt failed", reached=False)
-        return {attempt.number: answers.get(attempt.number, answer) for attempt in attempts}
+        return {attempt.number: refused.get(attempt.number, answer) for attempt in attempts}
 
-    async def _publish_one(self, client: ConfirmingClient, attempt: SendAttempt) -> Answer | None:
-        """Publish an event; returns an answer if it cannot be published."""
-        try:
-            headers, payload = self._encode(attempt.events[0])
-        except ValueError:
-            return _UNENCODABLE
-        try:
-            check_size(client, payload, headers)
-            await client.publish(self._target.subject, payload, headers=headers)
-        except MaxPayloadError:
-            return _too_large(client)
-        return None
-
-    def _confirmed(self, denied: int) -> Answer:
-        """The answer to what was published since there were so many permission errors, and is confirmed."""
+    async def _publish_round(
+        self, client: ConfirmingClient, attempts: Sequence[SendAttempt], refused: dict[int, Answer]
+    ) -> Answer:
+        """The answer to all but those that go to `refused`, since they cannot be published."""
+        frames = []
+        for attempt in attempts:
+            frame = self._frame(client, attempt.events[0])
+            if isinstance(frame, Answer):
+                refused[attempt.number] = frame
+            else:
+                frames.append(frame)
+        denied = self._permission_errors
+        async with asyncio.timeout(self._target.timeout):
+            await client.publish_frames(frames)
+            await client.confirm(int(self._target.timeout) + 1)
         if self._permission_errors > denied:
             return Answer(DeliveryOutcome.CREDENTIAL, "the server does not let us publish to the subject")
         return DONE
 
+    def _frame(self, client: ConfirmingClient, event: CloudEvent) -> bytes | Answer:
+        """An event as the bytes of a message; an answer if it cannot be published."""
+        try:
+            headers, payload = self._encode(event)
+            frame = message_frame(self._target.subject, header_block(headers), payload)
+        except ValueError:
+            return _UNENCODABLE
+        return frame if fits(client, payload, headers) else _too_large(client)
+
     async def _deliver(self, attempt: SendAttempt) -> Answer:
+        """Publish an attempt to a stream, which acknowledges it."""
         (event,) = attempt.events
         try:
             headers, payload = self._encode(event)
@@ -153,15 +155,11 @@ class NatsSink(ConcurrentSink):
             return _UNENCODABLE
         try:
             client = await self._connected()
-        except EgressRefused as error:
-            return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error), reached=False)
         except (Error, OSError, ValueError) as error:
             return _not_connected(error)
         try:
             async with asyncio.timeout(self._target.timeout):
-                if self._target.jetstream:
-                    return await self._publish_to_stream(client, event, payload, headers)
-                return await self._publish(client, payload, headers)
+                return await self._publish_to_stream(client, event, payload, headers)
         except MaxPayloadError:
             return _too_large(client)
         except (TimeoutError, FlushTimeoutError):
@@ -169,18 +167,12 @@ class NatsSink(ConcurrentSink):
         except (Error, OSError) as error:
             return Answer(DeliveryOutcome.FAILED, _loss_reason(error), reached=False)
 
-    async def _publish(self, client: ConfirmingClient, payload: bytes, headers: dict[str, str]) -> Answer:
-        denied = self._permission_errors
-        check_size(client, payload, headers)
-        await client.publish(self._target.subject, payload, headers=headers)
-        await client.confirm(int(self._target.timeout) + 1)
-        return self._confirmed(denied)
-
     async def _publish_to_stream(
         self, client: ConfirmingClient, event: CloudEvent, payload: bytes, headers: dict[str, str]
     ) -> Answer:
         headers["Nats-Msg-Id"] = message_id(event)
-        check_size(client, payload, headers)
+        if not fits(client, payload, headers):
+            raise MaxPayloadError
         try:
             publish = client.jetstream().publish
             await client.unless_lost(publish(self._target.subject, payload, self._target.timeout, headers=headers))
@@ -247,11 +239,10 @@ def _too_large(client: ConfirmingClient) -> Answer:
     return Answer(DeliveryOutcome.REFUSED, f"larger than the server's max_payload of {client.max_payload} bytes")
 
 
-def check_size(client: ConfirmingClient, payload: bytes, headers: Mapping[str, str]) -> None:
-    """Raise MaxPayloadError for a message that the server ends the connection for: headers count, too (HPUB)."""
-    size = len(payload) + _HEADER_FRAME + sum(len(name) + len(value) + _HEADER_LINE for name, value in headers.items())
-    if size > client.max_payload:
-        raise MaxPayloadError
+def fits(client: ConfirmingClient, payload: bytes, headers: Mapping[str, str]) -> bool:
+    """Whether the server takes a message, and does not end the connection for it: headers count, too (HPUB)."""
+    size = len(payload) + _HEADER_FRAME + sum(map(len, headers)) + sum(map(len, headers.values()))
+    return size + len(headers) * _HEADER_LINE <= client.max_payload
 
 
 def message_id(event: CloudEvent) -> str:
@@ -261,6 +252,8 @@ def message_id(event: CloudEvent) -> str:
 
 
 def _not_connected(error: Exception) -> Answer:
+    if isinstance(error, EgressRefused):
+        return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error), reached=False)
     if any(word in str(error).lower() for word in _UNAUTHORIZED):
         return Answer(DeliveryOutcome.CREDENTIAL, "the server does not accept the login")
     reason = "the server does not offer TLS" if isinstance(error, TlsNotOffered) else failure_reason(error)
