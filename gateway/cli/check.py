@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.common import FILE, fail, load_policy
+from gateway.plural import counted
 
 if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
@@ -66,4 +67,4 @@ def _summary(policy: CompiledPolicy) -> str:
         "access rule": sum(len(scope.access) for scope in scopes),
         "Kafka cluster": len(policy.model.kafka),
     }
-    return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
+    return ", ".join(counted(count, name) for name, count in counts.items())

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from gateway.plural import counted
+
 if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
@@ -32,4 +34,4 @@ def load_policy(file: Path, *, with_secrets: bool = True) -> CompiledPolicy:
         for problem in errors.problems:
             click.echo(problem, err=True)
         count = len(errors.problems)
-        fail(f"{count} mistake{'s' if count > 1 else ''}")
+        fail(counted(count, "mistake"))

@@ -11,6 +11,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
+from gateway.plural import plural
+
 if TYPE_CHECKING:
     from gateway.filters.evaluate.access import Encoded
     from gateway.filters.evaluate.explain import Explainer
@@ -301,4 +303,4 @@ def _speed(done: int, spent: float) -> str:
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {plural(number, what)}"

@@ -12,6 +12,7 @@ from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.model.values import InvalidSubscription
 from bridges.cloudevents.subscription.parse import parse
 from bridges.cloudevents.subscription.subscription import Subscription
+from gateway.plural import counted
 from policies.rules import CompiledPolicy
 from policies.subscriptions import ManagerRules, manager_rules
 
@@ -83,7 +84,7 @@ def _try_filter(
             if matching <= most[1]:
                 named = " ".join(f"{name}={event.attributes.get(name)}" for name in ("id", "type", "subject"))
                 click.echo(f"{address} {event.partition}/{event.offset}: {named}")
-    click.echo(f"{address}: {matching} of {events} events match ({read} records)")
+    click.echo(f"{address}: {matching} of {counted(events, 'event')} selected ({counted(read, 'record')})")
     return matching
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from bridges.cloudevents.model.values import Json, Mistake
+from gateway.plural import counted
 
 _LIMITS: Final = {
     "subscriptions": "this manager has {} subscriptions, and may not have more (limits.subscriptions)",
@@ -66,7 +67,7 @@ def error_document(code: str, message: str, mistakes: Sequence[Mistake] = ()) ->
 
 def invalid(mistakes: Sequence[Mistake]) -> ApiError:
     """The error with every mistake of an object."""
-    message = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+    message = counted(len(mistakes), "mistake")
     return ApiError(ErrorCode.INVALID, message, mistakes)
 
 

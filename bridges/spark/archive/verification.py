@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from bridges.spark.archive.contents.audit import Counts, count_files, partition_name, row_differences
+from bridges.spark.archive.contents.audit import Counts, count_files, partition_name, repeated, row_differences
 from bridges.spark.archive.contents.ranges import Continuity, Range
 from bridges.spark.archive.delta import table_problems
 from bridges.spark.archive.iceberg import iceberg_problems
@@ -23,6 +23,7 @@ from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.storage.paths import StoragePath, digest
 from bridges.spark.archive.store import MANIFEST, Archive
 from bridges.spark.errors import PipelineError
+from gateway.plural import counted
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,9 @@ class _Audit:
         for key in sorted({*self._merged, *self._present}):
             ranged = self._merged[key].rows if key in self._merged else 0
             if self._present[key] != ranged - self._missing[key]:
-                removed = f", of which {self._missing[key]} were removed" if self._missing[key] else ""
-                text = f"{self._present[key]} rows in the files, {ranged} in the manifest{removed}"
+                missing = self._missing[key]
+                removed = f", of which {counted(missing, 'was', 'were')} removed" if missing else ""
+                text = f"{counted(self._present[key], 'row')} in the files, {ranged} in the manifest{removed}"
                 found.append(f"{partition_name(key)}: {text}")
         return found
 
@@ -160,7 +162,7 @@ def _segment_problems(archive: Archive, history: History) -> list[str]:
 
 def _duplicates(counts: Counts) -> list[str]:
     return [
-        f"{partition_name(key)}: {each.rows - each.distinct} offsets occur more than once"
+        f"{partition_name(key)}: {repeated(each)}"
         for key, each in sorted(counts.items())
         if each.rows != each.distinct
     ]

@@ -12,6 +12,7 @@ import click
 
 from bridges.spark.cli.local_path import ArchiveText, located
 from bridges.spark.cli.options import EXIT_CODES, archive_argument, duration, errors_reported
+from gateway.plural import counted
 
 if TYPE_CHECKING:
     from bridges.spark.archive.maintenance.compaction import CompactionTask
@@ -67,14 +68,14 @@ def compact(
             _finish(store, grace)
         tasks = compaction.plan(store.readable(), before or _today(), size, address)
         for number, task in enumerate(tasks, 1):
-            what = f"{_named(task.folder)}: {len(task.files)} files, {_size(task.bytes)}"
+            what = f"{_named(task.folder)}: {_files(len(task.files), task.bytes)}"
             if dry_run:
                 click.echo(f"would compact {what}")
                 continue
             started = time.monotonic()
             commit = compaction.compact(store, task, size, grace)
             seconds = time.monotonic() - started
-            new = f"{len(commit.files)} files, {_size(sum(each.bytes for each in commit.files))}"
+            new = _files(len(commit.files), sum(each.bytes for each in commit.files))
             click.echo(f"[{number}/{len(tasks)}] {what} -> {new} ({seconds:.1f} s)")
         _say_compacted(tasks, grace, dry_run=dry_run)
 
@@ -168,19 +169,23 @@ def _key(key: str | None, key_hex: str | None) -> bytes:
 
 def _confirmed(found: list[Removal], verb: str, *, dry_run: bool, yes: bool) -> bool:
     for each in found:
-        click.echo(f"{'would ' if dry_run else ''}{verb} {_named(each.folder)}: {each.count} events")
+        click.echo(f"{'would ' if dry_run else ''}{verb} {_named(each.folder)}: {counted(each.count, 'event')}")
     if not found:
         click.echo(f"nothing to {verb}")
     if not found or dry_run:
         return False
     total = sum(each.count for each in found)
-    return yes or click.confirm(f"{verb} {total} events for ever?", abort=True)
+    return yes or click.confirm(f"{verb} {counted(total, 'event')} for ever?", abort=True)
 
 
 def _print(commits: Iterable[Commit], verb: str) -> None:
     for commit in commits:
         rows = sum(each.rows for each in commit.removed)
-        click.echo(f"commit {commit.number}: {rows} events of {_named(commit.replaced[0])} {verb}")
+        click.echo(f"commit {commit.number}: {counted(rows, 'event')} of {_named(commit.replaced[0])} {verb}")
+
+
+def _files(count: int, size: int) -> str:
+    return f"{counted(count, 'file')}, {_size(size)}"
 
 
 def _named(folder: str) -> str:

@@ -16,6 +16,7 @@ import click
 from bridges.spark.cli.local_path import ArchivePath, LocalPath
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.session import LOG
+from gateway.plural import counted
 from policies.values.units import parse_duration
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def topic_addresses(topics: tuple[str, ...]) -> dict[str, str]:
 
 def unknown_mappings(count: int) -> str:
     """The message about records that a newer version wrote."""
-    return f"{count} records have a mapping that this version does not know: archived unchanged, not decoded"
+    what = counted(count, "record has", "records have")
+    return f"{what} a mapping that this version does not know: archived unchanged, not decoded"
 
 
 @contextmanager

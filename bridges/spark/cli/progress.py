@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from bridges.spark.cli.options import unknown_mappings
+from gateway.plural import counted
 
 if TYPE_CHECKING:
     from bridges.spark.archive.monitoring.metrics import ArchiveMetrics
@@ -69,7 +70,8 @@ def as_text(progress: ArchiveProgress) -> str:
     if events := progress.behind_events:
         age = "" if progress.behind_seconds is None else f" ({_age(progress.behind_seconds)})"
         behind = f", {events:,} behind{age}"
-    return f"commit {commit.number}: {commit.rows} events in {len(commit.files)} files, {speed}{behind}"
+    what = f"{counted(commit.rows, 'event')} in {counted(len(commit.files), 'file')}"
+    return f"commit {commit.number}: {what}, {speed}{behind}"
 
 
 def _age(seconds: float) -> str:

@@ -21,6 +21,7 @@ from bridges.spark.cli.options import (
     spark_engine,
     spark_options,
 )
+from gateway.plural import counted
 
 if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
@@ -87,9 +88,10 @@ def replay(
                 groups=groups, offset_map=offset_map,
             )  # fmt: skip
         count = replayed(
-            name=name, rate=rate, dry_run=dry_run, on_progress=lambda sent: click.echo(f"{sent} events written")
+            name=name, rate=rate, dry_run=dry_run,
+            on_progress=lambda sent: click.echo(f"{counted(sent, 'event')} written"),
         )
-    click.echo(f"{count} events {'would be written' if dry_run else 'written in all'}")
+    click.echo(f"{counted(count, 'event')} {'would be written' if dry_run else 'written in all'}")
 
 
 def _offsets(text: str) -> tuple[int, tuple[int, int]]:

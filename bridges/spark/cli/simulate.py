@@ -18,6 +18,7 @@ from bridges.spark.cli.local_path import LocalPath, archive_paths
 from bridges.spark.cli.options import TimeParam, object_store_options, session_options
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.simulate.policy_diff import DIFFERENCES, PolicyDifference
+from gateway.plural import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -177,11 +178,11 @@ def _write(rows: DataFrame, out: Path) -> None:
 
     fresh, seen = out.with_name(f".{out.name}.{os.getpid()}"), Observation("out")
     try:
-        counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"))
-        counted.write.mode("overwrite").parquet(file_url(fresh))
+        observed = rows.observe(seen, F.count(F.lit(1)).alias("rows"))
+        observed.write.mode("overwrite").parquet(file_url(fresh))
         there = sum(pq.read_metadata(path).num_rows for path in fresh.glob("*.parquet"))
         if there != seen.get["rows"]:  # a worker has written to another folder
-            text = f"{seen.get['rows']} rows were written, {there} were found"
+            text = f"rows written: {seen.get['rows']}, found: {there}"
             raise PipelineError(f"{text}: every machine of the job needs the same folder at this path")
         fresh.rename(out)
     except Exception as error:  # from Spark, Java or the disk
@@ -209,11 +210,11 @@ def _lines(
             yield from (line for each in some[:samples] for line in _sample(each, policies))
             yield from ([f"  … and {len(some) - samples} more"] if len(some) > samples else [])
     if outcome.lost:
-        yield f"\nThe journal is not whole: {outcome.lost} rows were lost when it was written."
+        yield f"\nThe journal is not whole: {counted(outcome.lost, 'row was', 'rows were')} lost when it was written."
     if surprises := outcome.surprises():
         yield (
-            f"\nThe present policy is not the one that was in force: its decisions on {surprises} links differ "
-            "from the journal's."
+            "\nThe present policy is not the one that was in force: its decisions on "
+            f"{counted(surprises, 'link')} differ from the journal's."
         )
 
 
@@ -222,15 +223,19 @@ def _summary(outcome: SimulationOutcome, changed: list[CaseCount]) -> str:
     if outcome.span is not None:
         first, last = (datetime.fromtimestamp(each / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") for each in outcome.span)
         span = f" from {first} to {last} UTC"
-    summary = f"{len(changed)} of {len(outcome.findings)} kinds differ" if changed else "nothing differs"
+    summary = f"{len(changed)} of {counted(len(outcome.findings), 'kind')} differ" if changed else "nothing differs"
     return f"{_weight(outcome.findings)}{span}: {summary}"
 
 
 def _weight(some: list[CaseCount]) -> str:
     links, messages = sum(each.attached for each in some), sum(each.messages for each in some)
     single = sum(each.samples for each in some)
-    parts = [f"{links} links with {messages} messages"] if links or messages or not single else []
-    return ", ".join([*parts, *([f"{single} messages looked at singly"] if single else [])])
+    parts = []
+    if links or messages or not single:
+        parts.append(f"{counted(links, 'link')} with {counted(messages, 'message')}")
+    if single:
+        parts.append(f"{counted(single, 'message')} looked at singly")
+    return ", ".join(parts)
 
 
 def _sample(each: CaseCount, policies: tuple[CompiledPolicy, CompiledPolicy]) -> Iterator[str]:

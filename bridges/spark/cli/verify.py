@@ -10,6 +10,7 @@ import click
 from bridges.spark.cli.defaults import kafka_options, settings
 from bridges.spark.cli.local_path import ArchiveText, located
 from bridges.spark.cli.options import archive_argument, errors_reported, topic_addresses, unknown_mappings
+from gateway.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,11 +60,13 @@ def verify(
 def _print(found: VerifyVerdict) -> None:
     for each in found.ranges:
         what = f"offsets {each.start} to {each.end - 1}" if each.end > each.start else f"begins at offset {each.start}"
-        click.echo(f"{each.address}, partition {each.partition}: {what}, {each.rows} events")
-    click.echo(f"{found.rows} events in {found.files} files of {found.commits} commits")
+        click.echo(f"{each.address}, partition {each.partition}: {what}, {counted(each.rows, 'event')}")
+    files, commits = counted(found.files, "file"), counted(found.commits, "commit")
+    click.echo(f"{counted(found.rows, 'event')} in {files} of {commits}")
     if found.removed:
         kinds = ", ".join(f"{rows} by {kind}" for kind, rows in found.removed)
-        click.echo(f"{sum(rows for _, rows in found.removed)} events were removed: {kinds}")
+        total = sum(rows for _, rows in found.removed)
+        click.echo(f"{counted(total, 'event was', 'events were')} removed: {kinds}")
     if found.unknown:
         click.echo(unknown_mappings(found.unknown))
     for problem in found.problems:
@@ -76,8 +79,9 @@ def _compare(archive: StoragePath, kafka: Mapping[str, str], topics: Mapping[str
 
     failed = False
     for each in jobs.compare_topics(archive, kafka, topics, sample):
-        behind = f", {each.behind} offsets of the topic are not archived yet" if each.behind else ""
-        compared = f"{each.rows} events, {each.compared} compared with the topic{behind}"
+        offsets = counted(each.behind, "offset of the topic is", "offsets of the topic are")
+        behind = f", {offsets} not archived yet" if each.behind else ""
+        compared = f"{counted(each.rows, 'event')}, {each.compared} compared with the topic{behind}"
         click.echo(f"{each.address}, partition {each.partition}: {compared}")
         for problem in each.problems:
             click.echo(f"wrong: {problem}", err=True)

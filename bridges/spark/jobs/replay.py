@@ -26,6 +26,7 @@ from bridges.spark.replay.pace import Pace
 from bridges.spark.replay.positions import moved_groups, offset_maps, write_map
 from bridges.spark.session import LOCAL, SparkEngine
 from gateway.errors import AmqpError
+from gateway.plural import counted
 
 REPLAYS: Final = "_replays"
 """The folder of an archive with the progress of replays to AMQP addresses."""
@@ -144,7 +145,7 @@ def replay_to_address(
 
 def _check_stopped(stop: threading.Event, sent: int) -> None:
     if stop.is_set():
-        raise Stopped(f"stopped after {sent} events: run the same command to continue")
+        raise Stopped(f"stopped after {counted(sent, 'event')}: run the same command to continue")
 
 
 def _pause(stop: threading.Event, seconds: float) -> None:

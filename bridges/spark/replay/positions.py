@@ -27,6 +27,7 @@ from bridges.spark.errors import PipelineError
 from bridges.spark.replay.job import check
 from bridges.spark.replay.task import selected_rows
 from gateway.errors import AmqpError
+from gateway.plural import counted
 
 Numbers = NDArray[np.int64]
 _COLUMNS: Final = ("partition", "offset")
@@ -77,8 +78,9 @@ def offset_maps(
     for number, offsets in old.items():
         if len(new[number]) != len(offsets):
             raise PipelineError(
-                f"topic {topic}, partition {number} has {len(new[number])} events, and {len(offsets)} were replayed: "
-                f"positions can be determined only in a topic that has the events of one complete replay and no others"
+                f"topic {topic}, partition {number} has {counted(len(new[number]), 'event')}, and "
+                f"{counted(len(offsets), 'was', 'were')} replayed: positions can be determined only in a topic that "
+                f"has the events of one complete replay and no others"
             )
     return {number: OffsetMap(offsets, new[number], bounds[number][0]) for number, offsets in old.items()}
 

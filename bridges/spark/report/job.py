@@ -181,7 +181,7 @@ def _page(
     ends: tuple[float, float] | None, times: Period, short: Sequence[str],
 ) -> Page:  # fmt: skip
     lost = {row["cause"]: row["rows"] for row in tables.get("lost", ())}
-    warnings = [f"The table {name} is cut off after its first {report_tables.MOST:,} rows." for name in short]
+    warnings = [f"The table {name} is cut off: it has no more than {report_tables.MOST:,} rows." for name in short]
     if lost:
         causes = ", ".join(f"{words.count(rows)} {cause}" for cause, rows in sorted(lost.items()))
         warnings.append(f"The journal is not whole: rows were lost when it was written ({causes}).")

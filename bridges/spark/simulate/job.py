@@ -29,6 +29,7 @@ from bridges.spark.simulate.policy_diff import (
 )
 from gateway.config.policy import make_filter_rules
 from gateway.journal.rows import VERSION
+from gateway.plural import counted
 from policies.rules import CompiledPolicy
 from policies.values.folders import archive_problem
 
@@ -220,7 +221,8 @@ def check(rows: DataFrame, *, skip_bad: bool) -> int:
         versions = f"version {found['newer']}, and this scopegate reads version {VERSION}"
         raise PipelineError(f"the journal has rows of {versions}: update scopegate")
     if found["bad"] and not skip_bad:
-        raise PipelineError(f"{found['bad']} records are not rows of a journal (docs/journal.md); see --skip-bad")
+        what = counted(found["bad"], "record is no row", "records are no rows")
+        raise PipelineError(f"{what} of a journal (docs/journal.md); see --skip-bad")
     return int(found["lost"] or 0)
 
 
@@ -317,7 +319,7 @@ def simulate(
         *sums, F.sum("samples").alias("samples"), F.min("from_ms").alias("first"), F.max("to_ms").alias("last")
     )
     groups = _few(grouped, "kinds of links and messages")
-    on_progress(f"{len(groups)} kinds of links and messages; evaluating each under both policies")
+    on_progress(f"{counted(len(groups), 'kind')} of links and messages; evaluating each under both policies")
     before, after = (PolicyEvaluator(each, make_filter_rules(each.model.filters), known) for each in (now, candidate))
     findings = compare(before, after, (_case(row) for row in groups))
     weighed = [

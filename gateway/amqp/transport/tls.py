@@ -13,6 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from gateway.plural import counted
+
 PeerCertificate: TypeAlias = Mapping[str, Any]
 """The result of `getpeercert`: names are nested tuples of text."""
 _ENCODING_DER: Final = 2  # OpenSSL's constant, which `_ssl` does not export
@@ -148,7 +150,7 @@ def out_of_date(path: Path, now: datetime) -> Iterator[str]:
             yield f"{path}: the certificate of {name!r} expired on {until:%Y-%m-%d}, and nobody accepts it any more"
         elif until - now < _SOON:
             days = (until - now).days
-            left = f"{days} day{'' if days == 1 else 's'}"
+            left = counted(days, "day")
             yield f"{path}: the certificate of {name!r} expires in {left}, on {until:%Y-%m-%d}"
         elif certificate.not_valid_before_utc > now:
             since = certificate.not_valid_before_utc

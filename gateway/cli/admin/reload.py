@@ -9,6 +9,7 @@ import click
 
 from gateway.cli.admin.client import AdminClient, Item
 from gateway.cli.admin.options import admin_command
+from gateway.plural import counted
 
 
 @admin_command
@@ -28,7 +29,8 @@ def reload(client: AdminClient, output: str, check: bool) -> None:
             click.echo(f"warning: {warning}", err=True)
         click.echo("ok: a reload would accept the policy")
     else:
-        closed = f"{found['links_closed']} links closed, {found['logins_revoked']} logins revoked"
+        links, logins = found["links_closed"], found["logins_revoked"]
+        closed = f"{counted(links, 'link')} closed, {counted(logins, 'login')} revoked"
         click.echo(f"reloaded: digest {found['digest']}, {closed}")
     sys.exit(1 if status >= 400 else 0)
 
@@ -38,4 +40,4 @@ def _print_problems(found: Item) -> None:
     for problem in problems:
         click.echo(problem, err=True)
     count = len(problems)
-    click.echo(f"{count} mistake{'' if count == 1 else 's'}: the policy in force stays", err=True)
+    click.echo(f"{counted(count, 'mistake')}: the policy in force stays", err=True)

@@ -9,7 +9,7 @@ import click
 
 from gateway.cli.admin.client import AdminClient, Item
 from gateway.cli.admin.options import admin_command
-from gateway.cli.admin.tables import cell, span, table
+from gateway.cli.admin.tables import cell, serves, span, table
 
 
 @admin_command
@@ -29,7 +29,7 @@ def _lines(found: Item) -> Iterator[str]:
         "gateway": f"{found['gateway']}, version {found['version']}, process {found['pid']}",
         "running": f"for {span(found['uptime_seconds'])}, {'ready' if found['ready'] else 'not ready'}",
         "policy": f"{found['policy']['file']}, digest {found['policy']['digest']}",
-        "serves": f"{found['connections']} connections, {found['links']} links, {found['unsettled']} unsettled",
+        "serves": serves(found),
         "holds": f"{held:.1f} MiB of {limit:.0f} MiB",
     }
     yield from (f"{name:8} {cell(text)}" for name, text in facts.items())

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from gateway.observability.logs import escape
+from gateway.plural import counted
 
 _EMPTY: Final = "-"
 
@@ -59,3 +60,9 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{int(seconds // size)}{unit}"
     return f"{int(seconds)}s"
+
+
+def serves(status: Mapping[str, Any]) -> str:
+    """What a gateway serves, as `/status` says it."""
+    links = f"{counted(status['connections'], 'connection')}, {counted(status['links'], 'link')}"
+    return f"{links}, {status['unsettled']} unsettled"

@@ -16,7 +16,7 @@ import click
 
 from gateway.cli.admin.client import AdminClient, Item
 from gateway.cli.admin.options import admin_command
-from gateway.cli.admin.tables import ago, cell, span, table
+from gateway.cli.admin.tables import ago, cell, serves, span, table
 
 _HEAD: Final = 7
 """Lines that are no links."""
@@ -73,7 +73,7 @@ def _lines(found: Item) -> Iterator[str]:
             for direction in ("in", "out")}  # fmt: skip
     ready = "ready" if status["ready"] else "NOT READY"
     yield f"{cell(status['gateway'])}, {ready}, up {span(status['uptime_seconds'])}"
-    yield f"{status['connections']} connections, {status['links']} links, {status['unsettled']} unsettled"
+    yield serves(status)
     yield f"messages a second: {rate['in']:,.1f} in, {rate['out']:,.1f} out"
     yield f"down: {cell('; '.join(down))}"
     yield ""

@@ -9,6 +9,8 @@ from typing import Final
 
 import click
 
+from gateway.plural import plural
+
 _EVERY: Final = 0.5
 _FIRST: Final = 2.0
 """Seconds before the first line: short commands show none."""
@@ -57,7 +59,7 @@ class MessageCount:
     def summary(self) -> str:
         """What was done, in words."""
         seconds = time.monotonic() - self._began
-        noun = "message" if self.count == 1 else "messages"
+        noun = plural(self.count, "message")
         return f"{self._verb} {self.count:,} {noun} in {seconds:.2f} s"
 
     def _of(self) -> str:

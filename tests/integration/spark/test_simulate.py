@@ -157,7 +157,7 @@ def test_the_command_for_a_change_review(spark: SparkSession, tmp_path: Path) ->
         "simulate", "--policy", now, "--candidate", new, "--journal", journal, "--out", out, "--master", "local[2]"
     )
     assert done.returncode == 3, done.stderr
-    assert "12 links with 90 messages, 1 messages looked at singly" in done.stdout
+    assert "12 links with 90 messages, 1 message looked at singly" in done.stdout
     assert "denied: was allowed, and would be denied - 2 links with 20 messages" in done.stdout
     assert "app sends to chat/closed in scope edge" in done.stdout
     assert "denied with amqp:unauthorized-access" in done.stdout
@@ -184,7 +184,7 @@ def test_fail_on_chooses(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("what is this\n", "1 records are not rows of a journal"),
+        ("what is this\n", "1 record is no row of a journal"),
         (json.dumps({**JOURNAL[0], "v": 2}) + "\n", "the journal has rows of version 2"),
         (None, "cannot be read"),
     ],

@@ -24,6 +24,7 @@ from bridges.spark.archive.write.sizes import offsets_within, record_bytes, samp
 from bridges.spark.archive.write.targets import FileTarget
 from bridges.spark.archive.write.task import TaskReport, WriteTask
 from bridges.spark.errors import PipelineError, sentence
+from gateway.plural import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +65,8 @@ def commit_next(spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bo
         reports = _write(spark, archive, origin, parts, target, bounds.file_bytes)
         unknown = unknown_rows(reports)
         if unknown and bounds.fail_on_unknown:
-            raise PipelineError(f"{unknown} records have a mapping of a newer version: update scopegate")
+            what = counted(unknown, "record has", "records have")
+            raise PipelineError(f"{what} a mapping of a newer version: update scopegate")
         counts = row_counts(reports)
         ranges = with_row_counts(ranges, counts)
         _compare(origin, ranges, counts)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.storage.paths import StoragePath, readable
 from bridges.spark.errors import PipelineError
+from gateway.plural import counted
 
 _GAPS: Final = 8
 """Maximum number of gaps of a partition that are checked, longest first; transaction markers make thousands of short
@@ -102,6 +103,12 @@ def gaps(ranges: Sequence[Range], counts: Counts) -> list[Range]:
     return found
 
 
+def repeated(count: Count) -> str:
+    """How many rows have the offset of another row."""
+    rows = count.rows - count.distinct
+    return f"{counted(rows, 'offset occurs', 'offsets occur')} more than once"
+
+
 def row_differences(ranges: Sequence[Range], counts: Counts) -> list[str]:
     """Differences between the rows and the ranges of one commit: duplicates, rows outside of them, wrong counts."""
     expected = {(each.address, each.partition): each for each in ranges if not each.gap_reason}
@@ -111,12 +118,12 @@ def row_differences(ranges: Sequence[Range], counts: Counts) -> list[str]:
         wanted = expected.get(key)
         name = partition_name(key)
         if wanted is None:
-            found.append(f"{name}: {count.rows} rows outside all ranges of the commit")
+            found.append(f"{name}: {counted(count.rows, 'row')} outside all ranges of the commit")
             continue
         if count.rows != wanted.rows:
-            found.append(f"{name}: {count.rows} rows in the files, {wanted.rows} in the manifest")
+            found.append(f"{name}: {counted(count.rows, 'row')} in the files, {wanted.rows} in the manifest")
         if count.rows != count.distinct:
-            found.append(f"{name}: {count.rows - count.distinct} offsets occur more than once")
+            found.append(f"{name}: {repeated(count)}")
         if count.rows and (count.first < wanted.start or count.last >= wanted.end):
             span = f"{wanted.start} to {wanted.end - 1}"
             found.append(f"{name}: offsets {count.first} to {count.last} are outside {span}")

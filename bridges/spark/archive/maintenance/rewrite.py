@@ -15,6 +15,7 @@ from bridges.spark.archive.manifest.commits import File, FilePart
 from bridges.spark.archive.storage.paths import StoragePath, digest, sync_folder
 from bridges.spark.archive.write.files import parquet_options
 from bridges.spark.errors import PipelineError
+from gateway.plural import counted
 
 ROW_GROUP: Final = 32 * 1024 * 1024
 """Size of the rows in a row group before encoding, in bytes."""
@@ -135,7 +136,8 @@ def compare(before: Iterator[pa.RecordBatch], after: Iterator[pa.RecordBatch], n
         one = one.slice(count) if len(one) > count else next(before, None)
         other = other.slice(count) if len(other) > count else next(after, None)
     if one is not None or other is not None:
-        raise PipelineError(f"{name}: what was written has {'fewer' if one is not None else 'more'} than {rows} rows")
+        than = f"{'fewer' if one is not None else 'more'} than {counted(rows, 'row')}"
+        raise PipelineError(f"{name}: what was written has {than}")
 
 
 def _same(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:

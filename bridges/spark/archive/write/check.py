@@ -17,6 +17,7 @@ from bridges.spark.archive.write.chunks import Chunk
 from bridges.spark.archive.write.files import FileReport
 from bridges.spark.archive.write.task import RangeReport, TaskReport, longest
 from bridges.spark.errors import PipelineError
+from gateway.plural import counted
 
 
 def check_apart(reports: Iterable[TaskReport], folder: StoragePath) -> None:
@@ -76,14 +77,14 @@ def _rows_in_no_file(report: TaskReport) -> list[str]:
             in_files[key] = in_files.get(key, 0) + each.rows
     read = {(each.address, each.partition): each.rows for each in report.ranges if each.rows}
     return [
-        f"{partition_name(key)}: {read.get(key, 0)} events were read, {in_files.get(key, 0)} are in files"
+        f"{partition_name(key)}: events read: {read.get(key, 0)}, in files: {in_files.get(key, 0)}"
         for key in sorted({*read, *in_files})
         if read.get(key, 0) != in_files.get(key, 0)
     ]
 
 
 def _differences(path: StoragePath, file: FileReport) -> list[str]:
-    where = f"{file.address}, a file of {file.rows} events and {file.bytes} bytes"
+    where = f"{file.address}, a file of {counted(file.rows, 'event')} and {file.bytes} bytes"
     try:
         size = path.stat().st_size
         metadata = pq.read_metadata(readable(path))
@@ -92,7 +93,7 @@ def _differences(path: StoragePath, file: FileReport) -> list[str]:
     except (OSError, pa.ArrowException) as error:
         return [f"{where} cannot be read: {str(error).splitlines()[0]}"]
     if (size, metadata.num_rows) != (file.bytes, file.rows):
-        return [f"{where} has {metadata.num_rows} events and {size} bytes"]
+        return [f"{where} has {counted(metadata.num_rows, 'event')} and {size} bytes"]
     bounds = min(each.first for each in file.partitions), max(each.last for each in file.partitions)
     if (stored := _offsets(metadata)) != bounds:
         return [f"{where} has offsets {stored[0]} to {stored[1]}, not {bounds[0]} to {bounds[1]}"]

@@ -10,6 +10,7 @@ from bridges.spark.report.chapters.refused import REFUSED
 from bridges.spark.report.page import format as words
 from bridges.spark.report.page.html import Card, Chapter
 from bridges.spark.report.page.plots import Bar
+from gateway.plural import plural
 
 _OUTCOMES: Final = ("accepted", "rejected", "released", "modified", "settled", "dropped")
 _TEXT: Final = "From the gateway's journal: links and messages by scope, address and outcome."
@@ -69,7 +70,7 @@ def _addresses(builder: ChapterBuilder) -> Card | None:
 
 
 def _with_links(messages: int, opened: int) -> str:
-    return words.count(messages) + (f", {words.count(opened)} link{'' if opened == 1 else 's'}" if opened else "")
+    return words.count(messages) + (f", {words.count(opened)} {plural(opened, 'link')}" if opened else "")
 
 
 def _outcomes(builder: ChapterBuilder) -> Card | None:

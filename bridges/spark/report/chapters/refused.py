@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from bridges.spark.report.chapters.builder import ChapterBuilder, ranked, sums, table
 from bridges.spark.report.page import format as words
 from bridges.spark.report.page.html import Card, Chapter
+from gateway.plural import plural
 
 REFUSED = "refused: "
 """Prefix of the outcomes that are errors of refused messages."""
@@ -28,7 +29,7 @@ def refused(builder: ChapterBuilder) -> Chapter:
     found = [(count, "link", *key) for key, (count,) in ranked(links)]
     found += [(count, "message", *key) for key, (count,) in ranked(messages)]
     rows = [
-        (place, words.name(user), scope, words.name(error), words.count(count) + f" {kind}{'' if count == 1 else 's'}")
+        (place, words.name(user), scope, words.name(error), f"{words.count(count)} {plural(count, kind)}")
         for count, kind, error, user, place, scope in sorted(found, key=lambda each: -each[0])
     ]
     lines = table(("Address", "User", "Scope", "Error", "#Refused"), rows, "links")

@@ -46,7 +46,7 @@ def test_top_without_a_terminal_prints_one_look(admin: Admin) -> None:
     done = admin.run("top", "--interval", "0.3")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("gw-test, ready, up ")
-    assert "\n1 connections, 1 links, 0 unsettled\n" in done.stdout
+    assert "\n1 connection, 1 link, 0 unsettled\n" in done.stdout
     assert "chat/nobody" in done.stdout
     assert "\x1b" not in done.stdout
     looks = admin.run("top", "--interval", "0.3", "--count", "2", "-o", "json").stdout.splitlines()

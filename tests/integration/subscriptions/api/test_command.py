@@ -101,7 +101,7 @@ def test_try_says_what_would_match(place: Place, tmp_path: Path) -> None:
 
     result = tried(types=["a"])
     assert result.exit_code == 0
-    assert "events/orders: 2 of 4 events match (4 records)" in result.output
+    assert "events/orders: 2 of 4 events selected (4 records)" in result.output
     assert "id=id-1 type=a" in result.output
     assert tried(types=["c"]).exit_code == 1
     wrong = tried(filterz=1)

@@ -54,7 +54,7 @@ def test_a_commit_is_measured() -> None:
 
 
 def test_lines_and_json_say_it() -> None:
-    text = "commit 7: 300 events in 1 files, 3.0 MiB, 150/s, 1,234,597 behind (52 s)"
+    text = "commit 7: 300 events in 1 file, 3.0 MiB, 150/s, 1,234,597 behind (52 s)"
     assert cli.as_text(measured()) == text
     assert cli.as_text(measured(now=95 + 7200)).endswith("behind (2 h)")
     assert cli.as_json(measured()) == {

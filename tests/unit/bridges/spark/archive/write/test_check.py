@@ -80,12 +80,12 @@ def test_a_file_that_is_none_is_named(report: TaskReport, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ((FilePart(0, 2, 5, 9), FilePart(1, 2, 2, 3)), "a, partition 0: 3 events were read, 2 are in files"),
-        ((FilePart(0, 4, 5, 9), FilePart(1, 2, 2, 3)), "a, partition 0: 3 events were read, 4 are in files"),
-        ((FilePart(0, 3, 2, 9),), "a, partition 1: 2 events were read, 0 are in files"),
+        ((FilePart(0, 2, 5, 9), FilePart(1, 2, 2, 3)), "a, partition 0: events read: 3, in files: 2"),
+        ((FilePart(0, 4, 5, 9), FilePart(1, 2, 2, 3)), "a, partition 0: events read: 3, in files: 4"),
+        ((FilePart(0, 3, 2, 9),), "a, partition 1: events read: 2, in files: 0"),
         (
             (FilePart(0, 3, 5, 9), FilePart(1, 2, 2, 3), FilePart(7, 1, 4, 4)),
-            "a, partition 7: 0 events were read, 1 are in files",
+            "a, partition 7: events read: 0, in files: 1",
         ),
     ],
 )
@@ -98,7 +98,7 @@ def test_rows_that_were_read_are_in_files(
 def test_rows_of_a_partition_in_two_files_are_added(report: TaskReport, tmp_path: Path) -> None:
     twice = report._replace(files=report.files * 2)
     assert file_differences([twice], tmp_path) == [
-        "a, partition 0: 3 events were read, 6 are in files", "a, partition 1: 2 events were read, 4 are in files",
+        "a, partition 0: events read: 3, in files: 6", "a, partition 1: events read: 2, in files: 4",
     ]  # fmt: skip
 
 
