@@ -17,7 +17,7 @@ from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt5_binary
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.model.values import PlainCredential
 from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED
-from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
+from bridges.cloudevents.sinks.mqtt.login import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import MqttSink
 from gateway.tasks import until
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event, local_dialer, strict_supervisor

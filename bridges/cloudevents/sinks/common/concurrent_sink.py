@@ -1,4 +1,4 @@
-"""The base of sinks that run each attempt in its own task."""
+"""The bases of sinks: those that count attempts, and those that run each in its own task."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gateway.tasks import Supervisor, until
 LOG: Final = get_logger(__name__)
 
 
-class ConcurrentSink(ABC):
-    """A sink with up to `most` concurrent attempts."""
+class BoundedSink(ABC):
+    """A sink with up to `limit` attempts under way."""
 
     __slots__ = ("_closed", "_in_flight", "_limit", "_listener", "_supervisor")
 
@@ -30,21 +30,9 @@ class ConcurrentSink(ABC):
         """See `Sink`."""
         return 0 if self._closed else self._limit - self._in_flight
 
+    @abstractmethod
     def send(self, attempt: SendAttempt) -> None:
         """See `Sink`."""
-        self._in_flight += 1
-        self._supervisor.start(self._send(attempt), "send-attempt")
-
-    async def _send(self, attempt: SendAttempt) -> None:
-        try:
-            answer = await self._deliver(attempt)
-        except Exception as error:  # a bug, or a library's; without an answer, no later event of the key would be sent
-            LOG.error("attempt failed", error=type(error).__name__, exc_info=error)
-            answer = Answer(DeliveryOutcome.FAILED, "the attempt failed", reached=False)
-        except BaseException:  # cancelled: there is no answer
-            self._in_flight -= 1
-            raise
-        self._finish(attempt, answer)
 
     def _finish(self, attempt: SendAttempt, answer: Answer) -> None:
         """An attempt has its answer."""
@@ -52,10 +40,6 @@ class ConcurrentSink(ABC):
         if not self._closed:
             self._listener.on_answer(attempt, answer)
             self._listener.on_ready()
-
-    @abstractmethod
-    async def _deliver(self, attempt: SendAttempt) -> Answer:
-        """Send and wait; every failure is an answer."""
 
     async def close(self, grace: float) -> None:
         """See `Sink`."""
@@ -65,3 +49,34 @@ class ConcurrentSink(ABC):
 
     async def _release(self) -> None:  # noqa: B027 - not every sink has a connection of its own
         """Release the connection."""
+
+
+class ConcurrentSink(BoundedSink):
+    """A sink that runs each attempt in its own task."""
+
+    __slots__ = ()
+
+    def send(self, attempt: SendAttempt) -> None:
+        """See `Sink`."""
+        self._in_flight += 1
+        self._supervisor.start(self._send(attempt), "send-attempt")
+
+    async def _send(self, attempt: SendAttempt) -> None:
+        try:
+            answer = await self._deliver(attempt)
+        except Exception as error:
+            answer = unexpected(error)
+        except BaseException:  # cancelled: there is no answer
+            self._in_flight -= 1
+            raise
+        self._finish(attempt, answer)
+
+    @abstractmethod
+    async def _deliver(self, attempt: SendAttempt) -> Answer:
+        """Send and wait; every failure is an answer."""
+
+
+def unexpected(error: Exception) -> Answer:
+    """The answer to an attempt that a bug has ended, or a library's; without one, no later event would be sent."""
+    LOG.error("attempt failed", error=type(error).__name__, exc_info=error)
+    return Answer(DeliveryOutcome.FAILED, "the attempt failed", reached=False)

@@ -1,276 +1,258 @@
-"""A connection to an MQTT server: paho's client, driven by the gateway's event loop.
+"""A session at an MQTT server in which events are published (MQTT 3.1.1 and 5, section 4.3).
 
-Each connection has a new client, so that paho does not resend publications by itself: those without an answer fail, and
-the delivery queue, which counts attempts, sends them again.
+A session is never resumed: publications without an answer fail, and the delivery queue, which counts attempts, sends
+them again on another connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
+from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
-from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.enums import MQTTProtocolVersion
 
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage
-from bridges.cloudevents.model.values import PlainCredential
 from bridges.cloudevents.sinks.common.receive_budget import ReceiveBudget
-from gateway.tasks import off_loop
+from bridges.cloudevents.sinks.mqtt.login import DENIED, KEEPALIVE, LARGEST_PACKET, MqttTarget, Session
+from bridges.cloudevents.sinks.mqtt.packets import (
+    DISCONNECT,
+    PINGREQ,
+    PUBREC,
+    Acknowledgement,
+    MalformedPacket,
+    PacketReader,
+    publish_header,
+    publish_properties,
+    release,
+)
 
-KEEPALIVE: Final = 60
 _FAILURE: Final = 0x80
 _REFUSED: Final = frozenset((0x90, 0x95, 0x99))
 """Topic name invalid, packet too large, payload format invalid."""
-_DENIED: Final = frozenset((0x86, 0x87, 0x8C))
 _RETRY_LATER: Final = frozenset((0x89, 0x97))
-_DENIED_V3: Final = frozenset(("Bad user name or password", "Not authorized"))
-_OVERHEAD: Final = 16
-"""Maximum size of a PUBLISH beyond topic, payload and properties, in bytes."""
-_LARGEST_PACKET: Final = 65_536
-"""Bytes of a packet of the server, which sends none but answers."""
+_IDS: Final = 65_535
+_PIECE: Final = 65_536
+"""Bytes of one read."""
+_TICK: Final = 1.0
+_LOST: Final = Answer(DeliveryOutcome.FAILED, "the connection was lost", reached=False)
+_CLOSED: Final = Answer(DeliveryOutcome.FAILED, "the connection was closed", reached=False)
+_TOO_LATE: Final = Answer(DeliveryOutcome.FAILED, "no answer in time", reached=False)
+OnAnswer = Callable[[Answer], None]
 
 
-class MqttTarget(NamedTuple):
-    """Where and how messages are published; `tls` None means a plaintext connection."""
+class _Publication(NamedTuple):
+    """An unacknowledged publication; `due` is when its time limit ends."""
 
-    host: str
-    port: int
-    version: MQTTProtocolVersion
-    topic: str
-    qos: int
-    retain: bool
-    expiry: int | None
-    tls: ssl.SSLContext | None
-    login: PlainCredential | None
-    timeout: float
-
-
-class ConnectRefused(Exception):
-    """The server refused the connection."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.reason)
-        self.answer: Final = answer
-
-
-class _SocketClient(paho.Client):
-    """paho's client on a socket that is already connected to a checked address."""
-
-    connected_socket: socket.socket
-    budget: ReceiveBudget
-
-    def _create_socket_connection(self) -> socket.socket:
-        return self.connected_socket
-
-    def _sock_recv(self, bufsize: int) -> bytes:
-        """Read from the socket, which paho does until a packet is complete; raises OSError."""
-        if bufsize > _LARGEST_PACKET:
-            raise ConnectionAbortedError
-        data = super()._sock_recv(bufsize)
-        if not self.budget.spend(len(data)):
-            raise ConnectionAbortedError
-        return data
+    due: float
+    on_answer: OnAnswer
 
 
 class MqttConnection:
-    """A connection and its unacknowledged publications."""
+    """A session and its unacknowledged publications, driven by the loop.
 
-    def __init__(self, target: MqttTarget, connected: socket.socket, window: int) -> None:
+    What is published in one step of the loop is one write, and what the server has acknowledged meanwhile one read.
+    """
+
+    def __init__(self, target: MqttTarget, session: Session) -> None:
         self.lost = False
         self._target: Final = target
         self._is_v5: Final = target.version is MQTTProtocolVersion.MQTTv5
+        self._header: Final = publish_header(target.topic, target.qos, retain=target.retain)
+        self._session: Final = session
         self._loop: Final = asyncio.get_running_loop()
-        self._unacknowledged: Final[dict[int, asyncio.Future[Answer]]] = {}
-        self._early_answers: Final[dict[int, Answer]] = {}
-        self._opened: Final[asyncio.Future[None]] = self._loop.create_future()
-        self._watched_socket: socket.socket | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._max_packet_size = 0
-        """Maximum packet size of the server; 0 for no limit."""
-        self._budget: Final = ReceiveBudget(_LARGEST_PACKET)
-        self._client: Final = self._make(connected, window)
+        self._budget: Final = ReceiveBudget(LARGEST_PACKET)
+        self._reader: Final = PacketReader(LARGEST_PACKET)
+        self._unacknowledged: Final[dict[int, _Publication]] = {}
+        self._unwritten: Final[list[_Publication]] = []
+        """Those at QoS 0, which are done when they are written."""
+        self._held: Final[deque[tuple[bytes, bytes, OnAnswer]]] = deque()
+        """Properties and payloads that wait until the server takes more."""
+        self._out: Final = bytearray()
+        self._last_id = 0
+        self._flushing = self._awaits_writable = self._pinged = False
+        self._sent_at = self._loop.time()
+        self._loop.add_reader(session.socket, self._read)
+        self._tick_at = self._sent_at + _TICK
+        self._timer = self._loop.call_at(self._tick_at, self._tick)
 
-    def _make(self, connected: socket.socket, window: int) -> _SocketClient:
-        target = self._target
-        client = _SocketClient(
-            CallbackAPIVersion.VERSION2,
-            client_id="",
-            clean_session=None if self._is_v5 else True,
-            protocol=target.version,
-            reconnect_on_failure=False,
-        )
-        client.connected_socket = connected
-        client.budget = self._budget
-        client.suppress_exceptions = True
-        client.max_inflight_messages_set(min(window, 65_535))
-        if target.login is not None:
-            client.username_pw_set(target.login.identifier, target.login.secret)
-        if target.tls is not None:
-            client.tls_set_context(target.tls)
-        client.on_connect = self._on_connect
-        client.on_publish = self._on_publish
-        client.on_disconnect = self._on_disconnect
-        client.on_socket_register_write = self._want_write
-        client.on_socket_unregister_write = self._stop_writing
-        client.on_socket_close = self._stop_watching
-        return client
+    # -- publishing
 
-    async def open(self) -> None:
-        """Log in; raises OSError or ConnectRefused. The TLS handshake runs in a thread, since paho's blocks."""
-        target = self._target
-        self._client.connected_socket.setblocking(True)
-        self._client.connected_socket.settimeout(target.timeout)
-        await off_loop(self._client.connect, target.host, target.port, KEEPALIVE)
-        made = self._client.socket()
-        if not isinstance(made, socket.socket):
-            raise ConnectionResetError
-        self._watched_socket = made
-        self._loop.add_reader(self._watched_socket, self._read)
-        if self._client.want_write():
-            self._want_write(self._client, None, self._watched_socket)
-        self._tick()
-        await self._opened
+    def publish(self, message: MqttMessage, on_answer: OnAnswer) -> None:
+        """Publish; `on_answer` is called once, later: after PUBACK or PUBCOMP, at QoS 0 when the packet is written."""
+        if self.lost:
+            self._loop.call_soon(on_answer, _LOST)
+            return
+        properties = b""
+        if self._is_v5:
+            properties = publish_properties(message.content_type, self._target.expiry, message.user_properties)
+        most, size = self._session.max_packet_size, len(self._header.packet(1, properties, message.payload))
+        if most and size > most:
+            reason = f"larger than the server's largest packet of {most} bytes"
+            self._loop.call_soon(on_answer, Answer(DeliveryOutcome.REFUSED, reason))
+        elif len(self._unacknowledged) >= self._session.most_in_flight:
+            self._held.append((properties, message.payload, on_answer))
+        else:
+            self._write(properties, message.payload, on_answer)
 
-    async def publish(self, message: MqttMessage) -> Answer:
-        """Publish and wait for PUBACK or PUBCOMP, or at QoS 0 until the packet is written."""
-        if self._max_packet_size and self._size(message) > self._max_packet_size:
-            return Answer(
-                DeliveryOutcome.REFUSED, f"larger than the server's largest packet of {self._max_packet_size} bytes"
-            )
-        target = self._target
+    def _write(self, properties: bytes, payload: bytes, on_answer: OnAnswer) -> None:
+        publication = _Publication(self._loop.time() + self._target.timeout, on_answer)
+        if publication.due < self._tick_at:
+            self._set_timer(publication.due)
+        id = 0
+        if self._header.has_id:
+            id = self._next_id()
+            self._unacknowledged[id] = publication
+        else:
+            self._unwritten.append(publication)
         self._budget.on_published()
-        info = self._client.publish(
-            target.topic, message.payload, target.qos, target.retain, self._properties(message) if self._is_v5 else None
-        )
-        if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
-            return Answer(DeliveryOutcome.FAILED, "the connection was lost", reached=False)
-        if (early := self._early_answers.pop(info.mid, None)) is not None:
-            return early
-        waiting: asyncio.Future[Answer] = self._loop.create_future()
-        self._unacknowledged[info.mid] = waiting
+        self._send(self._header.packet(id, properties, payload))
+
+    def _next_id(self) -> int:
+        """A packet identifier that is not in use (2.2.1)."""
+        id = self._last_id % _IDS + 1
+        while id in self._unacknowledged:
+            id = id % _IDS + 1
+        self._last_id = id
+        return id
+
+    def _send(self, packet: bytes) -> None:
+        self._out.extend(packet)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Write as much as the socket takes, and the rest later."""
+        self._flushing = False
+        if self.lost or not self._out:
+            return
         try:
-            return await waiting
-        finally:
-            self._unacknowledged.pop(info.mid, None)
+            written = self._session.socket.send(self._out)
+        except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            written = 0
+        except OSError:
+            self._end(_LOST)
+            return
+        del self._out[:written]
+        self._sent_at = self._loop.time()
+        self._watch_writable(bool(self._out))
+        if not self._out:
+            done, self._unwritten[:] = [*self._unwritten], []
+            for each in done:
+                each.on_answer(DONE)
 
-    def _size(self, message: MqttMessage) -> int:
-        own = sum(len(name.encode()) + len(value.encode()) + 5 for name, value in message.user_properties)
-        head = len(self._target.topic.encode()) + len(message.content_type or "")
-        return _OVERHEAD + head + own + len(message.payload)
+    def _watch_writable(self, wanted: bool) -> None:
+        if wanted and not self._awaits_writable:
+            self._loop.add_writer(self._session.socket, self._flush)
+        elif not wanted and self._awaits_writable:
+            self._loop.remove_writer(self._session.socket)
+        self._awaits_writable = wanted
 
-    def _properties(self, message: MqttMessage) -> Properties:
-        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-        if message.content_type is not None:
-            properties.ContentType = message.content_type
-        if self._target.expiry is not None:
-            properties.MessageExpiryInterval = self._target.expiry
-        if message.user_properties:
-            properties.UserProperty = list(message.user_properties)
-        return properties
-
-    def close(self) -> None:
-        """Disconnect; unacknowledged publications get no answer."""
-        self._client.disconnect()
-        self._on_lost("the connection was closed")
-
-    # -- from the loop
+    # -- from the server
 
     def _read(self) -> None:
-        self._client.loop_read()
-        while (made := self._client.socket()) is not None and getattr(made, "pending", int)():
-            self._client.loop_read()  # already decrypted: the socket will not become readable again
-        self._check()
+        try:
+            data = self._session.socket.recv(_PIECE)
+            while data and (more := self._pending()):
+                data += self._session.socket.recv(more)
+            if not data or not self._budget.spend(len(data)):
+                raise MalformedPacket
+            for each in self._reader.feed(data):
+                self._acknowledge(each)
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except (OSError, MalformedPacket):
+            self._end(_LOST)
+            return
+        self._pinged = False
+        while self._held and len(self._unacknowledged) < self._session.most_in_flight:
+            self._write(*self._held.popleft())
 
-    def _write(self) -> None:
-        self._client.loop_write()
-        self._check()
+    def _pending(self) -> int:
+        """Bytes that are decrypted: for these, the socket does not become readable again."""
+        made = self._session.socket
+        return made.pending() if isinstance(made, ssl.SSLSocket) else 0
+
+    def _acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        kind, id, code = acknowledgement
+        if kind == PUBREC and code < _FAILURE:
+            if id in self._unacknowledged:
+                self._send(release(id))
+            return
+        publication = self._unacknowledged.pop(id, None)
+        if publication is not None:
+            publication.on_answer(_outcome(code))
 
     def _tick(self) -> None:
-        self._client.loop_misc()
-        self._check()
+        now = self._loop.time()
+        if not self._end_if_late(now) and now - self._sent_at >= KEEPALIVE:
+            if self._pinged:
+                self._end(_LOST)
+            else:
+                self._pinged = True
+                self._send(PINGREQ)
         if not self.lost:
-            self._timer = self._loop.call_later(1.0, self._tick)
+            oldest = self._oldest()
+            self._set_timer(now + _TICK if oldest is None else min(now + _TICK, oldest.due))
 
-    def _check(self) -> None:
-        if self._client.socket() is None:
-            self._on_lost("the connection was lost")
+    def _set_timer(self, at: float) -> None:
+        self._timer.cancel()
+        self._tick_at = at
+        self._timer = self._loop.call_at(at, self._tick)
 
-    def _want_write(self, client: paho.Client, data: object, made: object) -> None:
-        if self._watched_socket is not None:
-            self._loop.add_writer(self._watched_socket, self._write)
+    def _oldest(self) -> _Publication | None:
+        return next(iter(self._unacknowledged.values()), None) or next(iter(self._unwritten), None)
 
-    def _stop_writing(self, client: paho.Client, data: object, made: object) -> None:
-        if self._watched_socket is not None:
-            self._loop.remove_writer(self._watched_socket)
+    def _end_if_late(self, now: float) -> bool:
+        """End the connection if a publication has no answer in time: its packet identifier would stay in use."""
+        oldest = self._oldest()
+        if oldest is None or oldest.due > now:
+            return False
+        late = [each for each in (*self._unacknowledged.values(), *self._unwritten) if each.due <= now]
+        for id in [id for id, each in self._unacknowledged.items() if each.due <= now]:
+            del self._unacknowledged[id]
+        self._unwritten[:] = [each for each in self._unwritten if each.due > now]
+        self._end(_CLOSED)
+        for each in late:
+            each.on_answer(_TOO_LATE)
+        return True
 
-    def _stop_watching(self, *arguments: object) -> None:
-        """Called before paho closes the socket: the loop does not know a closed one, whose number may be reused."""
-        if (watched := self._watched_socket) is not None:
-            self._watched_socket = None
-            self._loop.remove_reader(watched)
-            self._loop.remove_writer(watched)
+    # -- the end
 
-    def _on_lost(self, reason: str) -> None:
-        self.lost = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if (watched := self._watched_socket) is not None:
-            self._stop_watching()
-            watched.close()
-        self._client.connected_socket.close()
-        for waiting in [*self._unacknowledged.values()]:
-            if not waiting.done():
-                waiting.set_result(Answer(DeliveryOutcome.FAILED, reason, reached=False))
-        if not self._opened.done():
-            self._opened.set_exception(ConnectionResetError())
-            self._opened.exception()
+    def close(self) -> None:
+        """Disconnect; unacknowledged publications have failed."""
+        if not self.lost:
+            self._out.extend(DISCONNECT)
+            self._flush()
+        self._end(_CLOSED)
 
-    # -- from paho
-
-    def _on_connect(
-        self, client: paho.Client, data: object, flags: object, code: ReasonCode, properties: Properties | None
-    ) -> None:
-        if self._opened.done():
+    def _end(self, answer: Answer) -> None:
+        if self.lost:
             return
-        if not code.is_failure:
-            self._max_packet_size = getattr(properties, "MaximumPacketSize", 0)
-            self._opened.set_result(None)
-        else:
-            self._opened.set_exception(ConnectRefused(_refused(code)))
-
-    def _on_publish(
-        self, client: paho.Client, data: object, mid: int, code: ReasonCode, properties: Properties | None
-    ) -> None:
-        answer = _outcome(code.value)
-        waiting = self._unacknowledged.get(mid)
-        if waiting is None:  # acknowledged before `publish` has returned
-            self._early_answers[mid] = answer
-        elif not waiting.done():
-            waiting.set_result(answer)
-
-    def _on_disconnect(self, *arguments: object) -> None:
-        self._loop.call_soon(self._check)
-
-
-def _refused(code: ReasonCode) -> Answer:
-    if code.value in _DENIED or code.getName() in _DENIED_V3:
-        return Answer(DeliveryOutcome.CREDENTIAL, "the server does not accept the login", code.value)
-    return Answer(DeliveryOutcome.SINK_FAILED, f"the server refused the connection with 0x{code.value:02x}", code.value)
+        self.lost = True
+        self._timer.cancel()
+        self._loop.remove_reader(self._session.socket)
+        self._watch_writable(False)
+        self._session.socket.close()
+        left = [each.on_answer for each in (*self._unacknowledged.values(), *self._unwritten)]
+        left += [on_answer for _, _, on_answer in self._held]
+        for each in (self._unacknowledged, self._unwritten, self._held):
+            each.clear()
+        for on_answer in left:
+            on_answer(answer)
 
 
 def _outcome(code: int) -> Answer:
-    """The meaning of the reason code of a PUBACK or PUBCOMP (MQTT 5, 3.4.2.1); version 3.1.1 only has success."""
+    """The meaning of the reason code of an acknowledgement (MQTT 5, 3.4.2.1); version 3.1.1 only has success."""
     if code < _FAILURE:
         return DONE
     reason = f"the server answered 0x{code:02x}"
     if code in _REFUSED:
         return Answer(DeliveryOutcome.REFUSED, reason, code)
-    if code in _DENIED:
+    if code in DENIED:
         return Answer(DeliveryOutcome.CREDENTIAL, reason, code)
     return Answer(DeliveryOutcome.WAIT if code in _RETRY_LATER else DeliveryOutcome.FAILED, reason, code)

@@ -11,7 +11,7 @@ from bridges.cloudevents.events.bindings.mqtt import MqttMessage, mqtt3, mqtt5_b
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.model.values import MqttSettings, PlainCredential, SinkProtocol
 from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
-from bridges.cloudevents.sinks.mqtt.connection import MqttTarget
+from bridges.cloudevents.sinks.mqtt.login import MqttTarget
 from bridges.cloudevents.sinks.mqtt.sink import Encode, MqttSink
 from bridges.cloudevents.subscription.subscription import Subscription
 from policies.egress import SinkRule

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.delivery.sink import SendAttempt, SinkListener
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage
 from bridges.cloudevents.events.event import CloudEvent
-from bridges.cloudevents.sinks.common.concurrent_sink import ConcurrentSink
+from bridges.cloudevents.sinks.common.concurrent_sink import BoundedSink, unexpected
 from bridges.cloudevents.sinks.common.dialer import Dialer, failure_reason
-from bridges.cloudevents.sinks.mqtt.connection import ConnectRefused, MqttConnection, MqttTarget
+from bridges.cloudevents.sinks.mqtt.connection import MqttConnection
+from bridges.cloudevents.sinks.mqtt.login import ConnectRefused, MqttLogin, MqttTarget
 from gateway.tasks import Supervisor
 
 Encode = Callable[[CloudEvent], MqttMessage]
 """Raises ValueError for an event that MQTT cannot carry."""
+_UNENCODABLE: Final = Answer(DeliveryOutcome.REFUSED, "the event cannot be encoded for MQTT")
 
 
-class MqttSink(ConcurrentSink):
-    """One connection per subscription; the next attempt replaces a lost one."""
+class MqttSink(BoundedSink):
+    """One connection per subscription; the next attempt replaces a lost one.
+
+    An attempt needs a task only for a connection; those that come meanwhile wait for the same one.
+    """
 
     def __init__(
         self,
@@ -35,52 +41,63 @@ class MqttSink(ConcurrentSink):
         self._dialer: Final = dialer
         self._target: Final = target
         self._encode: Final = encode
-        self._window: Final = window
         self._connection: MqttConnection | None = None
-        self._connecting: Final = asyncio.Lock()
+        self._waiting: list[SendAttempt] = []
+        """Those that are published when there is a connection."""
+        self._connecting: asyncio.Task[None] | None = None
 
-    async def _deliver(self, attempt: SendAttempt) -> Answer:
-        (event,) = attempt.events
+    def send(self, attempt: SendAttempt) -> None:
+        """See `Sink`."""
+        self._in_flight += 1
+        if self._connection is not None and not self._connection.lost and not self._waiting:
+            self._publish(self._connection, attempt)
+            return
+        self._waiting.append(attempt)
+        if self._connecting is None or self._connecting.done():
+            self._connecting = self._supervisor.start(self._publish_waiting(), "send-attempt")
+
+    def _publish(self, connection: MqttConnection, attempt: SendAttempt) -> None:
         try:
-            message = self._encode(event)
+            message = self._encode(attempt.events[0])
         except ValueError:
-            return Answer(DeliveryOutcome.REFUSED, "the event cannot be encoded for MQTT")
-        try:
-            connection = await self._connected()
-        except ConnectRefused as error:
-            return error.answer
-        except (OSError, ValueError) as error:
-            return Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error), reached=False)
-        try:
-            async with asyncio.timeout(self._target.timeout):
-                return await connection.publish(message)
-        except TimeoutError:
-            await self._drop(connection)  # its packet identifier would stay in use
-            return Answer(DeliveryOutcome.FAILED, "no answer in time", reached=False)
+            asyncio.get_running_loop().call_soon(self._answered, attempt, _UNENCODABLE)
+            return
+        connection.publish(message, partial(self._answered, attempt))
 
-    async def _connected(self) -> MqttConnection:
-        async with self._connecting:
-            if self._connection is None or self._connection.lost:
-                self._connection = await self._connect()
-            return self._connection
+    def _answered(self, attempt: SendAttempt, answer: Answer) -> None:
+        self._supervisor.attempt(partial(self._finish, attempt, answer), "push")
+
+    async def _publish_waiting(self) -> None:
+        answer = None
+        try:
+            connection = self._connection = await self._connect()
+        except ConnectRefused as error:
+            answer = error.answer
+        except (OSError, ValueError) as error:
+            answer = Answer(DeliveryOutcome.SINK_FAILED, failure_reason(error), reached=False)
+        except Exception as error:
+            answer = unexpected(error)
+        waiting, self._waiting = self._waiting, []
+        for attempt in waiting:
+            if answer is None:
+                self._publish(connection, attempt)
+            else:
+                self._answered(attempt, answer)
 
     async def _connect(self) -> MqttConnection:
         target = self._target
         async with asyncio.timeout(target.timeout):
             made = await self._dialer.connect(target.host, target.port)
-            connection = MqttConnection(target, made, self._window)
+            login = MqttLogin(target, made)
             try:
-                await connection.open()
+                session = await login.run()
             except BaseException:
-                connection.close()
+                login.close()
                 raise
-        return connection
-
-    async def _drop(self, connection: MqttConnection) -> None:
-        connection.close()
-        if self._connection is connection:
-            self._connection = None
+        return MqttConnection(target, session)
 
     async def _release(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
         if self._connection is not None:
             self._connection.close()
