@@ -46,6 +46,12 @@ T = TypeVar("T")
 log = structlog.get_logger(logger_name="kafka")
 
 
+REFRESH: Final = 10.0
+"""Seconds between two reads of the metadata of topics, where nothing goes wrong."""
+TIMEOUT: Final = 3.0
+"""Seconds that Kafka has to answer a question before it counts as unreachable."""
+
+
 @dataclass(frozen=True)
 class ClusterConfig:
     """How to reach a cluster. `client` has librdkafka settings, such as security, with the values of secrets.
@@ -57,9 +63,9 @@ class ClusterConfig:
     bootstrap: str = EMBEDDED
     client: Mapping[str, str] = field(default_factory=dict)
     topics: Mapping[str, int] = field(default_factory=dict)
-    refresh: float = 10.0
+    refresh: float = field(default_factory=lambda: REFRESH)
     retry: float = 1.0
-    timeout: float = 3.0
+    timeout: float = field(default_factory=lambda: TIMEOUT)
     max_readers: int = 16
     """The most Kafka clients that read, however many links there are."""
     cache: int = 64 * 1024 * 1024

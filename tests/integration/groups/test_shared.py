@@ -14,6 +14,7 @@ from tests.support.amqp.members import EPOCH, GROUP, PARTITION, Member, Producer
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.groups import command, group_state
 from tests.support.gateway.process import PATIENCE, ports, wait_until
+from tests.support.gateway.warm import OFTEN, shortened
 from tests.support.plugins.fixtures import started
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
@@ -314,7 +315,7 @@ def places(start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Red
     for _ in range(2):
         edge, http = ports(2)
         policy = POLICY.format(edge=edge, http=http, state=redis_server.url, kafka=kafka_broker.bootstrap)
-        found.append(start_gateway(policy))
+        found.append(start_gateway(policy, env=shortened(OFTEN)))
     return found
 
 

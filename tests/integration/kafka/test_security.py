@@ -21,6 +21,7 @@ from tests.support.amqp.proton_clients import Login, receive, send
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.gateway.warm import IMPATIENT, shortened
 from tests.support.plugins.fixtures import served
 from tests.support.servers.secured_kafka import PASSWORD, USER, SecuredKafka, TokenEndpoint
 
@@ -97,7 +98,7 @@ def test_wrong_credentials_are_said_until_they_are_right(
     secret.write_text(f"{WRONG}\n")
     where["security"]["sasl"]["password"] = {"file": str(secret)}
     document = policy(where)
-    gateway = start_gateway(document.text, ready=False)
+    gateway = start_gateway(document.text, ready=False, env=shortened(IMPATIENT))
     said = "OAUTHBEARER" if login == "oauthbearer" else "uthentication"
     wait_until(lambda: said in gateway.get("/readyz")[1], f"/readyz says {said}")
     wait_until(lambda: any(said in reason for reason in reasons(gateway)), "the log says it, too")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis as Client
 
+from gateway.state.redis_connections import redis_client
 from gateway.state.termini.redis_store import RedisTermini
 from gateway.state.termini.store import Fenced, Full, MemoryTermini, Save, Saved, Termini, TerminiUnavailable
 from tests.support.gateway.process import PATIENCE, free_port
@@ -138,7 +139,7 @@ async def test_redis_ends_a_record_and_keeps_one_without_a_time(redis_server: Re
 
 
 async def test_without_redis_nothing_is_said_to_be_kept() -> None:
-    client = Client(port=free_port(), socket_connect_timeout=1)
+    client = redis_client(f"redis://127.0.0.1:{free_port()}", timeout=1, connect_timeout=1)
     termini = RedisTermini(client)
     asks: list[Callable[[], Coroutine[Any, Any, Any]]] = [
         lambda: termini.acquire("k", "a", None),

@@ -1,4 +1,4 @@
-"""A client that waits for credit for ten seconds is logged once, is counted, and is logged again when it may send."""
+"""A client that waits for credit is logged once, is counted, and is logged again when it may send."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from gateway.server.metrics.starving import StarvingSenders
 from tests.support.amqp.links import connected, receiving
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.warm import shortened
+
+SOON = {"gateway.server.metrics.starving.PATIENCE": 2.0, "gateway.server.metrics.starving._LOOK": 0.2}
 
 
 def test_a_sender_without_credit_is_named_with_its_rule(start_gateway: Gateways) -> None:
     document = Document()
-    gateway = start_gateway(document.text)
+    gateway = start_gateway(document.text, env=shortened(SOON))
     sender = connected(document.edge)
     sender.attach_sender("chat/nobody-reads")
     starved = 'scopegate_links_starved{rule="chat/**",scope="edge"}'
     assert gateway.metrics()[starved] == 0
     line = gateway.wait_log("sender starves", address="chat/nobody-reads")
-    assert (line["level"], line["rule"], line["user"], line["seconds"]) == ("warning", "chat/**", "anonymous", 10.0)
+    assert (line["level"], line["rule"], line["user"], line["seconds"]) == ("warning", "chat/**", "anonymous", 2.0)
     assert gateway.metrics()[starved] == 1
     receiving(document.edge, "chat/nobody-reads")
     gateway.wait_log("sender has credit again", address="chat/nobody-reads")

@@ -21,11 +21,14 @@ DESTINATIONS = 256
 """How many destinations one link has at a time."""
 _numbers = itertools.count()
 Ask = Callable[[str], bytes]
+CHECKS = 0.2
+"""Seconds between two checks of destinations: one that hardly settles is noticed after ten of them."""
+OFTEN = {"gateway.routing.fair_share.CHECK_INTERVAL": CHECKS}
 
 
 @pytest.fixture(scope="module")
 def place(start_module_gateway: Gateways) -> Place:
-    return start(start_module_gateway, "gw-stalled")
+    return start(start_module_gateway, "gw-stalled", constants=OFTEN)
 
 
 def asking(place: Place) -> Ask:
@@ -136,7 +139,7 @@ def test_responses_that_are_taken_and_never_settled_leave_credit_for_others(plac
 
 def take_a_little(boxes: list[Inbox], enough: threading.Event) -> None:
     """Take one message at each of them now and then."""
-    while not enough.wait(2.0):
+    while not enough.wait(2 * CHECKS):
         for box in boxes:
             box.peer.flow(box.handle, link_credit=1, delivery_count=box.received)
             box.take()
@@ -188,7 +191,7 @@ def test_the_anonymous_terminus_leaves_credit_for_other_destinations(place: Plac
 
 
 def test_what_waits_is_released_when_its_cookie_expires(start_gateway: Gateways) -> None:
-    place = start(start_gateway, "gw-stalled-short", expiry="5s")
+    place = start(start_gateway, "gw-stalled-short", expiry="3s", constants=OFTEN)
     cookie = asking(place)(f"q/late-{next(_numbers)}")
     responder = Outbox(place.core, "$replies.core")
     assert responder.send_with_credit(answer(cookie)).matches("released")

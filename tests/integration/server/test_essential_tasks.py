@@ -102,7 +102,7 @@ async def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     document.data["gateway"]["tracing"] = {"endpoint": f"http://127.0.0.1:{nobody}/v1/traces"}
     file = tmp_path / "policy.json"
     file.write_text(document.text)
-    monkeypatch.setattr(tasks, "_RECOVERED", 2.0)
+    monkeypatch.setattr(tasks, "_RECOVERED", 0.5)
     async with served(file, monkeypatch) as make:
         yield make
 

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from bridges.kafka.admin import offsets as queries
 from bridges.spark.archive.archiving.job import LogBounds, commit_next
 from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
 from bridges.spark.archive.contents.ranges import Log, Range
@@ -64,6 +65,12 @@ def untouched(archive: Path) -> bool:
 # -- TLS and logins
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that lets nobody in is asked until the time is up."""
+    monkeypatch.setattr(queries, "_TIMEOUT", 3.0)
+
+
 @pytest.fixture(scope="module")
 def secured() -> Iterator[SecuredKafka]:
     yield from served(SecuredKafka())
@@ -99,6 +106,7 @@ def test_tasks_enter_as_the_gateway_does(
     assert archived(read_archive(spark, archive).collect()) == consumed(secured, topic)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_wrong_credentials_are_said(spark: SparkSession, secured: SecuredKafka, tmp_path: Path) -> None:
     source = secured_origin(cluster(secured, "scram-sha-512", WRONG), secured.create_topic(), tmp_path)
     with pytest.raises(PipelineError, match=r"^Kafka at localhost:\d+ .*uthentication") as caught:
@@ -108,6 +116,7 @@ def test_wrong_credentials_are_said(spark: SparkSession, secured: SecuredKafka, 
     assert untouched(tmp_path / "archive")
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_that_shows_another_certificate_is_not_believed(
     spark: SparkSession, secured: SecuredKafka, tmp_path: Path
 ) -> None:

@@ -236,7 +236,9 @@ async def test_a_refused_link_is_told_by_its_condition(sinks: Sinks) -> None:
 
 @pytest.mark.row("CE-P-3", part="AMQP")
 async def test_nothing_is_connected_that_is_not_allowed(sinks: Sinks) -> None:
-    for url in (f"amqp://hidden.example:{sinks.port}/svc/open", f"amqp://nobody.example:{sinks.nobody}/q"):
-        async with sinks.open(url) as (sink, heard):
+    hidden, nobody = f"amqp://hidden.example:{sinks.port}/svc/open", f"amqp://nobody.example:{sinks.nobody}/q"
+    async with sinks.open(hidden) as one, sinks.open(nobody) as other:
+        for sink, _ in (one, other):
             sink.send(attempt())
+        for _, heard in (one, other):
             assert await heard.next() == Answer(DeliveryOutcome.SINK_FAILED, "not attached in time", reached=False)

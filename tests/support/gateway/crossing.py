@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from tests.support.amqp import frames
@@ -11,6 +12,7 @@ from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import Peer
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import ports
+from tests.support.gateway.warm import shortened
 
 SUPPORTED = "response-address-supported"
 KEY = "bm90LWEtc2VjcmV0LWJ1dC1uZXZlci1pbi1hLWxvZy0"
@@ -178,11 +180,21 @@ class Place(NamedTuple):
     gateway: Gateway
 
 
-def start(gateways: Gateways, name: str = "gw-boundary", *, expiry: str = "5m", key: str = KEY) -> Place:
-    """Start a gateway between two scopes; those with the same key understand each other's cookies."""
+def start(
+    gateways: Gateways,
+    name: str = "gw-boundary",
+    *,
+    expiry: str = "5m",
+    key: str = KEY,
+    constants: Mapping[str, float] = {},
+) -> Place:
+    """Start a gateway between two scopes; those with the same key understand each other's cookies.
+
+    `constants`: see `shortened`.
+    """
     edge, core, http = ports(3)
     policy = POLICY.format(id=name, edge=edge, core=core, http=http, expiry=expiry)
-    return Place(edge, core, gateways(policy, env={"SCOPEGATE_TEST_KEY": key}))
+    return Place(edge, core, gateways(policy, env={"SCOPEGATE_TEST_KEY": key, **shortened(constants)}))
 
 
 class CrossingPair(NamedTuple):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import ports
+from tests.support.gateway.warm import OFTEN, shortened
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
 
@@ -46,7 +47,7 @@ def start_sharing(start: Gateways, broker: KafkaBroker, redis: Redis, name: str,
     """Start one of them."""
     edge, http = ports(2)
     places = {"http": http, "redis": redis.url, "kafka": broker.bootstrap, "edge": edge}
-    return start(POLICY.format(name=name, lease=f"{lease:g}", **places))
+    return start(POLICY.format(name=name, lease=f"{lease:g}", **places), env=shortened(OFTEN))
 
 
 def start_pair(start: Gateways, broker: KafkaBroker, redis: Redis, lease: float = LEASE) -> GatewayPair:

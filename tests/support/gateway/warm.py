@@ -25,8 +25,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
+CONSTANTS = "SCOPEGATE_TEST_CONSTANTS"
+"""Names constants of the product that a child has other values for, as `shortened` writes them."""
+OFTEN: Final = {"bridges.kafka.clusters.cluster.REFRESH": 0.5}
+"""Gateways that soon see what has become of topics."""
+IMPATIENT: Final = {"bridges.kafka.clusters.cluster.TIMEOUT": 1.0}
+"""Gateways that soon give up a Kafka that does not answer."""
 _NUMBER = struct.Struct("=i")
 _MODULES = (
     "gateway.server.process", "gateway.cli.main", "gateway.observability.http.server",
@@ -37,6 +43,14 @@ _MODULES = (
 )  # fmt: skip
 """With what a gateway imports only when its policy wants it."""
 _LONGEST = 1 << 20
+
+
+def shortened(constants: Mapping[str, float]) -> dict[str, str]:
+    """Return the environment of a gateway with other constants, `gateway.tasks._RECOVERED` for example.
+
+    Waits that no policy sets are shorter in it, for tests of what follows them.
+    """
+    return {CONSTANTS: json.dumps(dict(constants))}
 
 
 class WarmChild:
@@ -173,6 +187,10 @@ def _become(arguments: Sequence[str], env: Mapping[str, str], folder: str, strea
         os.close(stream)
     os.environ.clear()
     os.environ.update(env)
+    for place, value in json.loads(os.environ.pop(CONSTANTS, "{}")).items():
+        module, _, name = place.rpartition(".")
+        assert isinstance(getattr(sys.modules[module], name), float), f"{place} is no constant to change"
+        setattr(sys.modules[module], name, value)
     time.tzset()
     os.chdir(folder)
     return ["scopegate", *arguments]

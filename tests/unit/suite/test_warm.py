@@ -41,3 +41,17 @@ def test_a_program_ends_as_it_would_by_itself_but_takes_nothing_to_pieces(ending
     code, out, error = ended(ending, "main()")
     assert out.split() == ["main", "thread", "handlers", "gone"]
     assert ended(ending, "end_with(main)") == (code, out.replace("gone\n", ""), error)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("_CLOSING", "1.5"), ("_NO_SUCH", "AttributeError"), ("_SLICE", "no constant")]
+)
+def test_a_child_has_the_constants_that_its_environment_names(name: str, says: str) -> None:
+    """Others are as they were; what is no number of seconds, or is not there, is refused."""
+    program = (
+        "import gateway.server.gateway as g; from tests.support.gateway.warm import _become, shortened\n"
+        f"_become([], shortened({{'gateway.server.gateway.{name}': 1.5}}), '.', []); print(g._CLOSING, g._SLICE)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert says in done.stdout + done.stderr
+    assert (done.returncode, done.stdout) == ((0, "1.5 20\n") if name == "_CLOSING" else (1, ""))

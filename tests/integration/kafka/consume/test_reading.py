@@ -26,6 +26,7 @@ from tests.support.gateway.crossing import Inbox, Outbox, connected, hop_annotat
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.gateway.warm import OFTEN, shortened
 from tests.support.kafka.streams import Route, Streams
 from tests.support.servers.kafka import KafkaBroker
 
@@ -83,7 +84,7 @@ def start(start_gateway: Gateways, kafka_broker: KafkaBroker) -> Start:
         document = Document()
         document.kafka(kafka_broker.bootstrap)
         document.scope()["addresses"][-1] |= rule
-        return Place(kafka_broker, start_gateway(document.text), document.edge)
+        return Place(kafka_broker, start_gateway(document.text, env=shortened(OFTEN)), document.edge)
 
     return begin
 

@@ -16,6 +16,7 @@ import pytest
 from tests.support.cloudevents.delivery import until
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
+from tests.support.gateway.warm import OFTEN, shortened
 from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.subscriptions.api import (
@@ -110,7 +111,7 @@ def place(
     topics = {kafka_broker.create_topic(): 1 for _ in range(5)}
     document = subscription_policy(tmp_path_factory.mktemp("faults"), topics=topics, delivery={"retry": RETRY})
     document.data["kafka"]["main"] = {"bootstrap": kafka_broker.bootstrap}
-    gateway = start_module_gateway(document.text)
+    gateway = start_module_gateway(document.text, env=shortened(OFTEN))
     events, api = EventWriter(kafka_broker.bootstrap), ApiClient(api_port(document))
     return Faulty(document, gateway, kafka_broker, events, api, list(topics))
 

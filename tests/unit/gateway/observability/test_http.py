@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.observability.http import bounded
+from gateway.observability.http import bounded, server
 from gateway.observability.http.server import make_app, serve_http
 from gateway.observability.metrics import CONTENT_TYPE, Metrics
 from gateway.observability.readiness import Readiness
@@ -124,6 +124,15 @@ async def test_the_end_closes_idle_connections_and_frees_the_port() -> None:
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(("127.0.0.1", port))
+
+
+async def test_the_end_waits_for_nobody_where_nobody_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def waits(*_: object) -> None:
+        raise AssertionError("uvicorn's own end, which waits in any case")
+
+    monkeypatch.setattr(server.Server, "shutdown", waits)
+    async with serving(Metrics(), Readiness()):
+        pass
 
 
 async def test_signals_stay_the_gateways() -> None:

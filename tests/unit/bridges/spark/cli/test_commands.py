@@ -8,6 +8,7 @@ import pytest
 from click import ClickException
 from click.testing import CliRunner
 
+from bridges.kafka.admin import offsets
 from bridges.spark.cli.archive import archive
 from gateway.cli.main import main
 from tests.support.gateway.process import free_port
@@ -25,7 +26,10 @@ AMQP = ("--amqp", "url=amqp://127.0.0.1:PORT", "--amqp", "address=events")
         (("archive", "ARCHIVE", "--once", "--kafka", "127.0.0.1:PORT", "--topic", "t"), "does not answer for topic t"),
     ],
 )
-def test_a_command_calls_its_job(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_a_command_calls_its_job(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offsets, "_TIMEOUT", 1.0)
     port = str(free_port())
 
     def filled(text: str) -> str:
