@@ -26,7 +26,7 @@ _KINDS: Final = {
     "produce": SpanKind.PRODUCER,
     "deliver": SpanKind.CONSUMER,
 }
-_FAILURES: Final = frozenset({"rejected", "none"})
+_FAILURES: Final = frozenset({"rejected", "none", "rolled-back"})
 """Outcomes that give a span the status error; released and modified messages may succeed later."""
 _LIBRARY: Final = InstrumentationScope("scopegate", __version__)
 

@@ -5,25 +5,28 @@ Batches stay whole: each is searched for messages with a trace context, and then
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from gateway.amqp.link.outcomes import ACCEPTED, SETTLED, Outcome, Rejected
+from gateway.amqp.link.transactions import PostedMessage, PostedMessages
 from gateway.amqp.link.wrappers import IncomingWrapper, OutgoingWrapper
+from gateway.errors import AmqpError
 from gateway.links.link import is_incoming, is_outgoing
 from gateway.links.wrapped_link import WrappedIncomingLink, WrappedOutgoingLink
 from gateway.observability.redaction import redact
 from gateway.tracing.context import MARK, SEARCHED
+from gateway.tracing.posts import REJECTED, TracedPost
 from gateway.tracing.spans import OpenSpan, Place, Span, SpanKind, Tracer
-from policies.rules import KafkaRoute, RelayRoute
+from policies.spans import hop_kind
 
 if TYPE_CHECKING:
     from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing, Incoming, Outgoing, Transfer
-    from gateway.errors import AmqpError
     from gateway.links.link import Delivery, IncomingLink, NodeLink, OutgoingLink, OutgoingMessages, SendContext
     from gateway.links.wrapped_link import AcceptAll
 
+OnPost = Callable[[PostedMessage, bytes], None]
 _UNANSWERED: Final = "none"
 """The outcome recorded for a message whose link ended before it had one."""
 
@@ -45,14 +48,14 @@ def span_kind(link: NodeLink, scope: str) -> SpanKind | None:
     if link.context.answer:
         return "response"
     decided = link.decision
-    if decided is None or decided.action == "info":
+    if decided is None:
         return None
-    last = decided.routes[-1]
-    if not link.incoming:
-        return "deliver" if isinstance(last, KafkaRoute) else None
-    if any(isinstance(route, RelayRoute) and route.scope not in (None, scope) for route in decided.routes):
-        return "request"
-    return "produce" if isinstance(last, KafkaRoute) else None
+    return hop_kind(scope, decided.action, decided.routes)
+
+
+def _marked(data: bytes) -> bool:
+    """Whether a message may have a trace context."""
+    return data.find(MARK, 0, SEARCHED) >= 0
 
 
 class LinkSpans:
@@ -65,7 +68,7 @@ class LinkSpans:
 
     def transfers(self, messages: Iterable[Transfer]) -> None:
         """Start spans for messages that arrive or are sent: the delivery's key, its bytes, whether it is settled."""
-        found = [each for each in messages if each[1].find(MARK, 0, SEARCHED) >= 0]
+        found = [each for each in messages if _marked(each[1])]
         now = self._tracer.clock() if found else 0
         for key, data, settled in found:
             span = self._tracer.begin(data, now)
@@ -73,6 +76,20 @@ class LinkSpans:
                 self._end(span, SETTLED.name, None)
             elif span is not None:
                 self._open[key] = span
+
+    def post(self, post: PostedMessage, data: bytes, on_post: OnPost) -> None:
+        """Pass on a message in a transaction, with a span that ends with its outcome or its transaction."""
+        span = self._tracer.begin(data, self._tracer.clock()) if _marked(data) else None
+        if span is None:
+            on_post(post, data)
+            return
+        traced = TracedPost(post, partial(self._end, span))
+        try:
+            on_post(traced, data)
+        except AmqpError as error:
+            traced.end(REJECTED, error.condition)
+            raise
+        post.transaction.at_end(traced.discharged)
 
     def outcome(self, key: Delivery, outcome: Outcome) -> None:
         """End the span of a message that has got its outcome, if it has a span."""
@@ -131,6 +148,15 @@ class _IncomingTraces(IncomingWrapper["BatchIncoming"]):
     def on_transfers(self, messages: Sequence[Transfer]) -> None:
         self._spans.transfers(messages)
         self._handler.on_transfers(messages)
+
+    def on_post(self, post: PostedMessage, data: bytes) -> None:
+        self._spans.post(post, data, self._handler.on_post)
+
+    def on_posts(self, posts: PostedMessages) -> None:
+        if any(_marked(data) for _, data, _ in posts.messages):
+            posts.one_by_one(self.on_post)
+        else:
+            self._handler.on_posts(posts)
 
     def on_detach(self, error: AmqpError | None) -> None:
         super().on_detach(error)

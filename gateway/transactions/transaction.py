@@ -46,6 +46,7 @@ class Transaction:
         self._resource: Resource[Branch] | None = None
         self._branch: Branch | None = None
         self._answer: Answer | None = None
+        self._watching: list[Callable[[bool], None]] = []
 
     # -- work
 
@@ -96,6 +97,10 @@ class Transaction:
             text = f"the transaction can only be rolled back: {error.condition}: {error.description}"
             self._reason = AmqpError(TRANSACTION_ROLLBACK, text, info=error.info, fault=error.fault)
 
+    def at_end(self, told: Callable[[bool], None]) -> None:
+        """See `Enlisting`."""
+        self._watching.append(told)
+
     # -- the end
 
     def discharge(self, *, fail: bool, then: Answer) -> None:
@@ -133,6 +138,7 @@ class Transaction:
             self._branch.commit(self._committed)
 
     def _committed(self, error: AmqpError | None) -> None:
+        self._tell(error is None)
         retired, self.retired = self.retired, []
         for each in retired:
             if error is None:
@@ -141,7 +147,13 @@ class Transaction:
                 each.roll_back()
         self._finished(error)
 
+    def _tell(self, committed: bool) -> None:
+        told, self._watching = self._watching, []
+        for each in told:
+            each(committed)
+
     def _roll_back(self) -> None:
+        self._tell(False)
         retired, self.retired = self.retired, []
         for each in retired:
             each.roll_back()

@@ -16,6 +16,7 @@ from policies.rules import (
     MAX_HOPS,
     NOT_FOUND,
     VERBS,
+    CompiledAddress,
     CompiledPolicy,
     Decision,
     DirectRoute,
@@ -26,6 +27,7 @@ from policies.rules import (
     ScopeRules,
     ServiceRoute,
 )
+from policies.spans import HopKind, explain_spans, hop_kind
 from policies.values.units import Bind
 
 REDIRECT_BEHIND_RELAY: Final = "a relay follows no redirect of the other scope; relay to a connector there"
@@ -45,6 +47,8 @@ class Explanation:
     route: str | None
     route_where: str | None
     access_where: str | None
+    traced: str | None
+    """Which spans its messages have; None: they are not traced, or the policy has no `gateway.tracing`."""
     replies: tuple[str, ...]
     lines: tuple[str, ...]
 
@@ -68,6 +72,8 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
     replies = tuple(replies_lines(policy, scope, user, decision.route, hops)) if allowed else ()
     pulled = _pulled(policy, scope, address) if action == "send" else ()
     bridged = _bridged(policy, scope, address, action)
+    routes = [route for route in (decision.route, *(route for _, route in hops)) if route is not None]
+    traced = _traced(policy, decision, hop_kind(scope, action, routes), rule)
     question = f"{printable(user)} wants to {VERBS[action]} {printable(address)}"
     return Explanation(
         scope=scope,
@@ -80,16 +86,28 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
         route=describe(decision.route) if decision.route else None,
         route_where=str(where) if where else None,
         access_where=str(decision.grant.where) if decision.grant.where else None,
+        traced=traced,
         replies=replies,
         lines=(
             *_lines(rules, decision, hops, question, address),
             *(f"  links    {line}" for line in _links(decision, hops, action)),
+            *([f"  traced   {traced}"] if traced else []),
             *(f"  {line}" for line in replies),
             *(f"  pulled   {line}" for line in pulled),
             *(f"  bridge   {line}" for line in bridged),
             *(f"  answers  {line}" for line in _answers(scope, address, action)),
         ),
     )
+
+
+def _traced(
+    policy: CompiledPolicy, decision: Decision, kind: HopKind | None, rule: CompiledAddress | None
+) -> str | None:
+    """Which spans the messages of the link have."""
+    if decision.condition is not None or rule is None or decision.info:
+        return None
+    answered = isinstance(decision.route, RelayRoute) and decision.route.replies != "none"
+    return explain_spans(policy.model.gateway.tracing, kind, rule.match.text, answered=answered)
 
 
 def _links(decision: Decision, hops: list[tuple[str, Route | None]], action: Action) -> Iterator[str]:

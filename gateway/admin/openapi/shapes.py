@@ -294,6 +294,7 @@ class ExplanationShape(Strict):
     route: Text
     route_where: Text
     access_where: Text
+    traced: Text
     replies: list[str]
     lines: list[str]
 

@@ -53,6 +53,9 @@ class Enlisting(Protocol):
     def fail(self, error: AmqpError) -> None:
         """Work has failed, and no outcome says so: from now on it can only be rolled back (4.4.4)."""
 
+    def at_end(self, told: Callable[[bool], None]) -> None:
+        """Call `told` once when the transaction ends: with True if it was committed."""
+
 
 class PostedMessage(Protocol):
     """A message in a transaction (4.4.1), as nodes use it: it gets one of these calls."""

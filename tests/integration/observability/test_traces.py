@@ -16,7 +16,10 @@ from tests.support.gateway.crossing import KEY, Inbox, Outbox, answer, connected
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import free_port, wait_until
+from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.otlp_collector import OtlpCollector, SeenSpan
+from tests.support.transactions.controller import Controller, in_transaction
+from tests.support.transactions.topics import consuming
 
 ENV = {"SCOPEGATE_TEST_KEY": KEY}
 PARENT = "b7ad6b7169203331"
@@ -156,6 +159,50 @@ def test_a_rejection_and_a_lost_link_are_errors(collector: OtlpCollector, start_
     assert failed[f"{1:032x}"].attributes["error.type"] == "shop:sold-out"
     assert all(span.failed for span in failed.values())
     assert b"nobody needs" not in b"".join(collector.bodies)
+
+
+def test_messages_of_transactions_have_the_outcomes_of_their_transactions(
+    collector: OtlpCollector, start_gateway: Gateways, kafka_broker: KafkaBroker
+) -> None:
+    """Sent and retired in one; a run of several with a context; one that never ends; nothing for the discharge."""
+    document = Document(tracing={"endpoint": collector.url}, log="json")
+    document.kafka(kafka_broker.bootstrap)
+    gateway = start_gateway(document.text)
+    inputs, outputs = kafka_broker.create_topic(), kafka_broker.create_topic()
+    peer = connected(document.edge)
+    controller, outbox = Controller(peer), Outbox(peer, f"events/{outputs}", 1)
+    inbox = consuming(peer, inputs, 2, group=False)
+    feed = Outbox(connected(document.edge), f"events/{inputs}")
+    for number in (101, 102):
+        assert feed.send(message(b"input", app=context(number))).matches("accepted")
+    taken = [inbox.transfer() for _ in range(2)]
+    collector.wait(2)
+    for number, fail in ((1, False), (2, True)):
+        txn_id = controller.declare()
+        plain = outbox.send(message(b"plain"), state=in_transaction(txn_id))
+        for part in (0, 10):
+            posted = outbox.send(message(b"order", app=context(number + part)), state=in_transaction(txn_id))
+            assert (plain["outcome"].name, posted["outcome"].name) == ("accepted", "accepted")
+        peer.disposition(taken[number - 1].delivery_id, in_transaction(txn_id, "accepted"))
+        assert len(collector.spans) == 2 + (number - 1) * 3, "a span before its transaction has ended"
+        assert controller.discharge(txn_id, fail=fail).matches("accepted")
+        collector.wait(2 + number * 3 - (number - 1))
+    many, run = controller.declare(), range(200, 230)
+    for number in run:  # they arrive together, and one in three has a context
+        outbox.post(message(app=context(number) if number % 3 == 0 else None), state=in_transaction(many))
+    assert controller.discharge(many).matches("accepted")
+    outbox.send(message(b"lost", app=context(3)), state=in_transaction(controller.declare()))
+    peer.close()
+    gateway.stop()
+    found = [(span.name.split()[0], int(span.trace, 16), span.failed) for span in collector.spans]
+    outcomes = [span.attributes["scopegate.outcome"] for span in collector.spans]
+    assert sorted(zip(*zip(*found, strict=True), outcomes, strict=True)) == sorted([
+        *[("produce", number, False, "accepted") for number in (101, 102, 1, 11, *run[1::3])],
+        *[("produce", number, True, "rolled-back") for number in (2, 12, 3)],
+        ("deliver", 101, False, "accepted"),
+        ("deliver", 102, False, "modified"), ("deliver", 102, True, "none"),  # it came again, and then the link ended
+    ])  # fmt: skip
+    assert {span.parent for span in collector.spans} == {PARENT}
 
 
 def test_traffic_goes_on_while_the_collector_is_away(start_gateway: Gateways) -> None:

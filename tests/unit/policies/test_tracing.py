@@ -6,6 +6,8 @@ import tomllib
 
 import pytest
 
+from policies.explain.explanation import explain
+from policies.model.scopes.access import Action
 from tests.support.cli.guides import Guide
 from tests.support.gateway.policy import load_text, mistakes
 from tests.support.project.parts import ROOT
@@ -61,3 +63,46 @@ def test_mistakes(tracing: str, said: str) -> None:
     found = mistakes(policy(tracing))
     assert any(said in line for line in found), found
     assert not any("secret" in line for line in found if "@" not in said and "secrets" not in line)
+
+
+ROUTES = """
+keys: {active: a, ring: {a: {env: K}}}
+kafka: {main: {bootstrap: "127.0.0.1:9092"}}
+scopes:
+  edge:
+    addresses:
+      - {match: "chat/**", direct: balanced}
+      - {match: "events/{topic}", kafka: main, topic: "{topic}"}
+      - {match: "svc/{name}", relay: core, address: "svc/{name}", replies: cookie}
+      - {match: "far", relay: core, address: events, replies: none}
+    access: [{who: "*", may: [send, receive, info], on: "**"}]
+  core:
+    addresses: [{match: "svc/**", direct: balanced}, {match: events, kafka: main, topic: t}]
+"""
+NO = "no span: only what crosses scopes, and events of topics, have one"
+SAMPLED = ", if the sender samples the trace, for 0.25 of the traces"
+
+
+@pytest.mark.parametrize(
+    ("action", "address", "spans"),
+    [
+        ("send", "chat/a", NO),
+        ("receive", "chat/a", NO),
+        ("send", "events/orders", f"produce events/{{topic}}{SAMPLED}"),
+        ("receive", "events/orders", f"deliver events/{{topic}}{SAMPLED}"),
+        ("info", "events/orders/$info", None),
+        ("send", "svc/a", f"request svc/{{name}}{SAMPLED}, and a span of its own for each response"),
+        ("receive", "svc/a", NO),
+        ("send", "far", f"request far{SAMPLED}"),
+        ("receive", "far", f"deliver far{SAMPLED}"),
+        ("send", "nowhere", None),
+    ],
+)
+def test_explain_says_which_spans_a_link_has(action: Action, address: str, spans: str | None) -> None:
+    """The kinds are those that the gateway's links ask for (tests/unit/gateway/tracing/test_scope.py)."""
+    traced = load_text(ROUTES + f"gateway: {{tracing: {{{HERE}, sample: 0.25}}}}\n", with_secrets=False)
+    found = explain(traced, "edge", "al", address, action)
+    assert found.traced == spans
+    assert [line for line in found.lines if "traced" in line] == ([f"  traced   {spans}"] if spans else [])
+    plain = explain(load_text(ROUTES, with_secrets=False), "edge", "al", address, action)
+    assert (plain.traced, [line for line in plain.lines if "traced" in line]) == (None, [])
