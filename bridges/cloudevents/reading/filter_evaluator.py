@@ -1,7 +1,8 @@
 """Finds the subscriptions whose filters match the events of a batch, once for all that read it (docs/decisions/0023).
 
 The first subscription that reads a batch evaluates its own filter, since it may be the only reader. When a second one
-reads it, the index evaluates the batch for all subscriptions, piece by piece; further readers use that result.
+reads it, the index evaluates the batch for all subscriptions, piece by piece; further readers use that result. Those
+that are newer than the result, or behind it, evaluate their own filters, but decode no event again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import itertools
 from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Final, Protocol
 
@@ -21,6 +23,8 @@ from bridges.kafka.records.record import KafkaRecord
 
 _BATCHES: Final = 16
 """Maximum number of batches whose results are kept."""
+_EVENTS: Final = 2000
+"""Number of decoded events above which the oldest results are given up."""
 _offset: Final = attrgetter("offset")
 EventOf = Callable[[KafkaRecord, str], CloudEvent | None]
 """`events.event.event_of`: the event of a record of the stream at an address; None if it is not an event."""
@@ -36,25 +40,40 @@ class EventReader(Hashable, Protocol):
 class BatchMatches:
     """The events of one batch by subscription, evaluated from the record `first` as far as they were requested."""
 
-    def __init__(self, records: Sequence[KafkaRecord], serial: int, first: int) -> None:
+    def __init__(
+        self,
+        records: Sequence[KafkaRecord],
+        serial: int,
+        first: int,
+        event_of: Callable[[KafkaRecord], CloudEvent | None],
+    ) -> None:
         """`serial`: the number of the last subscription that the result includes."""
         self.serial: Final = serial
         self.first: Final = first
         self._records: Final = records
+        self._event_of: Final = event_of
+        self._events: Final[dict[int, CloudEvent | None]] = {}
+        """By the index of the record."""
         self._evaluated = first
         self._matches: Final[dict[EventReader, list[CloudEvent]]] = {}
 
+    def __len__(self) -> int:
+        """The number of decoded events."""
+        return len(self._events)
+
+    def event(self, at: int) -> CloudEvent | None:
+        """The event of the record at an index; None if it is not an event."""
+        if at in self._events:
+            return self._events[at]
+        found = self._events[at] = self._event_of(self._records[at])
+        return found
+
     def matching(
-        self,
-        reader: EventReader,
-        first: int,
-        stop: int,
-        event_of: Callable[[KafkaRecord], CloudEvent | None],
-        index: FilterIndex[EventReader],
+        self, reader: EventReader, first: int, stop: int, index: FilterIndex[EventReader]
     ) -> list[CloudEvent]:
         """The events for `reader` among the records from index `first` up to, but not including, `stop`."""
         for at in range(self._evaluated, stop):
-            event = event_of(self._records[at])
+            event = self.event(at)
             for matching in () if event is None else index.matching(event):
                 self._matches.setdefault(matching, []).append(event)  # type: ignore[arg-type]
         self._evaluated = max(self._evaluated, stop)
@@ -111,11 +130,13 @@ class SharedFilterEvaluator:
         self, address: str, batch: FetchedBatch, reader: EventReader, first: int, stop: int
     ) -> Iterable[CloudEvent]:
         """The events of a part of a batch that match the filter of `reader`; lazy while it is the only reader."""
-        shared = self._shared_matches(address, batch, reader, first)
+        shared, records = self._shared_matches(address, batch, reader, first), batch.records
         if shared is not None and shared.serial >= self._serials[address][reader] and shared.first <= first:
-            index = self._indexes[address]
-            return shared.matching(reader, first, stop, lambda record: self._event_of(record, address), index)
-        events = (self._event_of(batch.records[at], address) for at in range(first, stop))
+            return shared.matching(reader, first, stop, self._indexes[address])
+        if shared is not None:
+            events = (shared.event(at) for at in range(first, stop))
+        else:
+            events = (self._event_of(records[at], address) for at in range(first, stop))
         return (event for event in events if event is not None and reader.matches(event))
 
     def _shared_matches(
@@ -132,6 +153,20 @@ class SharedFilterEvaluator:
         elif isinstance(known, BatchMatches):
             return known
         elif known is not reader:
-            made = self._batches[address, batch] = BatchMatches(batch.records, self._last, first)
+            self._make_room()
+            made = BatchMatches(batch.records, self._last, first, partial(self._event_at, address))
+            self._batches[address, batch] = made
             return made
         return None
+
+    def _make_room(self) -> None:
+        """Give up the oldest results while they hold many events: a batch that is read again is decoded again."""
+        while len(self._batches) > 1 and sum(map(_size, self._batches.values())) > _EVENTS:
+            self._batches.popitem(last=False)
+
+    def _event_at(self, address: str, record: KafkaRecord) -> CloudEvent | None:
+        return self._event_of(record, address)
+
+
+def _size(known: BatchMatches | EventReader) -> int:
+    return len(known) if isinstance(known, BatchMatches) else 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bridges.cloudevents.events.dialects import types
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.cloudevents.events.filter import EVERYTHING, EventFilter
-from bridges.cloudevents.reading.filter_evaluator import SharedFilterEvaluator
+from bridges.cloudevents.reading.filter_evaluator import BatchMatches, SharedFilterEvaluator
 from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
 from bridges.kafka.records.record import KafkaRecord
 from tests.support.cloudevents.records import ADDRESS, REQUIRED, StoredRecord, binary_record
@@ -85,6 +85,34 @@ def test_a_batch_is_read_twice_at_most_however_many_subscriptions_there_are() ->
     assert read == 200
     for reader in readers:
         evaluator.remove(ADDRESS, reader)
+
+
+def test_subscriptions_that_begin_one_after_the_other_decode_no_event_again() -> None:
+    read = 0
+
+    def counted(record: KafkaRecord, address: str) -> CloudEvent | None:
+        nonlocal read
+        read += 1
+        return event_of(record, address, wrap=False)
+
+    evaluator, batch = SharedFilterEvaluator(counted), batch_of(["a", "b"] * 50)
+    for number in range(100):
+        reader = Reader("abcd"[number % 4])
+        evaluator.add(ADDRESS, reader, reader.filter)
+        assert len(list(evaluator.matching(ADDRESS, batch, reader, 0, 100))) == (50 if number % 4 < 2 else 0)
+    assert read == 300, "one alone, the next one while it was alone, and the first of those that share"
+
+
+def test_few_decoded_events_are_kept() -> None:
+    evaluator = SharedFilterEvaluator(lambda record, address: event_of(record, address, wrap=False))
+    readers = [Reader(None), Reader(None)]
+    for reader in readers:
+        evaluator.add(ADDRESS, reader, reader.filter)
+    for _ in range(10):
+        batch = batch_of(["a"] * 500)
+        assert [len(list(evaluator.matching(ADDRESS, batch, reader, 0, 500))) for reader in readers] == [500, 500]
+    kept = [len(each) for each in evaluator._batches.values() if isinstance(each, BatchMatches)]
+    assert 500 < sum(kept) <= 2500
 
 
 def test_who_reads_alone_pays_for_the_events_that_it_takes() -> None:
