@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
@@ -207,6 +208,15 @@ async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
     The end of the process does not wait for the thread, because a file system may never answer.
     """
+    return await run_in(_new_thread, partial(work, *args, **kwargs))
+
+
+def _new_thread(run: Callable[[], None]) -> None:
+    threading.Thread(target=run, name="off-loop", daemon=True).start()
+
+
+async def run_in(start: Callable[[Callable[[], None]], None], work: Callable[[], T]) -> T:
+    """Wait for `work`, which `start` lets run in a thread; raises its errors."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -216,11 +226,38 @@ async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
     def run() -> None:
         try:
-            give = partial(done.set_result, work(*args, **kwargs))
+            give = partial(done.set_result, work())
         except BaseException as error:
             give = partial(done.set_exception, error)
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(settle, give)
 
-    threading.Thread(target=run, name="off-loop", daemon=True).start()
+    start(run)
     return await done
+
+
+class DaemonThreads:
+    """A few threads for calls that may block for ever: the end of the process does not wait for them.
+
+    It waits for those of a `ThreadPoolExecutor`, whatever its `shutdown` is told.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        """At most so many threads; further calls wait for one of them."""
+        self._most: Final = most
+        self._name: Final = name
+        self._calls: Final = SimpleQueue[Callable[[], None]]()
+        self._idle: Final = threading.Semaphore(0)
+        self._count = 0
+
+    def start(self, call: Callable[[], None]) -> None:
+        """Let a call run, which raises nothing."""
+        self._calls.put(call)
+        if not self._idle.acquire(blocking=False) and self._count < self._most:
+            self._count += 1
+            threading.Thread(target=self._work, name=f"{self._name}-{self._count}", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            self._calls.get()()
+            self._idle.release()

@@ -258,12 +258,15 @@ class KafkaBranch:
         self._pool.cluster.supervisor.start(self._commit(then), "kafka-transaction")
 
     async def _commit(self, then: Answer) -> None:
-        error: AmqpError | None = None
         try:
-            if (error := await self._rolled_back() if self._missing else await self._send_offsets()) is None:
-                await self._client.commit()
+            error = await self._rolled_back() if self._missing else await self._send_offsets()
         except KafkaException as raised:
-            error = await self._not_committed(errors.cause_of(raised))
+            error = await self._not_ready(errors.cause_of(raised))
+        if error is None:
+            try:
+                await self._client.commit()
+            except KafkaException as raised:
+                error = await self._not_committed(errors.cause_of(raised))
         self._pool.give_back(self._client)
         then(error)
 
@@ -300,16 +303,24 @@ class KafkaBranch:
         await self._abort()
         return AmqpError(TRANSACTION_ROLLBACK, "Kafka takes messages too slowly", fault=Fault.BACKEND)
 
+    async def _not_ready(self, error: KafkaError) -> AmqpError:
+        """Kafka has not taken the positions, so nothing is committed."""
+        return await self._undone(error, "Kafka did not take the positions of the transaction")
+
     async def _not_committed(self, error: KafkaError) -> AmqpError:
         """Why the transaction was not committed; or that nobody knows whether it was."""
+        if error.txn_requires_abort() or error.fatal():
+            return await self._undone(error, "Kafka could not commit the transaction")
+        log.warning("kafka transaction perhaps not committed", cluster=self._pool.cluster.name, reason=error.str())
+        self._client.fatal = True
+        text = "Kafka did not say in time whether the transaction is committed"
+        return AmqpError(INTERNAL_ERROR, text, fault=Fault.BACKEND)
+
+    async def _undone(self, error: KafkaError, text: str) -> AmqpError:
         log.warning("kafka transaction not committed", cluster=self._pool.cluster.name, reason=error.str())
-        if not (error.txn_requires_abort() or error.fatal()):
-            self._client.fatal = True
-            text = "Kafka did not say in time whether the transaction is committed"
-            return AmqpError(INTERNAL_ERROR, text, fault=Fault.BACKEND)
         self._failed(error)
         await self._abort()
-        return AmqpError(TRANSACTION_ROLLBACK, "Kafka could not commit the transaction", fault=Fault.BACKEND)
+        return AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND)
 
     def roll_back(self, then: Answer) -> None:
         """See `Branch`."""

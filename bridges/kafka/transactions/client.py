@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -19,10 +18,12 @@ from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.produce.client import Header
 from bridges.kafka.transactions.outbox import make_outbox
 from gateway.amqp.link.handlers import Transfer
+from gateway.tasks import DaemonThreads, run_in
 
-T = TypeVar("T")
 _CALL: Final = 10.0
 """Seconds that one call may block; it is then repeated, as librdkafka demands."""
+_PATIENCE: Final = 30.0
+"""Seconds until something fails that can still be rolled back, as records do (`message.timeout.ms`)."""
 _POLL: Final = 0.001
 
 
@@ -36,7 +37,7 @@ class ReportsListener(Protocol):
 class TransactionalClient:
     """A Kafka client with at most one open transaction; used from the event loop only."""
 
-    def __init__(self, settings: ClientSettings, loop: asyncio.AbstractEventLoop, threads: Executor) -> None:
+    def __init__(self, settings: ClientSettings, loop: asyncio.AbstractEventLoop, threads: DaemonThreads) -> None:
         self._settings: Final = settings
         self._loop: Final = loop
         self._threads: Final = threads
@@ -47,7 +48,8 @@ class TransactionalClient:
         self._timer: asyncio.TimerHandle | None = None
         self._ending = False
         """A call that ends the transaction takes the reports."""
-        self._initialised = False
+        self._initialised = self._given_up = False
+        """Whether it may begin transactions; whether a call has not returned, after which there is no other."""
         self.fatal = False
         """It can do nothing any more: another client has its transactional.id, or the cluster has refused it."""
 
@@ -109,7 +111,7 @@ class TransactionalClient:
         self._listener = listener
         if not self._initialised:
             await self.initialise()
-        await self._call(self._client.begin_transaction)
+        await self._repeat(self._client.begin_transaction)
 
     async def initialise(self) -> None:
         """Fence off earlier clients with its id, and abort what they have left open. Raises KafkaException."""
@@ -130,17 +132,22 @@ class TransactionalClient:
             consumer.close()
 
     async def commit(self) -> None:
-        """Commit the records, all of which are reported, and the offsets. Raises KafkaException."""
-        await self._end(lambda: self._client.commit_transaction(_CALL))
+        """Commit the records, all of which are reported, and the offsets. Raises KafkaException.
+
+        It waits as long as Kafka lets a transaction be open: afterwards nobody knows the result.
+        """
+        await self._end(
+            lambda: self._client.commit_transaction(_CALL), float(self._settings["transaction.timeout.ms"]) / 1000
+        )
 
     async def abort(self) -> None:
         """Abort the transaction; its records get reports. Raises KafkaException."""
-        await self._end(lambda: self._client.abort_transaction(_CALL))
+        await self._end(lambda: self._client.abort_transaction(_CALL), _PATIENCE)
 
-    async def _end(self, call: Callable[[], object]) -> None:
+    async def _end(self, call: Callable[[], object], patience: float) -> None:
         self._ending = True
         try:
-            await self._repeat(call)
+            await self._repeat(call, patience)
         finally:
             self._ending = False
             self._ended()
@@ -153,12 +160,12 @@ class TransactionalClient:
         if self._in_flight and not self._outbox.waiting():
             self._report(self._in_flight, KafkaError._PURGE_QUEUE)
 
-    async def _repeat(self, call: Callable[[], object]) -> None:
-        """Repeat a call while librdkafka says that this helps."""
-        deadline = self._loop.time() + float(self._settings["transaction.timeout.ms"]) / 1000
+    async def _repeat(self, call: Callable[[], object], patience: float = _PATIENCE) -> None:
+        """Repeat a call while librdkafka says that this helps, for `patience` seconds."""
+        deadline = self._loop.time() + patience
         while True:
             try:
-                await self._call(call)
+                await self._call(call, deadline)
                 return
             except KafkaException as error:
                 cause = errors.cause_of(error)
@@ -166,8 +173,19 @@ class TransactionalClient:
                 if not cause.retriable() or self._loop.time() >= deadline:
                     raise
 
-    async def _call(self, call: Callable[[], T]) -> T:
-        return await self._loop.run_in_executor(self._threads, call)
+    async def _call(self, call: Callable[[], object], deadline: float) -> None:
+        """Make a call in a thread. One that does not return is given up, and the client with it.
+
+        librdkafka sends positions for as long as the transaction may take, whatever time limit it is given.
+        """
+        try:
+            if self._given_up:
+                raise TimeoutError
+            async with asyncio.timeout_at(deadline + _CALL):
+                await run_in(self._threads.start, call)
+        except TimeoutError:
+            self.fatal = self._given_up = True
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
     def close(self) -> None:
         """Drop what is left: the cluster aborts an open transaction at its time-out, or for the next client."""

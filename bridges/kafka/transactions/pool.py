@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -20,7 +19,7 @@ from bridges.kafka.transactions.branch import KafkaBranch
 from bridges.kafka.transactions.client import TransactionalClient
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.instance import instance
-from gateway.tasks import until
+from gateway.tasks import DaemonThreads, until
 
 if TYPE_CHECKING:
     from bridges.kafka.clusters.cluster import Cluster
@@ -41,7 +40,7 @@ class TransactionalClients:
         self.cluster: Final = cluster
         self.counters: Final = counters
         self._most: Final = most
-        self._threads: Final = ThreadPoolExecutor(most, thread_name_prefix=f"kafka-transactions-{cluster.name}")
+        self._threads: Final = DaemonThreads(most, f"kafka-transactions-{cluster.name}")
         self._idle: Final[list[TransactionalClient]] = []
         self._used: Final[dict[TransactionalClient, None]] = {}
         self._free: Final[list[int]] = list(range(most - 1, -1, -1))
@@ -77,6 +76,8 @@ class TransactionalClients:
         # A client waits for the outcomes before it commits: records that linger make small transactions slow.
         own = {"transactional.id": identifier, "transaction.timeout.ms": self._timeout_ms, "linger.ms": 0}
         settings = {**SETTINGS, **self.cluster.settings(), **own}
+        # librdkafka refuses records that may wait for longer than their transaction.
+        settings["message.timeout.ms"] = min(int(settings["message.timeout.ms"]), self._timeout_ms)
         return TransactionalClient(settings, self.cluster.loop, self._threads)
 
     async def abort(self, identifier: str) -> None:
@@ -120,4 +121,3 @@ class TransactionalClients:
         await until(lambda: not self._used, _CLOSING)
         for each in self._all():
             each.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,8 +11,10 @@ from tests.support.amqp.foreign import jms_command
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, Process, wait_until
+from tests.support.plugins.fixtures import served
 from tests.support.servers.kafka import KafkaBroker, writing
 from tests.support.servers.servers import Redis
+from tests.support.servers.three_kafkas import KafkaBrokers
 from tests.support.transactions.clients import done, transacting
 from tests.support.transactions.topics import committed
 
@@ -97,3 +99,35 @@ def test_each_input_of_a_jms_client_is_consumed_once_whatever_is_killed(
 
     topics = kafka_broker.create_topic(), kafka_broker.create_topic()
     consumed_once(kafka_broker.bootstrap, document, topics, [restart, Work.replace, restart])
+
+
+@pytest.fixture
+def brokers() -> Iterator[KafkaBrokers]:
+    """Three brokers that the test may kill."""
+    yield from served(KafkaBrokers())
+
+
+@pytest.mark.soak
+def test_each_input_of_a_jms_client_is_consumed_once_when_leaders_die(
+    start_gateway: Gateways, brokers: KafkaBrokers, redis_server: Redis
+) -> None:
+    """Those of the topics, of the transactions, and of the groups' positions; each goes on without its leader."""
+    document = Document(id="gw-jms-leaders", state=redis_server.url, lease="1s")
+    document.kafka(brokers.bootstrap)
+    gateway = start_gateway(document.text)
+    inputs, outputs = topics = brokers.create_topic(), brokers.create_topic()
+    led = (inputs, outputs, "__transaction_state", "__consumer_offsets")
+
+    def kill_leader(topic: str) -> Callable[[Work], None]:
+        def kill(work: Work) -> None:
+            # A second death while there are two replicas only would leave none that takes a record.
+            wait_until(lambda: all(brokers.in_sync(each) == 3 for each in led), "three replicas of each", 3 * PATIENCE)
+            broker = brokers.brokers[brokers.leader(topic)]
+            broker.kill()
+            work.goes_on()
+            broker.start()
+
+        return kill
+
+    consumed_once(brokers.bootstrap, document, topics, [kill_leader(topic) for topic in led])
+    gateway.stop()

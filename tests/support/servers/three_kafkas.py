@@ -15,6 +15,8 @@ from tests.support.servers.kafka import PROPERTIES, java
 
 _REPLICATED = """
 offsets.topic.replication.factor=3
+transaction.state.log.replication.factor=3
+transaction.state.log.min.isr=2
 min.insync.replicas=2
 default.replication.factor=3
 controlled.shutdown.enable=true
@@ -22,6 +24,13 @@ replica.lag.time.max.ms=3000
 auto.leader.rebalance.enable=false
 log.index.size.max.bytes=65536
 """
+
+_ALONE = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+)
+"""What a broker that is alone has in another way."""
 
 
 class Broker(Server):
@@ -33,7 +42,8 @@ class Broker(Server):
         self._properties = folder / "server.properties"
         text = PROPERTIES.format(port=port, controller=controller, data=folder / "data") + _REPLICATED
         text = text.replace("node.id=1\n", f"node.id={number}\n")
-        text = text.replace("offsets.topic.replication.factor=1\n", "")
+        for name in _ALONE:
+            text = text.replace(f"{name}=1\n", "")
         self._properties.write_text(text.replace(f"voters=1@127.0.0.1:{controller}", f"voters={voters}"))
         arguments = ("format", "--cluster-id", cluster, "-c", str(self._properties))
         run_tool("kafka-format", java("kafka.tools.StorageTool", *arguments))

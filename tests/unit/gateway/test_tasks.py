@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
 from gateway import tasks
-from gateway.tasks import KeyedLocks, Supervisor, run_together
+from gateway.tasks import DaemonThreads, KeyedLocks, Supervisor, run_in, run_together
 
 
 async def deaf(times: int) -> None:
@@ -63,3 +64,18 @@ async def test_a_lock_of_a_key_is_one_for_all_who_want_it_and_ends_with_them() -
     assert [each for each in order if each[0] in "12"] == ["1 begins", "1 ends", "2 begins", "2 ends"]
     assert order.index("3 begins") < order.index("1 ends")
     assert not locks.keys
+
+
+async def test_calls_wait_for_one_of_a_few_threads_which_hold_up_no_end_of_the_process() -> None:
+    threads, blocked = DaemonThreads(2, "call"), threading.Event()
+    calls = [asyncio.ensure_future(run_in(threads.start, blocked.wait)) for _ in range(2)]
+    late = asyncio.ensure_future(run_in(threads.start, threading.current_thread))
+    await asyncio.sleep(0)
+    assert sum(each.name.startswith("call-") for each in threading.enumerate()) == 2
+    assert not late.done()
+    blocked.set()
+    assert await asyncio.gather(*calls) == [True, True]
+    assert (await late).daemon
+    with pytest.raises(ZeroDivisionError):
+        await run_in(threads.start, lambda: 1 // 0)
+    assert (await run_in(threads.start, threading.current_thread)).name in {"call-1", "call-2"}

@@ -31,6 +31,7 @@ class Place(NamedTuple):
 def place(start_module_gateway: Gateways) -> Place:
     document = Document()
     document.scope().update({"transaction_timeout": "1s", "max_transactions": 3, "connection_transactions": 2})
+    document.kafka("embedded", topics={"orders": 1})
     none = document.add_scope("none")
     document.scope("none")["transactions"] = False
     start_module_gateway(document.text)
@@ -93,6 +94,15 @@ def test_a_transaction_that_takes_too_long_is_rolled_back(place: Place, fail: bo
     assert outcome.matches("accepted") if fail else outcome["error"]["condition"] == "amqp:transaction:timeout"
     assert inbox.empty()
     assert controller.discharge(idle).matches("accepted")
+
+
+def test_a_transaction_may_be_shorter_than_a_record_may_take_to_be_written(place: Place) -> None:
+    """librdkafka makes no client that waits longer for a record than for its transaction."""
+    peer = place.peer()
+    controller, outbox = Controller(peer), Outbox(peer, "events/orders", 1)
+    txn_id = controller.declare()
+    assert outbox.send(message(b"x"), state=in_transaction(txn_id)).matches({"outcome": "accepted"})
+    assert controller.discharge(txn_id).matches("accepted")
 
 
 def test_a_scope_may_have_no_coordinator(place: Place) -> None:

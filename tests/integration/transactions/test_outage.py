@@ -1,0 +1,125 @@
+"""Kafka goes away in the middle of transactions: each gets an answer, and a gateway that is told to ends (KM-14)."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.amqp.messages import message
+from tests.support.amqp.peer import Peer
+from tests.support.gateway.crossing import Outbox
+from tests.support.gateway.document import Document
+from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.transactions.controller import Controller, in_transaction
+from tests.support.transactions.topics import committed, consuming
+
+
+class Inputs(NamedTuple):
+    """A topic with something to consume."""
+
+    kafka: KafkaBroker
+    topic: str
+
+
+class Client:
+    """A connection with a transaction that has a record in it, and perhaps a position."""
+
+    def __init__(self, document: Document, topic: str, body: bytes, inputs: Inputs | None = None) -> None:
+        self.peer = Peer(document.edge)
+        self.peer.start(container_id=str(body, "ascii"))
+        self.controller, self.outbox = Controller(self.peer), Outbox(self.peer, f"events/{topic}", 1)
+        self.delivery: int | None = None
+        if inputs is not None:
+            inbox = consuming(self.peer, inputs.topic, 2, group=False)  # it begins at the end
+            with inputs.kafka.writing() as write:
+                write(inputs.topic, b"in")
+            self.delivery = inbox.transfer().delivery_id
+        self.txn_id, self.body = self.controller.declare(), body
+
+    def work(self) -> None:
+        """Post a message, and accept one if there is a link for it."""
+        state = self.outbox.send(message(self.body), state=in_transaction(self.txn_id))
+        assert state.matches({"outcome": "accepted"})
+        if self.delivery is not None:
+            self.peer.disposition(self.delivery, in_transaction(self.txn_id, "accepted"))
+
+
+def three(document: Document, topic: str, inputs: Inputs) -> list[Client]:
+    """Clients that are going to commit, to roll back, and to commit a position."""
+    plain = [Client(document, topic, body) for body in (b"commit", b"undo")]
+    return [*plain, Client(document, topic, b"at", inputs)]
+
+
+@contextmanager
+def gone(kafka: KafkaBroker, away: str) -> Iterator[None]:
+    """The broker answers nothing meanwhile, or is dead."""
+    assert kafka.process is not None
+    process = kafka.process
+    if away == "dead":
+        kafka.kill()
+    else:
+        process.send_signal(signal.SIGSTOP)
+    yield
+    if process.alive:
+        process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("away", ["dead", pytest.param("silent", marks=pytest.mark.soak)])
+def test_a_gateway_ends_in_time_in_the_middle_of_transactions(
+    start_gateway: Gateways, own_kafka: KafkaBroker, away: str
+) -> None:
+    """Calls of librdkafka go on for more than a minute then, whatever time limit they have."""
+    document = Document(id=f"gw-{away}", drain="1s")
+    document.kafka(own_kafka.bootstrap)
+    gateway, topic = start_gateway(document.text), own_kafka.create_topic()
+    inputs = Inputs(own_kafka, own_kafka.create_topic())
+    commit, undo, positions = clients = three(document, topic, inputs)
+    late = Client(document, topic, b"late")
+    for client in clients:
+        client.work()
+    with gone(own_kafka, away):
+        commit.controller.discharging(commit.txn_id)
+        undo.controller.discharging(undo.txn_id, fail=True)
+        positions.controller.discharging(positions.txn_id)
+        late.outbox.post(message(late.body), state=in_transaction(late.txn_id))
+        gateway.stop(15)
+
+
+@pytest.mark.soak
+def test_each_discharge_is_answered_although_kafka_is_silent(start_gateway: Gateways, own_kafka: KafkaBroker) -> None:
+    """What is certainly not committed is rolled back; after a commit was sent, nobody knows (decision 49)."""
+    document = Document(id="gw-silence", log="json")
+    document.scope()["transaction_timeout"] = "5s"
+    document.kafka(own_kafka.bootstrap)
+    topic, inputs = own_kafka.create_topic(), Inputs(own_kafka, own_kafka.create_topic())
+    start_gateway(document.text)
+    commit, undo, positions = clients = three(document, topic, inputs)
+    idle = Client(document, topic, b"idle")
+    for client in [*clients, idle]:
+        client.work()
+    with gone(own_kafka, "silent"):
+        commit.controller.discharging(commit.txn_id)
+        undoing = undo.controller.discharging(undo.txn_id, fail=True)
+        resuming = positions.controller.discharging(positions.txn_id)
+        assert commit.peer.until("detach", handle=0).error["condition"] == "amqp:internal-error"
+        assert undo.controller.outcome(undoing).matches("accepted")
+        outcome = positions.controller.outcome(resuming)
+        assert outcome["error"]["condition"] == "amqp:transaction:rollback"
+        assert idle.controller.discharge(idle.txn_id)["error"]["condition"] == "amqp:transaction:timeout"
+    with Peer(document.edge) as peer:
+        peer.start()
+        controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
+        for _ in range(3):  # more than there were: no producer is stuck
+            txn_id = controller.declare()
+            while not outbox.send(message(b"after"), state=in_transaction(txn_id)).matches({"outcome": "accepted"}):
+                assert controller.discharge(txn_id, fail=True).matches("accepted")  # Kafka is not back yet
+                txn_id = controller.declare()
+            assert controller.discharge(txn_id).matches("accepted")
+    wait_until(lambda: committed(own_kafka.bootstrap, topic).count(b"after") == 3, "what was committed", 2 * PATIENCE)
+    assert set(committed(own_kafka.bootstrap, topic)) - {b"commit"} == {b"after"}
