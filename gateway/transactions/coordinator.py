@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.link.handlers import Delivery, Incoming
 from gateway.amqp.link.outcomes import ACCEPTED, Declared, Rejected
-from gateway.errors import ILLEGAL_STATE, INTERNAL_ERROR, TRANSACTION_UNKNOWN, AmqpError
+from gateway.errors import ILLEGAL_STATE, INTERNAL_ERROR, TRANSACTION_ROLLBACK, TRANSACTION_UNKNOWN, AmqpError
 from gateway.transactions.table import TransactionTable
-from gateway.transactions.wire import Declare, read_request
+from gateway.transactions.wire import Declare, Discharge, read_request
 
 if TYPE_CHECKING:
     from gateway.amqp.link.link import Link
@@ -51,7 +51,7 @@ class CoordinatorLink(Incoming):
             if isinstance(request, Declare):
                 self._declare(delivery)
             else:
-                self._find(request.txn_id).discharge(fail=request.fail, then=partial(self._answer, delivery))
+                self._discharge(delivery, request)
         except AmqpError as error:
             self._answer(delivery, error)
 
@@ -60,6 +60,14 @@ class CoordinatorLink(Incoming):
         self._own[transaction.txn_id] = transaction
         self._link.settle(delivery, Declared(transaction.txn_id))
         self._link.grant(1)
+
+    def _discharge(self, delivery: Delivery, request: Discharge) -> None:
+        transaction = self._find(request.txn_id)
+        if self._table.in_parts(request.txn_id):  # an error, whatever it asks for: the link ends (4.4.1)
+            text = "a transaction was discharged before a message in it had come whole"
+            self._link.detach(AmqpError(TRANSACTION_ROLLBACK, text))
+            return
+        transaction.discharge(fail=request.fail, then=partial(self._answer, delivery))
 
     def _find(self, txn_id: bytes) -> Transaction:
         if (transaction := self._own.get(txn_id)) is None:
@@ -80,6 +88,6 @@ class CoordinatorLink(Incoming):
         link.grant(1)
 
     def on_detach(self, error: AmqpError | None) -> None:
-        """Roll back what is not discharged (4.3)."""
+        """Roll back what is not discharged (4.1)."""
         for transaction in list(self._own.values()):
             transaction.lost()

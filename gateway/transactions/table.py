@@ -51,6 +51,8 @@ class TransactionTable:
 
     def __init__(self) -> None:
         self._known: Final[dict[bytes, Transaction]] = {}
+        self._parts: Final[dict[TransactedLink, bytes]] = {}
+        """The transaction of the message that is on its way on a link."""
 
     def declare(self, limits: TransactionLimits, forget: Callable[[bytes], object]) -> Transaction:
         """A new transaction; `forget` is called when it has ended. Raises AmqpError (RESOURCE_LIMIT_EXCEEDED)."""
@@ -74,6 +76,10 @@ class TransactionTable:
         """The transaction with this id."""
         return self._known.get(txn_id)
 
+    def in_parts(self, txn_id: bytes) -> bool:
+        """Whether only a part of a message in this transaction has come."""
+        return txn_id in self._parts.values()
+
     def knows(self, txn_id: bytes) -> bool:
         """See `Transactions`, as everything below."""
         return txn_id in self._known
@@ -87,6 +93,12 @@ class TransactionTable:
             posts.one_by_one(link.handler.on_post)
         else:
             link.handler.on_posts(posts)
+
+    def part(self, link: TransactedLink, txn_id: bytes | None) -> None:
+        if txn_id is None:
+            self._parts.pop(link, None)
+        else:
+            self._parts[link] = txn_id
 
     def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
         transaction = self._known[txn_id]

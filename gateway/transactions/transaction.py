@@ -120,7 +120,7 @@ class Transaction:
             self._finished(None)
 
     def lost(self) -> None:
-        """The link to the coordinator has ended: roll back, unless the discharge is on its way (4.3)."""
+        """The link to the coordinator has ended: roll back, unless the discharge is on its way (4.1)."""
         if self._step(TransactionEvent.LOST) is TransactionAction.ROLL_BACK:
             self._roll_back()
         self._forget_if_ended()

@@ -27,7 +27,7 @@ from gateway.errors import AmqpError, told
 _ERROR: Final = 0x1D
 _DECLARED: Final = 0x33
 TRANSACTIONAL: Final = 0x34
-"""The state of a delivery in a transaction (part 4, 4.5.5)."""
+"""The state of a delivery in a transaction (part 4, 4.5.6)."""
 _ACCEPTED: Final = lib.PN_ACCEPTED
 _RELEASED: Final = lib.PN_RELEASED
 _REJECTED: Final = lib.PN_REJECTED
@@ -59,7 +59,7 @@ def write(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
 
 
 def provisional(outcome: Provisional, scope: str) -> bytes:
-    """The fields of a transactional-state for a peer in `scope`, encoded (4.5.5)."""
+    """The fields of a transactional-state for a peer in `scope`, encoded (4.5.6)."""
     raw = outcome.raw or encode(_transactional(outcome, scope))
     if outcome.outcome is ACCEPTED:
         outcome.raw = raw
@@ -87,7 +87,7 @@ def described(outcome: Outcome, scope: str) -> Described:
 
 
 def _transactional(state: Provisional, scope: str) -> list[object]:
-    """The fields of a transactional-state; that of a transfer has no outcome (part 4, 4.5.5)."""
+    """The fields of a transactional-state; that of a transfer has no outcome (part 4, 4.5.6)."""
     return [state.txn_id] if state.outcome is SETTLED else [state.txn_id, described(state.outcome, scope)]
 
 
@@ -97,7 +97,7 @@ def _error(error: AmqpError) -> Described:
 
 
 def read_transactional(delivery: ProtonDelivery) -> tuple[bytes, Outcome] | None:
-    """The transaction and outcome of a peer's transfer or disposition; None: it has another state (4.5.5).
+    """The transaction and outcome of a peer's transfer or disposition; None: it has another state (4.5.6).
 
     Raises AmqpError (DECODE_ERROR) for a transactional-state without a transaction.
     """
@@ -114,7 +114,7 @@ class _LastState:
 
 
 def transactional(raw: bytes) -> tuple[bytes, Outcome]:
-    """The transaction and outcome of the encoded fields of a transactional-state (4.5.5).
+    """The transaction and outcome of the encoded fields of a transactional-state (4.5.6).
 
     Raises AmqpError (DECODE_ERROR) if they have no transaction.
     """
@@ -130,7 +130,7 @@ def transactional(raw: bytes) -> tuple[bytes, Outcome]:
 
 
 def _read_declared(delivery: ProtonDelivery) -> Outcome:
-    """The id of a transaction that the peer has declared (part 4, 4.5.4)."""
+    """The id of a transaction that the peer has declared (part 4, 4.5.5)."""
     fields = proton_data.read(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
     if isinstance(fields, list) and fields and isinstance(fields[0], bytes):
         return Declared(fields[0])

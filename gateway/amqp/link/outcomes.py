@@ -68,7 +68,7 @@ class Modified(Outcome):
 
 
 class Declared(Outcome):
-    """Part 4, 4.5.4: the coordinator has begun a transaction."""
+    """Part 4, 4.5.5: the coordinator has begun a transaction."""
 
     __slots__ = ("txn_id",)
     name = "accepted"
@@ -78,7 +78,7 @@ class Declared(Outcome):
 
 
 class Provisional(Outcome):
-    """Part 4, 4.5.5: an outcome that holds if its transaction is committed."""
+    """Part 4, 4.5.6: an outcome that holds if its transaction is committed."""
 
     __slots__ = ("name", "outcome", "raw", "txn_id")
 

@@ -70,6 +70,18 @@ class TransactedReceiverHalf(ReceiverHalf):
         if not self._foreign(number, settled):
             self._posted_one(state[0], number, data, settled)
 
+    def _on_part(self, delivery: ProtonDelivery) -> None:
+        found = self.engine.peer.transactions
+        if self._partial_body is None and found is not None and (state := dispositions.read_transactional(delivery)):
+            found.part(self, state[0])
+        super()._on_part(delivery)
+
+    def drop_partial_body(self) -> None:
+        """Drop the received part of an unfinished message, which is in no transaction any more."""
+        super().drop_partial_body()
+        if (found := self.engine.peer.transactions) is not None:
+            found.part(self, None)
+
     def settle_all(self, deliveries: list[int], outcome: Provisional) -> None:
         """`settle` for several; no effect if the link has ended."""
         if self.open and deliveries:

@@ -182,6 +182,9 @@ class Transactions(Protocol):
     def post_all(self, link: TransactedLink, txn_id: bytes, messages: list[tuple[int, bytes, bool]]) -> None:
         """`post` for several that came unsettled, in order."""
 
+    def part(self, link: TransactedLink, txn_id: bytes | None) -> None:
+        """A message of the link has begun in this transaction; None: it has come whole, or never will."""
+
     def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
         """The peer, which is in `scope`, gave a message of ours an outcome in a known transaction."""
 

@@ -1,4 +1,4 @@
-/* States of transfers and dispositions in transactions (part 4, 4.5.5), for many deliveries at a time.
+/* States of transfers and dispositions in transactions (part 4, 4.5.6), for many deliveries at a time.
  *
  * The messages of a transaction come in runs with the same state, and their outcomes have the same one, too. Here a
  * state is encoded bytes: the fields of a transactional-state.

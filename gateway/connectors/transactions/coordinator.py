@@ -39,7 +39,7 @@ class LostBranch(Protocol):
     """The part of a branch that the coordinator's link uses."""
 
     def lost(self, error: AmqpError) -> None:
-        """Called when the coordinator's link has ended: the container rolls back undischarged transactions (4.3)."""
+        """Called when the coordinator's link has ended: the container rolls back undischarged transactions (4.1)."""
 
 
 class RemoteCoordinator(Outgoing):

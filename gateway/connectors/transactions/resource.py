@@ -82,6 +82,9 @@ class ContainerTransactions:
         """As `post`, for several messages."""
         link.detach(unknown(txn_id))
 
+    def part(self, link: TransactedLink, txn_id: bytes | None) -> None:
+        """No effect: the container discharges nothing."""
+
     def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
         """The container has settled a post within the transaction (4.4.1)."""
         spoken_in(retirement.outcome, scope)

@@ -109,7 +109,7 @@ def test_an_outcome_that_is_none_of_a_discharge(start_gateway: Gateways, listene
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("what", ["connection", "link"])
 def test_a_container_that_is_lost(start_gateway: Gateways, listener: Listener, when: str, what: str) -> None:
-    """Before it has the discharge, it rolls back (4.3). Later nobody knows, and the coordinator says so by a detach."""
+    """Before it has the discharge, it rolls back (4.1). Later nobody knows, and the coordinator says so by a detach."""
     work = FarWork(start_gateway, listener)
     coordinator = work.begin()
     delivery = work.controller.discharging(work.txn_id) if when == "after" else None

@@ -27,7 +27,7 @@ def working(served: Served, address: str) -> tuple[Inbox, Controller, Outbox]:
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_what_was_posted_outlives_its_link(served: Served, address: str) -> None:
-    """Only the end of the coordinator's link rolls back (4.3)."""
+    """Only the end of the coordinator's link rolls back (4.1)."""
     inbox, controller, outbox = working(served, address)
     txn_id = controller.declare()
     for number in range(2):
@@ -61,6 +61,37 @@ def test_a_message_of_several_frames_is_posted_with_the_state_of_its_first(
     wanted = [b"last"] if aborted else [b"x" * 150_000, b"last"]
     assert bodies(inbox, len(wanted)) == wanted
     assert controller.outcome(discharging).matches("accepted")
+
+
+@pytest.mark.row("CORE-9", part="partial delivery")
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("fail", [False, True])
+def test_a_discharge_before_a_message_has_come_whole_ends_the_coordinator(
+    served: Served, address: str, fail: bool
+) -> None:
+    """4.4.1: the control link MUST be terminated with the transaction-rollback error."""
+    inbox, controller, outbox = working(served, address)
+    txn_id, other = controller.declare(), controller.declare()
+    assert outbox.send(message(b"lost"), state=in_transaction(txn_id)).matches({"outcome": "accepted"})
+    outbox.post(message(b"half")[:3], state=in_transaction(txn_id), more=True)
+    controller.discharging(txn_id, fail=fail)
+    controller.peer.until("detach", handle=controller.handle, closed=True, error="amqp:transaction:rollback")
+    controller.peer.detach(0)
+    again = Controller(controller.peer)
+    outbox.peer.send("transfer", handle=1, payload=message(b"half")[3:])
+    assert again.discharge(again.declare()).matches("accepted")
+    assert again.discharge(other)["error"]["condition"] == "amqp:transaction:unknown-id"
+    assert inbox.empty() or address == "events/orders"
+
+
+@pytest.mark.row("CORE-9", part="partial delivery")
+def test_a_message_whose_link_ended_in_the_middle_is_none(served: Served) -> None:
+    _, controller, outbox = working(served, "events/orders")
+    txn_id = controller.declare()
+    outbox.post(message(b"half")[:3], state=in_transaction(txn_id), more=True)
+    outbox.peer.detach(1)
+    outbox.peer.until("detach", handle=1)
+    assert controller.discharge(txn_id).matches("accepted")
 
 
 @pytest.mark.row("AT-2.2.2-12")
