@@ -23,6 +23,8 @@ WRAPPED: Final = "kafka.record"
 _LONGEST: Final = 255
 """Maximum length of an attribute name, so that producers cannot fill the memory with longer ones."""
 _HEADER: Final = re.compile(rf"{HEADER_PREFIX}(?!data$)([a-z0-9]{{1,{_LONGEST}}})")
+_NEVER_EMPTY: Final = frozenset(("subject", "time", "dataschema"))
+"""Optional attributes that must not be empty (CE 1.0): a header without text means that there is none."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STRUCTURED: Final = STRUCTURED.encode()
 
@@ -87,6 +89,8 @@ def _binary(record: KafkaRecord, address: str, headers: list[Header], media: byt
     written = attributes.pop("datacontenttype", None)
     if not has_required(attributes):
         return None
+    if "" in attributes.values():
+        attributes = {name: value for name, value in attributes.items() if value or name not in _NEVER_EMPTY}
     return _event(record, address, attributes, content_type or written or None, _data(record.value(), headers))
 
 

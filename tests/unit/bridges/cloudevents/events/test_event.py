@@ -90,6 +90,13 @@ def test_last_header_of_a_name_counts() -> None:
     assert event_from(record).attributes["type"] == "second"
 
 
+def test_an_optional_attribute_without_text_is_none() -> None:
+    """The specification has no such events: a sink with a strict library would refuse each."""
+    record = binary_record(REQUIRED | {"subject": "", "time": "", "dataschema": "", "extension": ""})
+    assert event_from(record).attributes == REQUIRED | {"extension": ""}
+    assert event_of(binary_record(REQUIRED | {"source": ""}), ADDRESS, wrap=False) is None
+
+
 @pytest.mark.row("CE-3.2.3.1-5")
 def test_structured_attributes_become_text() -> None:
     event = event_from(structured(count=5, flag=True, off=False, time="2018-04-05T17:31:00+02:00", none=None))
