@@ -26,6 +26,8 @@ _PATIENCE: Final = 3
 """Checks, a second apart, that find too much before a connection is ended."""
 _TRIMS: Final = 5
 """Checks between two trims of the heap."""
+_TIDY: Final = 60
+"""Checks after which the heap is trimmed if much of it is free."""
 
 
 _KINDS: Final = (
@@ -81,6 +83,9 @@ class Memory:
             if self._trims <= 0 and self._trimmer.wants(held):
                 self._trims = _TRIMS
                 await off_loop(self._trimmer.trim)
+            elif self._trims <= -_TIDY:
+                self._trims = 0
+                await off_loop(self._trimmer.tidy)
 
     def _look(self) -> int:
         self._charge_logs()

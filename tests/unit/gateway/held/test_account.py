@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections.abc import Mapping
 
@@ -9,7 +10,7 @@ import pytest
 
 from gateway.amqp.proton._batch import Received, Tally, Unsettled
 from gateway.held.account import CONNECTION, LINK, SMALL, Account, Budget, HeldBytes, Level
-from gateway.held.allocator import Trimmer
+from gateway.held.allocator import Trimmer, free_bytes
 from gateway.held.container import DEFAULT, budget, container_limit
 
 MIB = 2**20
@@ -230,6 +231,31 @@ def test_memory_is_given_back_when_much_less_is_held() -> None:
             trimmer.trim()
     assert wanted == [False, False, True, False, False, True, False]
     assert trims == [0, 0]
+
+
+def test_holes_in_the_heap_are_given_back_when_there_are_many() -> None:
+    trims: list[int] = []
+    free = iter((0, 2 * MIB, 5 * MIB, 0))
+    trimmer = Trimmer(trims.append, lambda: next(free))
+    counts = []
+    for _ in range(4):
+        trimmer.tidy()
+        counts.append(len(trims))
+    assert counts == [0, 0, 1, 1]
+
+
+def test_free_memory_in_the_heap_is_known() -> None:
+    """Pieces of what was allocated at once, freed but for every tenth, are free and not given back."""
+    libc, before = ctypes.CDLL(None), free_bytes()
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+    pieces = [libc.malloc(20_000) for _ in range(1000)]
+    for number, piece in enumerate(pieces):
+        if number % 10:
+            libc.free(piece)
+    found = free_bytes() - before
+    for piece in pieces[::10]:
+        libc.free(piece)
+    assert 15_000_000 < found < 25_000_000
 
 
 def test_deliveries_are_counted_in_any_order() -> None:
