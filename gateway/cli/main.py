@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 refused or invalid input (reported on stderr), 2 incorrect
 
 from __future__ import annotations
 
+import errno
 from importlib import import_module
 from typing import Final
 
@@ -14,6 +15,7 @@ import click
 
 from gateway import __version__
 from gateway.cli.check import check
+from gateway.cli.common import fail
 from gateway.cli.cookie import cookie
 from gateway.cli.explain import explain
 from gateway.cli.filter import filter_command
@@ -39,9 +41,19 @@ _LATER: Final = {
 }
 """Commands that are imported when they are called, by their package: they need more than click."""
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
 
 class _Commands(click.Group):
     """The gateway's commands, and those of the bridges, which are found through the composition root."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:  # of the output, which is no file that a command has opened
+            if error.filename is None and error.errno in _FULL:
+                fail(f"the output cannot be written: {error.strerror}")
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         from gateway.server.composition import bridge_commands

@@ -25,6 +25,8 @@ class LocalPath(click.Path):
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
         """The path, of the type `path_type`. Fails for a URL, with the remedy."""
+        if not str(value):  # such as a variable of the shell that is not set; the working directory would be meant
+            self.fail("the path is empty", param, ctx)
         if (problem := url_problem(str(value))) is not None:
             self.fail(problem, param, ctx)
         return super().convert(value, param, ctx)

@@ -12,6 +12,7 @@ import click
 
 from bridges.spark.cli.local_path import ArchiveText, located
 from bridges.spark.cli.options import EXIT_CODES, archive_argument, duration, errors_reported
+from bridges.spark.report.page import format as words
 from gateway.plural import counted
 
 if TYPE_CHECKING:
@@ -185,18 +186,10 @@ def _print(commits: Iterable[Commit], verb: str) -> None:
 
 
 def _files(count: int, size: int) -> str:
-    return f"{counted(count, 'file')}, {_size(size)}"
+    return f"{counted(count, 'file')}, {words.size(size)}"
 
 
 def _named(folder: str) -> str:
     from bridges.spark.archive.manifest.commits import address_of, date_of
 
     return f"{address_of(folder)}, {date_of(folder)}"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"

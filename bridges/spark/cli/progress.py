@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from bridges.spark.cli.options import unknown_mappings
+from bridges.spark.report.page import format as words
 from gateway.plural import counted
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class ArchiveReporter:
 def as_text(progress: ArchiveProgress) -> str:
     """The progress as one line."""
     commit = progress.commit
-    speed = f"{progress.bytes / 2**20:,.1f} MiB, {progress.rows_per_second:,.0f}/s"
+    speed = f"{words.size(progress.bytes)}, {progress.rows_per_second:,.0f}/s"
     behind = ""
     if events := progress.behind_events:
         age = "" if progress.behind_seconds is None else f" ({_age(progress.behind_seconds)})"

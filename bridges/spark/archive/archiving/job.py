@@ -164,6 +164,8 @@ def run(
                 meter.begin()
                 commit = _step(spark, archive, metered, bounds, follow)
             except PipelineError as error:
+                if stopped() and is_outage(error):  # the signal has reached Spark as well; nothing is committed
+                    break
                 if not is_outage(error) or not is_alive(spark) or not outages.wait(error):
                     raise
                 with suppress(OSError, PipelineError):

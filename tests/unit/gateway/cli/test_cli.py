@@ -325,3 +325,11 @@ def test_a_wrong_policy_never_starts_a_gateway(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{file}:1:27: scopes.edge.listen[0].bund: unknown key; did you mean bind?" in done.stderr
+
+
+def test_an_output_that_is_full_is_one_sentence() -> None:
+    """`>` into a full disk, which /dev/full is."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "gateway.cli", "schema"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (1, "the output cannot be written: No space left on device\n")

@@ -67,3 +67,10 @@ def test_a_policy_has_defaults_of_outages_and_metrics(written: str, read: object
 def test_a_port_of_metrics_that_is_none_is_named_with_its_place(written: str, tmp_path: Path) -> None:
     with pytest.raises(ClickException, match=r":3:31: pipeline.archive.metrics: must be a port or host:port"):
         of_policy(tmp_path, f"metrics: {written}")
+
+
+@pytest.mark.parametrize("words", [("archive", "", "--topic", "t"), ("verify", ""), ("erase", "", "--key", "k")])
+def test_an_empty_path_is_not_the_working_directory(words: tuple[str, ...]) -> None:
+    """A variable of the shell that is not set has made archives in home directories."""
+    result = CliRunner().invoke(main, ["pipeline", *words])
+    assert (result.exit_code, "the path is empty" in result.output) == (2, True)

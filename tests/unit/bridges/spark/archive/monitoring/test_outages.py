@@ -137,13 +137,16 @@ def alive(stopped: bool = False) -> Any:
     return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=java))
 
 
-def run_once(folder: Path, origin: Any, clock: Clock, spark: Any, patience: float | None = None) -> bool:
+def run_once(
+    folder: Path, origin: Any, clock: Clock, spark: Any, patience: float | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> bool:  # fmt: skip
     archive = Archive(folder)
     with archive.writing():
         archive.commit(1, archive.stage(1), [Range("orders", 0, 0, 5, 0, "id")], [])
     return run(
         spark, archive, origin, LogBounds(), observer=Watcher(), meter=ProgressMeter(lambda: 0.0, lambda: 0.0),
-        outages=clock.outages(patience), over=lambda: True, stopped=lambda: False,
+        outages=clock.outages(patience), over=lambda: True, stopped=stopped,
     )  # fmt: skip
 
 
@@ -151,6 +154,18 @@ def test_the_job_goes_on_after_an_outage(tmp_path: Path) -> None:
     clock = Clock()
     assert run_once(tmp_path, Origin(*[lambda: error(GONE, hidden=True)] * 3), clock, alive())
     assert clock.said == ["text; waiting for it to pass", "the job goes on after 7 s"]
+
+
+def test_a_signal_that_has_ended_spark_as_well_stops_the_job_like_any_other(tmp_path: Path) -> None:
+    """`timeout`, a terminal and systemd send it to all processes of the job; the step under way is not committed."""
+    clock, came = Clock(), list[bool]()
+
+    def ended() -> BaseException:
+        came.append(True)
+        return error(GONE)
+
+    assert run_once(tmp_path, Origin(ended), clock, None, stopped=lambda: bool(came)) is False
+    assert (clock.said, came, [each.number for each in Archive(tmp_path).commits()]) == ([], [True], [1])
 
 
 def test_the_job_ends_where_it_was_refused_or_spark_is_gone(tmp_path: Path) -> None:
