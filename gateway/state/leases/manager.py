@@ -154,6 +154,8 @@ class Leases:
             denied, group = await self._change(key, lambda group, now: group.share(claim, now))
             if isinstance(denied, ClaimDenied):
                 raise refusal(denied, request)
+            if share.ended:  # meanwhile: nobody would be told later
+                raise StoreUnavailable("the session has expired")
             return share, session.gain(self, share, group)
         except StoreUnavailable as error:
             self.leave(share)

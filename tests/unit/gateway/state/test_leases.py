@@ -340,3 +340,24 @@ async def test_a_link_that_fails_to_end_keeps_no_other_from_ending() -> None:
     assert second.told == [RevocationReason.LOST]
     assert (first.lease.ended, second.lease.ended) == (True, True)
     assert [(name, type(error)) for name, error in world.errors] == [("lease-stop", ZeroDivisionError)]
+
+
+async def test_a_share_is_refused_whose_session_expires_while_it_is_asked_for(world: World) -> None:
+    """It would be held by nobody, and its holder never be told: its part of the work would stand still for ever."""
+
+    class Slow(MemoryLeaseStore):
+        async def swap(self, member: str, *arguments: Any) -> Any:
+            found = await super().swap(member, *arguments)
+            one.session.expired()
+            await one.session.heartbeat()  # another session, as after a store that came back empty
+            return found
+
+    one = world.process(Slow(world.table, TTL))
+    await refused(one.share(KEY, requested()), INTERNAL_ERROR)
+    one._store = MemoryLeaseStore(world.table, TTL)  # type: ignore[misc]
+    world.now += 10_001  # what the first session has in the store expires
+    await one.session.heartbeat()
+    share, parts = await one.share(KEY, requested())
+    assert share.valid
+    assert len(parts) == len(ALL)
+    await world.settle()
