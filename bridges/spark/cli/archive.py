@@ -20,6 +20,7 @@ from bridges.spark.cli.options import (
     archive_argument,
     duration,
     errors_reported,
+    pause,
     spark_engine,
     spark_options,
     topic_addresses,
@@ -58,8 +59,8 @@ def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     help="Where to begin with a topic that is not in the archive yet: earliest, latest, or a time (ISO 8601).",
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="Stop at the end of the topics instead of running until SIGTERM.")
-@click.option("--every", default=10.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between checks "
-    "of the topics.")
+@click.option("--every", default="10s", show_default=True, callback=pause, metavar="DURATION",
+    help="Pause between checks of the topics; a number without a unit is seconds.")
 @click.option("--offsets", default=500_000, show_default=True, type=click.IntRange(1), help="Maximum number of "
     "offsets in one commit.")
 @click.option("--file-size", default=128, show_default=True, type=click.IntRange(1), help="Approximate maximum size "

@@ -27,6 +27,7 @@ EXIT_CODES: Final = (
     "Exit codes: 0 done; 1 failed or stopped before the end (reported on stderr); 2 incorrect use of the command."
 )
 
+_LONGEST_PAUSE: Final = 365 * 86_400.0
 
 def archive_argument(command: CommandFunction) -> CommandFunction:
     """Add the argument ARCHIVE, which `local_path.located` turns into a path, and the options of object stores."""
@@ -131,6 +132,17 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
         return parse_duration(value).seconds
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+
+
+def pause(ctx: click.Context, param: click.Parameter, value: str | float) -> float:
+    """As `duration`, for an option that also takes a number of seconds; at least a tenth of a second."""
+    try:
+        found = float(value)
+    except ValueError:
+        found = duration(ctx, param, str(value))
+    if not 0.1 <= found < _LONGEST_PAUSE:
+        raise click.BadParameter(f"{value} is not between 100ms and a year", ctx, param)
+    return found
 
 
 def topic_addresses(topics: tuple[str, ...]) -> dict[str, str]:

@@ -19,7 +19,12 @@ from tests.support.servers.object_store import KEY, SECRET
 
 def queried(archive: Archive, query: str) -> list[Any]:
     """The rows of a query in which `events` is the table of the archive."""
-    statements = [*_secrets(archive.path), query.replace("events", f"iceberg_scan('{archive.path}/_iceberg')")]
+    return answered(archive.path, query.replace("events", f"iceberg_scan('{archive.path}/_iceberg')"))
+
+
+def answered(path: StoragePath, *statements: str) -> list[Any]:
+    """The rows of the last of these statements, with the extensions and the secret for the store of a path."""
+    statements = (*_secrets(path), *statements)
     program = [sys.executable, str(Path(__file__).with_name("iceberg_query.py")), *statements]
     own = {**os.environ, "PYTHONPATH": str(folder("duckdb-iceberg"))}
     done = subprocess.run(program, env=own, capture_output=True, text=True, timeout=PATIENCE, check=False)

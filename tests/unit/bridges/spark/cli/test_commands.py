@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click import ClickException
+from click import BadParameter, ClickException, Context
 from click.testing import CliRunner
 
 from bridges.kafka.admin import offsets
@@ -74,3 +74,19 @@ def test_an_empty_path_is_not_the_working_directory(words: tuple[str, ...]) -> N
     """A variable of the shell that is not set has made archives in home directories."""
     result = CliRunner().invoke(main, ["pipeline", *words])
     assert (result.exit_code, "the path is empty" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1s", 1.0), ("2", 2.0), ("0.2", 0.2), ("90s", 90.0), ("1h", 3600.0), ("0.05", None),
+                          ("10ms", None), ("nan", None), ("soon", None), ("400d", None)],
+)  # fmt: skip
+def test_a_pause_is_a_duration_or_a_number_of_seconds(text: str, seconds: float | None) -> None:
+    """`--every 30s` is what the policy file has; the option took plain numbers only."""
+    (option,) = [each for each in archive.params if each.name == "every"]
+    assert option.callback is not None
+    with Context(archive) as context:
+        if seconds is None:
+            with pytest.raises(BadParameter):
+                option.callback(context, option, text)
+        else:
+            assert option.callback(context, option, text) == seconds
