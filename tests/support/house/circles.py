@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.support.house.tree import Tree
+from tests.support.house.tree import Module, Tree
 
 Graph = dict[str, set[str]]
 
@@ -18,14 +18,14 @@ def import_graph(tree: Tree) -> Graph:
     for themselves, and each of them would make a circle with what it shows.
     """
     known = {module.dotted for module in tree.modules}
-    return {m.dotted: {*_imports(m.tree, known)} - {m.dotted} for m in tree.modules}
+    return {m.dotted: {*_imports(m, known)} - {m.dotted} for m in tree.modules}
 
 
-def _imports(tree: ast.Module, known: set[str]) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imports(module: Module, known: set[str]) -> Iterator[str]:
+    for node in module.imports:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif node.module and not node.level:
             for alias in node.names:
                 target = f"{node.module}.{alias.name}"
                 yield from ({target, node.module} & known and [target if target in known else node.module])

@@ -53,7 +53,7 @@ def unlisted(tree: Tree) -> Iterator[str]:
     known = {module.dotted for module in tree.modules}
     packages = {module.dotted: module for module in tree.modules if module.in_product and module.is_package}
     for module in tree.modules:
-        for node in ast.walk(module.tree):
+        for node in module.imports:
             if isinstance(node, ast.ImportFrom) and node.module in packages and node.module != module.dotted:
                 names = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in known}
                 if names - packages[node.module].exports - COMPILED:

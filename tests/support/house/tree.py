@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 PRODUCT = ("gateway", "bridges", "policies")
 TOPS = (*PRODUCT, "tests")
+_BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Fields of a statement that hold statements."""
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without garbage collection, which would walk millions of nodes again and again: two thirds of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,19 @@ class Module:
             for name in node.value.elts if isinstance(name, ast.Constant) and isinstance(name.value, str)
         }  # fmt: skip
 
-    @property
+    @cached_property
+    def imports(self) -> list[ast.Import | ast.ImportFrom]:
+        """Each import, those within functions included; only statements are looked at, which are few of the nodes."""
+        found: list[ast.Import | ast.ImportFrom] = []
+        waiting: list[ast.AST] = [self.tree]
+        for node in waiting:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found.append(node)
+            for name in _BODIES:
+                waiting += getattr(node, name, ())
+        return found
+
+    @cached_property
     def anys(self) -> int:
         """How often the code (not its text) uses `Any`; the import that brings it is not counted."""
         nodes = ast.walk(self.tree)
@@ -69,7 +97,8 @@ class Tree:
     def read(cls, root: Path) -> Tree:
         """Parse each Python file of the project below `root`."""
         paths = [path for top in TOPS for path in sorted((root / top).rglob("*.py"))]
-        return cls([Module(path.relative_to(root), ast.parse(path.read_text("utf-8"))) for path in paths])
+        with uncollected():
+            return cls([Module(path.relative_to(root), ast.parse(path.read_text("utf-8"))) for path in paths])
 
     @cached_property
     def folders(self) -> dict[str, list[Module]]:
