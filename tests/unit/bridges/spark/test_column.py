@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -74,14 +75,25 @@ def test_rows_that_do_not_show_what_is_asked_fail_the_query_or_are_left_out(spar
 
 @pytest.mark.parametrize("operator", p.Operator)
 def test_the_plan_of_nested_terms_stays_small(operator: p.Operator, spark: SparkSession) -> None:
-    left: p.ValueExpression = N
-    right: p.ValueExpression = N
-    for _ in range(16):  # a plan that grew twofold with each would not fit
-        left, right = p.Arithmetic(operator, left, N), p.Arithmetic(operator, N, right)
     rows = frame(spark, message(n=codec.Int(1)), message(n=1.0), message(n="x"))
-    for deep in (left, right):
-        asked = rows.select(verdict(p.Compare(p.Comparison.LT, deep, p.Literal(100))).alias("answer"))
-        assert asked.collect()[2].answer is None
+    for grown in (lambda term: p.Arithmetic(operator, term, N), lambda term: p.Arithmetic(operator, N, term)):
+        four, eight = (nested(rows, grown, depth) for depth in (4, 8))
+        assert plan_size(eight) < 4 * plan_size(four), "sixteen times if each level doubled it"
+        assert eight.collect()[2].answer is None
+
+
+def nested(rows: DataFrame, grown: Callable[[p.ValueExpression], p.ValueExpression], depth: int) -> DataFrame:
+    """The answers of a comparison whose left side has so many levels."""
+    term: p.ValueExpression = N
+    for _ in range(depth):
+        term = grown(term)
+    return rows.select(verdict(p.Compare(p.Comparison.LT, term, p.Literal(100))).alias("answer"))
+
+
+def plan_size(frame: DataFrame) -> int:
+    """Characters of the analysed plan."""
+    plan: Any = frame._jdf.queryExecution().analyzed()  # type: ignore[operator]
+    return len(plan.toString())
 
 
 @pytest.mark.parametrize(
