@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,11 @@ from tests.support.project.parts import ROOT
 OUTPUT = ROOT / "build" / "bench.json"
 _LIMIT = 3600.0
 """Seconds that a case may take."""
+_NAMED = 40
+"""Figures that the summary names; with each of fifty messages there are hundreds."""
+_EACH = "each"
+SHAPED = "relays", "crossing", "replies", "kafka", "links", "journal", "tls", "scan"
+"""Groups that are measured with each recorded message by itself, if none is named."""
 
 
 def main(arguments: list[str]) -> int:
@@ -38,7 +43,7 @@ def main(arguments: list[str]) -> int:
     figures: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
     took: dict[str, float] = {}
-    for name in options.only or (targets.CASES if options.targets else CASES):
+    for name in _cases(options):
         start = time.monotonic()
         found, error = measured(name, *_how(options, name))
         took[name] = round(time.monotonic() - start, 1)
@@ -52,16 +57,23 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
+def _cases(options: argparse.Namespace) -> Collection[str]:
+    """The groups of cases asked for, or those that are measured without being named."""
+    usual = targets.CASES if options.targets else SHAPED if _EACH in options.shape else CASES
+    return options.only or usual
+
+
 def _how(options: argparse.Namespace, case: str = "") -> list[str]:
-    chosen = [each for name in options.shape for each in (shapes.names() if name == "each" else [name])]
+    chosen = [each for name in options.shape for each in (shapes.names() if name == _EACH else [name])]
     if options.targets:
         chosen = chosen or list(targets.CASES.get(case, ()))
-    effort = ["--quick"] if options.quick else ["--brief"] if options.targets else []
+    each = ["--each"] if _EACH in options.shape else []
+    effort = ["--quick"] if options.quick else each or (["--brief"] if options.targets else [])
     return [*effort, *(f"--shape={name}" for name in chosen)]
 
 
 def _shape(name: str) -> str:
-    if name not in ("each", *shapes.USUAL):
+    if name not in (_EACH, *shapes.USUAL):
         try:
             shapes.chosen(name)
         except KeyError as error:
@@ -116,15 +128,21 @@ def write(
     output.write_text(json.dumps(report, indent=2) + "\n")
     print(f"seconds: {', '.join(f'{name} {each:.0f}' for name, each in took.items())}; {sum(took.values()):.0f} in all")
     missed = [figure["name"] for figure in figures if figure["met"] is False]
-    print(f"{os.path.relpath(output)}: {len(figures)} figures, targets missed: {', '.join(missed) or 'none'}")
+    print(f"{os.path.relpath(output)}: {len(figures)} figures, targets missed: {_some(missed) or 'none'}")
     for doubt, text in (
         ("disturbed", "other processes took part of the machine, measure again"),
         ("generator_bound", "the load generator was the limit, the gateway may be faster"),
     ):
         if doubted := [figure["name"] for figure in figures if figure[doubt]]:
-            print(f"{text}: {', '.join(doubted)}")
+            print(f"{text}: {_some(doubted)}")
     if failed:
         print(f"not measured: {', '.join(failed)}", file=sys.stderr)
+
+
+def _some(names: list[str]) -> str:
+    """Names as a list of the first few; the report has all of them."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -133,7 +151,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", choices=CASES, metavar="CASE", help=f"of {', '.join(CASES)}")
     goals = f"measure {', '.join(targets.CASES)} briefly, and print every target"
     parser.add_argument("--targets", action="store_true", help=goals)
-    shape = f"what messages look like, in place of {' and '.join(shapes.USUAL)}: clients, messages, or `each`"
+    instead = f"in place of {' and '.join(shapes.USUAL)}: clients, messages, or `{_EACH}`"
+    turns = f"one after the other in short turns, of {', '.join(SHAPED)} if not --only"
+    shape = f"what messages look like, {instead}: {turns}"
     parser.add_argument("--shape", nargs="+", type=_shape, default=[], metavar="NAME", help=shape)
     usual = ", ".join(against.USUAL)
     parser.add_argument("--against", metavar="REV", help=f"compare with the gateway of a commit (usually {usual})")

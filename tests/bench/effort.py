@@ -33,6 +33,9 @@ class Effort:
 BRIEF = Effort(rounds=3, seconds=1.5, warmup=0.3, records=300_000, scanned=500_000)
 """All targets at once in a few minutes (`targets`)."""
 
+EACH = Effort(rounds=1, seconds=0.5, warmup=0.1, records=50_000, scanned=100_000, long_rounds=1)
+"""Each of the recorded messages by itself: short turns, for there are fifty of them (`--shape each`)."""
+
 QUICK = Effort(
     rounds=1, seconds=0.3, warmup=0.1, connections=100, records=5_000, scanned=5_000, spark=5_000, archived=5_000,
     long_rounds=1,

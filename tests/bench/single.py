@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.cases.catalogue import CASES
-from tests.bench.effort import BRIEF, QUICK, Effort
+from tests.bench.effort import BRIEF, EACH, QUICK, Effort
 from tests.bench.running import NotMeasured
 
 
 def main(name: str, output: str, *options: str) -> int:
     """Prints each figure when it is there; writes all of them, and why the others are not.
 
-    `--quick` and `--brief` are efforts. `--once`: one round, and nothing is printed. `--shape`: what messages look
-    like, in place of the usual shapes.
+    `--quick`, `--each` and `--brief` are efforts. `--once`: one round, and nothing is printed. `--shape`: what
+    messages look like, in place of the usual shapes.
     """
     figures: list[dict[str, Any]] = []
     failed: str | None = None
     try:
-        efforts = {"--quick": QUICK, "--brief": BRIEF, "--once": Effort(rounds=1, long_rounds=1)}
+        efforts = {"--quick": QUICK, "--each": EACH, "--brief": BRIEF, "--once": Effort(rounds=1, long_rounds=1)}
         effort = next((found for option, found in efforts.items() if option in options), Effort())
         prefix = "--shape="
         if chosen := tuple(option.removeprefix(prefix) for option in options if option.startswith(prefix)):

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.bench import __main__ as bench
 from tests.bench import against, targets
 from tests.bench.bench_gateway import TREE, script
+from tests.bench.cases.catalogue import CASES
+from tests.bench.effort import EACH
 from tests.bench.figures import Figure
+from tests.bench.shapes import shapes
 from tests.support.gateway.gateway import SCOPEGATE
 from tests.support.project.parts import ROOT
 
@@ -47,6 +51,26 @@ def test_a_figure_says_when_the_load_generator_is_the_limit(details: dict[str, A
     assert figure.as_json()["generator_bound"] is bound
     assert ("LIMITED BY THE LOAD GENERATOR" in figure.line()) is bound
     assert not Figure("loadgen_self", 2.0, "msg/s", details={"loadgen_busy": 1.0}).generator_bound  # it is the ceiling
+
+
+def test_each_message_by_itself_is_measured_in_short_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Fifty messages with the usual rounds took more than eight hours."""
+    asked: dict[str, list[str]] = {}
+
+    def measured(name: str, *how: str) -> tuple[list[dict[str, Any]], None]:
+        asked[name] = list(how)
+        return [], None
+
+    monkeypatch.setattr(bench, "measured", measured)
+    output = ["--output", str(tmp_path / "bench.json")]
+    assert bench.main(["--shape", "each", *output]) == 0
+    assert set(asked) == set(bench.SHAPED) <= set(CASES)
+    assert all(how == ["--each", *(f"--shape={name}" for name in shapes.names())] for how in asked.values())
+    turns = len(shapes.names()) * EACH.rounds * (EACH.seconds + EACH.warmup)
+    assert turns < 60, "seconds of measuring for one side of one figure of each message"
+    asked.clear()
+    bench.main(["--shape", "jms", "--only", "relays", *output])
+    assert asked == {"relays": ["--shape=jms"]}
 
 
 def test_targets_are_printed_with_both_sides_and_processor_time() -> None:
