@@ -76,7 +76,7 @@ def has_docstring(modules: list[Module]) -> bool:
     """Whether a folder's `__init__.py` says what it is for; one with nothing but tests needs none."""
     for module in modules:
         if module.is_package:
-            return bool(ast.get_docstring(module.tree))
+            return module.documented
     return all(module.is_test or module.path.name == "conftest.py" for module in modules)
 
 

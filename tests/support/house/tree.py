@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import gc
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,24 +15,30 @@ _BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 """Fields of a statement that hold statements."""
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without garbage collection, which would walk millions of nodes again and again: two thirds of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 @dataclass(frozen=True)
 class Module:
     """One Python file, by its path below the root."""
 
     path: Path
-    tree: ast.Module
+    documented: bool
+    """Whether it has a docstring."""
+    exports: frozenset[str]
+    """The names in `__all__`."""
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
+    """Each import, those within functions included."""
+    classes: frozenset[str]
+    """At the top of the module."""
+    anys: int
+    """How often the code (not its text) uses `Any`; the import that brings it is not counted."""
+
+    @classmethod
+    def read(cls, root: Path, path: Path) -> Module:
+        """Parse a file, and keep what the rules ask for: all syntax trees together are half a gigabyte."""
+        text = path.read_text("utf-8")
+        tree = ast.parse(text)
+        classes = frozenset(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+        documented, anys = bool(ast.get_docstring(tree)), _anys(tree) if "Any" in text else 0
+        return cls(path.relative_to(root), documented, _exports(tree), tuple(_imports(tree)), classes, anys)
 
     @property
     def folder(self) -> str:
@@ -57,34 +61,30 @@ class Module:
         parts = self.path.with_suffix("").parts
         return ".".join(parts[:-1] if self.is_package else parts)
 
-    @property
-    def exports(self) -> set[str]:
-        """The names in `__all__`."""
-        return {
-            name.value
-            for node in self.tree.body
-            if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "__all__" for target in node.targets)
-            and isinstance(node.value, ast.List | ast.Tuple)
-            for name in node.value.elts if isinstance(name, ast.Constant) and isinstance(name.value, str)
-        }  # fmt: skip
 
-    @cached_property
-    def imports(self) -> list[ast.Import | ast.ImportFrom]:
-        """Each import, those within functions included; only statements are looked at, which are few of the nodes."""
-        found: list[ast.Import | ast.ImportFrom] = []
-        waiting: list[ast.AST] = [self.tree]
-        for node in waiting:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                found.append(node)
-            for name in _BODIES:
-                waiting += getattr(node, name, ())
-        return found
+def _exports(tree: ast.Module) -> frozenset[str]:
+    return frozenset(
+        name.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "__all__" for target in node.targets)
+        and isinstance(node.value, ast.List | ast.Tuple)
+        for name in node.value.elts if isinstance(name, ast.Constant) and isinstance(name.value, str)
+    )  # fmt: skip
 
-    @cached_property
-    def anys(self) -> int:
-        """How often the code (not its text) uses `Any`; the import that brings it is not counted."""
-        nodes = ast.walk(self.tree)
-        return sum(getattr(node, "id", None) == "Any" or getattr(node, "attr", None) == "Any" for node in nodes)
+
+def _imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Only statements are looked at, which are few of the nodes."""
+    waiting: list[ast.AST] = [tree]
+    for node in waiting:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        for name in _BODIES:
+            waiting += getattr(node, name, ())
+
+
+def _anys(tree: ast.Module) -> int:
+    nodes = ast.walk(tree)
+    return sum(getattr(node, "id", None) == "Any" or getattr(node, "attr", None) == "Any" for node in nodes)
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,7 @@ class Tree:
     def read(cls, root: Path) -> Tree:
         """Parse each Python file of the project below `root`."""
         paths = [path for top in TOPS for path in sorted((root / top).rglob("*.py"))]
-        with uncollected():
-            return cls([Module(path.relative_to(root), ast.parse(path.read_text("utf-8"))) for path in paths])
+        return cls([Module.read(root, path) for path in paths])
 
     @cached_property
     def folders(self) -> dict[str, list[Module]]:
@@ -127,7 +126,7 @@ class Tree:
         found: dict[str, list[str]] = defaultdict(list)
         for module in self.modules:
             if module.in_product:
-                for name in {node.name for node in module.tree.body if isinstance(node, ast.ClassDef)}:
+                for name in module.classes:
                     found[name].append(module.dotted)
         return dict(sorted(found.items()))
 
