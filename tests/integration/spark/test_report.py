@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -229,6 +230,16 @@ def test_a_phone_shows_all_of_it(phone: Any) -> None:
     assert all(rows >= 2 for rows in phone["tables"])
     assert phone["text"].count("billing at events/orders") >= 3
     assert "The journal is not whole: rows were lost when it was written (3 buffer)." in phone["text"]
+
+
+def test_a_phone_leaves_no_cell_of_a_table_alone_beside_a_gap(phone: Any) -> None:
+    """Numbers are in pairs; one without another is as wide as the row."""
+    assert len(phone["rows"]) >= 8
+    for cells in phone["rows"]:
+        left, right = min(cell[0] for cell in cells), max(cell[2] for cell in cells)
+        lines = Counter(round(cell[1]) for cell in cells)
+        alone = [cell for cell in cells if lines[round(cell[1])] == 1]
+        assert all((cell[0], cell[2]) == (left, right) for cell in alone)
 
 
 def test_a_desktop_has_no_holes_and_no_orphans(report: RenderedReport) -> None:

@@ -42,6 +42,7 @@ const found = {
   background: getComputedStyle(page.body).backgroundColor, ink: getComputedStyle(page.body).color,
   scripts: page.scripts.length, text: page.body.innerText,
   tables: [...page.querySelectorAll('table')].map(each => each.rows.length),
+  rows: [...page.querySelectorAll('table.wide tbody tr')].map(row => [...row.cells].map(box)),
   tiles: [...page.querySelectorAll('dl.tiles div')].map(box), cards: [...page.querySelectorAll('figure')].map(box),
 };
 document.querySelector('iframe').remove();

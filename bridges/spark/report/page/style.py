@@ -53,6 +53,8 @@ td.n { white-space: nowrap }
     border-top: 1px solid var(--grid); padding: .25rem 0 }
   table.wide tr td { border: 0; padding: 0; display: flex; justify-content: space-between; gap: .5rem }
   table.wide td:first-child, table.wide td.text { grid-column: 1 / -1 }
+  table.wide td.n:nth-child(even):last-child, table.wide td.n:nth-child(even):has(+ td.text),
+  table.wide td.text + td.n:last-child { grid-column: 1 / -1 }
   table.wide td:first-child { font-weight: 600 }
   table.wide td:not(:first-child)::before { content: attr(data-label); color: var(--muted); white-space: normal;
     overflow-wrap: normal; text-align: left; font-weight: 400 }

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from gateway.amqp.proton._batch import Received, Tally, Unsettled
-from gateway.held.account import CONNECTION, LINK, SMALL, Account, Budget, HeldBytes, Level
+from gateway.held.account import CONNECTION, LINK, SMALL, Account, Budget, HeldBytes, Level, Pool
 from gateway.held.allocator import Trimmer, free_bytes
 from gateway.held.container import DEFAULT, budget, container_limit
 
@@ -94,6 +94,16 @@ def test_the_limit_of_a_user_bounds_all_of_its_connections_and_nobody_else() -> 
             each.charge(HeldBytes(received=3 * MIB))
     assert [each.reading for each in mine] == [Level.REFUSE] * 4
     assert other.reading is Level.FREE
+
+
+@pytest.mark.parametrize("holders", [0, 1, 3, 1000])
+def test_a_share_is_for_one_direction(holders: int) -> None:
+    """As docs/design.md says it: twice the number of holders, less what belongs to no share, at least 16 KiB."""
+    pool = Pool(64 << 20)
+    pool.common, pool.total, pool.holders = 4 << 20, 64 << 20, holders
+    own = (60 << 20) // (2 * max(holders, 1))
+    assert pool.share == max(own, 16 << 10)
+    assert [pool.level(part) for part in (pool.share, pool.share + 1)] == [Level.FREE, Level.SLOW]
 
 
 def test_the_process_is_shared_in_equal_parts() -> None:
