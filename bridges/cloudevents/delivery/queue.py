@@ -19,7 +19,7 @@ from bridges.cloudevents.delivery.counts import DeliveryCounts
 from bridges.cloudevents.delivery.entry import DeadLetter, EventEntry, EventLocation, ordering_key
 from bridges.cloudevents.delivery.gate import AttemptTicket, SinkGate
 from bridges.cloudevents.delivery.pace.circuit_breaker import RetryBackoff
-from bridges.cloudevents.delivery.queue_settings import QueueListener, QueueSettings
+from bridges.cloudevents.delivery.queue_settings import REFETCHES_WHILE_FAILING, QueueListener, QueueSettings
 from bridges.cloudevents.delivery.sink import SendAttempt
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.events.event import CloudEvent
@@ -145,7 +145,8 @@ class DeliveryQueue:
             return 0 if backlog.ready or backlog.refetching or not self._gate.allows(now) else 1
         delivery, idle = self._settings.delivery, backlog.buffered - self._in_flight - len(self._dead_lettering)
         most = delivery.window - backlog.buffered if backlog.buffered_bytes < self._max_bytes or not idle else 0
-        return most - len(backlog.refetching)
+        limit = most if self.failing_since is None else min(most, REFETCHES_WHILE_FAILING)
+        return limit - len(backlog.refetching)
 
     def discard_before(self, address: str, partition: int, low: int) -> int:
         """Give up the events before offset `low` that would have to be read again; returns how many there were."""

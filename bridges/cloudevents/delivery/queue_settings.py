@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from bridges.cloudevents.delivery.entry import DeadLetter
 from bridges.cloudevents.delivery.state import Reason
 from bridges.cloudevents.model.values import DeliverySettings
+
+REFETCHES_WHILE_FAILING: Final = 4
+"""Number of events that are read again at a time until the sink accepts one: what an outage has left may fail again."""
 
 
 class QueueSettings(NamedTuple):

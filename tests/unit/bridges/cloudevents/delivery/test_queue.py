@@ -126,6 +126,23 @@ def test_an_outage_costs_no_event_an_attempt() -> None:
     assert len(bench.send()) == 2
 
 
+def test_little_is_read_again_until_the_sink_accepts_an_event() -> None:
+    """A sink that answers with errors after it was not there: all that waits would be read, and forgotten again."""
+    bench = Bench(window=100)
+    bench.offer(*map(str, range(50)))
+    for attempt in bench.send():
+        bench.answer(attempt, UNREACHED)
+    bench.now = bench.location.probe_at + 2
+    while bench.location.open:
+        (probe,) = bench.send()
+        bench.answer(probe, FAILED)
+        bench.now += 10
+    few = bench.send()
+    assert len(few) == 4
+    bench.answer(few[0])
+    assert len(bench.send()) == 50 - 4
+
+
 def test_an_outage_as_long_as_is_allowed_suspends() -> None:
     bench = Bench()
     bench.offer("a")
