@@ -130,9 +130,23 @@ class _HubClient:
             address=address, filter=positions.position(link.source.filter), durable=0, capabilities=[]
         )
         receiver = HubReceiver(link, source, positions.link_properties(hub, link.properties))
-        if _RUNTIME_METRIC in link.desired:
-            receiver.track(EndTracker(self._scope, address, hub.partition, self._now_ms))
-        self._scope.attach_to(receiver, address, client_of(link))
+        if _RUNTIME_METRIC not in link.desired:
+            self._scope.attach_to(receiver, address, client_of(link))
+            return
+        attach = partial(self._attach_tracking, link, receiver, address)
+        tracker = EndTracker(self._scope, address, hub.partition, self._now_ms, attach)
+        receiver.track(tracker)
+        tracker.start()
+
+    def _attach_tracking(self, link: Link, receiver: HubReceiver, address: str) -> None:
+        """Attach a receiver whose first event shall tell where its partition ends."""
+        try:
+            if not link.gone:
+                self._scope.attach_to(receiver, address, client_of(link))
+                return
+        except AmqpError as error:
+            receiver.refuse(error)
+        receiver.untrack()
 
     def _attach_sender(self, link: Link, hub: HubAddress) -> None:
         if hub.group is not None:

@@ -105,8 +105,8 @@ class InfoReader(InternalLink[Outgoing]):
             self.window = 0
             self._answer(_hub(body))
             self.end(None)
-        elif isinstance(hub := _hub(body), dict):
-            self._then(hub)
+        else:
+            self._then(_hub(body))
 
     def send_all(self, messages: OutgoingMessages) -> None:
         for message in messages:
@@ -134,12 +134,17 @@ class InfoReader(InternalLink[Outgoing]):
 
 
 class EndTracker:
-    """Follows the end of one partition (`bridges.eventhubs.links.EndTracker`)."""
+    """Follows the end of one partition (`bridges.eventhubs.links.EndFollower`)."""
 
-    def __init__(self, scope: Resolver, address: str, partition: str, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, scope: Resolver, address: str, partition: str, now_ms: Callable[[], int], ready: Callable[[], None]
+    ) -> None:
+        """`ready` is called once, when the end is known or cannot be."""
         self._partition: Final = partition
         self._now_ms: Final = now_ms
+        self._ready: Final = ready
         self._reader: Final = InfoReader(scope, address, self._read, once=False)
+        self._answered = False
         self.last: LastEvent | None = None
 
     def start(self) -> None:
@@ -148,14 +153,19 @@ class EndTracker:
 
     def stop(self) -> None:
         """Stop following it."""
+        self._answered = True
         self._reader.end(None)
 
     def _read(self, found: Hub | AmqpError) -> None:
         if not isinstance(found, AmqpError) and (ends := found.get(self._partition)) is not None:
-            now = self._now_ms()
-            grew = self.last is None or ends.last > self.last.sequence_number
-            enqueued = now if grew or self.last is None else self.last.enqueued_ms
-            self.last = LastEvent(ends.last, enqueued, now)
+            now, last = self._now_ms(), self.last
+            if last is None:  # nobody knows when that event was added
+                self.last = LastEvent(ends.last, 0, now)
+            else:
+                self.last = LastEvent(ends.last, now if ends.last > last.sequence_number else last.enqueued_ms, now)
+        if not self._answered:
+            self._answered = True
+            self._ready()
 
 
 def _hub(body: Value) -> Hub | AmqpError:

@@ -37,7 +37,6 @@ class EndFollower(Protocol):
     def last(self) -> LastEvent | None:
         """The last event; None: not known yet."""
 
-    def start(self) -> None: ...
     def stop(self) -> None: ...
 
 
@@ -77,14 +76,19 @@ class HubReceiver(WrappedOutgoingLink):
         filters = self._link.source.filter
         if self._tracker is not None:
             handler = _Tracked(cast(BatchOutgoing, handler), self._tracker)
-            self._tracker.start()
         self._link.accept(handler, filter=filters, distribution_mode=distribution_mode, settled=True)
 
     def track(self, tracker: EndFollower) -> None:
         """Tell the client with each event where the partition ends."""
         self._tracker = tracker
 
+    def untrack(self) -> None:
+        """The link will not be there."""
+        if self._tracker is not None:
+            self._tracker.stop()
+
     def refuse(self, error: AmqpError) -> None:
+        self.untrack()
         self._link.refuse(error_of(error))
 
     def detach(self, error: AmqpError | None = None) -> None:

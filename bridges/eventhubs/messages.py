@@ -123,7 +123,7 @@ def event(data: bytes, last: LastEvent | None = None) -> bytes:
     if annotations and (key := sections.map_entry(annotations, _GROUP_KEY)) is not None:
         put[PARTITION_KEY] = key
         drop = (_GROUP_KEY,)
-    last_annotations = {} if last is None else _last_annotations(last, int(offset))
+    last_annotations = {} if last is None else _last_annotations(last, int(offset), time)
     return sections.splice(
         data,
         layout,
@@ -139,11 +139,13 @@ def _event_annotations(offset: int, time: Value) -> dict[str, bytes]:
     return found
 
 
-def _last_annotations(last: LastEvent, offset: int) -> Mapping[str, bytes]:
+def _last_annotations(last: LastEvent, offset: int, time: Value) -> Mapping[str, bytes]:
+    """The last event as far as it is known; it may be the one that is sent, whose time is `time`."""
     number = max(last.sequence_number, offset)
+    itself = number == offset and isinstance(time, Timestamp)
     return {
         "last_enqueued_sequence_number": encode(Long(number)),
         "last_enqueued_offset": encode(str(number)),
-        "last_enqueued_time_utc": encode(Timestamp(last.enqueued_ms)),
+        "last_enqueued_time_utc": encode(time if itself else Timestamp(last.enqueued_ms)),
         "runtime_info_retrieval_time_utc": encode(Timestamp(last.read_ms)),
     }

@@ -36,8 +36,14 @@ def producer(hubs: HubGateway, hub: str) -> Iterator[EventHubProducerClient]:
         yield client
 
 
-def received(hubs: HubGateway, hub: str, count: int, *, key: str = "app", **how: Any) -> list[tuple[str, EventData]]:
-    """The first `count` events, with their partitions."""
+def nothing(context: Any, event: EventData) -> None:
+    """What is done with an event beside keeping it."""
+
+
+def received(
+    hubs: HubGateway, hub: str, count: int, *, key: str = "app", note: Callable[..., None] = nothing, **how: Any
+) -> list[tuple[str, EventData]]:
+    """The first `count` events, with their partitions; `note` sees each in its context."""
     client = EventHubConsumerClient.from_connection_string(
         hubs.connection(key), consumer_group="$Default", eventhub_name=hub, **QUICK
     )
@@ -46,6 +52,7 @@ def received(hubs: HubGateway, hub: str, count: int, *, key: str = "app", **how:
 
     def on_event(context: Any, event: EventData) -> None:
         found.append((context.partition_id, event))
+        note(context, event)
         if len(found) >= count:
             done.set()
 
@@ -131,6 +138,23 @@ def _refused(act: Callable[[], object]) -> EventHubError:
     with pytest.raises(EventHubError) as caught:
         act()
     return caught.value
+
+
+@pytest.mark.row("EH-8")
+def test_each_event_tells_where_its_partition_ends(
+    hubs: HubGateway, hub: str, producer: EventHubProducerClient
+) -> None:
+    """Also the first one; the last event's time is known when it has come, and until then it is 1970."""
+    batch(producer, ["a", "b", "c"], partition_id="1")
+    found: list[tuple[int, str, bool]] = []
+
+    def note(context: Any, event: EventData) -> None:
+        last = context.last_enqueued_event_properties
+        found.append((last["sequence_number"], last["offset"], last["enqueued_time"] == event.enqueued_time))
+
+    how = {"partition_id": "1", "track_last_enqueued_event_properties": True}
+    received(hubs, hub, 3, note=note, **how)
+    assert found == [(2, "2", False), (2, "2", False), (2, "2", True)]
 
 
 @pytest.mark.row("EH-2")

@@ -115,7 +115,10 @@ def test_a_receiver_that_tracks_the_end_learns_it() -> None:
     reported = instructions(event(of_log(), LastEvent(50, 7, 8)))
     assert reported["last_enqueued_sequence_number"] == 50
     assert reported["last_enqueued_offset"] == "50"
-    assert instructions(event(of_log(), LastEvent(3, 7, 8)))["last_enqueued_sequence_number"] == 42
+    assert reported["last_enqueued_time_utc"] == Timestamp(7)
+    itself = instructions(event(of_log(), LastEvent(3, 7, 8)))
+    assert itself["last_enqueued_sequence_number"] == 42
+    assert itself["last_enqueued_time_utc"] == Timestamp(1795402163658), "the event's own"
 
 
 @pytest.mark.row("EH-10")
