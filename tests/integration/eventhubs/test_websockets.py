@@ -59,43 +59,60 @@ def test_the_client_for_python(hubs: HubGateway) -> None:
     assert found == [bytes([number]) * 100_000 for number in range(3)]
 
 
-@pytest.mark.row("EH-13", part="Python, asynchronous")
-async def test_the_asynchronous_client_for_python(hubs: HubGateway) -> None:
-    hub = hubs.hub()
-    about = {"eventhub_name": hub, **over_websockets(hubs)}
-    producer = eventhubs.EventHubProducerClient.from_connection_string(hubs.connection(), **about)
+async def python_clients(connection: str, hub: str, about: dict[str, Any]) -> None:
+    """Both clients for Python send an event each, and receive those of both."""
+    sync = EventHubProducerClient.from_connection_string(connection, eventhub_name=hub, **about)
+    with sync:
+        sync.send_event(EventData("synchronous"), partition_id="1")
+    producer = eventhubs.EventHubProducerClient.from_connection_string(connection, eventhub_name=hub, **about)
     async with producer:
-        await producer.send_event(EventData("asynchronous"), partition_id="0")
-    consumer = eventhubs.EventHubConsumerClient.from_connection_string(
-        hubs.connection(), consumer_group="$Default", **about
-    )
+        await producer.send_event(EventData("asynchronous"), partition_id="1")
+
+    where = {"consumer_group": "$Default", "eventhub_name": hub, **about}
+    begin: dict[str, Any] = {"partition_id": "1", "starting_position": "-1"}
     found: asyncio.Queue[str] = asyncio.Queue()
 
     async def on_event(_: Any, event: EventData) -> None:
         await found.put(event.body_as_str())
 
+    consumer = eventhubs.EventHubConsumerClient.from_connection_string(connection, **where)
     async with consumer:
-        begin = {"on_event": on_event, "partition_id": "0", "starting_position": "-1"}
-        receiving = asyncio.get_running_loop().create_task(consumer.receive(**begin))
-        assert await asyncio.wait_for(found.get(), PATIENCE) == "asynchronous"
-        receiving.cancel()
+        receiving = asyncio.get_running_loop().create_task(consumer.receive(on_event=on_event, **begin))
+        async with asyncio.timeout(PATIENCE):
+            assert [await found.get(), await found.get()] == ["synchronous", "asynchronous"]
+        receiving.cancel()  # else it waits for half a minute
         await asyncio.gather(receiving, return_exceptions=True)
 
+    blocking, bodies, done = EventHubConsumerClient.from_connection_string(connection, **where), [], threading.Event()
 
-@pytest.mark.row("EH-13", part="TLS, JavaScript")
-def test_tls_and_the_client_for_javascript(start_gateway: Gateways, authority: Authority) -> None:
-    hubs = HubGateway(start_gateway, tls=authority.server(), websocket=PATH)
-    hub = hubs.hub()
+    def on_any(_: Any, event: EventData) -> None:
+        bodies.append(event.body_as_str())
+        if len(bodies) == 2:
+            done.set()
+
+    thread = threading.Thread(target=blocking.receive, args=(on_any,), kwargs=begin)
+    thread.start()
+    done.wait(PATIENCE)
+    blocking.close()
+    thread.join()
+    assert bodies == ["synchronous", "asynchronous"]
+
+
+@pytest.mark.row("EH-13")
+async def test_each_client_sends_and_receives(
+    hubs: HubGateway, start_gateway: Gateways, authority: Authority
+) -> None:
+    """Those for Python with and without TLS, the one for JavaScript with it; it reads what the others have sent."""
+    await python_clients(hubs.connection(), hubs.hub(), over_websockets(hubs))
+
+    secure = HubGateway(start_gateway, tls=authority.server(), websocket=PATH)
+    hub, place = secure.hub(), f"sb://localhost:{secure.port}"
     connection = f"Endpoint=sb://localhost/;SharedAccessKeyName=app;SharedAccessKey={KEYS['app']}"
-    about = {**over_websockets(hubs), "custom_endpoint_address": f"sb://localhost:{hubs.port}"}
-    client = EventHubProducerClient.from_connection_string(
-        connection, eventhub_name=hub, connection_verify=str(authority.ca), **about
-    )
-    with client:
-        client.send_event(EventData("python over TLS"), partition_id="2")
+    about = {**over_websockets(secure), "custom_endpoint_address": place, "connection_verify": str(authority.ca)}
+    await python_clients(connection, hub, about)
 
-    javascript = HubClient("js", hubs, hub, {"WEBSOCKET_CA": str(authority.ca)})
+    javascript = HubClient("js", secure, hub, {"WEBSOCKET_CA": str(authority.ca)})
     javascript.send()
-    found = {each["body"] for each in javascript.receive(6)}
-
-    assert found == {"python over TLS", *(f"js {what}" for what in ("single", "0", "1", "2", "keyed"))}
+    found = {each["body"] for each in javascript.receive(7)}
+    sent = (f"js {what}" for what in ("single", "0", "1", "2", "keyed"))
+    assert found == {"synchronous", "asynchronous", *sent}

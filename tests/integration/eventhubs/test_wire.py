@@ -261,6 +261,15 @@ def test_a_selector_of_another_kind_is_refused(hubs: HubGateway, hub: str, clien
     assert client.refused("", source=source)["condition"] == "amqp:invalid-field"
 
 
+@pytest.mark.row("EH-5")
+def test_a_receiver_that_wants_to_know_the_end_of_no_partition_is_refused(
+    hubs: HubGateway, hub: str, client: HubPeer
+) -> None:
+    wanted = ["com.microsoft:enable-receiver-runtime-metric"]
+    address = f"{hub}/ConsumerGroups/g/Partitions/99"
+    assert client.refused(address, desired_capabilities=wanted)["condition"] == "amqp:not-found"
+
+
 @pytest.mark.row("EH-11")
 def test_idempotent_producers_are_refused_and_geo_replication_is_ignored(
     hubs: HubGateway, hub: str, client: HubPeer
