@@ -7,6 +7,7 @@ them again on another connection.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from bridges.cloudevents.delivery.answers import DONE, Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.mqtt import MqttMessage
 from bridges.cloudevents.sinks.common.receive_budget import ReceiveBudget
-from bridges.cloudevents.sinks.mqtt.login import DENIED, KEEPALIVE, LARGEST_PACKET, MqttTarget, Session
+from bridges.cloudevents.sinks.mqtt.login import DENIED, LARGEST_PACKET, MqttTarget, Session
 from bridges.cloudevents.sinks.mqtt.packets import (
     DISCONNECT,
     PINGREQ,
@@ -189,7 +190,8 @@ class MqttConnection:
 
     def _tick(self) -> None:
         now = self._loop.time()
-        if not self._end_if_late(now) and now - self._sent_at >= KEEPALIVE:
+        quiet = self._session.keepalive or math.inf
+        if not self._end_if_late(now) and now - self._sent_at >= quiet:
             if self._pinged:
                 self._end(_LOST)
             else:

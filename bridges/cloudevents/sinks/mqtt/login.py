@@ -58,6 +58,8 @@ class Session(NamedTuple):
     """Bytes of a packet that the server takes (3.2.2.3.6); 0 for no limit."""
     most_in_flight: int
     """Publications that may be unacknowledged (3.2.2.3.3)."""
+    keepalive: int
+    """Seconds without a packet after which one is due; the server may ask for another number (3.2.2.3.14). 0: never."""
 
 
 class _SocketClient(paho.Client):
@@ -122,11 +124,13 @@ class MqttLogin:
         self._loop.add_reader(made, self._read)
         properties = await self._answer
         self._stop_watching()
+        _check_offer(target, properties)
         left = self._client.leave()
         if left is None:
             raise ConnectionResetError
         most = max(1, getattr(properties, "ReceiveMaximum", _MOST_IN_FLIGHT))
-        return Session(left, getattr(properties, "MaximumPacketSize", 0), most)
+        keepalive = getattr(properties, "ServerKeepAlive", KEEPALIVE)
+        return Session(left, getattr(properties, "MaximumPacketSize", 0), most, keepalive)
 
     def close(self) -> None:
         """End a login that has failed."""
@@ -162,6 +166,14 @@ class MqttLogin:
             self._fail(ConnectRefused(_refused(code)))
         elif not self._answer.done():
             self._answer.set_result(properties)
+
+
+def _check_offer(target: MqttTarget, properties: Properties | None) -> None:
+    """Raise ConnectRefused for a server that does not take what is published (3.2.2.3.4, 3.2.2.3.5)."""
+    if getattr(properties, "MaximumQoS", target.qos) < target.qos:
+        raise ConnectRefused(Answer(DeliveryOutcome.SINK_FAILED, f"the server does not take qos {target.qos}"))
+    if target.retain and not getattr(properties, "RetainAvailable", 1):
+        raise ConnectRefused(Answer(DeliveryOutcome.SINK_FAILED, "the server does not retain messages"))
 
 
 def _refused(code: ReasonCode) -> Answer:

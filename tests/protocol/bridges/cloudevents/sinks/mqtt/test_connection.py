@@ -12,7 +12,7 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.bindings.mqtt import mqtt5_binary
 from bridges.cloudevents.sinks.mqtt import connection
-from bridges.cloudevents.sinks.mqtt.login import MqttTarget
+from bridges.cloudevents.sinks.mqtt.login import MqttLogin, MqttTarget, Session
 from bridges.cloudevents.sinks.mqtt.sink import MqttSink
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, local_dialer, strict_supervisor
 from tests.support.cloudevents.delivery import until
@@ -79,13 +79,13 @@ async def _packet(reader: asyncio.StreamReader) -> Packet:
 
 @asynccontextmanager
 async def session(
-    script: Script, qos: int = 1, seconds: float = 5.0
+    script: Script, qos: int = 1, seconds: float = 5.0, *, retain: bool = False
 ) -> AsyncIterator[tuple[ScriptedMqtt, MqttSink, AnswerRecorder]]:
     made = ScriptedMqtt(script)
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     received, supervisor = AnswerRecorder(), strict_supervisor()
-    target = MqttTarget("127.0.0.1", port, MQTTProtocolVersion.MQTTv5, "t", qos, False, None, None, None, seconds)
+    target = MqttTarget("127.0.0.1", port, MQTTProtocolVersion.MQTTv5, "t", qos, retain, None, None, None, seconds)
     sink = MqttSink(local_dialer(), target, mqtt5_binary, 16, received, supervisor)
     try:
         yield made, sink, received
@@ -174,7 +174,12 @@ async def test_one_answer_that_does_not_come_ends_the_connection_in_time() -> No
 
 @on_both_loops
 async def test_a_quiet_connection_is_kept_and_one_that_is_dead_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "KEEPALIVE", 0.05)
+    run = MqttLogin.run
+
+    async def impatient(login: MqttLogin) -> Session:
+        return (await run(login))._replace(keepalive=0.05)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MqttLogin, "run", impatient)
     monkeypatch.setattr(connection, "_TICK", 0.02)
     alive = asyncio.Event()
     alive.set()
@@ -191,6 +196,30 @@ async def test_a_quiet_connection_is_kept_and_one_that_is_dead_is_left(monkeypat
         assert not made.lost
         alive.clear()
         await until(lambda: made.lost)
+
+
+@on_both_loops
+async def test_the_server_says_how_often_it_wants_to_hear_something() -> None:
+    """Server Keep Alive (MQTT 5, 3.2.2.3.14)."""
+    async with session(accepting(puback, b"\x20\x06\x00\x00\x03\x13\x00\x07")) as (_, sink, received):
+        sink.send(attempt())
+        assert await outcomes(received, 1) == [DeliveryOutcome.DONE]
+        assert sink._connection is not None
+        assert sink._connection._session.keepalive == 7
+
+
+@pytest.mark.parametrize(
+    ("offer", "reason"),
+    [(b"\x24\x00", "the server does not take qos 1"), (b"\x25\x00", "the server does not retain messages")],
+)
+@on_both_loops
+async def test_nothing_is_sent_to_a_server_that_does_not_take_it(offer: bytes, reason: str) -> None:
+    """Maximum QoS and Retain Available (MQTT 5, 3.2.2.3.4 and 3.2.2.3.5)."""
+    connack = b"\x20\x05\x00\x00\x02" + offer
+    async with session(accepting(puback, connack), retain=True) as (server, sink, received):
+        sink.send(attempt())
+        assert await received.next() == Answer(DeliveryOutcome.SINK_FAILED, reason)
+        assert not server.of(3)
 
 
 @on_both_loops
