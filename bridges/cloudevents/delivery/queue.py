@@ -199,7 +199,7 @@ class DeliveryQueue:
     def _evict_if_blocked(self, now: float) -> None:
         """Discard the events in memory while the sink is unreachable; after a short pause they are sent."""
         self._breaker_open = self._gate.open
-        self._sink_is_down = self._gate.blocked_for(now) >= _EVICT_AFTER
+        self._sink_is_down = self._breaker_open and self._gate.blocked_for(now) >= _EVICT_AFTER
         if self.is_blocked and self._backlog.buffered > self._in_flight + len(self._dead_lettering) + 1:
             self.evict()
 

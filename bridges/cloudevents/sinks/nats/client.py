@@ -139,10 +139,10 @@ def header_block(headers: Mapping[str, str]) -> bytes:
     return f"NATS/1.0\r\n{text}\r\n".encode()
 
 
-def message_frame(subject: str, head: bytes, payload: bytes) -> bytes:
+def message_frame(subject: bytes, head: bytes, payload: bytes) -> bytes:
     """A message with a header block, as it is published."""
     size = len(head)
-    return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject.encode(), size, size + len(payload), head, payload)
+    return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, size, size + len(payload), head, payload)
 
 
 @lru_cache(1024)

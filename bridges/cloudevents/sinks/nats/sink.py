@@ -69,6 +69,7 @@ class NatsSink(ConcurrentSink):
         self._dialer: Final = dialer
         self._target: Final = target
         self._encode: Final = encode
+        self._subject: Final = target.subject.encode()
         self._client: ConfirmingClient | None = None
         self._connecting: Final = asyncio.Lock()
         self._last_error: Exception | None = None
@@ -141,10 +142,12 @@ class NatsSink(ConcurrentSink):
         """An event as the bytes of a message; an answer if it cannot be published."""
         try:
             headers, payload = self._encode(event)
-            frame = message_frame(self._target.subject, header_block(headers), payload)
+            head = header_block(headers)
         except ValueError:
             return _UNENCODABLE
-        return frame if fits(client, payload, headers) else _too_large(client)
+        if len(head) + len(payload) > client.max_payload:
+            return _too_large(client)
+        return message_frame(self._subject, head, payload)
 
     async def _deliver(self, attempt: SendAttempt) -> Answer:
         """Publish an attempt to a stream, which acknowledges it."""
