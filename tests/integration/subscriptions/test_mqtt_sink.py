@@ -232,3 +232,22 @@ async def test_tls_checks_the_name_of_the_sink_not_its_address(tmp_path: Path) -
             assert "certificate" in answer.reason
     finally:
         server.stop()
+
+
+async def test_much_goes_over_tls_in_pieces(tmp_path: Path) -> None:
+    """More than the sockets hold: what OpenSSL could not write is offered again, and nothing before it."""
+    authority = Authority(tmp_path)
+    server = Mosquitto("max_queued_messages 0", pair=authority.server("mqtt.example"))
+    context = ssl.create_default_context(cafile=str(authority.ca))
+    reader = MqttReader(server.port)
+    try:
+        async with sink(server.tls_port, host="mqtt.example", tls=context) as (made, received):
+            for number in range(16):
+                made.send(attempt(bytes((number,)) * 500_000, number))
+            for _ in range(16):
+                assert (await received.next()).outcome is DeliveryOutcome.DONE
+        got = [await asyncio.to_thread(reader.next) for _ in range(16)]
+        assert [message.payload for message in got] == [bytes((number,)) * 500_000 for number in range(16)]
+    finally:
+        reader.close()
+        server.stop()
