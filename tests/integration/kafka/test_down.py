@@ -25,7 +25,7 @@ async def outage() -> AsyncIterator[tuple[Streams, EmbeddedKafka]]:
     kafka = EmbeddedKafka()
     kafka.create_topic(TOPIC, 1)
     kafka.set_reachable(False)
-    streams = Streams(ClusterConfig(kafka.bootstrap, refresh=0.2, retry=0.1, timeout=2, plain=True))
+    streams = Streams(ClusterConfig(kafka.bootstrap, refresh=0.2, retry=0.1, timeout=0.7, plain=True))
     yield streams, kafka
     await streams.close()
     kafka.close()

@@ -17,7 +17,7 @@ import pytest
 from tests.bench.bench_gateway import BenchGateway
 from tests.bench.kafka.links import KINDS
 from tests.bench.running import module
-from tests.support.gateway.process import fresh_folder
+from tests.support.gateway.process import UNMEASURED, fresh_folder
 from tests.support.project.parts import ROOT
 from tests.support.servers.certs import Authority
 
@@ -96,8 +96,9 @@ def run(*cases: str) -> dict[str, Any]:
     """The report of a small run."""
     output = fresh_folder("bench") / "bench.json"
     command = [sys.executable, "-m", "tests.bench", "--quick", "--only", *cases, "--output", str(output)]
-    uncounted = {name: value for name, value in os.environ.items() if name != "SCOPEGATE_COVERAGE"}
-    ended = subprocess.run(command, cwd=ROOT, env=uncounted, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **UNMEASURED}, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     report: dict[str, Any] = json.loads(output.read_text())
     expected: set[str] = set().union(*(EXPECTED[case] for case in cases))

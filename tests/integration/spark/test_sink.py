@@ -18,7 +18,7 @@ from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.errors import PipelineError, sentence
 from gateway.amqp.message.sections import walk
 from tests.support.amqp.proton_clients import Login, receive
-from tests.support.gateway.process import Process, wait_until
+from tests.support.gateway.process import UNMEASURED, Process, wait_until
 from tests.support.project.parts import ROOT
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import (
@@ -174,7 +174,7 @@ def test_writers_that_are_killed_and_started_again_send_everything_at_least_once
     call = [sys.executable, "-m", "tests.support.spark.write_job", url, *names, str(tmp_path)]
     ends = Watermarks(kafka_broker, batched, 2)
     for kill in range(KILLS):
-        driver, before = Process("writer", call, cwd=ROOT), ends.total()
+        driver, before = Process("writer", call, cwd=ROOT, env=UNMEASURED), ends.total()
         try:
             # the batch begins when the stream has
             wait_until(lambda: ends.total() > before + 20 or not driver.alive, "rows of the batch", 300)  # noqa: B023

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from bridges.spark.datasource.progress import offsets_behind
 from bridges.spark.datasource.source import ScopeGateDataSource
 from bridges.spark.errors import sentence
-from tests.support.gateway.process import PATIENCE, Process, hold, wait_until
+from tests.support.gateway.process import PATIENCE, UNMEASURED, Process, hold, wait_until
 from tests.support.project.parts import ROOT
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import (
@@ -184,7 +184,7 @@ class Running:
         command = [sys.executable, "-m", "tests.support.spark.stream_job", url, f"events/{topic}", str(folder)]
         self.places = folder / "check" / "offsets", folder / "out" / "_spark_metadata", folder / "check" / "commits"
         self.before = self.done
-        self.driver = Process("stream", command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+        self.driver = Process("stream", command, cwd=ROOT, env={"PYTHONPATH": str(ROOT), **UNMEASURED})
 
     @property
     def done(self) -> int:

@@ -23,6 +23,8 @@ LOGS = ROOT / "build" / "logs"
 WORK = ROOT / "build" / "run"
 KEEPING = "SCOPEGATE_TEST_KEEPING"
 """Set in the process that keeps what all workers share (tests/support/servers/keeper.py)."""
+UNMEASURED = {"SCOPEGATE_COVERAGE": ""}
+"""Environment of a child below `tests` that adds nothing to the coverage: probes would take its imports seconds."""
 T = TypeVar("T")
 _numbers = itertools.count(1)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.gateway.process import UNMEASURED
 from tests.support.project.parts import ROOT
 
 DESIGN = (ROOT / "docs" / "design.md").read_text()
@@ -30,8 +32,11 @@ def functions(text: str, walk: str) -> set[str]:
 @pytest.fixture(scope="module")
 def walked() -> str:
     command = [sys.executable, "-m", "tests.support.project.walks", "--ever"]
+    env = {**os.environ, **UNMEASURED}
     for _ in range(3):  # its ports may be taken by somebody else meanwhile
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False
+        )
         if done.returncode == 0:
             return done.stdout
     raise AssertionError(done.stderr[-3000:])

@@ -19,6 +19,7 @@ from tests.bench.effort import EACH
 from tests.bench.figures import Figure
 from tests.bench.shapes import shapes
 from tests.support.gateway.gateway import SCOPEGATE
+from tests.support.gateway.process import UNMEASURED
 from tests.support.project.parts import ROOT
 
 
@@ -27,7 +28,8 @@ def test_a_failed_case_is_named_and_the_others_are_written(cases: tuple[str, ...
     """`source` needs a Kafka, and here is no Java for one."""
     output = tmp_path / "bench.json"
     command = [sys.executable, "-m", "tests.bench", "--quick", "--only", *cases, "--output", str(output)]
-    env = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    env = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    env |= {"PATH": str(tmp_path), **UNMEASURED}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 1, done.stdout + done.stderr
     report = json.loads(output.read_text())
@@ -114,7 +116,8 @@ def test_two_commits_are_compared_in_turns(tmp_path: Path) -> None:
 
 def test_what_is_not_of_a_gateway_is_not_compared_with_another() -> None:
     command = [sys.executable, "-m", "tests.bench", "--against", "HEAD", "--only", "cookies"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    env = {**os.environ, **UNMEASURED}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("cookies: --against compares crossing, crowds, journal, kafka,")
 

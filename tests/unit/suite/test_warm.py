@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.gateway.process import UNMEASURED
 from tests.support.project.parts import ROOT
 
 PROGRAM = """
@@ -27,10 +29,17 @@ imported, release = Imported(), threading.Event()
 """
 
 
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **UNMEASURED}
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+    )
+
+
 def ended(ending: str, call: str) -> tuple[int, str, str]:
     """Exit code, output and the last line of the errors of a program with this ending."""
     program = PROGRAM.format(ending=ending, call=call)
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run(program)
     return done.returncode, done.stdout, "".join(done.stderr.splitlines()[-1:])
 
 
@@ -44,14 +53,14 @@ def test_a_program_ends_as_it_would_by_itself_but_takes_nothing_to_pieces(ending
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("_CLOSING", "1.5"), ("_NO_SUCH", "AttributeError"), ("_SLICE", "no constant")]
+    ("name", "says"), [("_RECOVERED", "1.5"), ("_NO_SUCH", "AttributeError"), ("asyncio", "no constant")]
 )
 def test_a_child_has_the_constants_that_its_environment_names(name: str, says: str) -> None:
     """Others are as they were; what is no number of seconds, or is not there, is refused."""
     program = (
-        "import gateway.server.gateway as g; from tests.support.gateway.warm import _become, shortened\n"
-        f"_become([], shortened({{'gateway.server.gateway.{name}': 1.5}}), '.', []); print(g._CLOSING, g._SLICE)"
+        "import gateway.tasks as g; from tests.support.gateway.warm import _become, shortened\n"
+        f"_become([], shortened({{'gateway.tasks.{name}': 1.5}}), '.', []); print(g._RECOVERED, g._LONGEST_PAUSE)"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run(program)
     assert says in done.stdout + done.stderr
-    assert (done.returncode, done.stdout) == ((0, "1.5 20\n") if name == "_CLOSING" else (1, ""))
+    assert (done.returncode, done.stdout) == ((0, "1.5 30.0\n") if name == "_RECOVERED" else (1, ""))

@@ -12,7 +12,7 @@ from pathlib import Path
 from bridges.spark.archive.maintenance.compaction import CompactionTask, compact, place_due
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from bridges.spark.archive.verification import verify
-from tests.support.gateway.process import Process, wait_until
+from tests.support.gateway.process import UNMEASURED, Process, wait_until
 from tests.support.project.parts import ROOT, folder
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import SMALL, command, consumed, here, produce
@@ -43,8 +43,9 @@ def test_each_commit_is_in_the_delta_table_once(kafka_broker: KafkaBroker, tmp_p
         ((_, file),) = Archive(archive).readable().live_files()
     compact(Archive(archive), CompactionTask(file.folder, (file,)), 1 << 20, 3600)  # before the table knows any
     read = [sys.executable, "-m", "tests.support.spark.delta_reader", str(archive), *call[4:], "--format", "delta"]
-    unmeasured = {name: value for name, value in os.environ.items() if name != "SCOPEGATE_COVERAGE"}
-    ended = subprocess.run(read, cwd=ROOT, env=unmeasured, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        read, cwd=ROOT, env={**os.environ, **UNMEASURED}, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     assert verify(Archive(archive)).problems == ()
     assert list(log.glob("*.checkpoint.parquet"))  # Delta's own, which verify has read
