@@ -146,7 +146,8 @@ class Cluster:
     def _make_scheduler(self, isolation: str, single: bool) -> FetchScheduler:
         def reader(owner: ReaderOwner) -> PartitionReader:
             queue = (SINGLE if single else self._share).queue
-            return PartitionReader(self.settings(), self.loop, owner, isolation, queue, single=single)
+            how = {"single": single, "plain": self.plain}
+            return PartitionReader(self.settings(), self.loop, owner, isolation, queue, **how)
 
         return FetchScheduler(
             reader,

@@ -49,6 +49,8 @@ _SETTINGS: Final[ClientSettings] = {
 }
 _SINGLE: Final[ClientSettings] = {"fetch.message.max.bytes": SINGLE.queue, "queued.min.messages": 1}
 """For reading single records; Kafka sends a larger record nevertheless."""
+_MOCK: Final[ClientSettings] = {"fetch.wait.max.ms": 50}
+"""librdkafka's mock cluster answers when the time is up, whatever has come meanwhile."""
 _MESSAGE: Final = 1_000_000
 """librdkafka's default `message.max.bytes`; `fetch.max.bytes` must not be smaller."""
 _POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
@@ -101,12 +103,13 @@ class PartitionReader:
         queue: int = QUEUE,
         *,
         single: bool = False,
+        plain: bool = False,
     ) -> None:
         """`queue`: bytes that may wait in the client; the next answer may have the same size in addition.
 
-        `single`: for single records, so that little of what follows them is fetched.
+        `single`: for single records, so that little of what follows them is fetched. `plain`: see `Cluster.plain`.
         """
-        own = {**settings, **_SETTINGS, **(_SINGLE if single else {})}
+        own = {**settings, **_SETTINGS, **(_SINGLE if single else {}), **(_MOCK if plain else {})}
         self._settings: Final = {**own, **bounded(settings, queue), "isolation.level": isolation}
         self._poll: Final = poll.poller_for(settings, SINGLE.batch if single else BATCH)
         self._loop: Final = loop
