@@ -16,11 +16,13 @@ from tests.support.spark import spark_classes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 CONFIGURATION = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
+    _WHOLE_STAGE: "false",  # a third of the processor time of small queries; commands in processes of their own have it
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "bridges.spark.workers.daemon",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -53,3 +55,11 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Whole stages are compiled, as in production, for tests of the expressions that are compiled."""
+    spark.conf.set(_WHOLE_STAGE, "true")
+    yield
+    spark.conf.set(_WHOLE_STAGE, "false")

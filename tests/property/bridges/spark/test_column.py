@@ -18,6 +18,8 @@ from tests.support.plugins.examples import examples
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 def draw_examples(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
     """That many examples, each of its own: a job costs seconds, so it answers for all of them."""

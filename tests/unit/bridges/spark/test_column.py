@@ -28,6 +28,8 @@ from tests.support.filters.rows import batch_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 AP = p.MessageSection.APPLICATION_PROPERTIES
 N, COLOR = p.FieldReference(AP, "n"), p.FieldReference(AP, "color")
 

@@ -54,6 +54,7 @@ def refused_when_it_is_compiled(predicate: Predicate) -> None:
         assert "gateway" in refusal.value.description
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("first", range(0, len(READABLE), PER_JOB))
 def test_lines_as_columns(first: int, spark: SparkSession, batch: Any) -> None:
     asked = [case for case in READABLE[first : first + PER_JOB] if answerable(case.predicate())]
