@@ -18,7 +18,8 @@ from tests.support.servers.three_kafkas import KafkaBrokers
 from tests.support.transactions.clients import done, transacting
 from tests.support.transactions.topics import committed
 
-INPUTS = 120
+INPUTS = 40
+"""Before each kill."""
 
 
 @pytest.mark.parametrize("library", ["jms", "protonj2"])
@@ -63,24 +64,33 @@ class Work:
 
 
 def consumed_once(
-    bootstrap: str, document: Document, topics: tuple[str, str], kills: list[Callable[[Work], None]]
+    bootstrap: str,
+    document: Document,
+    topics: tuple[str, str],
+    kills: list[Callable[[Work], None]],
+    ready: Callable[[], object] = lambda: None,
+    portion: int = INPUTS,
 ) -> None:
-    """Let a client work while others are killed: then each input has one output."""
+    """Let a client work while others are killed: then each input has one output.
+
+    Before each kill, `ready` is called, and there is one more portion of inputs: the client has work to go on with.
+    """
     inputs, outputs = topics
     work = Work(document, inputs, outputs)
     try:
         wait_until(lambda: work.count("attached"), "the client to attach")
-        with writing(bootstrap) as write:
-            for number in range(INPUTS):
-                write(inputs, b"in %d" % number)
-        for kill in kills:
+        for at, kill in enumerate(kills):
+            ready()
+            with writing(bootstrap) as write:
+                for number in range(at * portion, (at + 1) * portion):
+                    write(inputs, b"in %d" % number)
             work.goes_on()
             kill(work)
 
         def seen() -> Counter[bytes]:
             return Counter(body[body.index(b"made of") :] for body in committed(bootstrap, outputs))
 
-        wait_until(lambda: len(seen()) == INPUTS, "all outputs", 3 * PATIENCE)
+        wait_until(lambda: len(seen()) == portion * len(kills), "all outputs", 3 * PATIENCE)
         assert set(seen().values()) == {1}
     finally:
         work.process.discard()
@@ -118,10 +128,12 @@ def test_each_input_of_a_jms_client_is_consumed_once_when_leaders_die(
     inputs, outputs = topics = brokers.create_topic(), brokers.create_topic()
     led = (inputs, outputs, "__transaction_state", "__consumer_offsets")
 
+    def replicated() -> object:
+        # A second death while there are two replicas only would leave none that takes a record.
+        return wait_until(lambda: all(brokers.in_sync(each) == 3 for each in led), "three replicas", 3 * PATIENCE)
+
     def kill_leader(topic: str) -> Callable[[Work], None]:
         def kill(work: Work) -> None:
-            # A second death while there are two replicas only would leave none that takes a record.
-            wait_until(lambda: all(brokers.in_sync(each) == 3 for each in led), "three replicas of each", 3 * PATIENCE)
             broker = brokers.brokers[brokers.leader(topic)]
             broker.kill()
             work.goes_on()
@@ -129,5 +141,6 @@ def test_each_input_of_a_jms_client_is_consumed_once_when_leaders_die(
 
         return kill
 
-    consumed_once(brokers.bootstrap, document, topics, [kill_leader(topic) for topic in led])
+    kills = [kill_leader(topic) for topic in led]
+    consumed_once(brokers.bootstrap, document, topics, kills, replicated, 3 * INPUTS)
     gateway.stop()

@@ -118,8 +118,9 @@ class KafkaBrokers(Server):
         return found.leader if found else -1
 
     def in_sync(self, topic: str) -> int:
-        """How many have all of it."""
-        return len(self.admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions[0].isrs)
+        """How many have all of it; three of a topic that is not there yet."""
+        found = self.admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions.get(0)
+        return len(found.isrs) if found else 3
 
     def give_back(self, topic: str) -> None:
         """Make the first replica the leader again, with all brokers up."""
