@@ -283,6 +283,10 @@ class Peer:
         """The id of the delivery that `transfer` sent last."""
         return self._next_delivery - 1
 
+    def count(self, deliveries: int) -> None:
+        """So many transfers were sent as raw bytes, with the next delivery ids."""
+        self._next_delivery += deliveries
+
     def disposition(self, first: int, state: Any, *, role: bool = RECEIVER, **fields: Any) -> Self:
         """Send disposition; `state` is the name of an outcome without fields, or a composite."""
         outcome = frames.composite(state) if isinstance(state, str) else state

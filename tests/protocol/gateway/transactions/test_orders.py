@@ -96,6 +96,25 @@ def test_a_message_whose_link_ended_in_the_middle_is_none(served: Served) -> Non
 
 @pytest.mark.row("AT-2.2.2-12")
 @pytest.mark.parametrize("address", ADDRESSES)
+def test_a_transaction_is_unknown_when_its_coordinator_is_gone_and_elsewhere(served: Served, address: str) -> None:
+    """Its link has ended; another coordinator of the connection; another connection."""
+    inbox, controller, outbox = working(served, address)
+    txn_id, peer = controller.declare(), controller.peer
+    assert outbox.send(message(b"lost"), state=in_transaction(txn_id)).matches({"outcome": "accepted"})
+    elsewhere = served.peer()
+    stranger, foreign = Controller(elsewhere), Outbox(elsewhere, address, 1)
+    outcomes = [foreign.send(message(b"no"), state=in_transaction(txn_id)), stranger.discharge(txn_id)]
+    outcomes.append(Controller(peer, 2).discharge(txn_id))
+    peer.detach(0)
+    peer.until("detach", handle=0)
+    outcomes += [outbox.send(message(b"late"), state=in_transaction(txn_id)), Controller(peer).discharge(txn_id)]
+    told = [each if each.name == "rejected" else each["outcome"] for each in outcomes]  # it may be being rolled back
+    assert {each["error"]["condition"] for each in told} == {"amqp:transaction:unknown-id"}
+    assert inbox.empty() or address == "events/orders"
+
+
+@pytest.mark.row("AT-2.2.2-12")
+@pytest.mark.parametrize("address", ADDRESSES)
 def test_what_comes_behind_a_discharge_is_too_late(served: Served, address: str) -> None:
     """Also before its answer: another discharge, and a message."""
     inbox, controller, outbox = working(served, address)
