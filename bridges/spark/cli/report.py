@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -10,8 +9,7 @@ from pathlib import Path
 import click
 
 from bridges.spark.cli.local_path import ArchiveText, LocalPath, located
-from bridges.spark.cli.options import TimeParam, archive_argument, session_options
-from bridges.spark.errors import PipelineError
+from bridges.spark.cli.options import TimeParam, archive_argument, errors_reported, session_options
 
 
 @click.command(epilog="Exit codes: 0 done; 1 failed (reported on stderr); 2 incorrect use of the command.")
@@ -43,14 +41,8 @@ def report(
     to delivery, and lag over time. Requests, refusals and readers are recorded only in the gateway's journal
     (docs/journal.md): archive its topic, too.
     """
-    try:
+    with errors_reported():
         page = _run(archive, out, addresses, journals, expression, since, until, show_keys, skip_bad, master, conf)
-    except PipelineError as error:
-        click.echo(f"pipeline report: {error}", err=True)
-        sys.exit(1)
-    except ImportError as error:
-        click.echo(f"pipeline report: {error.name} is not installed: pip install 'scopegate[spark]'", err=True)
-        sys.exit(1)
     click.echo(page)
 
 
