@@ -146,7 +146,10 @@ async def test_the_partitions_of_info_are_in_numeric_order_and_can_be_attached_t
 
 
 @pytest.mark.row("ES-6-1")
-async def test_info_has_the_last_known_offsets_while_kafka_is_away(local: Streams) -> None:
+async def test_info_has_the_last_known_offsets_while_kafka_is_away(
+    local: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local.bridge.cluster._admin, "_timeout", 1.0)
     await fill(local, "solo", 3)
     first = await local.receiver("solo/$info", credit=1)
     (known,) = await first.receive()

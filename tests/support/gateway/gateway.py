@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 
 from tests.support.amqp.peer import Peer
 from tests.support.gateway.process import LOGS, PATIENCE, Process, Timeout, answers, fresh_folder, wait_until
-from tests.support.gateway.warm import CONSTANTS, WarmParent
+from tests.support.gateway.warm import CONSTANTS, WarmParent, shortened
 from tests.support.project.parts import ROOT
 
 SCOPEGATE = "from gateway.cli.main import main; main()"
@@ -45,7 +45,7 @@ class Gateway:
         self._ready = ready
         self._warm = warm and "PYTHONPATH" not in (env or {})  # who sets it wants other modules imported
         assert self._warm or CONSTANTS not in (env or {}), "the constants of a cold start are its own"
-        self._env = {"PYTHONPATH": str(ROOT), **(env or {})}
+        self._env = {"PYTHONPATH": str(ROOT), **(shortened({}) if self._warm else {}), **(env or {})}
         self.process = self._run()
 
     def _run(self) -> Process:

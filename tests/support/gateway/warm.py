@@ -29,6 +29,8 @@ from typing import Final, NoReturn
 
 CONSTANTS = "SCOPEGATE_TEST_CONSTANTS"
 """Names constants of the product that a child has other values for, as `shortened` writes them."""
+USUAL: Final = {"gateway.server.gateway._CLOSING": 0.5}
+"""Of every gateway: scripted peers do not answer its close, and it would wait for each of them."""
 OFTEN: Final = {"bridges.kafka.clusters.cluster.REFRESH": 0.5}
 """Gateways that soon see what has become of topics."""
 IMPATIENT: Final = {"bridges.kafka.clusters.cluster.TIMEOUT": 1.0}
@@ -50,7 +52,7 @@ def shortened(constants: Mapping[str, float]) -> dict[str, str]:
 
     Waits that no policy sets are shorter in it, for tests of what follows them.
     """
-    return {CONSTANTS: json.dumps(dict(constants))}
+    return {CONSTANTS: json.dumps({**USUAL, **constants})}
 
 
 class WarmChild:

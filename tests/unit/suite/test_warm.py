@@ -58,8 +58,8 @@ def test_a_program_ends_as_it_would_by_itself_but_takes_nothing_to_pieces(ending
 def test_a_child_has_the_constants_that_its_environment_names(name: str, says: str) -> None:
     """Others are as they were; what is no number of seconds, or is not there, is refused."""
     program = (
-        "import gateway.tasks as g; from tests.support.gateway.warm import _become, shortened\n"
-        f"_become([], shortened({{'gateway.tasks.{name}': 1.5}}), '.', []); print(g._RECOVERED, g._LONGEST_PAUSE)"
+        "import gateway.tasks as g; from tests.support.gateway.warm import CONSTANTS as C, _become\n"
+        f"_become([], {{C: '{{\"gateway.tasks.{name}\": 1.5}}'}}, '.', []); print(g._RECOVERED, g._LONGEST_PAUSE)"
     )
     done = run(program)
     assert says in done.stdout + done.stderr
