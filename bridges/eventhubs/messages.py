@@ -22,6 +22,9 @@ _OFFSET, _TIMESTAMP = "event-streams-offset", "event-streams-timestamp"
 _OF_LOG: Final = (_OFFSET, _TIMESTAMP, "event-streams-source-partition", "x-opt-kafka-timestamp-type")
 _LONGEST_KEY: Final = 128
 """Characters of a partition key."""
+_NULL_DATA: Final = b"\x00\x53\x75\x40"
+_EMPTY: Final = b"\xa0\x00"
+"""A binary without bytes, encoded."""
 Partitioner = Callable[[str], int]
 """The partition of a key."""
 
@@ -50,7 +53,7 @@ def unpack(data: bytes) -> list[bytes]:
         message, front = decode(data, position)
         if code != sections.DATA or not isinstance(message, bytes):
             raise _no_batch()
-        messages.append(_keyed(message, key))
+        messages.append(_keyed(_with_body(message), key))
     return messages
 
 
@@ -67,6 +70,16 @@ def _front(data: bytes) -> int:
 
 def _no_batch() -> AmqpError:
     return AmqpError(DECODE_ERROR, "a batch must have data sections, each of which is an encoded message")
+
+
+def _with_body(message: bytes) -> bytes:
+    """A message whose data section is null, as the client for JavaScript sends a body of null, with an empty one."""
+    if message.endswith(_NULL_DATA):
+        try:
+            sections.walk(message)  # what is read is no such section: it only ends with these bytes
+        except AmqpError:
+            return message[:-1] + _EMPTY
+    return message
 
 
 def _keyed(message: bytes, key: bytes | None) -> bytes:

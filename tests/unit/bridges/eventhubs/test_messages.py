@@ -121,6 +121,14 @@ def test_a_receiver_that_tracks_the_end_learns_it() -> None:
     assert itself["last_enqueued_time_utc"] == Timestamp(1795402163658), "the event's own"
 
 
+@pytest.mark.row("EH-9")
+def test_a_body_of_null_is_an_empty_one() -> None:
+    """The client for JavaScript sends it as a data section, whose value must be a binary."""
+    null, ends_so = b"\x00\x53\x75\x40", message(b"\x00\x53\x75\x40")
+    packed = b"".join(b"\x00\x53\x75" + encode(each) for each in (null, ends_so))
+    assert unpack(packed) == [message(b""), ends_so]
+
+
 @pytest.mark.row("EH-10")
 @given(st.text(st.characters(max_codepoint=127), max_size=40), st.integers(1, 40))
 def test_the_hash_is_that_of_the_client(key: str, partitions: int) -> None:
