@@ -66,9 +66,12 @@ def compare(cases: Iterable[str], folder: Path, measure: Measure, times: int = T
 
 
 def compared(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> dict[str, Any]:
-    """One figure of both sides; `speed` above 1: better than the other commit, in what is measured, and per message."""
+    """One figure of both sides; `speed` above 1: better than the other commit, in what is measured, and per message.
+
+    `loop_speed`: by processor time of the gateway's own loop, without the threads of client libraries.
+    """
     values = [[float(figure["value"]) for figure in side] for side in (ours, theirs)]
-    costs = [[float(cost) for figure in side if (cost := figure["details"].get("cpu_us"))] for side in (ours, theirs)]
+    costs, loops = ([_details(side, key) for side in (ours, theirs)] for key in ("cpu_us", "loop_us"))
     speed = _ratio(*values) if ours[0]["unit"].endswith("/s") else _ratio(*reversed(values))
     return {
         "unit": ours[0]["unit"],
@@ -76,9 +79,14 @@ def compared(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> dict[s
         "there": values[1],
         "speed": speed,
         "cpu_speed": _ratio(*reversed(costs)),
+        "loop_speed": _ratio(*reversed(loops)),
         "disturbed": any(figure["disturbed"] for figure in (*ours, *theirs)),
         "generator_bound": any(figure["generator_bound"] for figure in (*ours, *theirs)),
     }
+
+
+def _details(side: list[dict[str, Any]], key: str) -> list[float]:
+    return [float(value) for figure in side if (value := figure["details"].get(key))]
 
 
 def _ratio(value: list[float], baseline: list[float]) -> float | None:
@@ -88,10 +96,12 @@ def _ratio(value: list[float], baseline: list[float]) -> float | None:
 def line(name: str, found: dict[str, Any]) -> str:
     """For people."""
     here, there = (median(found[side]) if found[side] else float("nan") for side in ("here", "there"))
-    speed, cost = (f"{found[key]:.2f}" if found[key] else "-" for key in ("speed", "cpu_speed"))
+    keys = "speed", "cpu_speed", "loop_speed"
+    speed, cost, loop = (f"{found[key]:.2f}" if found[key] else "-" for key in keys)
     doubts = [text for key, text in (("disturbed", "DISTURBED"), ("generator_bound", "GENERATOR")) if found[key]]
     figures = f"{here:>12,.1f} here {there:>12,.1f} there {found['unit']:8}"
-    return f"{name:26} {figures} speed {speed}, by processor time {cost}  {' '.join(doubts)}".rstrip()
+    speeds = f"speed {speed}, by processor time {cost}, of its loop {loop}"
+    return f"{name:26} {figures} {speeds}  {' '.join(doubts)}".rstrip()
 
 
 def write(output: Path, revision: str, found: dict[str, dict[str, Any]], failed: dict[str, str]) -> None:

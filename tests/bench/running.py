@@ -64,7 +64,7 @@ def idle(port: int, connections: int, address: str, links: int = 1) -> Iterator[
 
 def load(plan: dict[str, Any], measured: int | None = None) -> Sample:
     """One run of the load generator; `measured` is the process whose processor time per message counts."""
-    before, watch = cpu_seconds(measured) if measured else 0.0, Watch()
+    before, watch = (cpu_seconds(measured), loop_seconds(measured)) if measured else (0.0, 0.0), Watch()
     result: dict[str, Any] = json.loads(module("load.loadgen", json.dumps(plan)))
     if result["not_accepted"]:
         raise NotMeasured(f"{result['not_accepted']} messages were not accepted")
@@ -74,7 +74,8 @@ def load(plan: dict[str, Any], measured: int | None = None) -> Sample:
     sample["loadgen_busy"] = result["cpu_seconds"] / result["seconds"]
     sample["others_cores"] = watch.others_cores()
     if measured:
-        sample["cpu_us"] = (cpu_seconds(measured) - before) * 1e6 / result["total"]
+        sample["cpu_us"] = (cpu_seconds(measured) - before[0]) * 1e6 / result["total"]
+        sample["loop_us"] = (loop_seconds(measured) - before[1]) * 1e6 / result["total"]
     return sample
 
 
@@ -107,6 +108,11 @@ def cpu_seconds(pid: int) -> float:
     """User and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def loop_seconds(pid: int) -> float:
+    """Processor time of the main thread so far: the gateway's loop without the threads of librdkafka."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def resident_kib(pid: int) -> int:

@@ -93,7 +93,7 @@ def test_targets_are_printed_with_both_sides_and_processor_time() -> None:
 
 
 def figure(name: str, value: float, unit: str, cost: float | None = None) -> dict[str, Any]:
-    return Figure(name, value, unit, details={} if cost is None else {"cpu_us": cost}).as_json()
+    return Figure(name, value, unit, details={} if cost is None else {"cpu_us": cost, "loop_us": 2.0}).as_json()
 
 
 def test_two_commits_are_compared_in_turns(tmp_path: Path) -> None:
@@ -111,6 +111,7 @@ def test_two_commits_are_compared_in_turns(tmp_path: Path) -> None:
     assert list(found) == ["rate", "time"]
     assert found["rate"]["here"] == [91.0, 94.0, 95.0]
     assert (found["rate"]["speed"], found["rate"]["cpu_speed"]) == (0.94, 1.25)
+    assert against.line("rate", found["rate"]).endswith("speed 0.94, by processor time 1.25, of its loop 1.00")
     assert (found["time"]["speed"], found["time"]["cpu_speed"]) == (0.5, None)
 
 
