@@ -38,6 +38,10 @@ WHOLE: Final[dict[str, tuple[int, dict[str, str]]]] = {
         4500,
         {"SCOPEGATE_OUTAGE": "3600"},
     ),
+    "tests/integration/transactions/test_size.py::test_a_transaction_of_very_many_posts": (
+        1800,
+        {"SCOPEGATE_POSTS": "10000000"},
+    ),
     "tests/integration/project/test_image.py::test_the_image_serves_without_any_privilege": (1200, {}),
 }
 """Soak tests that also run once as a whole, which is longer than a share: the seconds that each may take."""
