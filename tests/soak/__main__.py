@@ -43,6 +43,7 @@ def run(step: Step, seconds: float, log: Path) -> str:
         child = subprocess.Popen(
             [sys.executable, *step.arguments], cwd=ROOT, env={**os.environ, **step.env},
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            preexec_fn=hear_interrupts,
         )  # fmt: skip
         try:
             return "failed" if child.wait(seconds) else "passed"
@@ -50,6 +51,11 @@ def run(step: Step, seconds: float, log: Path) -> str:
             return "cut short"
         finally:
             end(child)
+
+
+def hear_interrupts() -> None:
+    """Let a child be interrupted, even if the shell of the whole ignores interrupts, as it does in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

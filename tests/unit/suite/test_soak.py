@@ -81,7 +81,9 @@ def test_it_goes_on_until_the_time_is_up_and_a_step_cut_short_is_no_failure(
 def test_a_step_is_interrupted_so_that_it_stops_its_servers() -> None:
     code = "import time\ntry: print('ready', flush=True), time.sleep(600)\nexcept KeyboardInterrupt: print('stopped')"
     command = [sys.executable, "-c", code]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, start_new_session=True, preexec_fn=soaking.hear_interrupts
+    )
     assert child.stdout
     assert child.stdout.readline() == b"ready\n"
     soaking.end(child)
