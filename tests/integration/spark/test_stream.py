@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -215,11 +215,12 @@ def last(folder: Path) -> int:
     return max((int(each.stem) for each in folder.glob("[0-9]*")), default=-1)
 
 
-@pytest.mark.parametrize("phases", [PHASES[1:2], pytest.param(PHASES * KILLS, marks=pytest.mark.soak)], ids=len)
+@pytest.mark.soak  # archive/test_kills.py kills once in `make test`
 def test_a_driver_that_is_killed_leaves_nothing_out_and_nothing_twice(
-    spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path, phases: Sequence[str]
+    spark: SparkSession, kafka_broker: KafkaBroker, url: str, tmp_path: Path
 ) -> None:
     topic = kafka_broker.create_topic(partitions=2)
+    phases = PHASES * KILLS
     count = 160 + 160 * len(phases)
     produce(kafka_broker, topic, count, 2)
     for phase in phases:
