@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.support.amqp.direct import steps
 from tests.support.amqp.messages import message
 
 ACCESS = MessageAccess()
-MANY = 2000
+FEW, MANY = 20, 2000
 LOOKED_UP = [
     "id = 'x-{}'",
     "'x-{}' = id",
@@ -39,6 +39,22 @@ def index_of(texts: list[str]) -> PredicateIndex[int, Any]:
     return index
 
 
+class Pair(NamedTuple):
+    """Indexes of filters of one form."""
+
+    form: str
+    few: PredicateIndex[int, Any]
+    many: PredicateIndex[int, Any]
+
+
+@pytest.fixture(scope="module")
+def pair(request: pytest.FixtureRequest) -> Pair:
+    """Made once for all tests of a form, which leave both as they were."""
+    form = request.param
+    few, many = (index_of([form.replace("{}", str(number)) for number in range(size)]) for size in (FEW, MANY))
+    return Pair(form, few, many)
+
+
 def source(**entries: Any) -> Any:
     data = message(app=entries)
     return data, walk(data)
@@ -55,27 +71,27 @@ def seconds(run: Callable[[], object]) -> float:
     return min(found)
 
 
-@pytest.mark.parametrize("form", LOOKED_UP)
-def test_a_message_costs_the_same_however_many_filters_there_are(form: str) -> None:
-    few, many = (index_of([form.replace("{}", str(number)) for number in range(size)]) for size in (20, MANY))
+@pytest.mark.parametrize("pair", LOOKED_UP, indirect=True)
+def test_a_message_costs_the_same_however_many_filters_there_are(pair: Pair) -> None:
+    _, few, many = pair
     assert many.scanned == 0
     given = source(id="z-7-z", color="red", n=7)
     assert many.matching(given) == []
     assert seconds(lambda: many.matching(given)) < 8 * seconds(lambda: few.matching(given))
 
 
-@pytest.mark.parametrize("form", LOOKED_UP)
-def test_a_message_that_cannot_be_decoded_is_not_asked_by_each_filter(form: str) -> None:
-    few, many = (index_of([form.replace("{}", str(number)) for number in range(size)]) for size in (20, MANY))
+@pytest.mark.parametrize("pair", LOOKED_UP, indirect=True)
+def test_a_message_that_cannot_be_decoded_is_not_asked_by_each_filter(pair: Pair) -> None:
+    _, few, many = pair
     data, layout = source(broken="q", id="z-7-z", color="red", n=7)
     broken = data.replace(b"\xa1\x01q", b"\x3f\x01q"), layout  # there is no such constructor
     assert many.matching(broken) == []
     assert steps(lambda: many.matching(broken)) <= steps(lambda: few.matching(broken))
 
 
-@pytest.mark.parametrize("form", [*LOOKED_UP, "id LIKE '%x-{}%'", "n > {}"])
-def test_a_filter_comes_and_goes_at_its_own_cost(form: str) -> None:
-    few, many = (index_of([form.replace("{}", str(number)) for number in range(size)]) for size in (20, MANY))
+@pytest.mark.parametrize("pair", [*LOOKED_UP, "id LIKE '%x-{}%'", "n > {}"], indirect=True)
+def test_a_filter_comes_and_goes_at_its_own_cost(pair: Pair) -> None:
+    form, few, many = pair
     predicate = parse_sql(form.replace("{}", "new")) if "n " not in form else parse_sql("n = 99999999")
 
     def comes_and_goes(index: PredicateIndex[int, Any]) -> None:
