@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -45,7 +46,26 @@ EXECUTORS = [
     *("--conf", f"spark.executor.extraJavaOptions={FAST}"),
 ]
 SPECULATION = ["--conf", "spark.speculation=true", "--conf", "spark.speculation.interval=50ms"]
-HERE = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": FAST}
+HERE = {
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_DAEMON_MEMORY": "256m",
+    # nobody submits an application by HTTP, and that has one port for all masters of a machine
+    "SPARK_DAEMON_JAVA_OPTS": f"{FAST} -Dspark.master.rest.enabled=false",
+}
+IN_ONE_DRIVER = """
+import json, sys
+from unittest.mock import patch
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+from scopegate.gateway.cli.main import main
+with patch.object(SparkSession, "stop", lambda _: None):
+    for call in json.loads(sys.argv[1]):
+        done = CliRunner().invoke(main, ["pipeline", *call])
+        if done.exit_code:
+            sys.exit(f"{call}: {done.output} {done.exception!r}")
+SparkSession.getActiveSession().stop()
+"""
+"""Commands with one Spark: a driver and its executors take longer to start than these take to run."""
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +115,14 @@ def command(python: Path, *arguments: object) -> list[str]:
 
 
 def run(python: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run `scopegate pipeline` as it is installed there, far from this tree."""
+    """Run `scopegate pipeline` as it is installed there."""
+    return far_from_here(python, *command(python, *arguments))
+
+
+def far_from_here(python: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the environment without a way to this tree."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     env = {**own, **HERE, "PYSPARK_PYTHON": str(python)}
-    words = command(python, *arguments)
     return subprocess.run(words, capture_output=True, text=True, cwd=python.parent, env=env, timeout=600, check=False)
 
 
@@ -109,13 +133,16 @@ def test_archive_verify_and_replay_on_a_cluster(
     produce(kafka_broker, topic, 2000, 4)
     spark = ("--master", cluster.master, *SMALL, *EXECUTORS)
     where = ("--kafka", kafka_broker.bootstrap)
-    done = run(installed, "archive", archive, *where, "--topic", topic, "--once", "--offsets", "1000", *spark)
+    calls = [
+        ("archive", str(archive), *where, "--topic", topic, "--once", "--offsets", "1000", *spark),
+        ("verify", str(archive)),
+        ("replay", str(archive), "--from", topic, *where, "--topic", again, *spark),
+    ]
+    done = far_from_here(installed, str(installed), "-c", IN_ONE_DRIVER, json.dumps(calls))
     assert done.returncode == 0, done.stderr
-    assert (verify(Archive(archive)).rows, verify(Archive(archive)).problems) == (2000, ())
+    verdict = verify(Archive(archive))
+    assert (verdict.rows, verdict.problems) == (2000, ())
     assert cluster.used() == {"1", "2"}
-    assert run(installed, "verify", archive).returncode == 0
-    done = run(installed, "replay", archive, "--from", topic, *where, "--topic", again, *spark)
-    assert done.returncode == 0, done.stderr
     seen = [(record.partition, record.key, record.value, record.headers) for record in consumed(kafka_broker, again)]
     wanted = [(record.partition, record.key, record.value, record.headers) for record in consumed(kafka_broker, topic)]
     assert seen == wanted
