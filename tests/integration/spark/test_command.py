@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,8 +14,11 @@ from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, wait_until
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark import archives
-from tests.support.spark.pipeline import archiving_policy, command, here, pipeline, produce
+from tests.support.spark.pipeline import archiving_policy, command, here, lent, produce, told_to_end
 from tests.support.spark.report import events
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SLOW = 240.0
 
@@ -24,7 +28,7 @@ def commits(archive: Path) -> int:
 
 
 def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
-    kafka_broker: KafkaBroker, tmp_path: Path
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     (file, topic), archive = archiving_policy(kafka_broker, tmp_path), tmp_path / "archive"
     archived = Archive(archive)
@@ -44,15 +48,19 @@ def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
     assert process.end(signal.SIGTERM, SLOW) == 0, process.tail()  # without --once there is no end to miss
     assert commits(archive) == reported
 
-    process = Process("archive", [*call, "--offsets", "5000"])  # the command line wins
-    wait_until(lambda: verify(archived).rows == 3000, "the whole topic", SLOW)
-    produce(kafka_broker, topic, 30, 3, first=3000)
-    wait_until(lambda: verify(archived).rows == 3030, "what came later", SLOW)
-    assert process.end(signal.SIGTERM, SLOW) == 0, process.tail()
+    def all_archived() -> bool:
+        if verify(archived).rows == 3000:
+            produce(kafka_broker, topic, 30, 3, first=3000)
+            wait_until(lambda: verify(archived).rows == 3030, "what came later", SLOW)
+        return verify(archived).rows == 3030
+
+    with lent(spark), told_to_end(all_archived, "the whole topic", SLOW):
+        done = here("archive", "--policy", file, "--offsets", "5000")  # the command line wins
+    assert done.returncode == 0, done.stderr
     assert commits(archive) == reported + 2
     assert not (archive / STAGING).exists()
 
-    said = pipeline("verify", archive)
+    said = here("verify", archive)
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.splitlines()[0] == "orders, partition 0: offsets 0 to 1009, 1010 events"
     shutil.rmtree(next(archive.glob("address=*")))

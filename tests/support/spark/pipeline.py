@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -183,6 +185,30 @@ def lent(spark: SparkSession) -> Iterator[None]:
                     conf.unsetConf(name)
                 elif value != before[name]:
                     conf.setConfString(name, before[name])
+
+
+@contextmanager
+def told_to_end(moment: Callable[[], object], what: str, seconds: float) -> Iterator[None]:
+    """SIGTERM for this process, and so for a command that runs in it, as soon as the moment has come."""
+    over = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: None)  # whose command has ended meanwhile, that bears it
+
+    def end() -> None:
+        try:
+            wait_until(lambda: over.is_set() or moment(), what, seconds)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            ending = pool.submit(end)
+            try:
+                yield
+            finally:
+                over.set()
+        ending.result()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def spark_options() -> tuple[object, ...]:

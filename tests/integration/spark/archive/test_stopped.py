@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.gateway.process import Process, wait_until
 from tests.support.servers.kafka import KafkaBroker
-from tests.support.spark.pipeline import archiving_policy, command, consumed, here, lent, produce
+from tests.support.spark.pipeline import (
+    Watermarks,
+    archiving_policy,
+    consumed,
+    here,
+    lent,
+    produce,
+    told_to_end,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,16 +31,19 @@ def test_a_replay_that_is_told_to_stop_says_so_and_goes_on_the_next_time(
         done = here("archive", "--policy", file, "--once", "--offsets", "600")
     assert done.returncode == 0, done.stderr
     until = "--until", "1970-01-01T00:00:10.500Z"  # the first 500
-    call = command("replay", "--policy", file, "--from", "orders", "--topic", target, *until)
-    process = Process("replay", [*call, "--rate", "100"])
-    wait_until(lambda: "events written" in process.text(), "the first transaction", SLOW)
-    assert process.end(signal.SIGTERM, SLOW) == 1
-    *_, last = process.text().strip().splitlines()
+    call = "replay", "--policy", file, "--from", "orders", "--topic", target, *until
+    ends = Watermarks(kafka_broker, target, 3)
+    with lent(spark), told_to_end(lambda: ends.total() > 3 and not ends.open(), "the first transaction", SLOW):
+        done = here(*call, "--rate", "100")
+    ends.close()
+    assert done.returncode == 1, done.stdout
+    *_, last = (done.stdout + done.stderr).strip().splitlines()
     seen = len(consumed(kafka_broker, target))
     assert 0 < seen < 500
     assert last == f"stopped after {seen} events: run the same command to continue"
     with lent(spark):
-        assert (done := here(*call[4:])).returncode == 0, done.stderr
+        done = here(*call)
+    assert done.returncode == 0, done.stderr
     assert f"{500 - seen} events written in all" in done.stdout
     found = [(record.partition, record.key, record.value) for record in consumed(kafka_broker, target)]
     wanted = [record for record in consumed(kafka_broker, topic) if record.timestamp[1] < 10_500]
