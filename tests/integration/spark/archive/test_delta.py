@@ -8,7 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
+
+from bridges.spark.archive.archiving.job import LogBounds, commit_next
+from bridges.spark.archive.archiving.kafka_origin import KafkaOrigin
 from bridges.spark.archive.maintenance.compaction import CompactionTask, compact, place_due
 from bridges.spark.archive.store import MANIFEST, STAGING, Archive
 from bridges.spark.archive.verification import verify
@@ -17,27 +22,43 @@ from tests.support.project.parts import ROOT, folder
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import SMALL, command, consumed, here, produce
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 SLOW = 600.0
 EVENTS = 60
-OFTEN = "spark.databricks.delta.properties.defaults.checkpointInterval=2"
+OFTEN = "--conf", "spark.databricks.delta.properties.defaults.checkpointInterval=2"
 """Delta makes a checkpoint of its log every ten versions otherwise."""
+FEW = [
+    *("--conf", "spark.databricks.delta.snapshotPartitions=1", "--conf", "spark.sql.shuffle.partitions=1"),
+    *("--conf", "spark.sql.codegen.wholeStage=false"),
+]
+"""A log of some lines is otherwise read in fifty tasks, each time, by stages that are compiled for it."""
 
 
 def commits(archive: Path) -> int:
     return len(list((archive / MANIFEST).glob("[0-9]*.json")))
 
 
-def test_each_commit_is_in_the_delta_table_once(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["left", "killed"])
+def test_each_commit_is_in_the_delta_table_once(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path, killed: bool
+) -> None:
+    """Also one that is in no transaction of Delta's log, as a job leaves it that is killed in between."""
     topic, archive = kafka_broker.create_topic(partitions=2), tmp_path / "archive"
     produce(kafka_broker, topic, EVENTS, 2)
     call = command("archive", archive, "--kafka", kafka_broker.bootstrap, "--topic", f"{topic}=orders/eu", "--once")
     call += ["--offsets", "20", "--master", "local[2]", "--jars", str(folder("spark-delta")), *SMALL[2:]]
-    call += ["--conf", OFTEN]
-    process = Process("archive", [*call, "--format", "delta"])
-    # killed between a commit and its transaction in Delta's log, which takes its time: Delta's classes are loaded
+    call += [*OFTEN, *FEW]
     log, staging = archive / "_delta_log", archive / STAGING
-    wait_until(lambda: commits(archive) == 1 and not any(staging.glob("*")), "the first commit", SLOW)
-    process.end(signal.SIGKILL)
+    if killed:  # between a commit and its transaction, which takes its time: Delta's classes are loaded
+        process = Process("archive", [*call, "--format", "delta"])
+        wait_until(lambda: commits(archive) == 1 and not any(staging.glob("*")), "the first commit", SLOW)
+        process.end(signal.SIGKILL)
+    else:
+        origin = KafkaOrigin({"bootstrap.servers": kafka_broker.bootstrap}, {topic: "orders/eu"})
+        with Archive(archive).writing():
+            commit_next(spark, Archive(archive), origin, LogBounds(offsets=20))
     assert not list(log.glob("*.json"))
     with Archive(archive).writing():
         ((_, file),) = Archive(archive).readable().live_files()
