@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Workers share Kafka, Artemis and Redis, and one of them runs the tests with Spark. Tests on servers wait for half of their
-# time, so four keep two cores busy.
-WORKERS ?= 4
+# time, so five keep two cores busy.
+WORKERS ?= 5
 WORKED := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 SUITE := $(WORKED) --dist loadfile --no-loadscope-reorder --durations 20
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation
@@ -30,11 +30,11 @@ java:
 	@command -v java >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >/dev/null; }
 
-check: lint ## everything that needs no server: lint, types, import contracts, unit, protocol and property tests (WORKERS=4)
+check: lint ## everything that needs no server: lint, types, import contracts, unit, protocol and property tests (WORKERS=5)
 	$(WORKED) --quiet --dist worksteal --tier check tests/property tests/protocol tests/unit $(ARGS)
 
 # mypy takes half a minute of one core on a new clone.
-test: parts ## everything in check, and all tests on real servers; conformance, coverage, durations (WORKERS=4)
+test: parts ## everything in check, and all tests on real servers; conformance, coverage, durations (WORKERS=5)
 	@$(MAKE) --no-print-directory --jobs 2 lint suite
 
 suite:
