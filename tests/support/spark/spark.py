@@ -16,6 +16,8 @@ from tests.support.spark import spark_classes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LAUNCHER = "SPARK_LAUNCHER_OPTS"
+"""Options for the Java that each Spark starts first, which only says how to start the other."""
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 CONFIGURATION = {
     "spark.ui.enabled": "false",
@@ -36,6 +38,7 @@ CONFIGURATION = {
 def pytest_configure() -> None:
     """Let every Spark of the suite, and of the commands it starts, take its classes from the archive and start fast."""
     os.environ.setdefault(spark_classes.VARIABLE, spark_classes.options(PARTS / "spark-classes"))
+    os.environ.setdefault(_LAUNCHER, spark_classes.QUICK)
 
 
 @pytest.fixture(scope="session")
