@@ -99,7 +99,7 @@ def plan_size(frame: DataFrame) -> int:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["%" + "a%" * (PARTS - 2) + "b", "%" + "_" * 4000 + "b", "%" + "a" * 4000 + "b%", "a_%" * (PARTS - 1)]
+    "pattern", ["%" + "a%" * (PARTS - 2) + "b", "%" + "_" * 500 + "b", "%" + "a" * 4000 + "b%", "a_%" * (PARTS - 1)]
 )
 def test_like_never_goes_back(pattern: str, spark: SparkSession) -> None:
     texts = spark.createDataFrame([("a" * 64_000,), ("a" * 63_999 + "b",)], "text string").coalesce(1)
