@@ -23,8 +23,8 @@ from bridges.spark.errors import PipelineError
 from bridges.spark.jobs.running import without_old_garbage
 from tests.support.spark import aged
 
-LONG = 50_000
-"""Commits: 17 days at one in 30 seconds. What a step costs does not depend on it."""
+LONG = 20_000
+"""Commits: a week at one in 30 seconds. What a step costs does not depend on it."""
 YEAR = 2102 * EACH
 """A year at one in 30 seconds."""
 
@@ -77,7 +77,7 @@ def test_a_step_costs_the_same_at_any_age(age: int, long: Path, tmp_path: Path) 
     tracemalloc.stop()
     print(f"{age} commits: at most {max(costs) * 1e3:.0f} ms of processor time a step, {peak / 1e6:.0f} MB")
     assert max(costs) < 0.05
-    assert peak < 50e6
+    assert peak < (15e6 if age == LONG else 50e6)  # all commits of a week take 30 MB
 
 
 def test_readers_open_what_has_the_dates_that_they_want(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
