@@ -217,15 +217,16 @@ def test_settings_of_spark_are_handed_on(tmp_path: Path) -> None:
     *_, last = done.stderr.splitlines()
     said = "Spark did not start with master local[2]: ClassNotFoundException: nowhere.Serializer"
     assert last == f"pipeline simulate: {said}"
-    wrong = command(*common, "--conf", "spark.driver.memory")
+    wrong = here(*common, "--conf", "spark.driver.memory")
     assert (wrong.returncode, "--conf 'spark.driver.memory' is not KEY=VALUE" in wrong.stderr) == (2, True)
 
 
-def test_without_java(tmp_path: Path) -> None:
+def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now, new = policies(tmp_path)
     journal = written(tmp_path / "journal.jsonl")
     common = ("simulate", "--policy", now, "--candidate", new, "--journal", journal)
-    done = command(*common, env={"JAVA_HOME": str(tmp_path)})
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    done = here(*common)
     assert (done.returncode, done.stdout) == (1, "")
     said = f"Spark needs Java 17 or later, and there is none in JAVA_HOME={tmp_path}: apt-get install "
     assert done.stderr.removeprefix("pipeline simulate: ").startswith(said)
@@ -234,7 +235,7 @@ def test_without_java(tmp_path: Path) -> None:
     old.parent.mkdir()
     old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     old.chmod(0o755)
-    done = command(*common, env={"JAVA_HOME": str(tmp_path)})
+    done = here(*common)
     assert done.returncode == 1
     assert "is Java 8" in done.stderr
     assert "Traceback" not in done.stderr
