@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -22,6 +23,10 @@ settings.register_profile("deep", max_examples=100 * FAST, print_blob=True, **_T
 settings.load_profile(os.environ.get("SCOPEGATE_HYPOTHESIS", "fast"))
 if settings.get_current_profile_name() == "fast":
     draw_no_constants()
+
+# A shell lets what it runs in the background ignore interrupts, which children inherit. Some tests interrupt theirs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The tests of a full disk fill a real one of their own. Who may not mount one hears that they are left out.
 collect_ignore = [] if may_mount() else ["integration/spark/archive/test_disk.py"]

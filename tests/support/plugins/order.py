@@ -21,12 +21,10 @@ from xdist.scheduler import LoadFileScheduling
 SPARK: Final = "spark on servers", "spark"
 LONG: Final = (
     "groups/processes",
-    "spark/command",
     "amqp/clients",
     "project/bench_smoke",
     "project/install",
     "spark/archive/cluster",
-    "spark/archive/delta",
     "spark/journey",
     "eventhubs/other_clients",
     "kafka/security",
