@@ -52,8 +52,9 @@ class Pressure:
     def turn(self, unread: int) -> None:
         """Charge what has changed; cheap if that is little. `unread`: bytes that wait for the engine."""
         engine = self._engine
-        moved = engine.weigh() + engine.unfinished + unread + self._transport.get_write_buffer_size()
-        moved += LINK * engine.link_count + 2 * engine.kept  # twice: what was unsettled and is kept now has changed
+        moved = engine.weigh() + engine.unfinished + self._transport.get_write_buffer_size()
+        # Twice: what was unread and is received now has changed, as has what was unsettled and is kept now.
+        moved += LINK * engine.link_count + 2 * engine.kept + 2 * unread
         if self._timer is not None or not -SMALL < moved - self._seen < SMALL:
             self._seen = moved
             self._charge(unread)
