@@ -23,8 +23,10 @@ from bridges.kafka.records.record import KafkaRecord
 
 _BATCHES: Final = 16
 """Maximum number of batches whose results are kept."""
-_EVENTS: Final = 2000
-"""Number of decoded events above which the oldest results are given up."""
+_MOST: Final = 2 * 2**20
+"""Bytes of decoded events above which the oldest results are given up."""
+_ATTRIBUTES: Final = 1024
+"""Bytes that an event counts besides the value of its record."""
 _offset: Final = attrgetter("offset")
 EventOf = Callable[[KafkaRecord, str], CloudEvent | None]
 """`events.event.event_of`: the event of a record of the stream at an address; None if it is not an event."""
@@ -54,18 +56,18 @@ class BatchMatches:
         self._event_of: Final = event_of
         self._events: Final[dict[int, CloudEvent | None]] = {}
         """By the index of the record."""
+        self.size = 0
+        """Bytes of the decoded events."""
         self._evaluated = first
         self._matches: Final[dict[EventReader, list[CloudEvent]]] = {}
-
-    def __len__(self) -> int:
-        """The number of decoded events."""
-        return len(self._events)
 
     def event(self, at: int) -> CloudEvent | None:
         """The event of the record at an index; None if it is not an event."""
         if at in self._events:
             return self._events[at]
-        found = self._events[at] = self._event_of(self._records[at])
+        record = self._records[at]
+        found = self._events[at] = self._event_of(record)
+        self.size += len(record) + _ATTRIBUTES
         return found
 
     def matching(
@@ -160,8 +162,8 @@ class SharedFilterEvaluator:
         return None
 
     def _make_room(self) -> None:
-        """Give up the oldest results while they hold many events: a batch that is read again is decoded again."""
-        while len(self._batches) > 1 and sum(map(_size, self._batches.values())) > _EVENTS:
+        """Give up the oldest results while they hold much: a batch that is read again is decoded again."""
+        while len(self._batches) > 1 and sum(map(_size, self._batches.values())) > _MOST:
             self._batches.popitem(last=False)
 
     def _event_at(self, address: str, record: KafkaRecord) -> CloudEvent | None:
@@ -169,4 +171,4 @@ class SharedFilterEvaluator:
 
 
 def _size(known: BatchMatches | EventReader) -> int:
-    return len(known) if isinstance(known, BatchMatches) else 0
+    return known.size if isinstance(known, BatchMatches) else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,11 +29,11 @@ class Reader:
         return self.filter.matches(event)
 
 
-def batch_of(kinds: list[str]) -> FetchedBatch:
+def batch_of(kinds: list[str], value: bytes = b"{}") -> FetchedBatch:
     """A batch with an event of each type; an empty one is no event. Every third offset is missing."""
     records: list[KafkaRecord] = []
     for number, kind in enumerate(kinds):
-        record = binary_record(REQUIRED | {"type": kind}) if kind else StoredRecord(None, b"")
+        record = binary_record(REQUIRED | {"type": kind}, value) if kind else StoredRecord(None, b"")
         record.offset_ = number + number // 2
         records.append(record)
     buffer = PartitionBuffer("t", 0, BatchCache(1 << 20), lambda buffer, offset: None)
@@ -103,16 +104,20 @@ def test_subscriptions_that_begin_one_after_the_other_decode_no_event_again() ->
     assert read == 300, "one alone, the next one while it was alone, and the first of those that share"
 
 
-def test_few_decoded_events_are_kept() -> None:
+@pytest.mark.parametrize(("count", "size"), [(500, 2), (20, 100_000)])
+def test_few_decoded_events_are_kept(count: int, size: int) -> None:
+    """2 MiB of them, and those of the batch that is read."""
     evaluator = SharedFilterEvaluator(lambda record, address: event_of(record, address, wrap=False))
     readers = [Reader(None), Reader(None)]
     for reader in readers:
         evaluator.add(ADDRESS, reader, reader.filter)
     for _ in range(10):
-        batch = batch_of(["a"] * 500)
-        assert [len(list(evaluator.matching(ADDRESS, batch, reader, 0, 500))) for reader in readers] == [500, 500]
-    kept = [len(each) for each in evaluator._batches.values() if isinstance(each, BatchMatches)]
-    assert 500 < sum(kept) <= 2500
+        batch = batch_of(["a"] * count, bytes(size))
+        assert [len(list(evaluator.matching(ADDRESS, batch, each, 0, count))) for each in readers] == [count, count]
+    kept = [each.size for each in evaluator._batches.values() if isinstance(each, BatchMatches)]
+    one = count * (size + 1024)
+    assert kept == [one] * len(kept)
+    assert one < sum(kept) <= 2 * 2**20 + one
 
 
 def test_who_reads_alone_pays_for_the_events_that_it_takes() -> None:
