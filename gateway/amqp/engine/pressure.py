@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _PAUSE: Final = 0.1
 _LONGEST: Final = 1.6
 """The first and the longest pause in seconds between two pieces that are read of a slowed peer; it doubles."""
+_LATE: Final = 1.0
+"""Seconds after which what has changed too little to be charged at once is charged."""
 _AT_ONCE: Final = 2 * 2**20
 """Maximum bytes of messages that are sent to a peer before they are written and charged."""
 
@@ -44,14 +46,16 @@ class Pressure:
         self._slowed: Final = slowed
         self._listen: Final = listen
         self._seen = -SMALL
+        self._unread = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._late: asyncio.TimerHandle | None = None
         self.paused = self._slow = False
         self._wait = _PAUSE
         self._allow()
 
     def turn(self, unread: int) -> None:
         """Charge what has changed; cheap if that is little. `unread`: bytes that wait for the engine."""
-        engine = self._engine
+        engine, self._unread = self._engine, unread
         moved = engine.weigh() + engine.unfinished + self._transport.get_write_buffer_size()
         # Twice: what was unread and is received now has changed, as has what was unsettled and is kept now.
         moved += LINK * engine.link_count + 2 * engine.kept + 2 * unread
@@ -59,6 +63,8 @@ class Pressure:
             self._seen = moved
             self._charge(unread)
             self._pause(self._slow and not engine.config.shared)  # a container that many share is still read
+        elif self._late is None:
+            self._late = self._loop.call_later(_LATE, self._charge_late)
         if engine.blocked:
             engine.unblock()  # what was sent is charged
 
@@ -113,6 +119,13 @@ class Pressure:
         elif self._timer is None:
             self._wait = _PAUSE
 
+    def _charge_late(self) -> None:
+        """Charge what no larger change has followed: gauges are behind by a second at most."""
+        self._late = None
+        if not self._transport.is_closing():
+            self._seen = -SMALL  # so that `turn` charges
+            self.turn(self._unread)
+
     def _pause(self, paused: bool) -> None:
         if paused is not self.paused:
             self.paused = paused
@@ -128,5 +141,6 @@ class Pressure:
 
     def close(self) -> None:
         """The connection has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._late):
+            if timer is not None:
+                timer.cancel()
