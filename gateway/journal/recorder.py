@@ -11,24 +11,22 @@ from __future__ import annotations
 import base64
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, product
-from json.encoder import encode_basestring
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gateway.amqp.codec.codec import encode
 from gateway.amqp.link.handlers import Transfer
-from gateway.amqp.message.response_support import SUPPORTED, annotated
-from gateway.amqp.message.sections import property_field, walk
+from gateway.amqp.message.response_support import SUPPORTED
 from gateway.errors import AmqpError
 from gateway.filters.parse.filter_set import kind_of
 from gateway.journal.link_counts import JournalOptions, LinkCounts
+from gateway.journal.message_rows import message_rows
 from gateway.journal.readings import LinkReading, Readings
 from gateway.journal.rows import Crossed, Heading, LinkEnd, LinkSeen, LinkTotals, end_of
 from gateway.links.link import CountedLink, NodeLink
 from gateway.observability.redaction import redact
 from gateway.response.crossing import Crossing, Messages
 from gateway.response.crossing_rule import SAME_SCOPE, CrossingDecision
-from gateway.response.fields import REPLY_TO, TO, address_text
 from gateway.routing.event_annotations import GROUP
 
 if TYPE_CHECKING:
@@ -40,13 +38,6 @@ if TYPE_CHECKING:
 MOST_FILTERS: Final = 8192
 """Maximum bytes of an encoded filter set in a row."""
 
-
-_WORDS: Final = {False: "false", True: "true"}
-_FLAGS: Final = {
-    (settled, found): f',"settled":{_WORDS[settled]},"annotated":{_WORDS[found]}'
-    for settled, found in product(_WORDS, _WORDS)
-}
-"""The members about a message that came settled or not, with response annotations or not."""
 
 RowSource = Callable[[], Iterable[tuple[str, dict[str, object]] | None]]
 """Yields kind and fields of rows; None: a pause for other work."""
@@ -234,15 +225,13 @@ class Journal:
 
     def messages(self, counts: LinkCounts, messages: Sequence[Transfer]) -> None:
         """Write a row about each message: its addresses and its size, nothing else."""
-        rows, count = self.rows, len(messages)
-        room = min(count, max(0, self.options.buffer - len(rows)))
+        count = len(messages)
+        room = min(count, max(0, self.options.buffer - len(self.rows)))
         if not counts.begun:
             counts.begun = self._heading.begun("message", counts.seen.fields())
-        start, times = f'{counts.begun},"seq":', f',"from_ms":{(now := self._clock())},"to_ms":{now},"size":'
-        for seq, (_, data, settled) in enumerate(messages if room == count else messages[:room], self._seq + 1):
-            flags = _FLAGS[settled, b"response-" in data and annotated(data)]
-            text = f"{start}{seq}{times}{len(data)}{flags}{_addresses(data)}}}"
-            rows.append((text.encode("utf-8", "replace"), _NO_LOSSES))
+        chosen = messages if room == count else messages[:room]
+        values = message_rows(chosen, counts.begun, self._clock(), self._seq + 1)
+        self.rows.extend([(value, _NO_LOSSES) for value in values])
         self._seq += count
         self.lost["buffer"] += count - room
 
@@ -299,22 +288,6 @@ class Journal:
         self.lost["kafka"] += 1
         for cause, count in row[1].items():
             self._reported[cause] -= count
-
-
-def _addresses(data: bytes) -> str:
-    """The `to` and reply-to of a message as members of a JSON object, or why they cannot be read."""
-    found = ""
-    try:
-        layout = walk(data)
-        if layout.properties == layout.app:
-            return found
-        for name, index in (("message_to", TO), ("message_reply_to", REPLY_TO)):
-            raw = property_field(data, layout, index)
-            if raw and (text := redact(address_text(raw, name))) is not None:
-                found += f',"{name}":{encode_basestring(text)}'
-    except AmqpError as error:
-        found += f',"malformed":{encode_basestring(error.condition)}'
-    return found
 
 
 def _counted(counts: LinkTotals) -> dict[str, Any]:

@@ -61,6 +61,7 @@ TESTS = (
     "tests/property/gateway/amqp/message/test_section_index.py",
     "tests/property/gateway/amqp/message/test_sections.py",
     "tests/property/gateway/filters/test_text_tests.py",
+    "tests/property/gateway/journal/test_message_rows.py",
     "tests/property/gateway/response/test_rewrite_c.py",
     "tests/property/project/test_fuzz_corpus.py",
     "tests/protocol",

@@ -28,7 +28,7 @@ MIRRORING: Final = ("unit", "property", "protocol")
 """Folders of tests/ whose folders are called like a package of the product: tests/unit/gateway/amqp."""
 BESIDE: Final = frozenset({"project", "suite"})
 """Folders for tests of what is no package: documents, deployment; the suite itself."""
-COMPILED: Final = frozenset({"_batch", "_decode", "_fetch", "_produce", "_sections"})
+COMPILED: Final = frozenset({"_batch", "_decode", "_fetch", "_produce", "_rows", "_sections"})
 """Modules in C, which this does not read."""
 SAME_CONCEPT: Final[dict[str, str]] = {}
 """Class names that several modules may define, with the concept or protocol that they share."""
