@@ -1,8 +1,9 @@
 """Gateways from a warm parent: a process that has imported the product forks for each `scopegate run`.
 
-Importing takes a gateway 0.7 s of processor time, and the suite starts two thousand of them. The parent only imports,
-it runs nothing: a child is the same program with the same arguments, environment and folder as the command's.
-What the start of the command itself does is shown where it is the point (`cold=True`, tests of the installed command).
+Importing takes a gateway a second of processor time, with probes for coverage three, and the suite starts hundreds. The
+parent only imports, it runs nothing: a child is the same program with the same arguments, environment and folder as the
+command's. What the start of the command itself does is shown where it is the point (`warm=False`, tests of the
+installed command).
 
 A request is one message on a Unix socket: JSON, with four file descriptors. Three become the child's input, output and
 errors. On the fourth the parent writes the child's process id, and its wait status when it has ended.
@@ -25,10 +26,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Final, NoReturn
 
 CONSTANTS = "SCOPEGATE_TEST_CONSTANTS"
 """Names constants of the product that a child has other values for, as `shortened` writes them."""
+IMPORTS = "SCOPEGATE_TEST_IMPORTS"
+"""Names a file to which a child adds the modules that it imports itself."""
 USUAL: Final = {"gateway.server.gateway._CLOSING": 0.5}
 """Of every gateway: scripted peers do not answer its close, and it would wait for each of them."""
 OFTEN: Final = {"bridges.kafka.clusters.cluster.REFRESH": 0.5}
@@ -36,14 +40,19 @@ OFTEN: Final = {"bridges.kafka.clusters.cluster.REFRESH": 0.5}
 IMPATIENT: Final = {"bridges.kafka.clusters.cluster.TIMEOUT": 1.0}
 """Gateways that soon give up a Kafka that does not answer."""
 _NUMBER = struct.Struct("=i")
-_MODULES = (
+MODULES: Final = (
     "gateway.server.process", "gateway.cli.main", "gateway.observability.http.server",
+    "gateway.server.admin.administration", "gateway.http.listener",
     "gateway.connectors.connector", "gateway.forwarding.worker",
     "gateway.journal.recorder", "gateway.journal.writer", "gateway.amqp.sasl.user_file",
-    "bridges.kafka.bridge", "uvloop",
-    "confluent_kafka.admin", "cryptography.x509", "encodings.idna",
+    "gateway.state.redis", "gateway.state.counters.redis_store", "gateway.state.leases.redis_store",
+    "gateway.state.subscriptions.redis_store", "gateway.state.termini.redis_store",
+    "bridges.kafka.bridge", "bridges.eventhubs.dialect",
+    "bridges.cloudevents.service", "bridges.cloudevents.samples", "bridges.cloudevents.sinks.http.factory",
+    "uvloop", "uvicorn.lifespan.off", "uvicorn.protocols.http.auto", "uvicorn.protocols.websockets.auto",
+    "confluent_kafka.admin", "cryptography.x509", "encodings.ascii", "encodings.idna", "encodings.utf_8_sig",
 )  # fmt: skip
-"""With what a gateway imports only when its policy wants it."""
+"""With what a gateway imports only when its policy wants it: coverage makes importing all the more expensive."""
 _LONGEST = 1 << 20
 
 
@@ -139,7 +148,7 @@ class WarmParent:
 
 def serve(control: socket.socket) -> list[str]:
     """Fork for each request; return in a child, with its arguments; end with the other end of the socket."""
-    for name in _MODULES:
+    for name in MODULES:
         importlib.import_module(name)
     importlib.import_module(
         "gateway.filters.parse.filter_set"
@@ -163,6 +172,19 @@ def serve(control: socket.socket) -> list[str]:
                 os.close(stream)
             os.write(status, _NUMBER.pack(pid))
             children[os.pidfd_open(pid)] = pid, status
+
+
+class Noted:
+    """Finds no module, but writes down which one is looked for."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        file.touch()
+
+    def find_spec(self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None) -> None:
+        """Be a finder of `sys.meta_path`."""
+        with self._file.open("a") as names:
+            names.write(f"{name}\n")
 
 
 def _ended(process: int, pid: int, status: int) -> None:
@@ -193,6 +215,8 @@ def _become(arguments: Sequence[str], env: Mapping[str, str], folder: str, strea
         module, _, name = place.rpartition(".")
         assert isinstance(getattr(sys.modules[module], name), float), f"{place} is no constant to change"
         setattr(sys.modules[module], name, value)
+    if noted := os.environ.pop(IMPORTS, ""):
+        sys.meta_path.insert(0, Noted(Path(noted)))
     time.tzset()
     os.chdir(folder)
     return ["scopegate", *arguments]
