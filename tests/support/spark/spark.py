@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -41,6 +41,25 @@ def pytest_configure() -> None:
     os.environ.setdefault(_LAUNCHER, spark_classes.QUICK)
 
 
+class Remembered:
+    """A Java class whose members are looked up once, and not for each call: half of the calls that make a Column."""
+
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._java, name)
+        setattr(self, name, member)
+        return member
+
+
+def remember_functions(session: SparkSession) -> None:
+    """Let Spark's Python find the functions of Columns at once."""
+    jvm: Any = session.sparkContext._jvm
+    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils"):
+        setattr(jvm, name, Remembered(getattr(jvm, name)))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session; a test that changes a configuration puts it back."""
@@ -56,6 +75,7 @@ def spark() -> Iterator[SparkSession]:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    remember_functions(session)
     yield session
     session.stop()
 
