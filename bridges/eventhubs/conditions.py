@@ -5,10 +5,25 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.amqp.link.outcomes import Modified, Outcome, Rejected, Released
-from gateway.errors import INTERNAL_ERROR, RESOURCE_LOCKED, STOLEN, AmqpError, Fault
+from gateway.errors import (
+    DECODE_ERROR,
+    INTERNAL_ERROR,
+    INVALID_FIELD,
+    NOT_FOUND,
+    RESOURCE_LIMIT_EXCEEDED,
+    RESOURCE_LOCKED,
+    STOLEN,
+    AmqpError,
+    Fault,
+)
 
 SERVER_BUSY: Final = "com.microsoft:server-busy"
 TIMEOUT: Final = "com.microsoft:timeout"
+OUT_OF_RANGE: Final = "com.microsoft:argument-out-of-range"
+_NEVER_RIGHT: Final = frozenset((DECODE_ERROR, INVALID_FIELD))
+"""What no try will mend. The client for Go does not know these, connects again and tries for half a minute."""
+_NO_ENTITY: Final = "The messaging entity of this address could not be found"
+"""Without these words of the service, the client for Java takes `amqp:not-found` for something that will pass."""
 _STATUS: Final = {
     "amqp:unauthorized-access": 401,
     "amqp:not-found": 404,
@@ -22,7 +37,14 @@ _BAD_REQUEST: Final = 400
 
 
 def error_of(error: AmqpError) -> AmqpError:
-    """The error of an attach or link: a lost owner level is `amqp:link:stolen`, a backend that is away is busy."""
+    """The error of an attach, link or message, by which all of the clients know whether to try again.
+
+    A lost owner level is `amqp:link:stolen`, a backend that is away is busy, and a mistake is out of range.
+    """
+    if error.condition in _NEVER_RIGHT:
+        return _other(error, OUT_OF_RANGE, error.description)
+    if error.condition == NOT_FOUND and _NO_ENTITY not in error.description:
+        return _other(error, NOT_FOUND, f"{_NO_ENTITY}: {error.description}")
     if error.condition == RESOURCE_LOCKED:
         text = "a receiver with a higher owner level (epoch) reads this partition in this consumer group"
         return _other(error, STOLEN, text)
@@ -36,13 +58,21 @@ def _other(error: AmqpError, condition: str, text: str) -> AmqpError:
 
 
 def outcome_of(outcome: Outcome) -> Outcome:
-    """The outcome of a message of the client: these clients know only accepted and rejected."""
+    """The outcome of a message of the client, which knows only accepted and rejected.
+
+    The one for Go takes released and modified for accepted.
+    """
     if isinstance(outcome, Released):
         return Rejected(AmqpError(SERVER_BUSY, "the event was not written; try again", fault=Fault.BACKEND))
     if isinstance(outcome, Modified):
         text = "there was no answer in time: the event may have been written; try again"
         return Rejected(AmqpError(TIMEOUT, text, fault=Fault.BACKEND))
-    return outcome
+    if not isinstance(outcome, Rejected) or outcome.error is None:
+        return outcome
+    if outcome.error.condition == RESOURCE_LIMIT_EXCEEDED:  # of memory, which is there again when others are done
+        return Rejected(_other(outcome.error, SERVER_BUSY, outcome.error.description))
+    told = error_of(outcome.error)
+    return outcome if told is outcome.error else Rejected(told)
 
 
 def status_of(error: AmqpError) -> int:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from bridges.eventhubs import management, positions
 from bridges.eventhubs.addresses import CBS, MANAGEMENT, HubAddress, read_address, request_node
 from bridges.eventhubs.authorization import Authorization, ExpiryTimer
-from bridges.eventhubs.conditions import error_of
+from bridges.eventhubs.conditions import error_of, outcome_of
 from bridges.eventhubs.info import EndTracker, Hub, InfoReader
 from bridges.eventhubs.links import HubReceiver, HubSender
 from bridges.eventhubs.messages import BATCH_FORMAT
 from bridges.eventhubs.partition_hash import partition_of
 from bridges.eventhubs.requests import NodeRequest, RequestAnswer, RequestNode
 from gateway.amqp.codec.types import ValueMap
-from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError, quoted
+from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED, STOLEN, UNAUTHORIZED_ACCESS, AmqpError, quoted
 from gateway.links.link_context import link_context
 from gateway.principal import client as client_of
 from policies.model.scopes.event_hubs import HUB, SharedKey
@@ -54,8 +54,18 @@ class EventHubs:
         """The clients by their connection's engine."""
 
     def engine_config(self, config: EngineConfig) -> EngineConfig:
-        """The clients read every field of a performative, and send batches."""
-        return replace(config, full_arity=True, message_formats=frozenset((BATCH_FORMAT,)))
+        """The clients read every field of a performative, and send batches.
+
+        The one for Go takes an attach with any terminus for one that accepts: the detach behind it then breaks a link,
+        which it opens again and again. Only a partition that was taken it knows by a broken link.
+        """
+        return replace(
+            config,
+            full_arity=True,
+            message_formats=frozenset((BATCH_FORMAT,)),
+            refusals_with_terminus=frozenset((STOLEN,)),
+            told_outcome=outcome_of,
+        )
 
     def renew(self, keys: Iterable[SharedKey]) -> None:
         """Use the keys of a reloaded policy; links whose token a removed or changed key has signed end."""
@@ -70,7 +80,10 @@ class EventHubs:
             authorization = Authorization(self._keys, self._clock.now_ms, self._clock.call_later)
             client = _HubClient(self._model, self._scope, authorization, self._clock.now_ms)
             self._clients[link.engine] = client
-        client.attach(link, admit)
+        try:
+            client.attach(link, admit)
+        except AmqpError as error:
+            raise error_of(error) from error
 
     def link_ended(self, link: Link) -> None:
         """A link was refused or has ended."""

@@ -186,6 +186,9 @@ class HubSender(WrappedIncomingLink):
     def detach(self, error: AmqpError | None = None) -> None:
         self._link.detach(None if error is None else error_of(error))
 
+    def fail(self, error: AmqpError) -> None:
+        self._link.fail(error_of(error))
+
     def unpacked(self, count: int) -> None:
         """A message became `count` ones: the node returns the credit of each, the client has used one."""
         self._owed += count - 1

@@ -28,7 +28,9 @@ _SELECTOR: Final = re.compile(
     r"\s*amqp\.annotation\.x-opt-(offset|sequence-number|enqueued-time|enqueuedtimeutc)\s*(>=?)\s*'?([^'\s]{1,30})'?\s*",
     re.IGNORECASE,
 )
-_NUMBER: Final = re.compile(r"-?\d{1,18}")
+_NUMBER: Final = re.compile(r"-?\d{1,19}")
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
+"""Of a long: clients for Java and Go have no other numbers."""
 
 
 def position(filters: Mapping[Value, Value]) -> ValueMap:
@@ -56,7 +58,7 @@ def _position(value: Value) -> ValueMap:
     inclusive = comparison == ">="
     if literal.lower() == LATEST:
         return _after(OFFSET, Symbol(LATEST))
-    if _NUMBER.fullmatch(literal) is None:
+    if _NUMBER.fullmatch(literal) is None or not _LEAST <= int(literal) <= _GREATEST:
         raise AmqpError(INVALID_FIELD, f"the selector {quoted(value.value)} compares with no number")
     after = int(literal) - inclusive
     if field.lower().startswith("enqueued"):

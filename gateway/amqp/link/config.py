@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.link.transactions import Transactions
 from gateway.amqp.message.response_support import CAPABILITY
 from gateway.principal import Container, Requester, User
@@ -43,6 +44,10 @@ class EngineConfig:
     """Every performative has all of its fields, nulls at its end too (`gateway.amqp.transport.full_arity`)."""
     message_formats: frozenset[int] = frozenset()
     """Message-formats other than 0 that are passed on to handlers, which find them in `Link.message_format`."""
+    refusals_with_terminus: frozenset[str] | None = None
+    """Conditions with which an attach that refuses a link repeats the peer's own terminus; None: all of them."""
+    told_outcome: Callable[[Outcome], Outcome] | None = None
+    """What a peer that does not know every outcome is told instead of one that is not `accepted`."""
 
     def annotates(self, offered: Collection[str]) -> bool:
         """Whether a peer whose open offered these capabilities may get annotated requests (RA-2.1-4)."""

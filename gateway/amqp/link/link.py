@@ -129,12 +129,14 @@ class Link(TransactedReceiverHalf, SenderHalf):
             return
         pointer = self.ptr
         source, target = lib.pn_link_source(pointer), lib.pn_link_target(pointer)
-        if self.incoming:
-            lib.pn_terminus_copy(source, lib.pn_link_remote_source(pointer))
-            lib.pn_terminus_set_type(target, lib.PN_UNSPECIFIED)
-        else:
-            lib.pn_terminus_copy(target, lib.pn_link_remote_target(pointer))
-            lib.pn_terminus_set_type(source, lib.PN_UNSPECIFIED)
+        lib.pn_terminus_set_type(source, lib.PN_UNSPECIFIED)
+        lib.pn_terminus_set_type(target, lib.PN_UNSPECIFIED)
+        repeats = self.engine.config.refusals_with_terminus
+        if repeats is None or error.condition in repeats:
+            if self.incoming:
+                lib.pn_terminus_copy(source, lib.pn_link_remote_source(pointer))
+            else:
+                lib.pn_terminus_copy(target, lib.pn_link_remote_target(pointer))
         lib.pn_link_open(pointer)
         self._close(error)
         self.engine.refused(self, error)

@@ -72,6 +72,8 @@ class ReceiverAnswers(LinkState):
             batch.accept(delivery, self.held)
             self.accepted += 1
         else:
+            told = self.engine.config.told_outcome
+            outcome = outcome if told is None else told(outcome)
             self.held.remove(delivery)
             pointer = batch.delivery_at(delivery)
             dispositions.write(pointer, outcome, self.scope)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.eventhubs.hubs import HubGateway
-from tests.support.gateway.process import Process
+from tests.support.gateway.process import PATIENCE, Process
 from tests.support.project.commands import program
 from tests.support.project.parts import CLIENTS, folder
 
@@ -56,6 +56,16 @@ def events(process: Process) -> list[dict[str, Any]]:
 def messages(process: Process) -> list[dict[str, Any]]:
     """Return the events of the hub that a client has received so far."""
     return [each for each in events(process) if each["event"] == "message"]
+
+
+def failure(process: Process) -> str:
+    """Wait for the end of a client that cannot do what it was asked for; return the last error that it told."""
+    try:
+        code = process.wait(PATIENCE / 2)
+    finally:
+        process.discard()
+    assert code, process.text()
+    return str([each for each in events(process) if each["event"] == "error"][-1]["text"])
 
 
 def finished(process: Process) -> list[dict[str, Any]]:

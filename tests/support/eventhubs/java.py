@@ -36,6 +36,16 @@ class JavaCommand:
         self._process.wait_ready(lambda: len(self.events(kind)) >= count, what, PATIENCE)
         return self.events(kind)
 
+    def failure(self) -> str:
+        """Wait for the client's error; return its text."""
+
+        def told() -> list[str]:
+            errors = [each for each in events(self._process) if each["event"] == "error"]
+            return [each["text"] for each in errors if each["command"] == self._number]
+
+        self._process.wait_ready(lambda: bool(told()), "an error of the Java client", PATIENCE)
+        return told()[0]
+
     def finish(self) -> list[dict[str, Any]]:
         """Wait for the end; return the events of the hub that were received."""
         self.wait("done", 1)

@@ -9,7 +9,7 @@ from bridges.eventhubs.positions import link_properties, position
 from gateway.amqp.codec.types import Described, Long, Symbol, Timestamp, Uint, Value
 from gateway.errors import INVALID_FIELD, AmqpError
 from gateway.filters.parse.filter_set import SELECTOR, read
-from gateway.filters.position.event_stream import LogPosition, Start
+from gateway.filters.position.event_stream import NEVER, LogPosition, Start
 
 FROM = "orders/ConsumerGroups/billing/Partitions/0"
 
@@ -28,6 +28,8 @@ def selector(text: str) -> dict[Value, Value]:
         ("amqp.annotation.x-opt-offset >= '41'", LogPosition(Start.EARLIEST, 41)),
         ("amqp.annotation.x-opt-sequence-number > '7'", LogPosition(Start.EARLIEST, 8)),
         ("amqp.annotation.x-opt-sequence-number >= '0'", LogPosition(Start.EARLIEST, 0)),
+        ("amqp.annotation.x-opt-sequence-number > '9223372036854775807'", LogPosition(Start.EARLIEST, NEVER)),
+        ("amqp.annotation.x-opt-sequence-number >= '-9223372036854775808'", LogPosition(Start.EARLIEST)),
         ("amqp.annotation.x-opt-enqueued-time > '1795402163658'", LogPosition(Start.EARLIEST, 0, 1795402163658)),
         ("amqp.annotation.x-opt-enqueued-time >= '1795402163658'", LogPosition(Start.EARLIEST, 0, 1795402163657)),
     ],
@@ -49,6 +51,7 @@ def test_without_a_selector_it_starts_at_the_oldest_event() -> None:
         selector("amqp.annotation.x-opt-offset < '1'"),
         selector("amqp.annotation.x-opt-offset > '1' OR 1=1"),
         selector("amqp.annotation.x-opt-offset > '99999999999999999999'"),
+        selector("amqp.annotation.x-opt-offset > '9223372036854775808'"),
         {**selector("amqp.annotation.x-opt-offset > '1'"), Symbol("b"): Described(Symbol(SELECTOR), "x")},
         {Symbol("a"): Described(Symbol("other"), "x")},
         {Symbol("a"): 7},

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from cproton_ffi import lib
 
+from bridges.eventhubs.conditions import outcome_of
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.link.handlers import Incoming, LinkHandler
@@ -20,7 +22,7 @@ from tests.support.amqp.messages import message
 class Owner:
     """Opens at once, and keeps how the connection ended."""
 
-    def __init__(self, **config: int) -> None:
+    def __init__(self, **config: Any) -> None:
         self.engine = Engine(EngineConfig("gw", **config), self, server=True)
         self.error: AmqpError | None = None
 
@@ -116,6 +118,20 @@ def test_what_comes_at_the_end_of_a_drain_is_released_and_reaches_no_node() -> N
     assert (disposition.first, disposition.last, disposition.state.name) == (1, 2, "released")
     assert owner.say(transfers(3, settled=True)) == []
     assert owner.node.found == [message(b"0")]
+    owner.engine.lost(None)
+    owner.engine.free()
+
+
+@pytest.mark.row("EH-11", part="messages at the end of a drain")
+def test_a_peer_that_knows_two_outcomes_is_told_no_other_at_the_end_of_a_drain() -> None:
+    owner = Taking(told_outcome=outcome_of)
+    begin = performative("begin", next_outgoing_id=0, incoming_window=100, outgoing_window=100)
+    attach = performative("attach", name="a", handle=0, role=False, target=target("q"), initial_delivery_count=0)
+    owner.say(AMQP_HEADER + framed(performative("open", container_id="p")) + framed(begin) + framed(attach))
+    owner.engine.stop_taking()
+    (disposition,) = owner.say(transfers(0))
+    assert (disposition.state.name, disposition.settled) == ("rejected", True)
+    assert disposition.state["error"]["condition"] == "com.microsoft:server-busy"
     owner.engine.lost(None)
     owner.engine.free()
 
