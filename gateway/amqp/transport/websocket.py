@@ -121,7 +121,7 @@ class WebSocketProtocol(asyncio.Protocol):
             self._report(str(error))
 
     def _answer(self, request: Request) -> None:
-        if request.path.partition("?")[0].rstrip("/") != self._path.rstrip("/"):
+        if path_of(request.path).rstrip("/") != self._path.rstrip("/"):
             response = self._frames.reject(HTTPStatus.NOT_FOUND, "AMQP is at another path of this listener\n")
         elif not same_origin(request):
             response = self._frames.reject(HTTPStatus.FORBIDDEN, "pages of other origins may not connect\n")
@@ -155,6 +155,12 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._inner.connection_lost(exc)
+
+
+def path_of(target: str) -> str:
+    """The path of a request-target, which may be a whole URL (RFC 9112, 3.2.2), as of Event Hubs' client for Java."""
+    path = target.partition("?")[0]
+    return path if path.startswith("/") else "/" + path.partition("://")[2].partition("/")[2]
 
 
 def same_origin(request: Request) -> bool:

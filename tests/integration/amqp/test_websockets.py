@@ -112,6 +112,29 @@ def test_pages_of_the_same_host_may_connect(place: str, document: Document) -> N
         opened(client)
 
 
+@pytest.mark.row("WS-1", part="a whole URL")
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (f"https://hubs.example{PATH}", b"101"),
+        (f"https://hubs.example:443{PATH}?x=http://y/z", b"101"),
+        ("https://hubs.example", b"404"),
+        (f"https://hubs.example/other{PATH}", b"404"),
+        (f"/https://hubs.example{PATH}", b"404"),
+    ],
+    ids=range(5),
+)
+def test_the_path_may_be_a_whole_url(place: str, document: Document, target: str, status: bytes) -> None:
+    upgrade = (
+        f"GET {target} HTTP/1.1\r\nHost: hubs.example\r\nConnection: Upgrade,Keep-Alive\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: OjdadqiONvuQYRItbhYSNA==\r\n"
+        "Sec-WebSocket-Protocol: AMQPWSB10\r\n\r\n"
+    )  # as Event Hubs' client for Java writes it
+    with socket.create_connection(("127.0.0.1", document.edge), timeout=PATIENCE) as client:
+        client.sendall(upgrade.encode())
+        assert client.recv(4096).startswith(b"HTTP/1.1 " + status)
+
+
 @pytest.mark.row("WS-3")
 @pytest.mark.parametrize(
     ("first", "answer"),
