@@ -336,7 +336,7 @@ static bool open_envelope(const header *header, envelope *envelope) {
            envelope->starts[BODY] == envelope->starts[BODY + 1];
 }
 
-/* Compute the size of the hashed content; false if a header name is not text or has a special meaning. */
+/* Compute the size of the hashed content, the value included; false if a header name is not text or has a special meaning. */
 static bool measure_envelope(const maker *maker, const Run *run, const entry *each, envelope *envelope) {
     header header = {.at = headers_of(run, each)};
     int32_t left;
@@ -351,8 +351,8 @@ static bool measure_envelope(const maker *maker, const Run *run, const entry *ea
     return true;
 }
 
-/* Write what is hashed of a record to `at`, which has room for `envelope->whole` bytes. */
-static void put_hashed(char *at, const Run *run, const entry *each, const envelope *envelope) {
+/* Write what is hashed of a record before its value; returns where the value belongs. */
+static char *put_hashed(char *at, const Run *run, const entry *each, const envelope *envelope) {
     header header = {.at = headers_of(run, each)};
     int32_t left;
     *at++ = envelope->digest[0];
@@ -364,7 +364,7 @@ static void put_hashed(char *at, const Run *run, const entry *each, const envelo
         at = put_number(put_data(at, header.name, (size_t)header.sizes.name), (uint64_t)(int64_t)header.sizes.value, 4);
         at = put_data(at, header.value, (size_t)positive_size(header.sizes.value));
     }
-    put_data(at, value_of(run, each), (size_t)each->value_size);
+    return at;
 }
 
 /* Whether the digest that a Python function makes matches; -1: an exception. */
@@ -379,25 +379,34 @@ static int is_intact_by(PyObject *function, PyObject *input, const char *wanted)
     return found;
 }
 
-/* 1: the digest matches the record; 0: it does not; -1: an exception. */
-static int is_intact(const maker *maker, const Run *run, const entry *each, const envelope *envelope) {
+/* Whether the digest matches, by libcrypto: the value is hashed where it is. -1: an exception. */
+static int is_intact_in_place(const Run *run, const entry *each, const envelope *envelope) {
     char small[SMALL_INPUT];
     uint8_t digest[SHA256_SIZE];
-    PyObject *input = NULL;
-    char *at = small;
-    int found;
-    if (!knows_sha256() || envelope->whole > sizeof small) {
-        if ((input = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)envelope->whole)) == NULL)
-            return -1;
-        at = PyBytes_AS_STRING(input);
+    size_t value = (size_t)each->value_size, before = envelope->whole - value;
+    char *at = before <= sizeof small ? small : PyMem_Malloc(before);
+    if (at == NULL) {
+        PyErr_NoMemory();
+        return -1;
     }
     put_hashed(at, run, each, envelope);
-    if (knows_sha256()) {
-        sha256(at, envelope->whole, digest);
-        found = memcmp(digest, envelope->digest + 1, DIGEST) == 0;
-    } else
-        found = is_intact_by(maker->digest, input, envelope->digest + 1);
-    Py_XDECREF(input);
+    sha256(at, before, value_of(run, each), value, digest);
+    if (at != small)
+        PyMem_Free(at);
+    return memcmp(digest, envelope->digest + 1, DIGEST) == 0;
+}
+
+/* 1: the digest matches the record; 0: it does not; -1: an exception. */
+static int is_intact(const maker *maker, const Run *run, const entry *each, const envelope *envelope) {
+    PyObject *input;
+    int found;
+    if (knows_sha256())
+        return is_intact_in_place(run, each, envelope);
+    if ((input = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)envelope->whole)) == NULL)
+        return -1;
+    put_data(put_hashed(PyBytes_AS_STRING(input), run, each, envelope), value_of(run, each), (size_t)each->value_size);
+    found = is_intact_by(maker->digest, input, envelope->digest + 1);
+    Py_DECREF(input);
     return found;
 }
 

@@ -98,6 +98,17 @@ def test_what_was_changed_after_it_was_written_is_not_passed_off_as_what_was_sen
         assert event.data.endswith(data[layout.ma :]) == (change == "nothing")
 
 
+@pytest.mark.parametrize("size", [100, 4090, 9000])
+def test_what_is_hashed_may_be_long_before_the_value_and_in_it(client: RecordClient, size: int) -> None:
+    for data in (message(b"v" * size), message(b"v", subject="s" * size), message(b"v" * size, app={"a": "x" * size})):
+        key, value, headers, _ = to_record(data, walk(data))
+        (intact, damaged), _ = same_both_ways(client, [(key, value, headers), (key, (value or b"") + b"w", headers)])
+        assert intact.data.endswith(data)
+        assert not damaged.data.endswith(data + b"w")
+        (run,) = produced(client, [(key, value, headers)])
+        assert run.events(EncodedEvent, ENCODER._maker(0), unusual)[0][0].data.endswith(data)
+
+
 def test_maps_are_narrow_up_to_the_last_byte(client: RecordClient) -> None:
     sizes = [*range(240, 262)]
     records = [(None, b"v", [("a", b"x" * size)]) for size in sizes]
