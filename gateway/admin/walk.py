@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
-from itertools import dropwhile, islice
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 STEP: Final = 200
 """Connections or links that are looked at in one turn of the loop."""
+_serial: Final = attrgetter("serial")
 
 
 async def connections_after(roster: Roster[Connection], number: int) -> AsyncIterator[Entry[Connection]]:
@@ -26,14 +29,19 @@ async def connections_after(roster: Roster[Connection], number: int) -> AsyncIte
         await asyncio.sleep(0)
 
 
-async def links_after(roster: Roster[Connection], key: LinkKey) -> AsyncIterator[tuple[LinkKey, Link]]:
-    """The links after this one, by connection and in the order of their attaches."""
-    while some := list(islice(_links(roster, key), STEP)):
+async def links_after(
+    roster: Roster[Connection], key: LinkKey, *, step: int = STEP, pause: float = 0.0
+) -> AsyncIterator[tuple[LinkKey, Link]]:
+    """The links after this one, by connection and in the order of their attaches.
+
+    `step` of them are looked at in one turn of the loop; `pause`: seconds between two steps.
+    """
+    while some := list(islice(_links(roster, key), step)):
         for each in some:
             if each[1] is not None:
                 yield each[0], each[1]
         key = some[-1][0]
-        await asyncio.sleep(0)
+        await asyncio.sleep(pause if len(some) == step else 0)
 
 
 def _links(roster: Roster[Connection], key: LinkKey) -> Iterator[tuple[LinkKey, Link | None]]:
@@ -48,7 +56,8 @@ def _links(roster: Roster[Connection], key: LinkKey) -> Iterator[tuple[LinkKey, 
 
 def _of(entry: Entry[Connection], serial: int) -> Iterator[tuple[LinkKey, Link]]:
     engine = entry.item.engine
-    for link in dropwhile(lambda each: each.serial <= serial, () if engine is None else engine.links):
+    links = [] if engine is None else engine.links
+    for link in islice(links, bisect_right(links, serial, key=_serial) if serial else 0, None):
         yield (entry.number, link.serial), link
 
 

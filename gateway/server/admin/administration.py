@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 
 _LOOK: Final = 1.0
 """Seconds between two looks at the credit of all links."""
+_STEP: Final = 50
+"""Links that are looked at in one turn of the loop: in less than 0.1 ms, by which a message may be late."""
+_SPREAD: Final = 0.5
+"""Seconds over which the steps of a look are spread."""
+_LONGEST: Final = 0.005
+"""Seconds between two steps at most."""
 
 
 class _HeldMemory(Protocol):
@@ -114,11 +120,14 @@ class Administration:
 
     async def _look(self) -> None:
         changes: Changes | None = None
+        looked, took = 0, 0.0
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(max(0.0, _LOOK - took))
             if self.streams:
                 self.watched()
-            await self._round()
+            began = self._clock()
+            looked = await self._round(min(_LONGEST, _SPREAD * _STEP / max(1, looked + len(self.connections))))
+            took = self._clock() - began
             if not self.streams:
                 changes = None
             elif changes is None:  # the first stream begins with the status, and with what changes from now on
@@ -127,10 +136,11 @@ class Administration:
             else:
                 self.streams.publish(changes.round())
 
-    async def _round(self) -> None:
-        """Look at all links once."""
-        rated, now = self.rates.wanted(self._clock()), time.time()
-        async for key, link in links_after(self.connections, (0, 0)):
+    async def _round(self, pause: float) -> int:
+        """Look at all links once, with pauses of so many seconds; returns their number."""
+        rated, now, looked = self.rates.wanted(self._clock()), time.time(), 0
+        async for key, link in links_after(self.connections, (0, 0), step=_STEP, pause=pause):
+            looked += 1
             self.waits.look(key, link, now)
             if rated:
                 self.rates.look(key, link)
@@ -138,6 +148,7 @@ class Administration:
         if rated:
             events = {(name, event): n for name, each in self.clusters.items() for event, n in each.counts().items()}
             self.rates.finish(self._clock(), events)
+        return looked
 
     def watched(self) -> None:
         """Somebody wants rates of messages."""
