@@ -31,10 +31,10 @@ def fill(bootstrap: str, topic: str, count: int, size: int, every: int, form: st
     reds, others = _variants(make, body, "red"), _variants(make, body, "blue", "green", "grey")
     for number in range(count):
         red = number % every == 0 or number == count - 1
-        value, headers = (reds if red else others)[number % _VARIANTS]
+        key, value, headers = (reds if red else others)[number % _VARIANTS]
         while True:
             try:
-                producer.produce(topic, value, headers=headers)
+                producer.produce(topic, value, key, headers=headers)
                 break
             except BufferError:
                 producer.poll(0.01)
@@ -43,7 +43,8 @@ def fill(bootstrap: str, topic: str, count: int, size: int, every: int, form: st
 
 
 _VARIANTS = 1009
-Record = tuple[bytes | None, Any]
+Record = tuple[bytes | None, bytes | None, Any]
+"""Key, value and headers."""
 
 
 def _variants(make: Callable[[bytes, dict[str, str]], Record], body: bytes, *colors: str) -> list[Record]:
@@ -64,21 +65,21 @@ def _variants(make: Callable[[bytes, dict[str, str]], Record], body: bytes, *col
 
 
 def _plain(body: bytes, properties: dict[str, str]) -> Record:
-    return body, [(name, text.encode()) for name, text in properties.items()]
+    return None, body, [(name, text.encode()) for name, text in properties.items()]
 
 
 def _sealed(body: bytes, properties: dict[str, str]) -> Record:
     data = section(APPLICATION_PROPERTIES, properties) + section(DATA, body)
-    _, value, headers = RecordWriter().record(data, walk(data))
-    return value, headers
+    key, value, headers = RecordWriter().record(data, walk(data))
+    return key, value, headers
 
 
 def _shaped(shaped: list[bytes], _: bytes, properties: dict[str, str]) -> Record:
     message = shaped[zlib.crc32(properties["source"].encode()) % len(shaped)]
     layout = walk(message)
     data = message[: layout.app] + section(APPLICATION_PROPERTIES, properties) + message[layout.body :]
-    _, value, headers = RecordWriter().record(data, walk(data))
-    return value, headers
+    key, value, headers = RecordWriter().record(data, walk(data))
+    return key, value, headers
 
 
 if __name__ == "__main__":
