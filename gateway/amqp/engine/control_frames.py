@@ -26,7 +26,7 @@ from gateway.amqp.engine.performatives import (
 )
 from gateway.amqp.link.attach_info import AttachInfo, read_attach_info, refusal
 from gateway.amqp.link.port import RESUMED
-from gateway.amqp.proton.batch import OTHER_FORMAT, SCAN_STATE, WITH_STATE, scan
+from gateway.amqp.proton.batch import ONE_STATE, OTHER_FORMAT, SCAN_STATE, WITH_STATE, scan
 from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 _HEAD: Final = struct.Struct(">IBBH")
@@ -85,6 +85,11 @@ class ControlFrameInspector:
         self.watching = self.watching or OTHER_FORMAT in kinds
         self.transacting = self.transacting or WITH_STATE in kinds
         return [each for each in found if each[1] not in _FROM_NOW_ON]
+
+    @property
+    def one_state(self) -> bool:
+        """Whether the messages of a run that end in the scanned data came with the same state."""
+        return self._scan[ONE_STATE] == 1
 
     def split_text(self, data: bytes, end: int) -> str | None:
         """The error text of a disposition that began in earlier data and ends here, if it may have a NUL."""

@@ -80,7 +80,7 @@ class Dispatcher:
                 if link.incoming and inspector.watching:
                     link.received_of_any_format(found)
                 elif link.incoming and inspector.transacting:
-                    link.received_with_states(found)
+                    link.received_with_states(found, inspector.one_state)
                 elif link.incoming:
                     link.received_all(found)
                 else:

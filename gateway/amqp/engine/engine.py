@@ -276,6 +276,11 @@ class Engine(Restraint):
         """The attach of a sender of ours will be written next."""
         self._output.attaching(link)
 
+    def restate(self, accept: Callable[[], None], state: bytes) -> None:
+        """See `EnginePort`."""
+        self._output.restate(accept, state)
+        self.touch()
+
     def detached(self, link: LinkState) -> None:
         """Our half of a link detaches."""
         self._sessions.detach(link)

@@ -82,6 +82,12 @@ class Output:
         data = self._written()
         self.early.extend(data if change is None else change(data))
 
+    def restate(self, accept: Callable[[], None], state: bytes) -> None:
+        """Accept messages, and write another state instead: proton writes one frame for many that it knows."""
+        self.collect()  # from now on, each disposition that is collected is of these messages
+        accept()
+        self.collect(lambda data: batch.restated(data, state))
+
     def _written(self) -> bytes:
         data = batch.take_output(self._at, self._tally)
         self.begun = False

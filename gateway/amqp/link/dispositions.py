@@ -66,6 +66,11 @@ def provisional(outcome: Provisional, scope: str) -> bytes:
     return raw
 
 
+def state(fields: bytes) -> bytes:
+    """A transactional-state with these encoded fields."""
+    return b"\x00\x53" + bytes((TRANSACTIONAL,)) + fields
+
+
 def write_any(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:
     """`write`, also for accepted."""
     if outcome is ACCEPTED:

@@ -98,6 +98,9 @@ class EnginePort(Protocol[LinkT]):
     def detached(self, link: LinkT) -> None:
         """Our half of a link detaches."""
 
+    def restate(self, accept: Callable[[], None], state: bytes) -> None:
+        """Call `accept`, which accepts messages, and write this state, described and encoded, as their outcome."""
+
     def sends_no_more(self, link: LinkT) -> None:
         """`link` has ended."""
 

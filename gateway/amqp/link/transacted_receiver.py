@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Final
+
 from cproton_ffi import lib
 
 from gateway.amqp.link import dispositions
-from gateway.amqp.link.outcomes import Provisional
+from gateway.amqp.link.outcomes import ACCEPTED, Provisional
 from gateway.amqp.link.receiver_link import Message, ReceiverHalf
 from gateway.amqp.link.transactions import unknown
 from gateway.amqp.message.bounds import ANNOTATIONS
 from gateway.amqp.proton import batch
 from gateway.amqp.proton.handles import ProtonDelivery
+
+_MERGED: Final = 8
+"""Outcomes for which one frame costs less than one frame each, though output has to be collected twice for it."""
 
 
 class TransactedReceiverHalf(ReceiverHalf):
@@ -22,13 +28,16 @@ class TransactedReceiverHalf(ReceiverHalf):
         """`received_with_states` if the peer has used another message-format than 0."""
         for message in messages:
             if self.open and not self._foreign(message[0], message[2]):
-                self.received_with_states([message])
+                self.received_with_states([message], False)
 
-    def received_with_states(self, messages: list[Message]) -> None:
-        """`received_all` if the peer has sent in a transaction: messages of one come in runs (part 4, 4.4.1)."""
+    def received_with_states(self, messages: list[Message], alike: bool) -> None:
+        """`received_all` if the peer has sent in a transaction: messages of one come in runs (part 4, 4.4.1).
+
+        `alike`: it is known that all came with the same state.
+        """
         at = 0
         while at < len(messages) and self.open:
-            end, state = batch.same_state(messages, at)
+            end, state = batch.same_state(messages, at, alike)
             run = messages if end - at == len(messages) else messages[at:end]
             at = end
             if state is None:
@@ -86,7 +95,10 @@ class TransactedReceiverHalf(ReceiverHalf):
         """`settle` for several; no effect if the link has ended."""
         if self.open and deliveries:
             fields = dispositions.provisional(outcome, self.scope)
-            batch.settle_all(deliveries, self.held, dispositions.TRANSACTIONAL, fields)
+            if outcome.outcome is ACCEPTED and len(deliveries) >= _MERGED:
+                self.engine.restate(partial(batch.accept_all, deliveries, self.held), dispositions.state(fields))
+            else:
+                batch.settle_all(deliveries, self.held, dispositions.TRANSACTIONAL, fields)
+                self.engine.touch()
             counts, name = self.outcome_counts, outcome.name
             counts[name] = counts.get(name, 0) + len(deliveries)
-            self.engine.touch()

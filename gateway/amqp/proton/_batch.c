@@ -527,6 +527,7 @@ static PyMethodDef methods[] = {
     {"accept_all", (PyCFunction)(void (*)(void))accept_all, METH_FASTCALL, "Accept and settle deliveries."},
     {"same_state", (PyCFunction)(void (*)(void))same_state, METH_FASTCALL, "The next messages that came with one state."},
     {"settle_all", (PyCFunction)(void (*)(void))settle_all, METH_FASTCALL, "Settle deliveries with one state."},
+    {"restated", (PyCFunction)(void (*)(void))restated, METH_FASTCALL, "Frames with another state than `accepted`."},
     {"all_plain", all_plain, METH_VARARGS, "Whether no message needs a closer look."},
     {"drain_events", (PyCFunction)(void (*)(void))drain_events, METH_FASTCALL, "Take the events that need no decision."},
     {"take_output", (PyCFunction)(void (*)(void))take_output, METH_FASTCALL, "The bytes to write now."},
@@ -555,6 +556,7 @@ PyMODINIT_FUNC PyInit__batch(void) {
                            PyModule_AddObjectRef(module, "Tally", (PyObject *)&tally_type) < 0))
         Py_CLEAR(module);
     if (module != NULL && (PyModule_AddIntConstant(module, "SCAN_STATE", sizeof(scan_state)) < 0 ||
+                           PyModule_AddIntConstant(module, "ONE_STATE", offsetof(scan_state, one_state)) < 0 ||
                            PyModule_AddIntMacro(module, OTHER_FORMAT) < 0 || PyModule_AddIntMacro(module, WITH_STATE) < 0 || PyModule_AddIntMacro(module, BEFORE_END) < 0 ||
                            PyModule_AddIntMacro(module, ECHO_SESSION) < 0 || PyModule_AddIntMacro(module, ACQUISITION) < 0 || PyModule_AddIntMacro(module, ECHO_LINK) < 0 ||
                            PyModule_AddIntMacro(module, CUT_TEXT) < 0 || PyModule_AddIntMacro(module, SPLIT_DISPOSITION) < 0))

@@ -21,7 +21,7 @@ static size_t state_size(const uint8_t *at, size_t left) {
 
 /* The same for the fields after the message-format: settled, more, rcv-settle-mode, state, resume. A transfer that is
  * marked as resumed, or that cannot be read here, is unusual. */
-static int transfer_flags(const uint8_t *at, size_t left, size_t count) {
+static int transfer_flags(const uint8_t *at, size_t left, size_t count, const uint8_t **state, size_t *bytes) {
     size_t index, size;
     int found = USUAL_TRANSFER;
     for (index = 0; index < 5 && index < count; index++) {
@@ -29,9 +29,10 @@ static int transfer_flags(const uint8_t *at, size_t left, size_t count) {
             return UNUSUAL_TRANSFER;
         if (index == 3 && at[0] != 0x40) {
             found = STATED_TRANSFER;
+            if ((size = state_size(at, left)) != 0)
+                *state = at, *bytes = size;
             if (count == 4)
                 break; /* nothing follows */
-            size = state_size(at, left);
         } else
             size = at[0] == 0x40 || at[0] == 0x42 || (at[0] == 0x41 && index != 4)  ? 1
                    : (at[0] == 0x56 && index < 2) || (at[0] == 0x50 && index == 2) ? 2
@@ -44,8 +45,8 @@ static int transfer_flags(const uint8_t *at, size_t left, size_t count) {
 }
 
 /* What the fields of a transfer say: it may have a message-format other than 0, a state, or fields that cannot be read
- * here. */
-static int transfer_kind(const uint8_t *at, size_t left) {
+ * here. `*state` is where a state begins of which all `*bytes` are there, and unchanged otherwise. */
+static int transfer_kind(const uint8_t *at, size_t left, const uint8_t **state, size_t *bytes) {
     size_t size, count, index;
     if (left >= 1 && at[0] == 0x45)
         return USUAL_TRANSFER;
@@ -74,7 +75,7 @@ static int transfer_kind(const uint8_t *at, size_t left) {
         return UNUSUAL_TRANSFER;
     if (!(size == 1 || (size == 2 && at[1] == 0) || (size == 5 && !at[1] && !at[2] && !at[3] && !at[4])))
         return UNUSUAL_TRANSFER;
-    return transfer_flags(at + size, left - size, count - 4);
+    return transfer_flags(at + size, left - size, count - 4, state, bytes);
 }
 
 /* The size of an encoded boolean or null. */

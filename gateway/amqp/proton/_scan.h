@@ -17,6 +17,9 @@ typedef struct {
     uint16_t echo;    /* what to report at the end of the current frame */
     uint16_t channel; /* the channel of that frame */
     uint8_t head[MAX_HEAD];
+    uint8_t one_state; /* the messages that end in the scanned bytes came with one state, if they came in one frame each */
+    uint8_t size;      /* of the state of the last transfer; 0: none, or not known */
+    uint8_t state[MAX_HEAD];
 } scan_state;
 
 typedef struct {
@@ -53,18 +56,31 @@ static int add_finding(findings *findings, size_t position, int what, int channe
     return result;
 }
 
+/* Compare the state of a transfer with that of the one before; size 0: none, or not known. */
+static void note_state(scan_state *state, const uint8_t *found, size_t size) {
+    state->one_state &= size > 0 && size == state->size && memcmp(found, state->state, size) == 0;
+    state->size = (uint8_t)size; /* it is within a head */
+    if (size > 0)
+        memcpy(state->state, found, size);
+}
+
 /* Inspect the frame that begins with these bytes; `position` is its place in the scanned data. -1 on an exception. */
 static int inspect_frame(scan_state *state, const uint8_t *frame, size_t size, size_t position, findings *findings) {
     size_t body = 4 * (size_t)frame[4], head = 0;
     int code, kind = USUAL_TRANSFER, channel = frame[6] << 8 | frame[7];
+    const uint8_t *stated = NULL;
+    size_t state_bytes = 0;
     if (frame[5] != 0 || body < 8 || body + 3 > size) { /* an empty frame, or an extended header that hides the rest */
         if (body <= 8)
             return 0;
+        note_state(state, NULL, 0);
         return add_finding(findings, position, OTHER_FORMAT, channel) < 0 ? -1 : add_finding(findings, position, BEFORE_END, channel);
     }
     code = performative_code(frame + body, size - body, &head);
-    if (code == 0x14)
-        kind = transfer_kind(frame + body + head, size - body - head);
+    if (code == 0x14) {
+        kind = transfer_kind(frame + body + head, size - body - head, &stated, &state_bytes);
+        note_state(state, stated, state_bytes);
+    }
     if ((head != 3 || kind == UNUSUAL_TRANSFER) && add_finding(findings, position, OTHER_FORMAT, channel) < 0)
         return -1;
     if (kind == STATED_TRANSFER && add_finding(findings, position, WITH_STATE, channel) < 0)
@@ -141,6 +157,7 @@ static bool head_complete(const scan_state *state) {
 static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size_t end, findings *findings) {
     const uint8_t *frame;
     size_t size, more, begin, body, at = start;
+    state->one_state = 1;
     while (at < end) {
         if (state->skip) {
             more = end - at < state->skip ? end - at : state->skip;
@@ -192,7 +209,9 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
  * position; ECHO_SESSION, ECHO_LINK: a flow that requests an echo ends here; CUT_TEXT: a disposition begins here whose
  * error description proton cuts off (the third item is its size instead of a channel); SPLIT_DISPOSITION: a disposition
  * ends here of which a part arrived earlier; ACQUISITION: a flow that names a transaction ends here; WITH_STATE: a
- * transfer has a state, so that from now on messages may be those of transactions.
+ * transfer has a state, so that from now on messages may be those of transactions. Afterwards the byte ONE_STATE of `state`
+ * is 1 if the messages that end in the data came with the same state, except those that began in earlier data and have
+ * several frames: these are never in a run.
  */
 static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t start, end;

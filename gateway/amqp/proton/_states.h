@@ -49,15 +49,16 @@ static pointer delivery_of_item(PyObject *item) {
     return delivery;
 }
 
-/* same_state(messages, start) -> the end of the messages from `start` on that came with the same state, and that state:
- * the fields of a transactional-state; None: any other, or none. */
+/* same_state(messages, start, all=False) -> the end of the messages from `start` on that came with the same state, and that
+ * state: the fields of a transactional-state; None: any other, or none. `all`: it is known that all came with the same. */
 static PyObject *same_state(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     char room[STATE_ROOM];
     Py_ssize_t index;
     PyObject *messages, *state;
     pointer delivery;
     size_t size;
-    if (!check_count("same_state", count, 2))
+    bool all = count == 3 && args[2] == Py_True;
+    if (!check_count("same_state", count, count == 3 ? 3 : 2))
         return NULL;
     messages = args[0], index = PyLong_AsSsize_t(args[1]);
     if (PyErr_Occurred())
@@ -68,7 +69,7 @@ static PyObject *same_state(PyObject *module, PyObject *const *args, Py_ssize_t 
     }
     if ((delivery = delivery_of_item(PyList_GET_ITEM(messages, index))) == NULL || (state = state_of(delivery, room, &size)) == NULL)
         return NULL;
-    for (index++; index < PyList_GET_SIZE(messages); index++) {
+    for (index = all ? PyList_GET_SIZE(messages) : index + 1; index < PyList_GET_SIZE(messages); index++) {
         if ((delivery = delivery_of_item(PyList_GET_ITEM(messages, index))) == NULL) {
             Py_DECREF(state);
             return NULL;

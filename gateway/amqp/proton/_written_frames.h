@@ -1,4 +1,4 @@
-/* Inspects the complete frames that proton has written. */
+/* Inspects and changes the complete frames that proton has written. */
 
 /* largest_frame(data) -> the size of the largest complete frame in the data; skips a protocol header */
 static PyObject *largest_frame(PyObject *module, PyObject *data) {
@@ -69,4 +69,103 @@ static PyObject *sender_attaches(PyObject *module, PyObject *data) {
         Py_DECREF(item);
     }
     return all;
+}
+
+/* The size of a boolean, uint or null; 0 for any other type. */
+static size_t simple_size(const uint8_t *at, size_t left) {
+    size_t size = uint_size(at, left);
+    return size != 0 ? size : boolean_size(at, left);
+}
+
+/* Where the state `accepted` begins in a disposition, whose list begins at `at`, and its first field at `*fields`; NULL:
+ * it has another state, or none. */
+static const uint8_t *accepted_state(const uint8_t *at, const uint8_t *end, const uint8_t **fields) {
+    static const uint8_t accepted[] = {0, 0x53, ACCEPTED};
+    size_t size = end - at < 3 || (at[0] != 0xC0 && at[0] != 0xD0) ? 0 : at[0] == 0xC0 ? 3 : 9;
+    int field;
+    if (size == 0 || (size_t)(end - at) < size || at[size - 1] != 5)
+        return NULL;
+    *fields = at += size;
+    for (field = 0; field < 4; field++, at += size) /* role, first, last, settled */
+        if ((size = simple_size(at, (size_t)(end - at))) == 0)
+            return NULL;
+    return (size_t)(end - at) > sizeof accepted && memcmp(at, accepted, sizeof accepted) == 0 ? at : NULL;
+}
+
+static uint8_t *put_u32(uint8_t *at, size_t value) {
+    at[0] = (uint8_t)(value >> 24), at[1] = (uint8_t)(value >> 16), at[2] = (uint8_t)(value >> 8), at[3] = (uint8_t)value;
+    return at + 4;
+}
+
+#define RESTATED 32 /* more bytes than a disposition has without its fields */
+
+/* Write a disposition with other fields than those of `frame`: some of its own, and a state. */
+static uint8_t *put_disposition(uint8_t *to, const uint8_t *frame, const uint8_t *fields, size_t size, PyObject *state) {
+    size_t state_bytes = (size_t)PyBytes_GET_SIZE(state), items = size + state_bytes;
+    bool wide = items > 254;
+    to = put_u32(to, 11 + (wide ? 9 : 3) + items);
+    memcpy(to, frame + 4, 7); /* the rest of the frame's header, and the descriptor */
+    to += 7;
+    *to++ = wide ? 0xD0 : 0xC0;
+    if (wide)
+        to = put_u32(put_u32(to, items + 4), 5);
+    else
+        *to++ = (uint8_t)(items + 1), *to++ = 5;
+    memcpy(to, fields, size);
+    memcpy(to + size, PyBytes_AS_STRING(state), state_bytes);
+    return to + items;
+}
+
+static bool is_disposition(const uint8_t *frame, size_t size) {
+    return size >= 11 && frame[4] == 2 && frame[5] == 0 && frame[8] == 0 && frame[9] == 0x53 && frame[10] == 0x15;
+}
+
+/* How many dispositions are in the data; -1: it is no sequence of whole frames. */
+static Py_ssize_t count_dispositions(const uint8_t *at, const uint8_t *end) {
+    Py_ssize_t found = 0;
+    size_t size;
+    for (; at < end; at += size) {
+        if (end - at < 8 || (size = frame_size(at)) < 8 || size > (size_t)(end - at))
+            return -1;
+        found += is_disposition(at, size);
+    }
+    return found;
+}
+
+/* restated(data, state) -> the frames with this state, described and encoded, in place of each `accepted`; a disposition of
+ * any other state must not be among them */
+static PyObject *restated(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    const uint8_t *at, *end, *fields, *state;
+    uint8_t *to;
+    size_t size;
+    Py_ssize_t dispositions;
+    PyObject *made;
+    if (!check_count("restated", count, 2))
+        return NULL;
+    if (!PyBytes_Check(args[0]) || !PyBytes_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "frames and a state are bytes");
+        return NULL;
+    }
+    at = (const uint8_t *)PyBytes_AS_STRING(args[0]), end = at + PyBytes_GET_SIZE(args[0]);
+    dispositions = count_dispositions(at, end);
+    made = dispositions < 0 ? NULL : PyBytes_FromStringAndSize(NULL, (end - at) + dispositions * (PyBytes_GET_SIZE(args[1]) + RESTATED));
+    if (dispositions >= 0 && made == NULL)
+        return NULL;
+    for (to = made == NULL ? NULL : (uint8_t *)PyBytes_AS_STRING(made); to != NULL && at < end; at += size) {
+        size = frame_size(at);
+        if (!is_disposition(at, size)) {
+            memcpy(to, at, size);
+            to += size;
+        } else if ((state = accepted_state(at + 11, at + size, &fields)) != NULL)
+            to = put_disposition(to, at, fields, (size_t)(state - fields), args[1]);
+        else
+            to = NULL;
+    }
+    if (to != NULL) {
+        _PyBytes_Resize(&made, (char *)to - PyBytes_AS_STRING(made));
+        return made;
+    }
+    Py_XDECREF(made);
+    PyErr_SetString(PyExc_ValueError, "these frames are not those of accepted messages");
+    return NULL;
 }

@@ -9,6 +9,7 @@ import pytest
 from cproton_ffi import lib
 
 from gateway.amqp.proton import _batch, batch
+from tests.support.amqp.frames import composite, framed, performative
 from tests.support.amqp.messages import message
 
 
@@ -51,6 +52,10 @@ from tests.support.amqp.messages import message
         lambda: _batch.same_state([], 0),
         lambda: _batch.same_state([5], 0),  # type: ignore[list-item]
         lambda: _batch.same_state([(1, b"")], 0),  # type: ignore[list-item]
+        lambda: _batch.same_state([], 0, True, True),  # type: ignore[call-arg]
+        lambda: _batch.restated(b""),  # type: ignore[call-arg]
+        lambda: _batch.restated("", b""),  # type: ignore[arg-type]
+        lambda: _batch.restated(b"", None),  # type: ignore[arg-type]
         lambda: _batch.settle_all([], None, 1, b""),  # type: ignore[arg-type]
         lambda: _batch.settle_all([], _batch.Received(None), 1, None),  # type: ignore[arg-type]
         lambda: _batch.settle_all(["one"], _batch.Received(None), 1, b""),  # type: ignore[list-item]
@@ -87,6 +92,24 @@ def test_nothing_is_at_address_zero() -> None:
     assert _batch.forward(batch.address(link), 8, lot, 1, 4, [b"changed"] * 3, unsettled, "origin") == 9
     assert unsettled.contexts == [("origin", 2)]
     lib.pn_connection_release(connection)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00",
+        b"\x00\x00\x00\x07\x02\x00\x00",
+        framed(performative("begin"))[:-1],
+        framed(performative("disposition", role=True, first=1, state=composite("released"))),
+        framed(performative("disposition", role=True, first=1, settled=True, state=composite("released"))),
+        framed(performative("disposition", role=True, first=1, settled=True)),
+        framed(b"\x00\x53\x15\xc0\x00\x05"),
+        framed(b"\x00\x53\x15\x45"),
+    ],
+)
+def test_no_other_outcome_is_taken_for_accepted(data: bytes) -> None:
+    with pytest.raises(ValueError, match="accepted"):
+        _batch.restated(data, b"state")
 
 
 @pytest.mark.parametrize(
