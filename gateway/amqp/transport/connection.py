@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
             self._hold(False)
 
     def _work(self) -> None:
-        start, before, size = self._taken, time.monotonic(), len(self._unread)
+        start, before, size = self._taken, time.thread_time(), len(self._unread)
         if (engine := self.engine) is not None:
             try:
                 engine.receive(self._unread[start : start + self._slice])
@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
                 self.hub.failed(self, error)
                 engine = None
         self._taken = start + self._slice
-        self._slice = next_slice(self._slice, time.monotonic() - before)
+        self._slice = next_slice(self._slice, time.thread_time() - before)
         if engine is None or self._taken >= size:
             self._unread = b""
 

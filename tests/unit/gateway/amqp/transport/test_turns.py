@@ -65,7 +65,7 @@ class Transport:
 
 
 class Clock:
-    """`time.monotonic` of these tests: it goes on where a link attaches or ends."""
+    """`time.monotonic` and `time.thread_time` of these tests: it goes on where a link attaches or ends."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -142,6 +142,7 @@ class House:
 def house(monkeypatch: pytest.MonkeyPatch) -> House:
     clock = Clock()
     monkeypatch.setattr(time, "monotonic", clock)
+    monkeypatch.setattr(time, "thread_time", clock)
     return House(clock)
 
 
@@ -193,6 +194,36 @@ def test_who_says_little_does_not_wait_for_those_who_say_much(house: House) -> N
     assert house.host.attached < 500
     house.rest()
     assert house.host.attached == 2001
+
+
+def pieces(house: House, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the pieces in which the engine gets 1,000 attaches."""
+    connection, found = house.connect(), list[int]()
+    engine = connection.engine
+    assert engine is not None
+    receive = engine.receive
+
+    def received(_: object, data: bytes) -> None:
+        found.append(len(data))
+        receive(data)
+
+    monkeypatch.setattr(type(engine), "receive", received)
+    connection.data_received(attaches(1000))
+    house.rest()
+    assert house.host.attached == 1000
+    return found
+
+
+def test_a_piece_is_as_large_as_its_frames_allow(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert max(pieces(house, monkeypatch)) <= 1024
+
+
+def test_a_piece_is_no_smaller_because_other_processes_have_the_processor(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a message costs depends on how many come in a piece: by the wall clock, a busy machine made all dearer."""
+    monkeypatch.setattr(time, "thread_time", lambda: 1000.0)
+    assert max(pieces(house, monkeypatch)) == 16 * 1024
 
 
 def test_the_links_of_many_connections_end_in_turns(house: House) -> None:
