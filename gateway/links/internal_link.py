@@ -42,7 +42,7 @@ class InternalLink(ABC, Generic[HandlerT]):
 
     fence: int = 0
     offset_group: str | None = None
-    draining = presettled = False
+    draining = presettled = acquiring = False
     filter_rules: Rules | None = None
 
     def __init__(self, context: LinkContext, requester: Requester) -> None:

@@ -270,6 +270,9 @@ class OutgoingLink(NodeLink, Protocol):
     def left(self) -> DetachKind | None:
         """How the link ended, valid in `on_detach`; None: no peer is at the other end."""
     @property
+    def acquiring(self) -> bool:
+        """Whether what is sent now is acquired in a transaction of the receiver (part 4, 4.4.3)."""
+    @property
     def unsettled(self) -> Unsettled:
         """What was sent and has no outcome yet."""
     @property

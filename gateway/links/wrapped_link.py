@@ -217,6 +217,10 @@ class WrappedOutgoingLink(WrappedLink[OutgoingLink]):
         return self._link.window
 
     @property
+    def acquiring(self) -> bool:
+        return self._link.acquiring
+
+    @property
     def left(self) -> DetachKind | None:
         return self._link.left
 

@@ -56,7 +56,7 @@ class CoordinatorLink(Incoming):
             self._answer(delivery, error)
 
     def _declare(self, delivery: Delivery) -> None:
-        transaction = self._table.declare(self._limits, self._own.pop)
+        transaction = self._table.declare(self._limits, self._own.pop, self._link.detach)
         self._own[transaction.txn_id] = transaction
         self._link.settle(delivery, Declared(transaction.txn_id))
         self._link.grant(1)

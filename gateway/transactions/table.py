@@ -7,13 +7,17 @@ An id is valid on every session of the connection on which it was declared (`amq
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Provisional, Rejected
 from gateway.amqp.link.transactions import PostedMessage, PostingHandler, Retirement, TransactedLink
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, TRANSACTION_UNKNOWN, AmqpError
 from gateway.routing.fair_share import Timer
+from gateway.transactions.acquisition import Acquisition
 from gateway.transactions.transaction import Transaction
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.sender_link import SenderHalf
 
 _TOO_MUCH: Final = (
     "this connection has too many messages in transactions or without an outcome (limits.memory, limits.user_memory, "
@@ -54,8 +58,16 @@ class TransactionTable:
         self._parts: Final[dict[TransactedLink, bytes]] = {}
         """The transaction of the message that is on its way on a link."""
 
-    def declare(self, limits: TransactionLimits, forget: Callable[[bytes], object]) -> Transaction:
-        """A new transaction; `forget` is called when it has ended. Raises AmqpError (RESOURCE_LIMIT_EXCEEDED)."""
+    def declare(
+        self,
+        limits: TransactionLimits,
+        forget: Callable[[bytes], object],
+        violated: Callable[[AmqpError], None] | None = None,
+    ) -> Transaction:
+        """A new transaction; `forget` is called when it has ended, `violated` if its controller breaks a rule.
+
+        Raises AmqpError (RESOURCE_LIMIT_EXCEEDED).
+        """
         limits.take(len(self._known))
         txn_id, timers = limits.new_id(), list[Timer]()
 
@@ -69,7 +81,7 @@ class TransactionTable:
             for timer in timers:
                 timer.cancel()
 
-        transaction = self._known[txn_id] = Transaction(txn_id, started, ended)
+        transaction = self._known[txn_id] = Transaction(txn_id, started, ended, violated)
         return transaction
 
     def find(self, txn_id: bytes) -> Transaction | None:
@@ -109,6 +121,21 @@ class TransactionTable:
         except AmqpError as error:
             transaction.fail(error.told_to(scope))
             retirement.roll_back()
+
+    def acquire(self, link: object, txn_id: bytes) -> Acquisition:
+        transaction, sender = self._known[txn_id], cast("SenderHalf", link)
+        transaction.check()
+        sender.handler.on_acquire(transaction)
+        acquisition = Acquisition(sender, self, transaction)
+        transaction.acquire(acquisition)
+        return acquisition
+
+    # -- from acquisitions
+
+    def violated(self, txn_id: bytes, error: AmqpError) -> None:
+        """The controller of a transaction has broken a rule: the link to its coordinator ends."""
+        if (transaction := self._known.get(txn_id)) is not None:
+            transaction.violated(error)
 
 
 class Post:

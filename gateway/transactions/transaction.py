@@ -6,7 +6,7 @@ Nothing here knows the wire, the loop or a clock. `discharge` and `end` tell the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from gateway.amqp.link.outcomes import ACCEPTED, Provisional
 from gateway.amqp.link.transactions import Answer, Branch, BranchT, Resource, Retirement
@@ -18,6 +18,7 @@ from gateway.errors import (
     TRANSACTION_UNKNOWN,
     AmqpError,
 )
+from gateway.transactions.acquisition_states import AcquisitionEvent
 from gateway.transactions.states import TRANSITIONS, TransactionAction, TransactionEvent, TransactionState
 
 _MIXED: Final = (
@@ -28,11 +29,27 @@ MAX_RETIREMENTS: Final = 100_000
 """Outcomes of messages that one transaction may have."""
 
 
+class Acquirer(Protocol):
+    """What one link has sent in one transaction (4.4.3)."""
+
+    def notice(self, event: AcquisitionEvent) -> None:
+        """Something has happened to the transaction."""
+
+
 class Transaction:
     """A transaction from its declaration to its discharge."""
 
-    def __init__(self, txn_id: bytes, started: Callable[[], None], ended: Callable[[], None]) -> None:
-        """`started`: its first work has come. `ended`: its id is unknown from now on."""
+    def __init__(
+        self,
+        txn_id: bytes,
+        started: Callable[[], None],
+        ended: Callable[[], None],
+        violated: Callable[[AmqpError], None] | None = None,
+    ) -> None:
+        """`started`: its first work has come. `ended`: its id is unknown from now on.
+
+        `violated` ends the link to its coordinator.
+        """
         self.txn_id: Final = txn_id
         self.accepted: Final = Provisional(txn_id, ACCEPTED)
         """The outcome of nearly all of its messages."""
@@ -47,6 +64,8 @@ class Transaction:
         self._branch: Branch | None = None
         self._answer: Answer | None = None
         self._watching: list[Callable[[bool], None]] = []
+        self._violated: Final = violated
+        self._acquirers: list[Acquirer] = []
 
     # -- work
 
@@ -79,6 +98,20 @@ class Transaction:
         self._start()
         self.retired.append(retired)
 
+    def acquire(self, acquirer: Acquirer) -> None:
+        """What a link sends is acquired in this transaction (4.4.3)."""
+        self._start()
+        self._acquirers.append(acquirer)
+
+    def hold(self, retired: Retirement) -> None:
+        """Give an acquired message its outcome when the discharge, which is under way, is done."""
+        self.retired.append(retired)
+
+    def violated(self, error: AmqpError) -> None:
+        """Its controller has broken a rule."""
+        if self._violated is not None:
+            self._violated(error)
+
     def _start(self) -> None:
         """Its time begins with its first work."""
         if not self._working:
@@ -96,6 +129,7 @@ class Transaction:
         if self._reason is None:
             text = f"the transaction can only be rolled back: {error.condition}: {error.description}"
             self._reason = AmqpError(TRANSACTION_ROLLBACK, text, info=error.info, fault=error.fault)
+        self._notice(AcquisitionEvent.FAILED)
 
     def at_end(self, told: Callable[[bool], None]) -> None:
         """See `Enlisting`."""
@@ -109,7 +143,9 @@ class Transaction:
         if action is TransactionAction.REFUSE:
             self._forget_if_ended()
             then(self._refusal())
+            self._release_acquirers()
             return
+        self._notice(AcquisitionEvent.DISCHARGE)
         refused = self._reason is not None and not fail
         self._answer = (lambda _: then(self._refusal())) if refused else then
         if action is TransactionAction.COMMIT:
@@ -124,6 +160,7 @@ class Transaction:
         if self._step(TransactionEvent.LOST) is TransactionAction.ROLL_BACK:
             self._roll_back()
         self._forget_if_ended()
+        self._release_acquirers()
 
     def time_out(self) -> None:
         """Its time is over: roll back; the controller learns it from its next work or its discharge."""
@@ -139,6 +176,7 @@ class Transaction:
 
     def _committed(self, error: AmqpError | None) -> None:
         self._tell(error is None)
+        self._notice(AcquisitionEvent.ROLLED_BACK if error else AcquisitionEvent.COMMITTED)
         retired, self.retired = self.retired, []
         for each in retired:
             if error is None:
@@ -154,6 +192,7 @@ class Transaction:
 
     def _roll_back(self) -> None:
         self._tell(False)
+        self._notice(AcquisitionEvent.ROLLED_BACK)
         retired, self.retired = self.retired, []
         for each in retired:
             each.roll_back()
@@ -168,6 +207,17 @@ class Transaction:
         self._forget_if_ended()
         if answer is not None:
             answer(error)
+        self._release_acquirers()
+
+    def _notice(self, event: AcquisitionEvent) -> None:
+        for each in list(self._acquirers):
+            each.notice(event)
+
+    def _release_acquirers(self) -> None:
+        """The controller knows how the transaction has ended: its links use their credit outside of it."""
+        if self.state is TransactionState.ENDED:
+            self._notice(AcquisitionEvent.FORGOTTEN)
+            self._acquirers.clear()
 
     def _forget_if_ended(self) -> None:
         if self.state is TransactionState.ENDED:

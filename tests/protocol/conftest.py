@@ -31,6 +31,7 @@ scopes:
       - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}"}}
       - {{match: "svc/{{name}}", relay: core, address: "services/{{name}}", replies: auto}}
       - {{match: "chat/**", direct: balanced}}
+      - {{match: "acquired/**", direct: balanced}}
       - {{match: "news/**", direct: multicast}}
     access:
       - {{who: "*", may: [send, receive, info], on: "**"}}

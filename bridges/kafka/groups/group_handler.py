@@ -32,6 +32,10 @@ class ForwardingHandler(Generic[ReceiverT]):
         """As `Outgoing.on_retire`."""
         self._receiver.on_retire(transaction, retirement)
 
+    def on_acquire(self, transaction: Enlisting) -> None:
+        """As `Outgoing.on_acquire`."""
+        self._receiver.on_acquire(transaction)
+
     def positions(self) -> dict[int, int]:
         """As `Outgoing.positions`."""
         return self._receiver.positions()

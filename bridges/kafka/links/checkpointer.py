@@ -23,6 +23,7 @@ from bridges.kafka.links.log_link import LogLink
 from bridges.kafka.links.progress import Progress
 from bridges.kafka.links.terminus_request import NEVER, TerminusRequest
 from bridges.kafka.transactions import offsets
+from bridges.kafka.transactions.branch import KafkaBranch
 from bridges.kafka.transactions.pool import TransactionalClients
 from gateway.amqp.link.state import DetachKind
 from gateway.amqp.link.transactions import Enlisting, Retirement
@@ -127,9 +128,13 @@ class TerminusCheckpointer:
 
     def retire(self, transaction: Enlisting, terminus: DurableTerminus, topic: str, retirement: Retirement) -> None:
         """An event of the terminus gets an outcome in a transaction; raises AmqpError if that cannot be."""
+        self.enlist(transaction).retire(terminus, topic, retirement)
+
+    def enlist(self, transaction: Enlisting) -> KafkaBranch:
+        """The part of the cluster in a transaction; raises AmqpError if that cannot be."""
         if self.transactions is None:
             raise AmqpError(NOT_IMPLEMENTED, "the gateway's own links have no transactions")
-        transaction.enlist(self.transactions).retire(terminus, topic, retirement)
+        return transaction.enlist(self.transactions)
 
     async def holds(self, terminus: TerminusLease) -> bool:
         """Whether no other link has acquired the record, which now names the Kafka group of its transactions."""

@@ -178,6 +178,11 @@ class LogReceiver(BatchOutgoing):
         """The peer gives an event an outcome in a transaction."""
         self._outcomes.retired(transaction, retirement)
 
+    def on_acquire(self, transaction: Enlisting) -> None:
+        """Events are acquired in a transaction from now on: after a rollback they are sent again (decision 99)."""
+        if self._terminus is not None:
+            self._terminus.checkpointer.enlist(transaction)
+
     def takes_batches(self) -> bool:
         """See `handlers.BatchOutgoing`."""
         return True

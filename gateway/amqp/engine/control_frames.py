@@ -91,9 +91,13 @@ class ControlFrameInspector:
         """Whether the messages of a run that end in the scanned data came with the same state."""
         return self._scan[ONE_STATE] == 1
 
+    def frame(self, data: bytes, start: int, end: int) -> bytes:
+        """The frame that ends here; `start`: where it begins, or 0 if it began in earlier data."""
+        return data[start:end] if start else bytes(self._held) + data[:end]
+
     def split_text(self, data: bytes, end: int) -> str | None:
         """The error text of a disposition that began in earlier data and ends here, if it may have a NUL."""
-        frame = bytes(self._held) + data[:end]
+        frame = self.frame(data, 0, end)
         return refusal(frame) if _ERROR in frame else None
 
     def pushing(self, data: bytes, start: int, room: int, taken: int) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gateway.amqp.engine.table import LinkTable
     from gateway.amqp.link.link import Link
     from gateway.amqp.link.port import EnginePort
+    from gateway.amqp.link.transactions import NamedTransaction
     from gateway.amqp.proton._batch import Batch
     from gateway.amqp.proton.handles import ProtonCollector, ProtonDelivery, ProtonEvent, ProtonLink
 
@@ -25,7 +26,10 @@ _FLOW: Final = lib.PN_LINK_FLOW
 
 
 class Dispatcher:
-    """The events of one connection; `last_flow` is the link of the last flow."""
+    """The events of one connection; `last_flow` is the link of the last flow.
+
+    `named`: the transaction that the flow names whose event comes next; None: it names none.
+    """
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class Dispatcher:
         self._inspector: Final = inspector
         self._control: Final = control
         self.last_flow: Link | None = None
+        self.named: NamedTransaction | None = None
 
     def dispatch(self) -> None:
         """Dispatch every waiting event to its link or to the connection."""
@@ -102,5 +107,9 @@ class Dispatcher:
 
     def _flow(self, pointer: ProtonLink) -> None:
         self.last_flow = link = self._links.live.get(pointer)
-        if link is not None:
-            link.flowed()
+        named, self.named = self.named, None
+        if link is None:
+            return
+        if named is not None and not link.incoming:
+            link.name_transaction(named)
+        link.flowed()

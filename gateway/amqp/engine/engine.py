@@ -19,6 +19,7 @@ from gateway.amqp.engine.echoes import Echoes
 from gateway.amqp.engine.input import Input
 from gateway.amqp.engine.listener import EngineListener
 from gateway.amqp.engine.output import CANNOT_GO_ON, Output
+from gateway.amqp.engine.performatives import named_transaction
 from gateway.amqp.engine.product import product_of
 from gateway.amqp.engine.restraint import Restraint
 from gateway.amqp.engine.sessions import Sessions
@@ -29,7 +30,7 @@ from gateway.amqp.link.link import Link
 from gateway.amqp.link.state import DetachKind, LinkState
 from gateway.amqp.proton import batch, proton_data
 from gateway.amqp.proton.transport_errors import reworded
-from gateway.errors import INTERNAL_ERROR, NOT_IMPLEMENTED, AmqpError
+from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.instance import instance
 
 if TYPE_CHECKING:
@@ -105,11 +106,9 @@ class Engine(Restraint):
         except AmqpError as error:
             self._fail(error)
 
-    def _acquires(self) -> None:
-        """End the link of a flow that names a transaction: no node supports transactional acquisition (4.4.3)."""
-        link = self._dispatcher.last_flow
-        if link is not None and not link.incoming:
-            link.detach(AmqpError(NOT_IMPLEMENTED, "messages cannot be acquired in a transaction, only retired"))
+    def _acquires(self, frame: bytes | None) -> None:
+        """A flow comes that may name a transaction; None: its event is over (4.4.3)."""
+        self._dispatcher.named = None if frame is None else named_transaction(frame)
 
     def _echo(self, channel: int | None) -> None:
         self._echoes.note(self._dispatcher.last_flow, channel)

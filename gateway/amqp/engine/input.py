@@ -2,7 +2,8 @@
 
 Part of the engine. proton reads all frames of a piece before it emits events. If an end came in the same piece as its
 begin, proton would forget the channel that our begin has to name; the link of a flow with `echo` is known only from the
-last event of a piece; and proton does not show text after a NUL in the error of a disposition. So input is cut there.
+last event of a piece; proton shows neither the properties of a flow nor text after a NUL in the error of a disposition.
+So input is cut there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp.engine.control_frames import ControlFrameInspector
 from gateway.amqp.link.attach_info import refusal
-from gateway.amqp.proton.batch import ACQUISITION, BEFORE_END, CUT_TEXT, ECHO_LINK, SPLIT_DISPOSITION
+from gateway.amqp.proton.batch import (
+    ACQUISITION,
+    BEFORE_ACQUISITION,
+    BEFORE_END,
+    CUT_TEXT,
+    ECHO_LINK,
+    SPLIT_DISPOSITION,
+)
 from gateway.amqp.proton.handles import ProtonTransport
 
 _frames: Final = lib.pn_transport_get_frames_input
@@ -29,12 +37,12 @@ class Input:
         dispatch: Callable[[], None],
         before_end: Callable[[], None],
         echo: Callable[[int | None], None],
-        acquires: Callable[[], None],
+        acquires: Callable[[bytes | None], None],
     ) -> None:
         """`dispatch` handles the events of a piece; `before_end` is called before an end.
 
         `echo` is called after a flow that asks for one of ours: of its link, or of the session on a channel; `acquires`
-        after one that names a transaction.
+        with one that may name a transaction before its event, and with None after it.
         """
         self._transport: Final = transport
         self._dispatch: Final = dispatch
@@ -52,6 +60,8 @@ class Input:
         for position, what, channel in self.inspector.scanned(data):
             if what == SPLIT_DISPOSITION:
                 self.inspector.disposition_text = self.inspector.split_text(data, position)
+            elif what == ACQUISITION:
+                self._acquires(self.inspector.frame(data, start, position))
             self._push(data, start, position)
             start = position
             if what == BEFORE_END:
@@ -63,7 +73,9 @@ class Input:
             elif what == SPLIT_DISPOSITION:
                 self.inspector.disposition_text = None
             elif what == ACQUISITION:
-                self._acquires()
+                self._acquires(None)
+            elif what == BEFORE_ACQUISITION:
+                continue
             elif self._room > 0:
                 self._echo(None if what == ECHO_LINK else channel)
         self._push(data, start, len(data))

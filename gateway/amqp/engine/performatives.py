@@ -13,11 +13,15 @@ from typing import Final, NamedTuple
 from gateway.amqp.codec.decoder import decode, malformed, skip
 from gateway.amqp.codec.encoder import encode
 from gateway.amqp.codec.types import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort, Value, ValueList
+from gateway.amqp.link.transactions import NamedTransaction
 from gateway.amqp.message.section_index import opened
 from gateway.errors import INVALID_FIELD, AmqpError
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 _ERROR, _SOURCE, _TARGET, _COORDINATOR = 0x1D, 0x28, 0x29, 0x30
+_FLOW_PROPERTIES: Final = 10
+"""The index of the properties among the fields of a flow."""
+_TXN_ID: Final = Symbol("txn-id")
 MOST_HANDLES: Final = 2**32 - 1
 """The handle-max of a begin that names none (2.7.2)."""
 
@@ -159,6 +163,19 @@ def read_control(channel: int, body: bytes) -> Performative | None:
         raise malformed("bytes follow a performative that has no payload")
     check_fields(_CONTROL[code], value.value)
     return Performative(code, channel, value.value)
+
+
+def named_transaction(frame: bytes) -> NamedTransaction | None:
+    """The transaction that a flow names in its properties (part 4, 4.4.3); None: it names none, or cannot be read."""
+    try:
+        value, _ = decode(frame[4 * frame[4] :])
+    except AmqpError:
+        return None  # proton reports it
+    fields = value.value if isinstance(value, Described) and isinstance(value.value, list) else []
+    properties = fields[_FLOW_PROPERTIES] if len(fields) > _FLOW_PROPERTIES else None
+    if not isinstance(properties, dict) or _TXN_ID not in properties:
+        return None
+    return NamedTransaction(properties[_TXN_ID])
 
 
 _TRANSFER_HEAD: Final = (

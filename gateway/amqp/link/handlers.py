@@ -103,6 +103,13 @@ class Outgoing(LinkHandler, Protocol):
         """
         raise AmqpError(NOT_IMPLEMENTED, "messages of the node at this address have no outcomes in transactions")
 
+    def on_acquire(self, transaction: Enlisting) -> None:
+        """What is sent from now on is acquired in a transaction (4.4.3); raises AmqpError if that cannot be.
+
+        After a rollback `on_outcome` follows with RELEASED for each message: it must be available again.
+        """
+        raise AmqpError(NOT_IMPLEMENTED, "messages of the node at this address cannot be acquired in a transaction")
+
     def positions(self) -> Mapping[int, int]:
         """The next offset to read of an event log, per partition; empty if it reads none."""
         return {}

@@ -68,6 +68,12 @@ class Link(TransactedReceiverHalf, SenderHalf):
         self.handler = self._strict(counted, detaches=True)
         self.began()
         self._open()
+        self._use_early_flow()
+
+    def _use_early_flow(self) -> None:
+        """Use the credit of a flow that came before our attach."""
+        if self.named is not None:
+            self.name_transaction(self.named)
         self.flowed()
 
     def _answer(self, granted: proton_data.AttachReply) -> None:
@@ -175,7 +181,9 @@ class Link(TransactedReceiverHalf, SenderHalf):
             return
         self.window = lib.pn_link_credit(self.ptr)
         self.draining = bool(lib.pn_link_get_drain(self.ptr))
-        if self.window > 0 and self.engine.blocked:
+        if self.acquisition is not None and self.acquisition.withholds():
+            self.handler.on_credit()
+        elif self.window > 0 and self.engine.blocked:
             self.engine.hold_up(self)
         elif self.window > 0:
             self.handler.on_credit()

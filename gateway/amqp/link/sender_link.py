@@ -7,13 +7,16 @@ from typing import Final, Self
 
 from cproton_ffi import ffi, lib
 
+from gateway.amqp.codec.decoder import malformed
+from gateway.amqp.codec.types import Value
 from gateway.amqp.link import dispositions
 from gateway.amqp.link.handlers import OutgoingMessage, SendContext, Transfer
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED, Outcome, Provisional
 from gateway.amqp.link.state import LinkState
-from gateway.amqp.link.transactions import unknown
+from gateway.amqp.link.transactions import NamedTransaction, unknown
 from gateway.amqp.proton import batch
 from gateway.amqp.proton.handles import ProtonDelivery
+from gateway.errors import AmqpError
 
 _RECEIVED: Final = lib.PN_RECEIVED
 _GONE: Final = object()
@@ -65,6 +68,9 @@ class SenderHalf(LinkState):
         A receiver that asked for settled messages sends no outcome, but the sender of the message may wait for one: it
         gets accepted, as for a missing state (KM-12).
         """
+        if self.acquisition is not None:
+            self.acquisition.send(data, context, settled)
+            return
         engine, silent = self.engine, settled or self.presettled
         self.window -= 1
         self.transfers += 1
@@ -78,20 +84,36 @@ class SenderHalf(LinkState):
 
     def post(self, data: bytes, context: SendContext, txn_id: bytes) -> None:
         """Send one message in a transaction of the peer's coordinator (part 4, 4.4.1)."""
+        serial, _ = self.send_with_state(data, Provisional(txn_id, SETTLED))
+        self.unsettled.add(serial, len(data), context)
+
+    def send_with_state(self, data: bytes, state: Provisional) -> tuple[int, ProtonDelivery]:
+        """Send one message with a state; returns its number and its delivery, which the caller keeps or settles."""
         engine = self.engine
         self.window -= 1
         self.transfers += 1
         engine.serial = serial = engine.serial + 1
         tag = ffi.from_buffer("char[]", serial.to_bytes(8, sys.byteorder))
         delivery = lib.pn_delivery(self.ptr, ffi.new("pn_bytes_t *", (8, tag))[0])
-        dispositions.write(delivery, Provisional(txn_id, SETTLED), self.scope)
+        dispositions.write(delivery, state, self.scope)
         lib.pn_link_send(self.ptr, data, len(data))
         lib.pn_link_advance(self.ptr)
-        self.unsettled.add(serial, len(data), context)
+        engine.tally.unflushed += len(data)
+        engine.blocked = engine.blocked or engine.tally.full  # until it is written and charged
         engine.touch()
+        return serial, delivery
+
+    def settle_at_once(self, delivery: ProtonDelivery) -> None:
+        """Settle a message of ours."""
+        lib.pn_delivery_settle(delivery)
+        self.engine.touch()
 
     def send_all(self, messages: list[OutgoingMessage]) -> None:
         """`send` for several messages; the first item of each is its bytes, and each is its own context."""
+        if self.acquisition is not None:
+            for message in messages:
+                self.send(message[0], message)
+            return
         engine, silent = self.engine, self.presettled
         into = engine.tally if silent else self.unsettled
         engine.serial = batch.send_all(self.proton_address, engine.serial, messages, into)
@@ -113,10 +135,10 @@ class SenderHalf(LinkState):
         """Send messages of another link from `start` on; the context of each is `(origin, delivery)`.
 
         `changed`: what to send in their place, for no more of them than there is credit. Returns the index of the first
-        that was not sent: there is no credit for it, or it came settled.
+        that was not sent: there is no credit for it, it came settled, or it is acquired in a transaction.
         """
         engine = self.engine
-        if engine.blocked or self.presettled or self.window <= 0:
+        if engine.blocked or self.presettled or self.window <= 0 or self.acquisition is not None:
             return start
         end = min(len(messages), start + (self.window if changed is None else len(changed)))
         before, address = engine.serial, self.proton_address
@@ -137,6 +159,9 @@ class SenderHalf(LinkState):
             return
         take, on_outcome = unsettled.take, self.handler.on_outcome
         for number in found:
+            if self.acquired and number in self.acquired:
+                self.acquired[number].accepted(number)
+                continue
             context = take(number, _GONE)
             if context is not _GONE and self.open:  # otherwise the link has ended meanwhile, and its end took them
                 on_outcome(context, ACCEPTED)
@@ -151,10 +176,15 @@ class SenderHalf(LinkState):
         if state == dispositions.TRANSACTIONAL:
             self._retire(delivery, number)
             return
-        if (not state or state == _RECEIVED) and not lib.pn_delivery_settled(delivery):
+        settled = bool(lib.pn_delivery_settled(delivery))
+        if (not state or state == _RECEIVED) and not settled:
+            return
+        outcome = dispositions.read(delivery, state, self.scope, self.engine.disposition_text)
+        if number in self.acquired:
+            said = SETTLED if state == _RECEIVED else outcome
+            self.acquired[number].told(number, delivery, settled, said, None)
             return
         context = self.unsettled.take(number)
-        outcome = dispositions.read(delivery, state, self.scope, self.engine.disposition_text)
         if outcome is SETTLED or (outcome is FAILED and self.default_outcome is not SETTLED):
             outcome = self.default_outcome  # also for a state that is no outcome (3.5.3)
         lib.pn_delivery_settle(delivery)
@@ -167,15 +197,16 @@ class SenderHalf(LinkState):
     def _retire(self: Self, delivery: ProtonDelivery, number: int) -> None:
         """Handle an outcome in a transaction (part 4, 4.4.2)."""
         state = dispositions.read_transactional(delivery)
-        found = self.engine.peer.transactions
+        found, settled = self.engine.peer.transactions, bool(lib.pn_delivery_settled(delivery))
         if state is None or found is None or not found.knows(state[0]):
             self.detach(unknown(b"" if state is None else state[0]))
-        elif not lib.pn_delivery_settled(delivery):
+        elif number in self.acquired:
+            self.acquired[number].told(number, delivery, settled, state[1], state[0])
+        elif not settled:
             found.retire(self.handler, self.scope, state[0], UnsettledRetirement(self, number, delivery, state[1]))
         else:
             context = self.unsettled.take(number)
-            lib.pn_delivery_settle(delivery)
-            self.engine.touch()
+            self.settle_at_once(delivery)
             found.retire(self.handler, self.scope, state[0], SettledRetirement(self, context, state[1]))
 
     def settle_sent(self, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
@@ -187,6 +218,46 @@ class SenderHalf(LinkState):
             self.engine.touch()
             self.handler.on_outcome(context, outcome)
 
+    # -- transactional acquisition
+
+    @property
+    def acquiring(self) -> bool:
+        """Whether what is sent now is acquired in a transaction (part 4, 4.4.3)."""
+        return self.acquisition is not None
+
+    def name_transaction(self, named: NamedTransaction) -> None:
+        """A flow of the peer names the transaction of what is sent from now on."""
+        if not self.open:
+            self.named = named  # until the attach is answered
+            return
+        try:
+            self._name_transaction(named.txn_id)
+        except AmqpError as error:
+            self.detach(error)
+
+    def _name_transaction(self: Self, txn_id: Value) -> None:
+        found = self.engine.peer.transactions
+        if txn_id is None:
+            self.acquisition = None
+        elif not isinstance(txn_id, bytes):
+            raise malformed("the txn-id in the properties of a flow is binary")
+        elif self.acquisition is None or self.acquisition.txn_id != txn_id:
+            if found is None or not found.knows(txn_id):
+                raise unknown(txn_id)
+            self.acquisition = found.acquire(self, txn_id)
+            self.unsettled.in_batches = False  # an accepted message is looked up by its number from now on
+
+    def flow_later(self) -> None:
+        """Use the credit anew, after the present call of the node."""
+        self.engine.oversize.append(self.flowed)
+        self.engine.touch()
+
+    def flowed(self) -> None:
+        """See `Link`."""
+        raise NotImplementedError
+
+    # -- the end
+
     def drained(self) -> None:
         """Answer a drain: no more messages are available (2.6.7)."""
         if self.open:
@@ -196,20 +267,27 @@ class SenderHalf(LinkState):
             self.engine.touch()
 
     def take_unsettled(self) -> list[SendContext]:
-        """The contexts of messages without an outcome, oldest first; for `on_detach`."""
+        """The contexts of messages without an outcome, oldest first; for `on_detach`.
+
+        Those that were acquired in a transaction wait for its end.
+        """
+        for acquisition in set(self.acquired.values()):
+            acquisition.link_ended()
         return self.unsettled.take_all()
 
 
 class SettledRetirement:
-    """A message that its receiver has settled in a transaction (`transactions.Retirement`)."""
+    """A message that was settled in a transaction (`transactions.Retirement`)."""
 
-    __slots__ = ("_given", "_link", "context", "outcome")
+    __slots__ = ("_given", "_link", "_undone", "context", "outcome")
     settled = True
 
-    def __init__(self, link: SenderHalf, context: SendContext, outcome: Outcome) -> None:
+    def __init__(self, link: SenderHalf, context: SendContext, outcome: Outcome, undone: Outcome = FAILED) -> None:
+        """`undone`: its outcome after a rollback; its receiver knows nothing of it any more."""
         self._link: Final = link
         self.context: Final = context
         self.outcome: Final = outcome
+        self._undone: Final = undone
         self._given = False
 
     @property
@@ -227,9 +305,9 @@ class SettledRetirement:
             self._link.handler.on_outcome(self.context, self.outcome)
 
     def roll_back(self) -> None:
-        """The message was delivered, and its receiver knows nothing of it any more."""
+        """The message was delivered, or is available again if it was acquired in the transaction, too."""
         if not self._given:
-            self._link.handler.on_outcome(self.context, FAILED)
+            self._link.handler.on_outcome(self.context, self._undone)
 
 
 class UnsettledRetirement:

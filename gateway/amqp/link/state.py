@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from cproton_ffi import lib
 
@@ -18,6 +18,9 @@ from gateway.amqp.proton.batch import Received, Unsettled, address
 from gateway.amqp.proton.handles import ProtonLink, ProtonSession
 from gateway.errors import INTERNAL_ERROR, AmqpError, Fault, told
 from gateway.principal import Requester, User
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.transactions import Acquiring, NamedTransaction
 
 BUFFER_SIZE: Final = 1 << 20
 """Size of the read buffer: messages of fewer bytes are read from proton in one piece."""
@@ -48,12 +51,13 @@ class LinkState:
     """See `gateway.links.link.Link`: only a link of the gateway's own has them."""
 
     __slots__ = (
-        "_at_once", "_granted", "_never_settled", "_partial_body", "_several", "_withheld", "accepted",
-        "attach_listener", "context", "counted", "counter", "decision", "default_outcome", "desired", "draining",
-        "durable", "engine", "failure", "filter_rules", "fixed_properties", "gone", "handle", "handler", "held",
-        "incoming", "leaving", "left", "max_message_size", "message_format", "most", "name", "open", "outcome_counts",
-        "presettled", "properties", "proton_address", "ptr", "refusals", "requester", "serial", "session", "since",
-        "source", "target", "totals", "transfers", "unannounced", "understands", "unsettled", "window",
+        "_at_once", "_granted", "_never_settled", "_partial_body", "_several", "_withheld", "accepted", "acquired",
+        "acquisition", "attach_listener", "context", "counted", "counter", "decision", "default_outcome", "desired",
+        "draining", "durable", "engine", "failure", "filter_rules", "fixed_properties", "gone", "handle", "handler",
+        "held", "incoming", "leaving", "left", "max_message_size", "message_format", "most", "name", "named", "open",
+        "outcome_counts", "presettled", "properties", "proton_address", "ptr", "refusals", "requester", "serial",
+        "session", "since", "source", "target", "totals", "transfers", "unannounced", "understands", "unsettled",
+        "window",
     )  # fmt: skip
 
     context: NodeData
@@ -68,6 +72,15 @@ class LinkState:
     """When its attach was taken, in seconds since 1970."""
     leaving: NodeData
     """The transform of requests in a topic for its reader (`topic_requests`)."""
+    outcome_counts: dict[str, int]
+    attach_listener: AttachListener[Self] | None
+    """Of a link of ours."""
+    acquisition: Acquiring | None
+    """What it sends in a transaction now (4.4.3)."""
+    acquired: dict[int, Acquiring]
+    """The unsettled messages that it has sent in transactions that are not over, by their numbers."""
+    named: NamedTransaction | None
+    """By a flow that came before our attach."""
     handler: Any  # an `Incoming` or `Outgoing`, as `incoming` says, perhaps one that takes batches; None: none yet
 
     def __init__(self, engine: EnginePort[Self], pointer: ProtonLink) -> None:
@@ -84,12 +97,12 @@ class LinkState:
         self.durable = False  # our terminus outlives the link (CORE-6)
         self.failure: AmqpError | None = None  # the error with which we detached it
         self.handler = None
-        self.attach_listener: AttachListener[Self] | None = None  # of a link of ours
         self.default_outcome: Outcome = SETTLED  # the outcome of what the peer settles without one
         self.fixed_properties: Mapping[Value, Value] = {}  # link properties that our answer always has
         self.unannounced = False  # our target did not announce that responses follow annotations (RA-2.3-3)
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
         self.decision = self.counter = self.filter_rules = self.context = self.leaving = None
+        self.attach_listener = self.acquisition = self.named = None
         self.requester: Requester = engine.peer.requester  # the requester of its messages
         self.desired = frozenset[str]()  # the desired-capabilities of the attach
         self.message_format = 0  # of the message that the handler gets now (`EngineConfig.message_formats`)
@@ -98,7 +111,7 @@ class LinkState:
         self._at_once = BUFFER_SIZE - 1
         self.transfers = self.accepted = self.refusals = 0
         """Deliveries; accepted ones (`outcome_counts` has the other outcomes); refused messages."""
-        self.outcome_counts: dict[str, int] = {}
+        self.outcome_counts, self.acquired = {}, {}
         self.totals: dict[str, int] | None = None  # what `recount` has reset, by outcome, and `transfers`
         self.counted = 0  # deliveries that `transfers` leaves out (`recount`), and credit that we gave back
         self.handle = -1  # of a sender of ours, once its attach is written

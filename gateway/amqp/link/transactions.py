@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from gateway.amqp.codec.types import Value
 from gateway.amqp.link.outcomes import Outcome, Provisional
 from gateway.errors import TRANSACTION_UNKNOWN, AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.proton.handles import ProtonDelivery
 
 Answer: TypeAlias = Callable[[AmqpError | None], None]
 """Gets the result of a commit or rollback: None if it has succeeded."""
@@ -139,6 +143,36 @@ class PostingHandler(Protocol):
     def on_post(self, post: PostedMessage, data: bytes) -> None: ...
     def on_posts(self, posts: PostedMessages) -> None: ...
     def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None: ...
+    def on_acquire(self, transaction: Enlisting) -> None: ...
+
+
+class NamedTransaction(NamedTuple):
+    """The `txn-id` of a flow's properties (4.4.3), whatever it is; None: from now on there is no transaction."""
+
+    txn_id: Value
+
+
+class Acquiring(Protocol):
+    """What one link sends in one transaction (4.4.3), as the link uses it."""
+
+    @property
+    def txn_id(self) -> bytes: ...
+    def send(self, data: bytes, context: object, settled: bool) -> None:
+        """Send a message in the transaction."""
+
+    def withholds(self) -> bool:
+        """Whether the credit of the link is of no use now; a drain is then answered at once."""
+
+    def told(
+        self, number: int, delivery: ProtonDelivery, settled: bool, outcome: Outcome, txn_id: bytes | None
+    ) -> None:
+        """The receiver has given a message an outcome (SETTLED: none), in this transaction, another one or none."""
+
+    def accepted(self, number: int) -> None:
+        """The receiver has accepted a message outside of any transaction; it is settled already."""
+
+    def link_ended(self) -> None:
+        """The link has ended: its messages wait for the end of the transaction all the same."""
 
 
 class TransactedEngine(Protocol):
@@ -187,6 +221,9 @@ class Transactions(Protocol):
 
     def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
         """The peer, which is in `scope`, gave a message of ours an outcome in a known transaction."""
+
+    def acquire(self, link: object, txn_id: bytes) -> Acquiring:
+        """What a `SenderHalf` sends is in a known transaction from now on; raises AmqpError if that cannot be."""
 
 
 def unknown(txn_id: bytes) -> AmqpError:

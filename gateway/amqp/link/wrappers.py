@@ -87,5 +87,8 @@ class OutgoingWrapper(HandlerWrapper):
     def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None:
         self._handler.on_retire(transaction, retirement)
 
+    def on_acquire(self, transaction: Enlisting) -> None:
+        self._handler.on_acquire(transaction)
+
     def positions(self) -> Mapping[int, int]:
         return self._handler.positions()

@@ -558,7 +558,8 @@ PyMODINIT_FUNC PyInit__batch(void) {
     if (module != NULL && (PyModule_AddIntConstant(module, "SCAN_STATE", sizeof(scan_state)) < 0 ||
                            PyModule_AddIntConstant(module, "ONE_STATE", offsetof(scan_state, one_state)) < 0 ||
                            PyModule_AddIntMacro(module, OTHER_FORMAT) < 0 || PyModule_AddIntMacro(module, WITH_STATE) < 0 || PyModule_AddIntMacro(module, BEFORE_END) < 0 ||
-                           PyModule_AddIntMacro(module, ECHO_SESSION) < 0 || PyModule_AddIntMacro(module, ACQUISITION) < 0 || PyModule_AddIntMacro(module, ECHO_LINK) < 0 ||
+                           PyModule_AddIntMacro(module, ECHO_SESSION) < 0 || PyModule_AddIntMacro(module, BEFORE_ACQUISITION) < 0 ||
+                           PyModule_AddIntMacro(module, ACQUISITION) < 0 || PyModule_AddIntMacro(module, ECHO_LINK) < 0 ||
                            PyModule_AddIntMacro(module, CUT_TEXT) < 0 || PyModule_AddIntMacro(module, SPLIT_DISPOSITION) < 0))
         Py_CLEAR(module);
     if (module != NULL && (add_bounds(module, "SECOND_BOUNDS", second_bounds, SECOND_BUCKETS - 1) < 0 ||

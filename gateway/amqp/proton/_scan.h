@@ -6,7 +6,7 @@
  */
 #define MAX_HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
 
-enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, ACQUISITION, WITH_STATE, NO_ECHO = 0 };
+enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, BEFORE_ACQUISITION, ACQUISITION, WITH_STATE, NO_ECHO = 0 };
 
 #include "_frame_fields.h"
 
@@ -15,6 +15,7 @@ typedef struct {
     uint16_t held;    /* bytes of an incomplete frame head */
     uint16_t started; /* the protocol header has been read */
     uint16_t echo;    /* what to report at the end of the current frame */
+    uint16_t acquires; /* the current frame is a flow that names a transaction */
     uint16_t channel; /* the channel of that frame */
     uint8_t head[MAX_HEAD];
     uint8_t one_state; /* the messages that end in the scanned bytes came with one state, if they came in one frame each */
@@ -87,9 +88,10 @@ static int inspect_frame(scan_state *state, const uint8_t *frame, size_t size, s
         return -1;
     if (code == 0x13) {
         state->echo = (uint16_t)requested_echo(frame + body + head, size - body - head);
-        if (acquires_in_transaction(frame + body + head, size - body - head))
-            state->echo = ACQUISITION;
+        state->acquires = frame_size(frame) > MAX_HEAD || names_transaction(frame + body + head, size - body - head);
         state->channel = (uint16_t)channel;
+        if (state->acquires && add_finding(findings, position, BEFORE_ACQUISITION, channel) < 0)
+            return -1;
     }
     return code == 0x17 ? add_finding(findings, position, BEFORE_END, channel) : 0;
 }
@@ -133,7 +135,10 @@ static size_t disposition_body(const uint8_t *frame, size_t size) {
 /* The current frame ends at this position. */
 static int end_frame(scan_state *state, size_t position, findings *findings) {
     int echo = state->echo;
-    state->echo = NO_ECHO;
+    bool acquires = state->acquires;
+    state->echo = NO_ECHO, state->acquires = 0;
+    if (acquires && add_finding(findings, position, ACQUISITION, state->channel) < 0)
+        return -1;
     return echo == NO_ECHO ? 0 : add_finding(findings, position, echo, state->channel);
 }
 
@@ -208,10 +213,11 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
  * `what` is OTHER_FORMAT: inspect transfers fully from now on; BEFORE_END: an end frame begins here, or not before this
  * position; ECHO_SESSION, ECHO_LINK: a flow that requests an echo ends here; CUT_TEXT: a disposition begins here whose
  * error description proton cuts off (the third item is its size instead of a channel); SPLIT_DISPOSITION: a disposition
- * ends here of which a part arrived earlier; ACQUISITION: a flow that names a transaction ends here; WITH_STATE: a
- * transfer has a state, so that from now on messages may be those of transactions. Afterwards the byte ONE_STATE of `state`
- * is 1 if the messages that end in the data came with the same state, except those that began in earlier data and have
- * several frames: these are never in a run.
+ * ends here of which a part arrived earlier; BEFORE_ACQUISITION: a flow begins here, or not before this
+ * position, that may name a transaction; ACQUISITION: it ends here, and its echo is reported after it; WITH_STATE: a
+ * transfer has a state, so that from now on messages may be those of transactions. Afterwards the byte ONE_STATE of
+ * `state` is 1 if the messages that end in the data came with the same state, except those that began in earlier data and
+ * have several frames: these are never in a run.
  */
 static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t start, end;

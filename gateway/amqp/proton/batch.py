@@ -15,6 +15,7 @@ from cproton_ffi import ffi, lib
 
 from gateway.amqp.proton._batch import (
     ACQUISITION,
+    BEFORE_ACQUISITION,
     BEFORE_END,
     CUT_TEXT,
     ECHO_LINK,
@@ -57,6 +58,7 @@ from gateway.amqp.proton.handles import ProtonDelivery
 
 __all__ = [
     "ACQUISITION",
+    "BEFORE_ACQUISITION",
     "BEFORE_END",
     "CUT_TEXT",
     "ECHO_LINK",

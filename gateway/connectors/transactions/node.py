@@ -40,6 +40,10 @@ class TransactedNode(DirectNode):
         branch.check()
         branch.add(RemoteRetirement(retirement))
 
+    def acquire(self, transaction: Enlisting) -> None:
+        """Refused: the container has given the messages to the gateway before, outside of its transaction."""
+        raise AmqpError(NOT_IMPLEMENTED, "messages of a remote container cannot be acquired in a transaction")
+
     def send_post(self, post: RemotePost, txn_id: bytes) -> bool:
         """See `PostingNode`."""
         link = self.remote

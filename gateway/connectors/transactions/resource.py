@@ -6,7 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.amqp.link.outcomes import spoken_in
-from gateway.amqp.link.transactions import Enlisting, PostingHandler, Retirement, TransactedLink, unknown
+from gateway.amqp.link.transactions import (
+    Acquiring,
+    Enlisting,
+    PostingHandler,
+    Retirement,
+    TransactedLink,
+    unknown,
+)
 from gateway.connectors.transactions.branch import RemoteBranch
 from gateway.connectors.transactions.coordinator import RemoteCoordinator
 from gateway.errors import DETACH_FORCED, AmqpError, Fault
@@ -89,3 +96,7 @@ class ContainerTransactions:
         """The container has settled a post within the transaction (4.4.1)."""
         spoken_in(retirement.outcome, scope)
         retirement.commit()
+
+    def acquire(self, link: object, txn_id: bytes) -> Acquiring:
+        """The container acquires in a transaction that the gateway did not declare."""
+        raise unknown(txn_id)

@@ -11,8 +11,9 @@ from operator import attrgetter
 from typing import Final
 
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED
+from gateway.amqp.link.transactions import Enlisting
 from gateway.amqp.message.bounds import COPIES
-from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.links.link import Delivery, MessageOrigin, TransformFactory
 from gateway.links.reject import reject_delivery
 from gateway.nodes.direct.backlog import Soon
@@ -109,6 +110,10 @@ class Multicast(DirectNode):
         for receiver in blocked:
             self._least_credit.credited(receiver)
         return not blocked
+
+    def acquire(self, transaction: Enlisting) -> None:
+        """Refused: after a rollback a copy would have to be available to its receiver alone."""
+        raise AmqpError(NOT_IMPLEMENTED, "messages of a multicast address cannot be acquired in a transaction")
 
     def supply(self) -> int:
         return max(self._least_credit.least(), 0)

@@ -23,6 +23,7 @@ from gateway.nodes.direct.pending_cookies import PendingCookieQueue, send
 from gateway.nodes.direct.queue import UNREAD, MessageSource, WaitingMessage, WaitingMessages
 from gateway.nodes.direct.receiver_filter import CAPABILITIES, filters_of, source_of
 from gateway.nodes.direct.receivers import Receivers
+from gateway.nodes.direct.returnable import ReturnableMessage
 from gateway.nodes.direct.sender_credit import SenderCredit
 from gateway.nodes.direct.state import Facts, NodeEvent, NodeState, next_state
 from gateway.routing.cookie_offload import CookieOffload
@@ -104,6 +105,10 @@ class DirectNode:
 
     def retire(self, transaction: Enlisting, retirement: Retirement) -> None:
         """A receiver gives a message an outcome in a transaction: its sender gets it when that is committed."""
+        transaction.enlist(DIRECT_NODES)
+
+    def acquire(self, transaction: Enlisting) -> None:
+        """A receiver acquires messages in a transaction: their senders get `released` after a rollback."""
         transaction.enlist(DIRECT_NODES)
 
     def attach(self, link: NodeLink) -> None:
@@ -249,7 +254,7 @@ class DirectNode:
         self, receiver: ReceiverEndpoint, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool
     ) -> None:
         """Send to one receiver; the sender's delivery waits for that receiver's outcome."""
-        target = receiver.link
+        target, original = receiver.link, data
         if (context := link.context) is not target.context:
             try:
                 same = receiver.last_context is context and receiver.last_requester is link.requester
@@ -263,10 +268,18 @@ class DirectNode:
             except CookieOffload as wait:
                 self.hold(wait, receiver, WaitingMessage(link, delivery, data, settled))
                 return
-        if settled:
+        if settled and target.acquiring:
+            target.send(data, (ReturnableMessage(self, target, link, delivery, original), delivery))
+        elif settled:
             send(target, link, delivery, data, settled)
         else:
             target.send(data, (link, delivery))
+
+    def take_back(self, link: MessageOrigin, delivery: Delivery, data: bytes) -> None:
+        """A settled message is available again: the transaction was rolled back in which a receiver had acquired it."""
+        self.transfer(link, delivery, data, True)
+        if not link.open:
+            self.peer_left(link)
 
     def hold(self, wait: CookieOffload, receiver: ReceiverEndpoint, message: WaitingMessage) -> None:
         """The cookie of this message must be stored first: it and all later messages wait for that."""

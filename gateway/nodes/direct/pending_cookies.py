@@ -10,6 +10,7 @@ from gateway.links.link import Delivery, MessageOrigin, OutgoingLink
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup
 from gateway.nodes.direct.queue import WaitingMessage, WaitingMessages
 from gateway.nodes.direct.receivers import Receivers
+from gateway.nodes.direct.returnable import ReturnableMessage
 from gateway.routing.cookie_offload import CookieOffload
 
 
@@ -24,6 +25,7 @@ class HoldingNode(Protocol):
     def wait(self, message: WaitingMessage, groups: Iterable[ReceiverGroup], *, first: bool = False) -> None: ...
     def serve(self, group: ReceiverGroup) -> None: ...
     def undeliverable(self, link: MessageOrigin, delivery: Delivery, settled: bool) -> None: ...
+    def take_back(self, link: MessageOrigin, delivery: Delivery, data: bytes) -> None: ...
     def distribute_credit(self) -> None: ...
     def settle_down(self) -> None: ...
 
@@ -71,7 +73,11 @@ class PendingCookieQueue:
             self._node.undeliverable(link, delivery, message.settled)
         elif receiver in receivers.all and receivers.count(receiver):
             receivers.spend(receiver)
-            send(receiver.link, link, delivery, data, message.settled)
+            if message.settled and receiver.link.acquiring:
+                returnable = ReturnableMessage(self._node, receiver.link, link, delivery, message.data)
+                receiver.link.send(data, (returnable, delivery))
+            else:
+                send(receiver.link, link, delivery, data, message.settled)
         else:
             self._requeue(WaitingMessage(link, delivery, message.data, message.settled))
 

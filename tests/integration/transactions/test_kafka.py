@@ -12,6 +12,7 @@ from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.servers.kafka import KafkaBroker
+from tests.support.transactions.acquiring import Acquirer
 from tests.support.transactions.controller import Controller, in_transaction
 from tests.support.transactions.topics import committed, consuming
 
@@ -104,6 +105,31 @@ def test_more_transactions_than_producers_are_refused_at_their_first_message(pla
     for txn_id in ids[1:]:
         assert controller.discharge(txn_id).matches("accepted")
     assert place.committed(topic) == [b"0", b"1", b"again"]
+
+
+@pytest.mark.row("CORE-9", part="acquisition")
+@pytest.mark.parametrize("group", [True, False])
+def test_what_is_acquired_is_committed_with_what_is_made_of_it(place: Place, group: bool) -> None:
+    """As below, with inputs that are acquired in the transaction: after a rollback the next one gets them."""
+    inputs, outputs = place.broker.create_topic(), place.broker.create_topic()
+    name = f"acquirer-{group}"
+    peer = place.peer(name)
+    controller, outbox = Controller(peer), Outbox(peer, f"events/{outputs}", 1)
+    inbox = Acquirer.adopt(peer, consuming(peer, inputs, 2, group=group, credit=0).handle)
+    feed = Outbox(place.peer(), f"events/{inputs}")
+    for number in range(3):
+        assert feed.send(message(b"%d" % number)).matches("accepted")
+    for fail in (True, False):
+        txn_id = controller.declare()
+        inbox.ask(txn_id, 2)
+        for transfer in [inbox.acquired(txn_id) for _ in range(2)]:
+            outbox.send(message(b"made of " + sections(transfer.payload)["data"]), state=in_transaction(txn_id))
+            inbox.retire(transfer, txn_id)
+        assert controller.discharge(txn_id, fail=fail).matches("accepted")
+    assert place.committed(outputs) == [b"made of 0", b"made of 1"]
+    peer.disconnect()
+    resumed = consuming(place.peer(name), inputs, 0, group=group)
+    assert sections(resumed.take())["data"] == b"2"
 
 
 @pytest.mark.parametrize("group", [True, False])

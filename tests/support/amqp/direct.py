@@ -22,7 +22,7 @@ class Wire:
     """A link of either direction; `got` is what was sent on it, `outcomes` what its own deliveries ended with."""
 
     rejects = True
-    presettled = draining = False
+    presettled = draining = acquiring = False
     requester = None
     filter_rules = None
 

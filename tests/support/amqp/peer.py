@@ -19,6 +19,7 @@ import ssl
 import struct
 import time
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -57,6 +58,7 @@ class Peer:
         self.transcript: list[str] = []
         self._next_delivery = 0
         self._received_transfers = 0
+        self._unread: deque[Frame] = deque()
         Peer.made.add(self)
 
     @classmethod
@@ -148,6 +150,8 @@ class Peer:
 
     def receive(self, seconds: float | None = None) -> Frame | None:
         """Return the next frame that is not empty, None at the end of the stream."""
+        if self._unread:
+            return self._unread.popleft()
         while True:
             head = self.read(4, seconds)
             if len(head) < 4:
@@ -162,6 +166,16 @@ class Peer:
                     raise self.unexpected(f"wrong wire types in {frame.kind}: {'; '.join(wrong)}")
                 self._received_transfers += frame.kind == "transfer"
                 return frame
+
+    def pick(self, kind: str, /, **fields: Any) -> Frame:
+        """`until`, but what came before that frame is returned later."""
+        skipped: list[Frame] = []
+        while (frame := self.receive()) is not None and not self._is(frame, kind, fields):
+            skipped.append(frame)
+        if frame is None:
+            raise self.unexpected(f"never came: {kind} {fields or ''}")
+        self._unread.extendleft(reversed(skipped))
+        return frame
 
     def expect(self, kind: str, /, *, seconds: float | None = None, **fields: Any) -> Frame:
         """Take the next frame and check its kind and these fields."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from tests.support.amqp import frames
 from tests.support.amqp.frames import Frame
 from tests.support.amqp.messages import message, sections
-from tests.support.amqp.peer import Peer
+from tests.support.amqp.peer import RECEIVER, Peer
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.gateway.process import ports
 from tests.support.gateway.warm import shortened
@@ -128,7 +128,7 @@ class Outbox:
     def outcome(self, delivery: int) -> Any:
         """Wait for the outcome of a delivery; outcomes of other deliveries are stored for later calls."""
         while delivery not in self.outcomes:
-            frame = self.peer.until("disposition")
+            frame = self.peer.until("disposition", role=RECEIVER)  # not of a message that this peer receives
             last = frame.first if frame.last is None else frame.last
             self.outcomes.update(dict.fromkeys(range(frame.first, last + 1), frame.state))
         return self.outcomes.pop(delivery)

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.amqp import frames
-from tests.support.amqp.messages import message
+from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import SENDER, Peer
 from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
+from tests.support.transactions.acquiring import Acquirer
 from tests.support.transactions.controller import Controller, in_transaction, request
 
 
@@ -94,6 +95,28 @@ def test_a_transaction_that_takes_too_long_is_rolled_back(place: Place, fail: bo
     assert outcome.matches("accepted") if fail else outcome["error"]["condition"] == "amqp:transaction:timeout"
     assert inbox.empty()
     assert controller.discharge(idle).matches("accepted")
+
+
+@pytest.mark.row("CORE-9", part="acquisition")
+@pytest.mark.parametrize("address", ["chat/acquired", "events/orders"])
+def test_messages_that_were_acquired_are_given_back_when_the_time_is_over(place: Place, address: str) -> None:
+    """The time begins with the flow; its link gets nothing more before the controller knows that it is over."""
+    peer = place.peer()
+    controller, inbox, outbox = Controller(peer), Acquirer(peer, address, 1, credit=0), Outbox(place.peer(), address)
+    txn_id = controller.declare()
+    inbox.ask(txn_id, 2)
+    outbox.credit()
+    first = outbox.post(message(b"1"))
+    assert inbox.taken_back(inbox.acquired(txn_id))
+    if address.startswith("chat"):
+        assert outbox.outcome(first).matches("released")
+        again = outbox.post(message(b"1"))
+    outcome = controller.discharge(txn_id)
+    assert outcome["error"]["condition"] == "amqp:transaction:timeout"
+    inbox.retire(transfer := inbox.acquired(None), None)
+    assert sections(transfer.payload)["data"] == b"1"
+    if address.startswith("chat"):
+        assert outbox.outcome(again).matches("accepted")
 
 
 def test_a_transaction_may_be_shorter_than_a_record_may_take_to_be_written(place: Place) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.amqp.codec.types import Symbol
 from tests.protocol.conftest import Served
-from tests.support.amqp import frames
 from tests.support.amqp.messages import message, sections
 from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.transactions.controller import Controller, in_transaction
@@ -79,23 +77,3 @@ def test_messages_are_retired_and_posted_in_one_transaction(served: Served) -> N
             assert sections(results.take())["data"] == b"out 0"
         assert controller.outcome(discharging).matches("accepted")
         assert outbox.outcome(delivery).matches({"delivery_failed": True} if fail else "accepted")
-
-
-@pytest.mark.row("CORE-9", part="acquisition")
-@pytest.mark.parametrize("address", ["chat/acquired", "events/orders"])
-@pytest.mark.parametrize("split", [False, True])
-def test_a_link_that_acquires_in_a_transaction_ends(served: Served, address: str, split: bool) -> None:
-    """4.4.3: a sender that does not support it terminates the link; the transaction goes on without it."""
-    peer = served.peer()
-    controller, inbox = Controller(peer), Inbox(peer, address, 1)
-    txn_id = controller.declare()
-    named = frames.performative(
-        "flow", next_incoming_id=0, incoming_window=100, next_outgoing_id=2, outgoing_window=100, handle=1,
-        delivery_count=0, link_credit=1, echo=True, properties={Symbol("txn-id"): txn_id},
-    )  # fmt: skip
-    raw = frames.framed(named)
-    pieces = (raw[:20], raw[20:]) if split else (raw,)
-    for piece in pieces:
-        peer.send_raw(piece)
-    peer.until("detach", handle=inbox.handle, closed=True, error="amqp:not-implemented")
-    assert controller.discharge(txn_id).matches("accepted")
