@@ -23,8 +23,9 @@ def consume_one(port: int, topic: str, *, group: bool) -> bytes:
     """Consume one event in a transaction, and return it."""
     with Peer(port) as peer:
         peer.start(container_id="worker")
-        inbox, controller = consuming(peer, topic, 0, group=group, credit=1), Controller(peer, 1)
-        txn_id, transfer = controller.declare(), inbox.transfer()
+        transfer = consuming(peer, topic, 0, group=group, credit=1).transfer()
+        controller = Controller(peer, 1)
+        txn_id = controller.declare()
         peer.disposition(transfer.delivery_id, in_transaction(txn_id, "accepted"))
         assert controller.discharge(txn_id).matches("accepted")
         peer.detach(0, closed=False)

@@ -34,6 +34,8 @@ from tests.support.spark import spark_classes
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = ROOT / "build" / "parts"
+GO = {"GOTOOLCHAIN": "local", "GOFLAGS": "-trimpath", "CGO_ENABLED": "0"}
+"""The environment of Go, the same for every program: so its standard library is compiled once."""
 CLIENTS = ROOT / "tests" / "clients"
 SPARK_KAFKA = "spark/pom.xml"
 SPARK_DELTA = "../../bridges/spark/delta-pom.xml"
@@ -163,14 +165,14 @@ def go_client(name: str) -> Part:
 
     def build(folder: Path) -> None:
         command = program("go"), "build", "-mod=readonly", "-o", str(folder / "client"), "."
-        run(*command, cwd=CLIENTS / name, env={"GOTOOLCHAIN": "local", "GOFLAGS": "-trimpath"})
+        run(*command, cwd=CLIENTS / name, env=GO)
 
     return Part(name, tuple(f"{name}/{file}" for file in ("go.mod", "go.sum", "main.go")), build)
 
 
 def go_module(name: str, checksum: str, folder: Path) -> Path:
     """Fetch a Go module, from wherever Go fetches modules; returns where its files are."""
-    own = {**os.environ, "GOTOOLCHAIN": "local"}
+    own = {**os.environ, **GO}
     command = [program("go"), "mod", "download", "-json", name]
     result = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
     module = json.loads(result.stdout or "{}")
@@ -182,7 +184,7 @@ def go_module(name: str, checksum: str, folder: Path) -> Path:
 def build_object_store(folder: Path) -> None:
     """Build the S3 server, of the modules that go.sum pins."""
     command = program("go"), "build", "-mod=readonly", "-o", str(folder / "server"), "."
-    run(*command, cwd=CLIENTS / "s3-go", env={"GOTOOLCHAIN": "local", "GOFLAGS": "-trimpath"})
+    run(*command, cwd=CLIENTS / "s3-go", env=GO)
 
 
 def fetch_cesql_tck(folder: Path) -> None:
@@ -207,8 +209,7 @@ def install_duckdb_iceberg(folder: Path) -> None:
 
 def fetch_kustomize(folder: Path) -> None:
     """Build kustomize, and copy the schema of a ServiceMonitor out of the module of Prometheus' operator."""
-    own = {"GOTOOLCHAIN": "local", "GOBIN": str(folder)}
-    run(program("go"), "install", KUSTOMIZE, cwd=folder, env=own)
+    run(program("go"), "install", KUSTOMIZE, cwd=folder, env={**GO, "GOBIN": str(folder)})
     crds = Path(go_module(OPERATOR, OPERATOR_SUM, folder), "example", "prometheus-operator-crd")
     shutil.copyfile(crds / "monitoring.coreos.com_servicemonitors.yaml", folder / "servicemonitors.yaml")
 

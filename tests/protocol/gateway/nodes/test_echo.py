@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.amqp.proton.batch import ECHO_LINK, SCAN_STATE, scan
+from gateway.amqp.proton.batch import ACQUISITION, BEFORE_ACQUISITION, ECHO_LINK, SCAN_STATE, scan
 from tests.protocol.conftest import Served
 from tests.support.amqp.frames import framed, performative, target
 from tests.support.amqp.messages import message
@@ -142,5 +142,8 @@ def test_the_scan_finds_the_end_of_the_flow_however_it_is_cut(size: int) -> None
     for start in range(0, len(stream), size):
         piece = stream[start : start + size]
         found += [(start + position, *rest) for position, *rest in scan(state, piece, 0, len(piece)) or ()]
+    # A flow with long properties may name a transaction, so the input is cut before and behind it, too.
+    assert {what for _, what, _ in found} <= {ECHO_LINK, BEFORE_ACQUISITION, ACQUISITION}
+    found = [each for each in found if each[1] == ECHO_LINK]
     first = stream.index(asks) + len(asks)
     assert found == [(first, ECHO_LINK, 5), (first + len(asks), ECHO_LINK, 5)]
