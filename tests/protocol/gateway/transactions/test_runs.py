@@ -142,18 +142,16 @@ def test_states_that_are_no_transactions_change_nothing(served: Served) -> None:
     assert taken(inbox, 6) == [b"%d" % number for number in range(6)]
 
 
-def test_many_outcomes_come_in_few_frames(served: Served) -> None:
-    """Those of consecutive messages that Kafka has written: one frame for a run."""
+def test_a_long_run_has_the_outcomes_of_its_messages(served: Served) -> None:
+    """However many of them share a frame, which depends on how many Kafka has written meanwhile (`test_states.py`)."""
     controller, outbox = started(served, "events/orders")
     txn_id = controller.declare()
     with together(outbox.peer):
         sent = [outbox.post(message(b"%d" % number), state=in_transaction(txn_id)) for number in range(90)]
-    found, frames = set[int](), 0
+    found = set[int]()
     while len(found) < len(sent):
         frame = outbox.peer.until("disposition")
         assert frame.state.matches({"txn_id": txn_id, "outcome": "accepted"})
-        frames += 1
         found |= set(range(frame.first, (frame.first if frame.last is None else frame.last) + 1))
     assert found == set(sent)
-    assert frames < 45
     assert controller.discharge(txn_id).matches("accepted")
