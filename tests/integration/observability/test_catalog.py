@@ -78,6 +78,7 @@ def test_series_of_the_policy_begin_at_zero_and_labels_are_words_of_the_policy(
     document, gateway, core = everything
     before = gateway.metrics()
     rule = 'rule="chat/**",scope="edge"'
+    listener = f'scopegate_listener_connections{{listener="127.0.0.1:{document.edge}",scope="edge"}}'
     begins = [
         f'scopegate_outcomes_total{{outcome="rejected",{rule}}}',
         f'scopegate_transfer_outcome_seconds_count{{direction="in",{rule}}}',
@@ -93,7 +94,7 @@ def test_series_of_the_policy_begin_at_zero_and_labels_are_words_of_the_policy(
         'scopegate_group_lag{rule="events/{topic}",scope="edge"}',
         'scopegate_task_restarts_total{task="memory"}',
         'scopegate_reloads_total{result="failed"}',
-        f'scopegate_listener_connections{{listener="127.0.0.1:{document.edge}",scope="edge"}}',
+        listener,
     ]
     assert {name: before.get(name) for name in begins} == dict.fromkeys(begins, 0.0)
     produced = 'scopegate_kafka_produce_seconds_count{cluster="main"}'  # the journal writes there, too
@@ -105,6 +106,7 @@ def test_series_of_the_policy_begin_at_zero_and_labels_are_words_of_the_policy(
     passes(sender, receiver)
     producer = sending(document.edge, "events/orders")
     producer.transfer(message(b"event")).until("disposition", state="accepted")
+    gateway.wait_metric(listener, lambda value: value == 3)  # that of the request has ended
     after = gateway.metrics()
     assert after[f'scopegate_transfer_outcome_seconds_count{{direction="in",{rule}}}'] == 1
     assert after[f'scopegate_transfer_outcome_seconds_count{{direction="out",{rule}}}'] == 1
@@ -115,7 +117,6 @@ def test_series_of_the_policy_begin_at_zero_and_labels_are_words_of_the_policy(
     assert after[produced] >= max(1, before[produced])
     assert 0 < after['scopegate_kafka_produce_seconds_sum{cluster="main"}'] < 60 * after[produced], "the journal's, too"
     assert after[f'scopegate_rule_links{{direction="in",{rule}}}'] == 1
-    assert after[f'scopegate_listener_connections{{listener="127.0.0.1:{document.edge}",scope="edge"}}'] == 3
     gateway.wait_metric("scopegate_loop_lag_seconds_count", lambda value: value > 0)
     assert PEER_SAID not in gateway.get("/metrics")[1]
 

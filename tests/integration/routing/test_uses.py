@@ -231,7 +231,7 @@ def test_two_gateways_with_one_redis_count_as_one(
     for place in (two, one):
         assert given.reply(place).send(given.data).matches(given.refused)
     for place in (one, two):
-        assert place.gateway.metrics()[USED_UP] == 1
+        place.gateway.wait_metric(USED_UP, lambda value: value == 1)
 
 
 def test_a_restart_forgets_nothing_with_redis(start_gateway: Gateways, redis_server: Redis) -> None:
@@ -264,7 +264,7 @@ def test_without_redis_nothing_is_accepted_and_nothing_goes_through(own_redis: R
     assert replies.send_and_accept(free.data, free.answers).matches("accepted")
     unready(place.gateway)
     assert replies.send(given.data).matches("released")
-    assert place.gateway.metrics()['scopegate_state_events_total{event="unknown"}'] >= 1
+    place.gateway.wait_metric('scopegate_state_events_total{event="unknown"}', lambda value: value >= 1)
     own_redis.start()
     wait_until(place.gateway.is_ready, "Redis to be found again")
     assert replies.send_and_accept(given.data, given.answers).matches("accepted")

@@ -19,6 +19,7 @@ from gateway.state.subscriptions.store import (
     SubscriptionsUnavailable,
 )
 from gateway.state.termini.store import Save, Saved
+from tests.support.gateway.process import PATIENCE
 from tests.support.servers.servers import Redis
 
 MANY = SubscriptionLimits(100, 100)
@@ -105,19 +106,19 @@ async def test_followers_hear_of_each_change_until_they_end(state: State, manage
     store, received = state.subscriptions, asyncio.Event()
     end = store.follow(manager, lambda changes: received.set())
     made = await store.create(manager, "a", "ann", b"", MANY)
-    await asyncio.wait_for(received.wait(), 5)
+    await asyncio.wait_for(received.wait(), PATIENCE)
     while received.is_set():  # a follower that is new counts as told once, at any time
         received.clear()
         await asyncio.sleep(0.05)
     changed = await store.replace(manager, "a", b"", made.revision)
-    await asyncio.wait_for(received.wait(), 5)
+    await asyncio.wait_for(received.wait(), PATIENCE)
     end()
     received.clear()
     await store.delete(manager, "a", changed.revision)
     other = asyncio.Event()
     end = store.follow(manager, lambda changes: other.set())
     await store.create(manager, "b", "ann", b"", MANY)
-    await asyncio.wait_for(other.wait(), 5)
+    await asyncio.wait_for(other.wait(), PATIENCE)
     assert not received.is_set()
     end()
 
@@ -132,11 +133,11 @@ async def test_a_process_hears_of_the_changes_of_another_one(redis_server: Redis
         received.set()
 
     there.subscriptions.follow(manager, follow)
-    await asyncio.wait_for(received.wait(), 5)
+    await asyncio.wait_for(received.wait(), PATIENCE)
     for number in range(3):
         received.clear()
         await here.subscriptions.create(manager, str(number), "ann", b"", MANY)
-        await asyncio.wait_for(received.wait(), 5)
+        await asyncio.wait_for(received.wait(), PATIENCE)
     revision, found = await there.subscriptions.load(manager)
     assert (revision, found.keys()) == (3, {"0", "1", "2"})
     assert revision == await there.subscriptions.revision(manager)

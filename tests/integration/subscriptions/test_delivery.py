@@ -21,7 +21,7 @@ from bridges.cloudevents.model.values import (
     SinkUri,
     SubscriptionConfig,
 )
-from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, settings, until
+from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, reported, settings, until
 from tests.support.gateway.process import PATIENCE
 
 EARLIEST = SubscriptionConfig(None, FromEarliest(), None, None)
@@ -47,11 +47,9 @@ async def test_events_from_now_on_arrive_once_each_and_in_order(topic: Topic) ->
     ids = topic.ids("a")
     assert [id for id in ids if not id.startswith("l")] == [str(number) for number in range(50)]
     assert [id for id in ids if id.startswith("l")] == [f"l{number}" for number in range(50)]
-    status = await dispatcher.status("a")
-    assert status is not None
-    assert (status.state, status.lag, status.delivered_here) == (DeliveryState.ACTIVE, 0, True)
+    status = await reported(dispatcher, "a", lambda status: (status.events["delivered"], status.lag) == (100, 0))
+    assert (status.state, status.delivered_here) == (DeliveryState.ACTIVE, True)
     assert status.positions == {"events/orders": {0: 51, 1: 50}}
-    assert status.events["delivered"] == 100
 
 
 async def test_what_the_filter_does_not_want_is_passed_over(topic: Topic) -> None:
@@ -60,10 +58,7 @@ async def test_what_the_filter_does_not_want_is_passed_over(topic: Topic) -> Non
     await topic.subscribe(dispatcher, Subscribed("b", filter=types(["t"])))
     await topic.produce([("k", "1")])
     await until(lambda: topic.ids("b"))
-    status = await dispatcher.status("a")
-    while status is not None and status.positions["events/orders"][0] != 1:
-        await until(lambda: True)
-        status = await dispatcher.status("a")
+    await reported(dispatcher, "a", lambda status: status.positions["events/orders"][0] == 1)
     assert topic.ids("a") == []
 
 
@@ -119,10 +114,8 @@ async def test_a_sink_that_is_away_holds_nothing_and_gets_all_afterwards(topic: 
     await topic.subscribe(dispatcher, Subscribed("s"))
     await topic.produce([(str(number % 7), str(number)) for number in range(500)])
     await until(lambda: len(topic.ids("s")) > 20)
-    status = await dispatcher.status("s")
-    assert status is not None
-    assert status.state is DeliveryState.FAILING
-    assert dispatcher._workers["s"].queue.buffered_bytes < 2 * 2048
+    await reported(dispatcher, "s", lambda status: status.state is DeliveryState.FAILING)
+    await until(lambda: dispatcher._workers["s"].queue.buffered_bytes < 2 * 2048)
     down, topic.script = len(topic.ids("s")), lambda attempt: DONE
     await until(lambda: len(set(topic.ids("s")[down:])) == 500)
     after = topic.ids("s")[down:]
@@ -139,7 +132,8 @@ async def test_refused_events_are_dead_letters_and_too_many_suspend() -> None:
     dispatcher = topic.dispatcher(refusals=5)
     await topic.subscribe(dispatcher, Subscribed("s", delivery=settings("partition")))
     await topic.produce([(None, str(number)) for number in range(9)])
-    await until(lambda: dispatcher._workers["s"].counts.deadlettered == 3)
+    counts = dispatcher._workers["s"].counts
+    await until(lambda: (counts.deadlettered, counts.delivered) == (3, 6))
     assert dispatcher._workers["s"].queue.unfinished("events/orders", 0) == []
     topic.script = lambda attempt: REFUSED
     await topic.produce([(None, str(number)) for number in range(9, 30)])

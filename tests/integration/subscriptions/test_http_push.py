@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
@@ -137,10 +138,11 @@ async def test_the_granted_rate_is_kept(push: Push) -> None:
 
     async with http_sink(script, port=next(push.asked)) as server:
         assert (await push.create(f"{server.url}/in", types=["t.rate"])).status == 201
+        begun = time.monotonic()
         for number in range(30):
             await push.write("orders", str(number), "t.rate", key=str(number))
-        times = [request.at for request in await arrived(server, 30)]
-    assert times[-1] - times[0] >= 1.9, "ten at once, then ten a second"
+        last = (await arrived(server, 30))[-1].at
+    assert last - begun >= 1.9, "ten at once, then ten a second"
 
 
 @pytest.mark.row("CE-W-3")
@@ -165,7 +167,7 @@ async def test_retry_after_holds_up_the_whole_sink(push: Push) -> None:
         late = [request.at - first.at for request in rest]
         # what was on its way with the first may have come before its answer
         assert sum(each >= 2.0 for each in late) >= 1
-        assert all(each < 0.5 or each >= 2.0 for each in late)
+        assert all(each < 1.5 or each >= 2.0 for each in late)
 
 
 @pytest.mark.row("CE-3.2.2.1-4")

@@ -14,7 +14,7 @@ from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.kafka import KafkaClients, KafkaSink
 from bridges.kafka.records.envelope import Header
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, event
-from tests.support.gateway.process import free_port
+from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.kafka.records import copies
 from tests.support.servers.kafka import KafkaBroker
 
@@ -37,7 +37,7 @@ async def sink(
     bootstrap: str, topic: str, window: int = 16, **settings: object
 ) -> AsyncIterator[tuple[KafkaSink, AnswerRecorder]]:
     received = AnswerRecorder()
-    every = {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 5000, **settings}
+    every = {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": round(500 * PATIENCE), **settings}
     made = KafkaSink(KafkaClients(), every, topic, encode, window, received)
     try:
         yield made, received

@@ -42,7 +42,7 @@ async def sink(
 ) -> AsyncIterator[tuple[MqttSink, AnswerRecorder]]:
     values: dict[str, object] = {
         "host": "127.0.0.1", "port": port, "version": FIVE, "topic": "out/orders", "qos": 1, "retain": False,
-        "expiry": None, "tls": None, "login": None, "timeout": 5.0,
+        "expiry": None, "tls": None, "login": None, "timeout": PATIENCE / 2,
     }  # fmt: skip
     received, supervisor = AnswerRecorder(), strict_supervisor()
     target = MqttTarget(**{**values, **fields})  # type: ignore[arg-type]

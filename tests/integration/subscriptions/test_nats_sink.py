@@ -46,7 +46,7 @@ async def sink(
 ) -> AsyncIterator[tuple[NatsSink, AnswerRecorder]]:
     values: dict[str, object] = {
         "host": "127.0.0.1", "port": port, "subject": "out.orders", "jetstream": False,
-        "tls": None, "login": None, "timeout": 5.0,
+        "tls": None, "login": None, "timeout": PATIENCE / 2,
     }  # fmt: skip
     received, supervisor = AnswerRecorder(), strict_supervisor()
     target = NatsTarget(**{**values, **fields})  # type: ignore[arg-type]

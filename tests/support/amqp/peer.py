@@ -184,11 +184,15 @@ class Peer:
             raise self.unexpected(f"expected {kind} {fields or ''}")
         return frame
 
-    def until(self, kind: str, /, *, seconds: float | None = None, **fields: Any) -> Frame:
-        """Take frames until one is of this kind and has these fields."""
+    def until(self, kind: str, /, *, seconds: float | None = None, keep: str = "", **fields: Any) -> Frame:
+        """Take frames until one is of this kind and has these fields; those of the kind `keep` are returned later."""
+        kept: list[Frame] = []
         while (frame := self.receive(seconds)) is not None:
             if self._is(frame, kind, fields):
+                self._unread.extendleft(reversed(kept))
                 return frame
+            if frame.kind == keep:
+                kept.append(frame)
         raise self.unexpected(f"never came: {kind} {fields or ''}")
 
     @staticmethod

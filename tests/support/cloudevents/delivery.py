@@ -13,6 +13,7 @@ from bridges.cloudevents.delivery.answers import DONE, Answer
 from bridges.cloudevents.delivery.metrics import ManagerMetrics
 from bridges.cloudevents.delivery.sink import SendAttempt, SinkListener
 from bridges.cloudevents.delivery.state import Reason
+from bridges.cloudevents.delivery.status import SubscriptionStatus
 from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
 from bridges.cloudevents.dispatch.interface import DeliverableSubscription
 from bridges.cloudevents.dispatch.settings import DispatcherServices, DispatcherSettings
@@ -207,3 +208,17 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - many small things make it true
             await asyncio.sleep(0.005)
+
+
+async def reported(
+    dispatcher: SubscriptionDispatcher, id: str, wanted: Callable[[SubscriptionStatus], object]
+) -> SubscriptionStatus:
+    """The status once it has what is wanted: a sink hears an event before the dispatcher hears the sink's answer."""
+    status: SubscriptionStatus | None = None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while (status := await dispatcher.status(id)) is None or not wanted(status):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"not within {PATIENCE} s; the last status: {status}") from None
+    return status

@@ -78,8 +78,8 @@ class Inbox:
         return inbox
 
     def transfer(self) -> Frame:
-        """Return the next transfer, without an outcome."""
-        transfer = self.peer.until("transfer", handle=self.handle)
+        """Return the next transfer, without an outcome; the peer may have links that send, whose outcomes are kept."""
+        transfer = self.peer.until("transfer", keep="disposition", handle=self.handle)
         self.received += 1
         return transfer
 
@@ -128,7 +128,8 @@ class Outbox:
     def outcome(self, delivery: int) -> Any:
         """Wait for the outcome of a delivery; outcomes of other deliveries are stored for later calls."""
         while delivery not in self.outcomes:
-            frame = self.peer.until("disposition", role=RECEIVER)  # not of a message that this peer receives
+            # Not of a message that this peer receives: such a message may come first.
+            frame = self.peer.until("disposition", keep="transfer", role=RECEIVER)
             last = frame.first if frame.last is None else frame.last
             self.outcomes.update(dict.fromkeys(range(frame.first, last + 1), frame.state))
         return self.outcomes.pop(delivery)

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.support.gateway.process import PATIENCE
+
 
 @dataclass
 class SunkRequest:
@@ -60,7 +62,7 @@ class HttpSinkServer:
         """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
-    async def wait_for(self, count: int, seconds: float = 10.0) -> list[SunkRequest]:
+    async def wait_for(self, count: int, seconds: float = PATIENCE) -> list[SunkRequest]:
         """The requests so far, once there are `count`; fails after `seconds`."""
         async with asyncio.timeout(seconds):
             while len(self.requests) < count:

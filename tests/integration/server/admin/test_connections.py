@@ -76,7 +76,9 @@ def test_a_sender_without_credit_starves_and_a_receiver_ends_that(admin: Admin, 
         wait_until(lambda: not admin.items("links", "--starved", "--direction", "in"), "credit for the sender")
         peer.until("flow", handle=1)
         peer.transfer(MESSAGE, handle=1)
-        (link,) = [each for each in admin.items("links", "--direction", "in") if each["transfers"]]
+        (link,) = wait_until(
+            lambda: [each for each in admin.items("links", "--direction", "in") if each["transfers"]], "the transfer"
+        )
         assert (link["id"], link["unsettled"]) == (starved["id"], 1)
         reader.until("transfer")
         reader.disposition(0, "accepted")
@@ -100,6 +102,7 @@ def test_close_ends_a_link_and_then_its_connection(admin: Admin, peer: Peer) -> 
     for action in ("close link", "close connection"):
         line = admin.gateway.wait_log("admin action", action=action)
         assert line["who"].startswith("uid ")
+    wait_until(lambda: not admin.items("connections"), "the connection to end")
     again = admin.run("close", link["connection"])
     assert (again.returncode, again.stderr) == (1, "no connection has this id; it may have ended\n")
 

@@ -17,7 +17,7 @@ from tests.support.amqp.login import authenticate
 from tests.support.amqp.peer import SENDER, Listener, Peer
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
-from tests.support.gateway.process import ports, wait_until
+from tests.support.gateway.process import PATIENCE, ports, wait_until
 from tests.support.servers.certs import Authority, Pair
 
 pytestmark = pytest.mark.row("X-8")
@@ -36,7 +36,7 @@ def users_file(path: Path, **passwords: str) -> str:
 
 def scram(port: int, user: str, password: str) -> Peer:
     """A connection that is open, logged in by SCRAM without TLS."""
-    peer = Peer(port, seconds=15)
+    peer = Peer(port)
     assert authenticate(peer, "SCRAM-SHA-256", user, password).done
     peer.negotiate()
     return peer
@@ -133,7 +133,7 @@ def test_nobody_is_judged_by_another_listener_while_the_own_is_there(house: Hous
 def test_a_login_under_way_ends_at_open_where_a_reload_took_it_away(house: House) -> None:
     house.listener |= {"sasl": ["plain"], "allow_plain_without_tls": True}
     house.reload()
-    slow = Peer(house.document.edge, seconds=15)
+    slow = Peer(house.document.edge)
     slow.send_raw(frames.SASL_HEADER).expect_header(frames.SASL_HEADER)
     slow.expect("sasl_mechanisms")  # the exchange has its users
     users_file(house.folder / "one.yaml", carol="carol's password")
@@ -177,7 +177,7 @@ class Secured:
         context = ssl.create_default_context(cafile=self.authority.ca)
         if certificate is not None:
             context.load_cert_chain(certificate.cert, certificate.key)
-        return Peer(self.document.edge, tls=context, seconds=15)
+        return Peer(self.document.edge, tls=context)
 
     def login(self, mechanism: str, said: bytes = b"", certificate: Pair | None = None) -> Peer:
         peer = self.peer(certificate).sasl(mechanism, said)
@@ -244,9 +244,9 @@ def test_a_resumed_tls_session_is_a_login_like_the_first(secured: Secured) -> No
     context.load_cert_chain(own.cert, own.key)
 
     def login(session: ssl.SSLSession | None) -> tuple[ssl.SSLSocket, Peer]:
-        plain = socket.create_connection(("127.0.0.1", secured.document.edge), timeout=15)
+        plain = socket.create_connection(("127.0.0.1", secured.document.edge), timeout=PATIENCE)
         wrapped = context.wrap_socket(plain, server_hostname="localhost", session=session)
-        peer = Peer(connection=wrapped, seconds=15).sasl("EXTERNAL", b"")
+        peer = Peer(connection=wrapped).sasl("EXTERNAL", b"")
         peer.negotiate()
         return wrapped, peer
 
@@ -285,7 +285,7 @@ def test_a_password_sent_without_tls_is_no_login_once_that_is_not_allowed(house:
     house.listener |= {"sasl": ["plain", "scram-sha-256"], "allow_plain_without_tls": True}
     house.reload()
     bob = house.bob()
-    plain = Peer(house.document.edge, seconds=15).sasl_plain("bob", "bob's password")
+    plain = Peer(house.document.edge).sasl_plain("bob", "bob's password")
     plain.negotiate()
     house.listener |= {"allow_plain_without_tls": False}
     assert house.reload() == 1

@@ -25,7 +25,7 @@ from tests.support.subscriptions.api import PATH, ApiClient, api_port, eventuall
 
 Badly = Callable[[asyncio.StreamWriter], Awaitable[None]]
 _PIECE: Final = 65_536
-TIMEOUT: Final = 0.5
+TIMEOUT: Final = 2.0
 """Seconds that an attempt may take."""
 ASKED_AT_MOST: Final = 1.0
 """Seconds that a sink may ask the gateway to wait."""

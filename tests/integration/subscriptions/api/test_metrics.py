@@ -108,9 +108,11 @@ async def test_every_series_counts_from_the_start_and_names_no_subscription(
 
         async def counted() -> bool:
             seen = await asyncio.to_thread(gateway.metrics)
-            return seen[f'{PREFIX}_events_total{{{LABEL},outcome="refused",protocol="HTTP"}}'] == 1 and (
-                seen[f'{PREFIX}s_suspended{{{LABEL},reason="gone"}}'] == 1
-            )
+            of_events = [
+                seen[f'{PREFIX}_events_total{{{LABEL},outcome="{name}",protocol="HTTP"}}']
+                for name in ("delivered", "refused")
+            ]
+            return [*of_events, seen[f'{PREFIX}s_suspended{{{LABEL},reason="gone"}}']] == [1, 1, 1]
 
         await eventually(counted)
         found = {name: value for name, value in gateway.metrics().items() if name in AT_ZERO and value}
