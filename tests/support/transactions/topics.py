@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.support.amqp.frames import source
 from tests.support.amqp.peer import RECEIVER, Peer
@@ -22,6 +23,8 @@ def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> 
     found: list[bytes] = []
     while (record := consumer.poll(PATIENCE)) is not None and record.error() is None:
         found.append(record.value() or b"")
+    assert record is not None, f"Kafka does not say where {topic} ends"
+    assert record.error().code() == KafkaError._PARTITION_EOF, record.error()
     consumer.close()
     return found
 
@@ -35,3 +38,9 @@ def consuming(peer: Peer, topic: str, handle: int, *, group: bool, credit: int =
     if credit:
         peer.flow(handle, link_credit=credit, delivery_count=0)
     return Inbox.adopt(peer, handle)
+
+
+def difference(wanted: list[bytes], made: list[bytes]) -> str:
+    """What is in one of two topics that should be the same, and not in the other."""
+    missing, more = Counter(wanted) - Counter(made), Counter(made) - Counter(wanted)
+    return f"{len(made)} made, missing {sorted(missing)}, too many {dict(more)}"
