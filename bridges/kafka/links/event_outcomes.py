@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+import structlog
+
 from bridges.kafka.common.counters import ClusterCounters
 from bridges.kafka.links.checkpointer import DurableTerminus
 from bridges.kafka.links.delivery_policy import DeliveryPolicy
@@ -19,6 +21,8 @@ from bridges.kafka.transactions.offsets import done_by
 from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.amqp.link.transactions import Enlisting, Retirement
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+
+log = structlog.get_logger(logger_name="kafka")
 
 
 class EventSender(Protocol):
@@ -61,6 +65,7 @@ class EventOutcomes:
         """Offsets, by partition, that newer events wait for (`strict_order`)."""
         self.tracked: Final = terminus is not None or policy.strict_order
         """Whether accepted events matter."""
+        self._given_up = 0
 
     def settled(self, event: EncodedEvent, outcome: Outcome) -> None:
         """The peer has settled an event, finally or to get it again."""
@@ -108,13 +113,21 @@ class EventOutcomes:
         if not self._sender.has_partition(event.partition):
             return  # its new owner sends the event again
         if outcome is not None and event.attempts >= self._policy.max_redeliveries:
-            self._counters.dropped += 1
+            self._count_given_up(event)
             self._give_up(event, AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many redeliveries"))
             return
         if self._policy.strict_order:
             self.unresolved.setdefault(event.partition, set()).add(event.offset)
         self.redeliveries.put(event if outcome is None else modified(event, outcome, self._counters))
         self._sender.deliver_later()
+
+    def _count_given_up(self, event: EncodedEvent) -> None:
+        self._counters.dropped += 1
+        self._given_up += 1
+        if self._given_up & (self._given_up - 1) == 0:  # the 1st, 2nd, 4th, 8th…
+            where = {"topic": self._topic, "partition": event.partition, "offset": event.offset}
+            copied = self._policy.dead_letters is not None
+            log.warning("event given up after max_redeliveries", **where, copied=copied, given_up=self._given_up)
 
     def _give_up(self, event: EncodedEvent, error: AmqpError | None) -> None:
         """An event that the consumer refuses is done at once, or when the dead-letter topic has it."""

@@ -163,8 +163,8 @@ class KafkaRule(Strict):
     credit: Count = Field(default=1000, le=100_000, description="maximum number of messages in flight per sending link")
     max_redeliveries: Annotated[StrictInt, Field(ge=0, le=1000)] = Field(
         default=5,
-        description="how often an event that a receiver modified is sent to it again before it counts as "
-        "undeliverable; released events do not count",
+        description="how often an event that a receiver modified, or settled in a transaction that was rolled back, is "
+        "sent to it again before it counts as undeliverable; released events do not count",
     )
     dead_letter: Text | None = Field(
         default=None,

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from tests.protocol.conftest import Served
-from tests.support.amqp.frames import source
+from tests.support.amqp.frames import Frame, source
 from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import RECEIVER, Peer
 from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.transactions.controller import Controller, in_transaction
+from tests.support.transactions.topics import consuming
 
 ADDRESS = "events/orders"
 GROUP = "event-streams-consumer-group"
@@ -48,3 +49,24 @@ def test_a_link_resumes_after_what_was_committed(served: Served, group: bool, se
     peer.disconnect()
     resumed = attached(served.peer(container_id=name), 0, group=group)
     assert [sections(resumed.take())["data"] for _ in range(2)] == bodies[2:]
+
+
+def test_an_event_that_is_rolled_back_too_often_is_given_up_and_the_log_says_which(served: Served) -> None:
+    """`max_redeliveries` counts rollbacks of settled events: a worker that waits for the event learns why (KM-12)."""
+    peer, feed = served.peer(container_id="given-up"), Outbox(served.peer(), ADDRESS)
+    controller, inbox = Controller(peer), consuming(peer, "orders", 1, group=False, credit=0)
+
+    def next_one() -> Frame:
+        peer.flow(1, link_credit=1, delivery_count=inbox.received)
+        return inbox.transfer()
+
+    assert feed.send(message(b"poison")).matches("accepted")
+    for _ in range(6):
+        txn_id, transfer = controller.declare(), next_one()
+        assert sections(transfer.payload)["data"] == b"poison"
+        peer.disposition(transfer.delivery_id, in_transaction(txn_id, "accepted"))
+        assert controller.discharge(txn_id, fail=True).matches("accepted")
+    assert feed.send(message(b"wholesome")).matches("accepted")
+    assert sections(next_one().payload)["data"] == b"wholesome"
+    line = served.gateway.wait_log("event given up after max_redeliveries")
+    assert (line["topic"], line["partition"], line["copied"]) == ("orders", 0, False)
