@@ -220,7 +220,8 @@ def test_annotated_requests_are_rewritten_for_a_receiver_that_came_later(place: 
     assert hop_annotations(got) == {}
     asked = sections(got)["properties"]
     assert asked["reply_to"].startswith("$replies.edge/")
-    Outbox(place.edge, asked["reply_to"]).post(message(b"answer", correlation_id=asked["message_id"]))
+    responder = Outbox(place.edge, asked["reply_to"])
+    responder.post(message(b"answer", correlation_id=asked["message_id"]))
     answered = home.take()
     assert hop_annotations(answered) == {"address-cookie": b"c"}
     assert sections(answered)["properties"]["correlation_id"] == "m-1"
@@ -303,7 +304,8 @@ def test_response_annotations_over_the_anonymous_terminus(place: Place) -> None:
     assert bare(got) == bare(sent)
     asked = hop_annotations(got)
     assert asked["response-link-target-address"] == "$replies.core"
-    Outbox(place.core, "$replies.core").post(answer(asked["response-address-cookie"]))
+    responder = Outbox(place.core, "$replies.core")
+    responder.post(answer(asked["response-address-cookie"]))
     assert hop_annotations(home.take()) == {"address-cookie": b"c"}
     plain = Inbox(place.edge, "q/plain")
     assert sender.send(message(to="q/plain", da=ASKED)).matches({"error": "amqp:not-implemented"})

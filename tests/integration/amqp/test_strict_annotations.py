@@ -66,8 +66,7 @@ def test_what_is_not_understood_ends_the_link(
 
 @pytest.mark.row("CORE-1")
 def test_a_message_in_parts_is_looked_at_too(place: tuple[int, int]) -> None:
-    sender = Outbox(place[0], "q/d")
-    Inbox(place[0], "q/d")
+    sender, _receiver = Outbox(place[0], "q/d"), Inbox(place[0], "q/d")
     sender.credit()
     whole = REFUSED["delivery annotation"]
     sender.post(whole[:10], more=True)

@@ -77,7 +77,8 @@ def test_the_outcome_at_the_queue_is_that_of_the_far_side(fars: Fars, name: str,
     credit(far, attach)
     far.peer.transfer(message(b"ask"), handle)
     transfer = inbox.transfer()
-    connected(far.core).attach("sender", SENDER, target=frames.target("far/x"))
+    sender = connected(far.core)
+    sender.attach("sender", SENDER, target=frames.target("far/x"))
     far.peer.expect("attach")  # the next frame: before the receiver has spoken, nothing has been said to the queue
     inbox.peer.disposition(transfer.delivery_id, frames.composite(name, **fields))
     state = outcome(far)

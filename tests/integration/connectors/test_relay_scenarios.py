@@ -112,7 +112,8 @@ def test_one_link_to_nodes_of_every_kind(place: Place, settled: bool) -> None:
         frame = relay.peer.until("disposition", state="accepted")
         last = frame.first if frame.last is None else frame.last
         accepted |= {name for name, delivery in posted.items() if frame.first <= delivery <= last}
-    Outbox(place.core, "$replies.core").post(answer(cookie_of(got["service"]), correlation_id="m-1"))
+    responder = Outbox(place.core, "$replies.core")
+    responder.post(answer(cookie_of(got["service"]), correlation_id="m-1"))
     assert sections(home.take())["properties"]["correlation_id"] == "m-1"
 
 

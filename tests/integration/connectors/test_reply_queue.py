@@ -174,7 +174,8 @@ def test_no_response_address_is_made_for_what_needs_none(fars: Fars) -> None:
         (far.edge, RECEIVER, "far/x"),
     ):
         terminus = {"target": frames.target(address)} if role is SENDER else {"source": frames.source(address)}
-        connected(port).attach("link", role, **terminus)
+        client = connected(port)
+        client.attach("link", role, **terminus)
         attach = far.attach()
         assert attach.role is role
         assert not attach.source["dynamic"]

@@ -112,7 +112,8 @@ def test_a_rewritten_request_is_answered_over_the_pair(place: Place, address: st
     pair.requests.post(message(b"ask", message_id="m", reply_to="$me"))
     asked = sections(service.take())["properties"]
     assert asked["reply_to"].startswith("$replies.")
-    Outbox(port, asked["reply_to"]).post(message(b"answer", correlation_id=asked["message_id"]))
+    responder = Outbox(port, asked["reply_to"])
+    responder.post(message(b"answer", correlation_id=asked["message_id"]))
     back = sections(pair.responses.take())
     assert (back["data"], back["properties"]["correlation_id"]) == (b"answer", "m")
 
@@ -186,7 +187,8 @@ def test_pairs_leave_nothing_behind(place: Place) -> None:
     for number in range(20):
         pair = paired(place.edge, "svc/many")
         pair.requests.post(message(b"%d" % number, reply_to="$me"))
-        Outbox(place.core, "$replies.core").post(answer(cookie_of(service.take()), b"%d" % number))
+        responder = Outbox(place.core, "$replies.core")
+        responder.post(answer(cookie_of(service.take()), b"%d" % number))
         assert sections(pair.responses.take())["data"] == b"%d" % number
         pair.requests.peer.close()
 

@@ -60,8 +60,9 @@ def test_a_probe_of_the_port_leaves_no_line(start_gateway: Gateways, authority: 
     accepted = 'scopegate_connections_closed_total{scope="edge"}'
     wait_until(lambda: gateway.metrics().get(accepted, 0) >= 3, "the probes to be counted")
     context = ssl.create_default_context(cafile=str(authority.ca))
-    Peer(secured, tls=context).start()  # the probes before it have been seen
-    after = gateway.log()[before:]
+    with Peer(secured, tls=context) as peer:  # its end would be a line
+        peer.start()  # the probes before it have been seen
+        after = gateway.log()[before:]
     assert [line["event"] for line in after if line["event"] != "connection open"] == []
     assert gateway.metrics()["scopegate_tls_failures_total"] == 0
 

@@ -25,7 +25,7 @@ def test_a_sender_without_credit_is_named_with_its_rule(start_gateway: Gateways)
     line = gateway.wait_log("sender starves", address="chat/nobody-reads")
     assert (line["level"], line["rule"], line["user"], line["seconds"]) == ("warning", "chat/**", "anonymous", 2.0)
     assert gateway.metrics()[starved] == 1
-    receiving(document.edge, "chat/nobody-reads")
+    _receiver = receiving(document.edge, "chat/nobody-reads")
     gateway.wait_log("sender has credit again", address="chat/nobody-reads")
     gateway.wait_metric(starved, lambda value: value == 0)
     assert len([each for each in gateway.log() if each.get("event") == "sender starves"]) == 1

@@ -158,7 +158,8 @@ def test_another_correlation_id_passes_unchanged(place: Place) -> None:
     service, client, answers, reply_to = pair(place, capable=False)
     client.post(rich(reply_to))
     asked = sections(service.take())["properties"]
-    Outbox(place.core, asked["reply_to"]).post(message(correlation_id=asked["correlation_id"]))
+    responder = Outbox(place.core, asked["reply_to"])
+    responder.post(message(correlation_id=asked["correlation_id"]))
     assert sections(answers.take())["properties"]["correlation_id"] == 77
 
 
@@ -170,13 +171,15 @@ def test_a_dialogue_goes_on_over_three_turns(place: Place) -> None:
     client.post(message(b"1", message_id="first", reply_to=reply_to))
     asked = sections(service.take())["properties"]
     second = message(b"2", correlation_id=asked["message_id"], message_id="second", reply_to="services/onward")
-    Outbox(place.core, asked["reply_to"]).post(second)
+    responder = Outbox(place.core, asked["reply_to"])
+    responder.post(second)
     reported = sections(answers.take())["properties"]
     assert reported["correlation_id"] == "first"
     assert reported["message_id"] != "second"
     assert reported["reply_to"].startswith("$replies.edge/")
     third = message(b"3", correlation_id=reported["message_id"], message_id="third", reply_to=reply_to)
-    Outbox(place.edge, reported["reply_to"]).post(third)
+    asking = Outbox(place.edge, reported["reply_to"])
+    asking.post(third)
     last = sections(onward.take())["properties"]
     assert last["correlation_id"] == "second"
     assert last["to"] == "services/onward"
@@ -203,7 +206,8 @@ def test_a_name_in_both_scopes_means_two_nodes(place: Place) -> None:
     service, client, _, reply_to = pair(place, capable=True)
     ours, theirs = Inbox(place.edge, "same"), Inbox(place.core, "same")
     client.post(message(reply_to="same"))
-    Outbox(place.core, "$replies.core").post(answer(cookie_of(service.take()), to="same"), settled=True)
+    responder = Outbox(place.core, "$replies.core")
+    responder.post(answer(cookie_of(service.take()), to="same"), settled=True)
     assert sections(ours.take())["data"] == b"answer"
     assert theirs.empty()
     peer = connected(place.core)
@@ -306,10 +310,12 @@ def test_a_request_that_crossed_a_gateway_before_goes_home_through_it(place: Pla
         assert reported["response-address-cookie"] != previous["response-address-cookie"]
         assert reported["response-link-target-address"] == "$replies.core"
         assert reported["response-address-cookie-expiry"] == soon
-        Outbox(place.core, "$replies.core").post(answer(cookie_of(got), correlation_id="m-1"))
+        responder = Outbox(place.core, "$replies.core")
+        responder.post(answer(cookie_of(got), correlation_id="m-1"))
     else:
         assert reported == {}
-        Outbox(place.core, asked["reply_to"]).post(message(b"answer", correlation_id=asked["message_id"]))
+        responder = Outbox(place.core, asked["reply_to"])
+        responder.post(message(b"answer", correlation_id=asked["message_id"]))
     home = before.take()
     assert sections(home)["data"] == b"answer"
     assert hop_annotations(home) == {"address-cookie": b"the other gateway's"}

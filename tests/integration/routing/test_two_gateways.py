@@ -90,11 +90,13 @@ def test_a_cookie_within_a_cookie(row: Row, name: str, capable: bool) -> None:
         assert bare(got) == bare(sent)
         assert reported["response-link-target-address"] == "$replies.third"
         reply = answer(reported["response-address-cookie"], correlation_id="m-1")
-        Outbox(row.third, "$replies.third").post(reply)
+        responder = Outbox(row.third, "$replies.third")
+        responder.post(reply)
     else:
         assert reported == {}
         asked = sections(got)["properties"]
-        Outbox(row.third, asked["reply_to"]).post(message(b"answer", correlation_id=asked["message_id"]))
+        responder = Outbox(row.third, asked["reply_to"])
+        responder.post(message(b"answer", correlation_id=asked["message_id"]))
     home = answers.take()
     assert sections(home)["data"] == b"answer"
     assert sections(home)["properties"]["correlation_id"] == "m-1"

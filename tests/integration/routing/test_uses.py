@@ -240,7 +240,7 @@ def test_a_restart_forgets_nothing_with_redis(start_gateway: Gateways, redis_ser
     assert given.reply(place).send_and_accept(given.data, given.answers).matches("accepted")
     place.gateway.kill()
     place.gateway.restart()
-    Inbox(place.edge, given.answers.attach.source["address"])
+    _inbox = Inbox(place.edge, given.answers.attach.source["address"])
     assert given.reply(place).send(given.data).matches(given.refused)
 
 

@@ -130,7 +130,7 @@ async def test_a_reload_that_takes_the_right_away_suspends(running: Running) -> 
 
 @pytest.mark.row("CE-P-4")
 async def test_nothing_is_sent_after_its_end(running: Running) -> None:
-    ends = datetime.now(UTC) + timedelta(seconds=1)
+    ends = datetime.now(UTC) + timedelta(seconds=3)
     config = {"expires": ends.isoformat().replace("+00:00", "Z")}
     assert (await running.api.ask("POST", PATH, running.proposal(id="a", config=config))).status == 201
     running.events.write("orders", "before", type="a.x")

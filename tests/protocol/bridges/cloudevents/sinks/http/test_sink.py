@@ -15,6 +15,7 @@ from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.sink import HttpSink, HttpTarget
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, strict_supervisor
+from tests.support.gateway.process import PATIENCE
 from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
 
 
@@ -26,7 +27,7 @@ def encode(events: Sequence[CloudEvent]) -> tuple[list[tuple[str, str]], bytes]:
 async def sink_at(
     url: str,
     *,
-    seconds: float = 5.0,
+    seconds: float = PATIENCE / 2,
     allowed: Callable[[str], bool] = lambda address: True,
     resolve: Callable[[str], list[str]] | None = None,
     connections: int = 8,
@@ -134,7 +135,7 @@ async def test_an_answer_that_does_not_end_is_given_up_in_time() -> None:
         return NO_CONTENT
 
     async with http_sink(slowly) as server:
-        answer = await send_once(server, seconds=0.2)
+        answer = await send_once(server, seconds=1)
     assert (answer.outcome, answer.reason) == (DeliveryOutcome.FAILED, "no answer in time")
 
 
@@ -151,7 +152,7 @@ async def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time() -> None:
 
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    async with server, sink_at(url, seconds=0.3) as (sink, received):
+    async with server, sink_at(url, seconds=1) as (sink, received):
         sink.send(attempt())
         answer = await received.next()
     assert (answer.outcome, answer.reason) == (DeliveryOutcome.FAILED, "no answer in time")
