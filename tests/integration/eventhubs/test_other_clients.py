@@ -18,7 +18,7 @@ from tests.support.eventhubs.foreign import LIBRARIES, HubClient, finished, mess
 from tests.support.eventhubs.hubs import HubGateway
 from tests.support.eventhubs.java import JavaClient, JavaHubs
 from tests.support.gateway.gateway import Gateways
-from tests.support.gateway.process import wait_until
+from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.servers.kafka import KafkaBroker, writing
 
 FIELDS = ("body", "partition", "sequenceNumber", "offset", "enqueued")
@@ -53,7 +53,7 @@ def kafka_records(hubs: HubGateway, hub: str, count: int) -> list[tuple[str, str
     consumer = Consumer({"bootstrap.servers": hubs.kafka.bootstrap, "group.id": "test"})
     consumer.assign([TopicPartition(hub, partition, 0) for partition in range(3)])
     try:
-        found = consumer.consume(count, 30)
+        found = consumer.consume(count, PATIENCE)
     finally:
         consumer.close()
     return sorted(

@@ -13,6 +13,7 @@ from tests.support.amqp import frames
 from tests.support.eventhubs.hubs import HubGateway, sas
 from tests.support.eventhubs.peer import BATCH, HubPeer, batch, data, epoch
 from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +44,8 @@ def records(hubs: HubGateway, topic: str, count: int, partition: int = 0) -> lis
     consumer = Consumer({"bootstrap.servers": hubs.kafka.bootstrap, "group.id": "test"})
     consumer.assign([TopicPartition(topic, partition, 0)])
     try:
-        found = consumer.consume(count, 10) if count else []
-        high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1]
+        found = consumer.consume(count, PATIENCE) if count else []
+        high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)[1]
         assert high == count
         return [(each.key(), each.value()) for each in found]
     finally:
@@ -85,7 +86,7 @@ def test_bad_tokens_and_bad_requests(hubs: HubGateway, hub: str, peer: HubPeer) 
 @pytest.mark.row("EH-4")
 def test_links_end_when_their_token_expires(hubs: HubGateway, hub: str, peer: HubPeer) -> None:
     resource = hubs.resource(hub)
-    peer.put_token(resource, sas(resource, seconds=2))
+    peer.put_token(resource, sas(resource, seconds=4))
     peer.attach_sender(hub)
     detach = peer.until("detach")
     assert detach.error["condition"] == "amqp:unauthorized-access"
@@ -229,7 +230,7 @@ def test_the_partition_can_be_that_of_the_service(start_gateway: Gateways) -> No
 def _high(hubs: HubGateway, topic: str, partition: int) -> int:
     consumer = Consumer({"bootstrap.servers": hubs.kafka.bootstrap, "group.id": "test"})
     try:
-        return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1])
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)[1])
     finally:
         consumer.close()
 

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.support.gateway.document import Document
 from tests.support.gateway.forwarder import Forwarder
 from tests.support.gateway.gateway import Gateways
-from tests.support.gateway.process import free_port
+from tests.support.gateway.process import PATIENCE, free_port
 from tests.support.servers.http_sink import NO_CONTENT, HttpSinkServer, SunkRequest, http_sink, status
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.servers import Redis
@@ -185,7 +185,7 @@ async def test_lag_tools_see_the_lowest_unfinished_offset(
 
     async def committed(offset: int) -> None:
         def look() -> int:
-            (at,) = reader.committed([TopicPartition(shared.topic, 0)], 10)
+            (at,) = reader.committed([TopicPartition(shared.topic, 0)], PATIENCE)
             return int(at.offset)
 
         await eventually(lambda: _is(look, offset))

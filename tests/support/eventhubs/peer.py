@@ -28,7 +28,7 @@ class HubPeer(Peer):
     """A peer whose frames must have all of their fields; `request` uses `$cbs` or `$management`."""
 
     def __init__(self, port: int) -> None:
-        super().__init__(port, seconds=10)
+        super().__init__(port)
         self.start(max_frame_size=8192)
         self._handles = itertools.count(10)
         self._requests: dict[str, int] = {}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.support.amqp import frames
+from tests.support.amqp.members import requested_properties
 from tests.support.amqp.peer import Peer
 from tests.support.cli.admin import Admin
 from tests.support.cli.commands import run
@@ -63,12 +63,11 @@ def test_topics_have_the_ends_of_their_partitions(admin: Admin) -> None:
 
 def test_groups_are_listed_and_shown(admin: Admin) -> None:
     names = ("--scope", "edge", "--address", "events/orders", "--group", "billing")
-    command = ("receive", f"amqp://127.0.0.1:{admin.document.edge}", "events/orders", "--group", "billing")
-    with ThreadPoolExecutor(1) as pool:
-        reads = pool.submit(run, *command, "--wait", "2")
+    with Peer(admin.document.edge) as member:
+        member.start()
+        member.attach_receiver("events/orders", properties=requested_properties("billing"))
         wait_until(lambda: [each["group"] for each in admin.listed("/groups")] == ["billing"], "the group")
         assert "orders  billing" in admin.run("groups").stdout
-        assert reads.result().returncode == 0
     assert admin.run("groups", "--scope", "edge").returncode == 2
     shown = admin.run("groups", *names)
     assert shown.returncode == 0, shown.stderr

@@ -17,6 +17,7 @@ from bridges.cloudevents.dispatch.stored.checkpoint_record import bucket_of, rec
 from bridges.cloudevents.events.filter import EventFilter
 from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, until
 from tests.support.cloudevents.objects import HTTP, parsed
+from tests.support.gateway.process import PATIENCE
 
 FEW, MANY = 100, 400
 MOST_BYTES: Final = 10_000
@@ -113,7 +114,7 @@ async def test_an_idle_subscription_gets_its_event_and_its_position_moves(topic:
         (text,) = await topic.termini.marks(record_key("core/m", bucket_of("idle-3")), ["idle-3"])
         return 0 if text is None else load_checkpoint(text).streams[ADDRESS].positions[0].next
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while await stored() < 12:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     status = await dispatcher.status("idle-3")

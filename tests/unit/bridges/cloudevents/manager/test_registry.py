@@ -25,6 +25,7 @@ from gateway.state.subscriptions.memory_store import MemorySubscriptionStore
 from gateway.state.subscriptions.store import StoredSubscription, SubscriptionLimits
 from policies.subscriptions import ManagerRules, manager_rules
 from tests.support.gateway.policy import load_text
+from tests.support.gateway.process import PATIENCE
 
 POLICY = """
 gateway: {{id: gw, http: off}}
@@ -271,7 +272,7 @@ class Following(Shared):
         return task
 
     async def until_applied(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not self.book.loaded or self.applied != await self.store.revision(NAME):  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
