@@ -1,4 +1,7 @@
-"""`python -m tests.coverage FOLDER`: compile the C modules for gcov into a folder, and forget earlier counts."""
+"""`python -m tests.coverage FOLDER`: compile the C modules for gcov into a folder, and forget earlier counts.
+
+What SlipCover makes of the product's modules is made first where they have changed; all processes of a run use it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from tests.coverage import kept
 from tests.coverage.measuring import LINES, MODULES
 from tests.support.project.native import compile_modules
 
@@ -21,4 +25,5 @@ def prepare(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    kept.prepare()
     prepare(Path(sys.argv[1]).resolve())

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from slipcover import Slipcover
-
-from tests.coverage.measuring import LINES, MODULES, PRODUCT, ROOT
+from tests.coverage.kept import PRODUCT, ROOT, kept, made_of, sources
+from tests.coverage.measuring import LINES, MODULES
 
 
 class Figure(NamedTuple):
@@ -34,8 +33,7 @@ def python(folder: Path) -> list[Figure]:
     for line in (folder / LINES).read_text().splitlines():
         for name, lines in json.loads(line).items():
             reached[name].update(lines)
-    known = Slipcover(source=[str(ROOT / name) for name in PRODUCT]).get_coverage()["files"]
-    files = {str(Path(name).absolute().relative_to(ROOT)): set(each["missing_lines"]) for name, each in known.items()}
+    files = {str(source.relative_to(ROOT)): (kept(source) or made_of(source)).lines for source in sources()}
     return [Figure(name, len(lines & reached[name]), len(lines)) for name, lines in files.items()]
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
+from unittest.mock import patch
 
-from tests.coverage import figures
+import pytest
+
+from tests.coverage import figures, kept
 from tests.coverage.figures import Figure
-from tests.coverage.measuring import LINES, ROOT
+from tests.coverage.measuring import LINES, ROOT, Probes
 from tests.support.project.native import compile_modules
 
 REACHING = """
@@ -75,3 +80,45 @@ def test_a_figure_below_its_floor_is_told_and_the_ten_least_covered_are_listed()
     assert lines[:2] == ["python: 47.50 % of 400 lines", "c: 75.00 % of 4 lines"]
     assert [line.split()[-1] for line in lines[3:]] == [f"gateway/m{number}.py" for number in range(10)]
     assert figures.floor().keys() == {"python", "c"}
+
+
+def code_of(source: Path) -> CodeType:
+    """Return the code of a module as Python imports it."""
+    code = SourceFileLoader("module", str(source)).get_code("module")
+    assert code is not None
+    return code
+
+
+def shape(code: CodeType) -> list[object]:
+    """Return what runs in a code object and in those within it; of a constant, what it is."""
+    consts = [shape(each) if isinstance(each, CodeType) else type(each) for each in code.co_consts]
+    return [code.co_code, code.co_stacksize, code.co_exceptiontable, code.co_linetable, code.co_names, *consts]
+
+
+@pytest.mark.skipif(not kept.IN_CODE, reason="from Python 3.12 on the interpreter reports lines itself")
+def test_code_with_probes_is_kept_as_slipcover_makes_it(tmp_path: Path) -> None:
+    source = ROOT / "gateway" / "amqp" / "codec" / "encoder.py"
+    with patch.object(kept, "sources", lambda: [source]):
+        kept.prepare(tmp_path)
+    plain, anew, again = code_of(source), Probes(tmp_path / "none"), Probes(tmp_path)
+    ours = again.instrument(plain)
+    assert shape(ours) == shape(anew.instrument(plain)) != shape(plain)
+    namespace: dict[str, object] = {"__name__": "module"}
+    exec(ours, namespace)
+    assert again._get_newly_seen()[str(source)] & kept.made_of(source).lines
+    assert {*again._plain} > {ours}, "also of the functions in it: Spark pickles them"
+    assert again._plain[ours] is plain
+
+
+def test_what_is_kept_is_of_the_file_as_it_is_now(tmp_path: Path) -> None:
+    source = ROOT / "gateway" / "errors.py"
+    with patch.object(kept, "sources", lambda: [source]):
+        kept.prepare(tmp_path)
+    found = kept.kept(source, tmp_path)
+    assert found is not None
+    assert found.lines == kept.made_of(source).lines
+    (file,) = [each for each in tmp_path.rglob("*") if each.is_file()]
+    with patch.object(kept, "_stamp", lambda _: ("changed",)):
+        assert kept.kept(source, tmp_path) is None
+    file.write_bytes(file.read_bytes()[:100])
+    assert kept.kept(source, tmp_path) is None, "one that was cut off"
