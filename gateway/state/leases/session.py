@@ -51,16 +51,35 @@ class ProcessSession:
     async def heartbeat(self) -> None:
         """Renew the session, or begin a new one if it has expired; may raise `StoreUnavailable`."""
         async with self._renewing:
-            lasts = float("inf") if self._store.ttl is None else self._store.ttl * (1 - _MARGIN)
-            member, started = self.member, self._clock()
-            if member and await self._store.heartbeat(member, self.about, list(self._keys())):
-                if member == self.member:  # otherwise the deadline passed meanwhile, and all leases have ended
-                    self.deadline = started + lasts
+            if self.member and await self._renewed(self.member):
                 return
             self.expired()
             member, started = secrets.token_hex(8), self._clock()
             await self._store.join(member, self.about)
-            self.member, self.deadline = member, started + lasts
+            self.member, self.deadline = member, started + self._lasts
+
+    async def _renewed(self, member: str) -> bool:
+        """Renew the session; False: it has expired, so that a new one has to begin.
+
+        An answer after the deadline does not bring the session back, as a loop that stood still may have it at the
+        deadline: whoever has seen that it was not in time sends nothing, and is not called when it is again.
+        """
+        started = self._clock()
+        if not await self._store.heartbeat(member, self.about, list(self._keys())):
+            return False
+        if self.closing:
+            return True
+        if member == self.member and self.in_time:
+            self.deadline = started + self._lasts
+            return True
+        self.expired()
+        await self._store.leave(member)  # so that nobody waits until it expires there
+        return False
+
+    @property
+    def _lasts(self) -> float:
+        """Seconds from a renewal to the deadline."""
+        return float("inf") if self._store.ttl is None else self._store.ttl * (1 - _MARGIN)
 
     def expired(self) -> None:
         """The session has expired, or may have."""

@@ -98,6 +98,27 @@ async def test_a_beat_counts_from_when_it_was_asked_for(world: World) -> None:
     assert not owner.lease.valid
 
 
+async def test_a_session_that_was_not_in_time_never_comes_back(world: World) -> None:
+    """The answer to its renewal came when its links had seen the deadline, and nobody would have told them to go on."""
+
+    class Slow(MemoryLeaseStore):
+        async def heartbeat(self, *arguments: Any) -> bool:
+            alive = await super().heartbeat(*arguments)
+            world.now += 4_500
+            seen.append(owner.lease.valid)
+            return alive
+
+    seen = list[bool]()
+    one, two = world.process(Slow(world.table, TTL)), world.process()
+    owner = await world.own(one, 0)
+    world.now += 5_000
+    await one.session.heartbeat()
+    assert (seen, owner.told, owner.lease.valid) == ([False], [RevocationReason.LOST], False)
+    assert one.in_time
+    heir = await world.own(two, 0)  # although the session was renewed in the store
+    assert heir.lease.valid
+
+
 async def test_a_session_that_expired_never_comes_back(world: World) -> None:
     one, two = world.process(), world.process()
     owner = await world.own(one, 0)
