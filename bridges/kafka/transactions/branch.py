@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bridges.kafka.common.counters import ClusterCounters
     from gateway.amqp.link.transactions import Answer, Enlisting, PostedMessage, PostedMessages, Retirement
 
+_FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _SENT: Final = 5.0
 """Seconds that a rollback waits for reports of records."""
 log = structlog.get_logger(logger_name="kafka")
@@ -241,7 +242,10 @@ class KafkaBranch:
         outcome = errors.failed(error)
         known = outcome.error if isinstance(outcome, Rejected) else None
         self._transaction.fail(known or errors.unreachable())
-        if error.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED):
+        self._look_for_fence(error)
+
+    def _look_for_fence(self, error: KafkaError) -> None:
+        if error.code() in _FENCED:
             self._pool.fenced()
 
     # -- the end
@@ -343,5 +347,7 @@ class KafkaBranch:
         try:
             await self._client.abort()
         except KafkaException as error:
-            log.warning("kafka transaction left to its time-out", reason=errors.cause_of(error).str())
+            cause = errors.cause_of(error)
+            log.warning("kafka transaction left to its time-out", reason=cause.str())
             self._client.fatal = True
+            self._look_for_fence(cause)  # reports of records do not say so

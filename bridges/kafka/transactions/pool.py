@@ -105,7 +105,11 @@ class TransactionalClients:
 
     def fenced(self) -> None:
         """Another process uses the same identifiers: use some that no other process has."""
-        self._prefix = f"scopegate-{instance()}"
+        before, self._prefix = self._prefix, f"scopegate-{instance()}"
+        if before != self._prefix:
+            about = {"cluster": self.cluster.name, "ids": before}
+            advice = "if two gateways of a machine have the same gateway.id, give each its own"
+            log.warning("transactional.ids used by another process", **about, advice=advice)
 
     def _all(self) -> Iterator[TransactionalClient]:
         yield from self._idle

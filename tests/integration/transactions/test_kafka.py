@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 import pytest
@@ -36,7 +37,8 @@ class Place(NamedTuple):
 
 @pytest.fixture(scope="module")
 def place(start_module_gateway: Gateways, kafka_broker: KafkaBroker) -> Place:
-    document = Document(id="gw-transactions", log="json")
+    # Workers share the broker, and gateways of one name would take each other's producers: posts are then released.
+    document = Document(id=f"gw-transactions-{os.getpid()}", log="json")
     document.kafka(kafka_broker.bootstrap, transactional_producers=2)
     return Place(document.edge, kafka_broker, start_module_gateway(document.text))
 

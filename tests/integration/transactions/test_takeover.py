@@ -107,3 +107,29 @@ def test_a_restarted_gateway_aborts_what_it_had_left_open(start_gateway: Gateway
             else:
                 assert controller.discharge(txn_id).matches("accepted")
     assert committed(kafka_broker.bootstrap, topic) == [b"1"]
+
+
+def test_a_gateway_whose_producers_another_process_uses_takes_others(
+    start_gateway: Gateways, kafka_broker: KafkaBroker
+) -> None:
+    """A post is released, its transaction is rolled back, and the log says why; the next transaction is as usual."""
+    document, topic = Document(id="gw-twin", log="json"), kafka_broker.create_topic()
+    document.kafka(kafka_broker.bootstrap)
+    gateway, ids = start_gateway(document.text), f"gw-twin-{socket.gethostname()}"
+    twin = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": f"{ids}-0", "log_level": 0})
+    with Peer(document.edge) as peer:
+        peer.start()
+        controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
+        well, ill = ("accepted", "accepted"), ("released", "rejected")
+        for body, (outcome, end) in ((b"0", well), (b"1", ill), (b"2", well)):
+            txn_id = controller.declare()
+            if end == "rejected":
+                twin.init_transactions(PATIENCE)
+            state = outbox.send(message(body), state=in_transaction(txn_id))
+            assert state.matches({"outcome": outcome})
+            assert controller.discharge(txn_id).matches(end)
+    gateway.wait_log("transactional.ids used by another process", ids=ids)
+    assert committed(kafka_broker.bootstrap, topic) == [b"0", b"2"]
+    twin.begin_transaction()
+    twin.produce(topic, b"3")
+    twin.commit_transaction(PATIENCE)  # nobody has fenced it off in turn
