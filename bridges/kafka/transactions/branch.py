@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
@@ -23,7 +22,14 @@ from gateway.tasks import until
 if TYPE_CHECKING:
     from bridges.kafka.clusters.cluster import Cluster
     from bridges.kafka.common.counters import ClusterCounters
-    from gateway.amqp.link.transactions import Answer, Enlisting, PostedMessage, PostedMessages, Retirement
+    from gateway.amqp.link.transactions import (
+        Answer,
+        Enlisting,
+        PostedMessage,
+        PostedMessages,
+        Retirement,
+        UnansweredMessages,
+    )
 
 _FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _SENT: Final = 5.0
@@ -93,34 +99,26 @@ class _PostedRun(NamedTuple):
     rules: int
 
 
-class _InFlight:
-    """Messages whose records Kafka has not reported yet: those of one call, in order."""
+class _UnansweredPost:
+    """A message that gets its outcome alone (`UnansweredMessages`)."""
 
-    __slots__ = ("_at", "_end", "_settle")
+    __slots__ = ("_post", "left")
 
-    def __init__(self, settle: Callable[[int, int, bool], None], start: int, end: int) -> None:
-        """`settle` gives messages from one number to another their outcome: whether they are written."""
-        self._settle: Final = settle
-        self._at, self._end = start, end
+    def __init__(self, post: PostedMessage) -> None:
+        self._post: Final = post
+        self.left = 1
 
-    @property
-    def left(self) -> int:
-        """How many have no outcome."""
-        return self._end - self._at
+    def join(self, later: UnansweredMessages) -> bool:
+        """See `UnansweredMessages`, as everything below."""
+        return False
 
-    def settle(self, count: int, written: bool) -> int:
-        """Give the first ones, `count` at most, their outcome; returns how many."""
-        start, self._at = self._at, min(self._end, self._at + count)
-        self._settle(start, self._at, written)
-        return self._at - start
+    def accept(self, count: int) -> None:
+        self.left = 0
+        self._post.accept()
 
-
-def _settle_all(posts: PostedMessages, start: int, end: int, written: bool) -> None:
-    (posts.accept if written else posts.release)(start, end)
-
-
-def _settle_one(post: PostedMessage, start: int, end: int, written: bool) -> None:
-    (post.accept if written else post.release)()
+    def release(self, count: int) -> None:
+        self.left = 0
+        self._post.release()
 
 
 class KafkaBranch:
@@ -132,7 +130,8 @@ class KafkaBranch:
         self._client: Final = client
         self._waiting: list[_PostedRecord | _PostedRun] = []
         """Messages that came before the client has begun its transaction."""
-        self._in_flight: Final[deque[_InFlight]] = deque()
+        self._in_flight: Final[deque[UnansweredMessages]] = deque()
+        """Messages whose records Kafka has not reported yet, in order."""
         self._failure = self._missing = False
         """Whether a record was not written; whether a message was refused when its commit was already under way."""
         self._retired: Final[dict[StoredPositions, tuple[str, RetiredEvents]]] = {}
@@ -175,12 +174,16 @@ class KafkaBranch:
         """Write messages from `at` on while C makes their records; returns the next one."""
         if self._begun.is_set():
             end = self._client.put_messages(topic, partition, posts.messages, at, rules)
+            if end > at:
+                self._await(posts.unanswered(at, end))
         elif (end := self._client.usual(posts.messages, at, rules)) > at:
             self._waiting.append(_PostedRun(topic, partition, posts, at, end, rules))
-            return end
-        if end > at:
-            self._in_flight.append(_InFlight(partial(_settle_all, posts), at, end))
         return end
+
+    def _await(self, messages: UnansweredMessages) -> None:
+        """librdkafka has taken the records of messages."""
+        if not (self._in_flight and self._in_flight[-1].join(messages)):
+            self._in_flight.append(messages)
 
     def _put_run(self, run: _PostedRun) -> None:
         """Write messages that have waited; one that librdkafka does not take is refused."""
@@ -189,7 +192,7 @@ class KafkaBranch:
         while at < run.end:
             end = self._client.put_messages(run.topic, run.partition, messages, at, run.rules)
             if end > at:
-                self._in_flight.append(_InFlight(partial(_settle_all, posts), at, end))
+                self._await(posts.unanswered(at, end))
             if end < run.end and (made := record_of(messages[end][1], run.rules)) is not ...:
                 self._put(_PostedRecord(run.topic, run.partition, *made, posts.single(end)))
             at = end + 1
@@ -211,7 +214,7 @@ class KafkaBranch:
             known = outcome.error if isinstance(outcome, Rejected) else None
             self._refuse(post, known or errors.unreachable())
         else:
-            self._in_flight.append(_InFlight(partial(_settle_one, post), 0, 1))
+            self._await(_UnansweredPost(post))
 
     def _refuse(self, post: PostedMessage, error: AmqpError) -> None:
         """librdkafka does not take a message; if that has waited, a commit that came meanwhile must not succeed."""
@@ -233,8 +236,11 @@ class KafkaBranch:
             self._pool.counters.accepted += count
         waiting = self._in_flight
         while count > 0 and waiting:
-            count -= waiting[0].settle(count, not self._failure)
-            if not waiting[0].left:
+            first = waiting[0]
+            taken = min(count, first.left)
+            (first.release if self._failure else first.accept)(taken)
+            count -= taken
+            if not first.left:
                 waiting.popleft()
         self._perhaps_commit()
 
@@ -336,7 +342,7 @@ class KafkaBranch:
             if isinstance(each, _PostedRecord):
                 each.post.release()
             else:
-                each.posts.release(each.start, each.end)
+                each.posts.unanswered(each.start, each.end).release(each.end - each.start)
         await self._begun.wait()
         await until(lambda: not self._in_flight, _SENT)  # a client that aborts before Kafka knows of records is lost
         await self._abort()

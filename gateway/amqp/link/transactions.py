@@ -103,11 +103,25 @@ class PostedMessages(Protocol):
     def one_by_one(self, on_post: Callable[[PostedMessage, bytes], None]) -> None:
         """`post` for each, until that has ended the link."""
 
-    def accept(self, start: int, end: int) -> None:
-        """`PostedMessage.accept` for several."""
+    def unanswered(self, start: int, end: int) -> UnansweredMessages:
+        """Some of them, to give them their outcomes later."""
 
-    def release(self, start: int, end: int) -> None:
-        """`PostedMessage.release` for several."""
+
+class UnansweredMessages(Protocol):
+    """Messages in a transaction that have no outcome yet, in order; those of one link can get it together."""
+
+    @property
+    def left(self) -> int:
+        """How many there are."""
+
+    def join(self, later: UnansweredMessages) -> bool:
+        """Take over messages that came after these, if they can get their outcomes together."""
+
+    def accept(self, count: int) -> None:
+        """`PostedMessage.accept` for the first ones."""
+
+    def release(self, count: int) -> None:
+        """`PostedMessage.release` for the first ones."""
 
 
 class Retirement(Protocol):
