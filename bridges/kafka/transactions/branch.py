@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _SENT: Final = 5.0
 """Seconds that a rollback waits for reports of records."""
+_HELD: Final = 0.02
+"""Seconds that messages wait, at most, for the reports of those before them."""
 log = structlog.get_logger(logger_name="kafka")
 
 
@@ -129,7 +131,12 @@ class KafkaBranch:
         self._transaction: Final = transaction
         self._client: Final = client
         self._waiting: list[_PostedRecord | _PostedRun] = []
-        """Messages that came before the client has begun its transaction."""
+        """Messages that came before the client has begun its transaction, or while others are in flight.
+
+        Handed over one by one, records would go to Kafka in requests of a few, each of which costs as much as one of
+        many, and librdkafka's thread would poll without a pause for the answer to each (decision 100).
+        """
+        self._timer: asyncio.TimerHandle | None = None
         self._in_flight: Final[deque[UnansweredMessages]] = deque()
         """Messages whose records Kafka has not reported yet, in order."""
         self._failure = self._missing = False
@@ -146,13 +153,32 @@ class KafkaBranch:
         except KafkaException as error:
             self._failed(errors.cause_of(error))
         self._begun.set()
+        self._put_waiting()
+        self._perhaps_commit()
+
+    @property
+    def _holding(self) -> bool:
+        """Whether messages wait."""
+        return bool(self._in_flight) or not self._begun.is_set()
+
+    def _hold(self, messages: _PostedRecord | _PostedRun) -> None:
+        if self._timer is None and self._begun.is_set():
+            self._timer = self._pool.cluster.loop.call_later(_HELD, self._put_waiting)
+        self._waiting.append(messages)
+
+    def _take_waiting(self) -> list[_PostedRecord | _PostedRun]:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         waiting, self._waiting = self._waiting, []
-        for each in waiting:
+        return waiting
+
+    def _put_waiting(self) -> None:
+        for each in self._take_waiting():
             if isinstance(each, _PostedRecord):
                 self._put(each)
             else:
                 self._put_run(each)
-        self._perhaps_commit()
 
     def produce(
         self,
@@ -165,19 +191,19 @@ class KafkaBranch:
     ) -> None:
         """Write a record; the post is accepted when Kafka has it."""
         record = _PostedRecord(topic, partition, key, value, headers, post)
-        if self._begun.is_set():
-            self._put(record)
+        if self._holding:
+            self._hold(record)
         else:
-            self._waiting.append(record)
+            self._put(record)
 
     def produce_messages(self, topic: str, partition: int, posts: PostedMessages, at: int, rules: int) -> int:
         """Write messages from `at` on while C makes their records; returns the next one."""
-        if self._begun.is_set():
+        if not self._holding:
             end = self._client.put_messages(topic, partition, posts.messages, at, rules)
             if end > at:
                 self._await(posts.unanswered(at, end))
         elif (end := self._client.usual(posts.messages, at, rules)) > at:
-            self._waiting.append(_PostedRun(topic, partition, posts, at, end, rules))
+            self._hold(_PostedRun(topic, partition, posts, at, end, rules))
         return end
 
     def _await(self, messages: UnansweredMessages) -> None:
@@ -188,7 +214,7 @@ class KafkaBranch:
     def _put_run(self, run: _PostedRun) -> None:
         """Write messages that have waited; one that librdkafka does not take is refused."""
         posts, at = run.posts, run.start
-        messages = posts.messages[: run.end]
+        messages = posts.messages if run.end == len(posts.messages) else posts.messages[: run.end]
         while at < run.end:
             end = self._client.put_messages(run.topic, run.partition, messages, at, run.rules)
             if end > at:
@@ -242,6 +268,8 @@ class KafkaBranch:
             count -= taken
             if not first.left:
                 waiting.popleft()
+        if not waiting:
+            self._put_waiting()
         self._perhaps_commit()
 
     def _failed(self, error: KafkaError) -> None:
@@ -262,7 +290,7 @@ class KafkaBranch:
         self._perhaps_commit()
 
     def _perhaps_commit(self) -> None:
-        if self._then is None or self._in_flight or not self._begun.is_set():
+        if self._then is None or self._holding:
             return
         then, self._then = self._then, None
         self._pool.cluster.supervisor.start(self._commit(then), "kafka-transaction")
@@ -337,8 +365,7 @@ class KafkaBranch:
         self._pool.cluster.supervisor.start(self._roll_back(then), "kafka-transaction")
 
     async def _roll_back(self, then: Answer) -> None:
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
+        for each in self._take_waiting():
             if isinstance(each, _PostedRecord):
                 each.post.release()
             else:
