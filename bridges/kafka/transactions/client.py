@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -24,6 +25,8 @@ _CALL: Final = 10.0
 """Seconds that one call may block; it is then repeated, as librdkafka demands."""
 _PATIENCE: Final = 30.0
 """Seconds until something fails that can still be rolled back, as records do (`message.timeout.ms`)."""
+_LEAST: Final = 0.01
+"""Seconds that a call has in any case."""
 _POLL: Final = 0.001
 
 
@@ -111,23 +114,23 @@ class TransactionalClient:
         self._listener = listener
         if not self._initialised:
             await self.initialise()
-        await self._repeat(self._client.begin_transaction)
+        await self._repeat(lambda _: self._client.begin_transaction())
 
     async def initialise(self) -> None:
         """Fence off earlier clients with its id, and abort what they have left open. Raises KafkaException."""
-        await self._repeat(lambda: self._client.init_transactions(_CALL))
+        await self._repeat(self._client.init_transactions)
         self._initialised = True
 
     async def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Make offsets of a group a part of the transaction. Raises KafkaException."""
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        await self._repeat(lambda: self._send_offsets(group, places))
+        await self._repeat(lambda seconds: self._send_offsets(group, places, seconds))
 
-    def _send_offsets(self, group: str, places: list[TopicPartition]) -> None:
+    def _send_offsets(self, group: str, places: list[TopicPartition], seconds: float) -> None:
         # No consumer is a member of the group: its metadata has only the name.
         consumer = Consumer({**_consuming(self._settings), "group.id": group})
         try:
-            self._client.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), _CALL)
+            self._client.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), seconds)
         finally:
             consumer.close()
 
@@ -136,15 +139,14 @@ class TransactionalClient:
 
         It waits as long as Kafka lets a transaction be open: afterwards nobody knows the result.
         """
-        await self._end(
-            lambda: self._client.commit_transaction(_CALL), float(self._settings["transaction.timeout.ms"]) / 1000
-        )
+        patience = float(self._settings["transaction.timeout.ms"]) / 1000
+        await self._end(self._client.commit_transaction, patience)
 
     async def abort(self) -> None:
         """Abort the transaction; its records get reports. Raises KafkaException."""
-        await self._end(lambda: self._client.abort_transaction(_CALL), _PATIENCE)
+        await self._end(self._client.abort_transaction, _PATIENCE)
 
-    async def _end(self, call: Callable[[], object], patience: float) -> None:
+    async def _end(self, call: Callable[[float], object], patience: float) -> None:
         self._ending = True
         try:
             await self._repeat(call, patience)
@@ -160,12 +162,13 @@ class TransactionalClient:
         if self._in_flight and not self._outbox.waiting():
             self._report(self._in_flight, KafkaError._PURGE_QUEUE)
 
-    async def _repeat(self, call: Callable[[], object], patience: float = _PATIENCE) -> None:
-        """Repeat a call while librdkafka says that this helps, for `patience` seconds."""
+    async def _repeat(self, call: Callable[[float], object], patience: float = _PATIENCE) -> None:
+        """Repeat a call, which gets its time limit, while librdkafka says that this helps, for `patience` seconds."""
         deadline = self._loop.time() + patience
         while True:
             try:
-                await self._call(call, deadline)
+                left = max(deadline - self._loop.time(), _LEAST)
+                await self._call(partial(call, min(_CALL, left)), deadline)
                 return
             except KafkaException as error:
                 cause = errors.cause_of(error)

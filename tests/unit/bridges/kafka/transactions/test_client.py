@@ -1,0 +1,80 @@
+"""How long the calls of a transactional client may take (decision 69)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from bridges.kafka.transactions import client
+from bridges.kafka.transactions.client import TransactionalClient
+from gateway.tasks import DaemonThreads
+
+
+class Producer:
+    """A client whose cluster is silent; `deaf`: it does not keep its time limits either."""
+
+    def __init__(self, deaf: bool) -> None:
+        self.limits: list[float] = []
+        self._deaf, self._never = deaf, threading.Event()
+
+    def commit_transaction(self, seconds: float) -> None:
+        self.limits.append(seconds)
+        self._never.wait(None if self._deaf else seconds)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", False, True))
+
+    abort_transaction = commit_transaction
+
+    def end(self) -> None:
+        self._never.set()
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_CALL", 0.2)
+    monkeypatch.setattr(client, "_PATIENCE", 0.3)
+
+
+def made(monkeypatch: pytest.MonkeyPatch, *, deaf: bool) -> tuple[TransactionalClient, Producer]:
+    producer = Producer(deaf)
+    outbox: Any = SimpleNamespace(client=producer, reports=lambda: (0, 0), waiting=lambda: 0)
+    monkeypatch.setattr(client, "make_outbox", lambda *_: outbox)
+    settings = {"transactional.id": "id", "transaction.timeout.ms": 500}
+    return TransactionalClient(settings, asyncio.get_running_loop(), DaemonThreads(1, "test")), producer
+
+
+@pytest.mark.parametrize(("call", "patience"), [("commit", 0.5), ("abort", 0.3)])
+async def test_a_call_is_repeated_until_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, call: str, patience: float
+) -> None:
+    """The last one has what is left: nobody waits for a whole call more."""
+    tried, producer = made(monkeypatch, deaf=False)
+    start = time.monotonic()
+    with pytest.raises(KafkaException):
+        await getattr(tried, call)()
+    assert patience <= time.monotonic() - start
+    assert producer.limits[0] == 0.2
+    assert sum(producer.limits) <= patience + client._LEAST
+    assert not tried.fatal
+
+
+@pytest.mark.parametrize(("call", "patience"), [("commit", 0.5), ("abort", 0.3)])
+async def test_a_call_that_does_not_return_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, call: str, patience: float
+) -> None:
+    tried, producer = made(monkeypatch, deaf=True)
+    start = time.monotonic()
+    with pytest.raises(KafkaException):
+        await getattr(tried, call)()
+    assert patience + 0.2 <= time.monotonic() - start
+    assert tried.fatal
+    assert len(producer.limits) == 1
+    with pytest.raises(KafkaException):  # at once: it has no other thread
+        await tried.abort()
+    assert len(producer.limits) == 1
+    producer.end()
