@@ -54,7 +54,7 @@ class GroupHandler(ForwardingHandler[LogReceiver]):
     def stop(self, lease: Lease, why: RevocationReason) -> None:
         """See `LeaseListener`."""
         self._gate.closing = True
-        if why is RevocationReason.DISPLACED:
+        if why in (RevocationReason.DISPLACED, RevocationReason.EQUALLED):
             self._gate.detach(AmqpError(STOLEN, why.value))
         elif why is RevocationReason.LOST:
             self._gate.detach(AmqpError(DETACH_FORCED, why.value))

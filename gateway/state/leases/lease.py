@@ -21,6 +21,7 @@ class RevocationReason(Enum):
     """Why an owner has to end."""
 
     DISPLACED = "a link with a greater epoch has taken the partition"
+    EQUALLED = "a link with the same epoch has taken the partition"
     LOST = "the gateway could not renew its lease of the partition; attach again"
     REBALANCED = "the partitions of the group are being rebalanced; attach again"
 
@@ -29,7 +30,7 @@ class LeaseListener(Protocol):
     """The user of a lease; called on the event loop."""
 
     def stop(self, lease: Lease, why: RevocationReason) -> None:
-        """DISPLACED, LOST: send nothing more and end now. REBALANCED: end cleanly, soon."""
+        """DISPLACED, EQUALLED, LOST: send nothing more and end now. REBALANCED: end cleanly, soon."""
 
 
 class ShareListener(LeaseListener, Protocol):

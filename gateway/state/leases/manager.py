@@ -298,8 +298,10 @@ class Leases:
                 self._end(lease)
             elif lease.holder is None:
                 continue  # `hold` reads the record again
-            elif owned[1].successor is not None:
-                self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.DISPLACED), "lease-stop")
+            elif (successor := owned[1].successor) is not None:
+                equal = successor.epoch == owned[1].epoch
+                why = RevocationReason.EQUALLED if equal else RevocationReason.DISPLACED
+                self._supervisor.attempt(partial(lease.holder.stop, lease, why), "lease-stop")
             elif not lease.chosen and group.round > lease.round and not lease.asked_to_end:
                 lease.asked_to_end = True
                 self._supervisor.attempt(partial(lease.holder.stop, lease, RevocationReason.REBALANCED), "lease-stop")

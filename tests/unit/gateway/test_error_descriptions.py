@@ -46,6 +46,7 @@ def test_what_a_link_to_an_event_log_reads(code: int) -> None:
 def test_what_the_owner_of_a_partition_reads() -> None:
     assert [reason.value for reason in lease.RevocationReason] == [
         "a link with a greater epoch has taken the partition",
+        "a link with the same epoch has taken the partition",
         "the gateway could not renew its lease of the partition; attach again",
         "the partitions of the group are being rebalanced; attach again",
     ]

@@ -154,6 +154,16 @@ async def test_displacement_waits_for_the_owner_or_its_end(world: World) -> None
     two._on_change(EVERYTHING)
     lease = await taking
     assert (lease.epoch, lease.partition) == (6, 0)
+
+
+async def test_an_owner_that_an_equal_epoch_displaces_is_told_so(world: World) -> None:
+    one = world.process()
+    owner = await world.own(one, 0, 5)
+    taking = asyncio.ensure_future(one.claim(KEY, requested(0, 5)._replace(displaces_equal=True)))
+    await world.settle()
+    assert owner.told == [RevocationReason.EQUALLED]
+    one.release(owner.lease, orderly=False)
+    assert (await taking).epoch == 5
     third = asyncio.ensure_future(one.claim(KEY, requested(0, 7)))
     await world.settle()
     world.now += 10_001

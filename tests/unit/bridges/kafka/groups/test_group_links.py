@@ -104,6 +104,7 @@ async def test_an_attach_that_fails_for_one_partition_releases_the_others() -> N
 async def test_what_ends_a_link() -> None:
     for why, condition in (
         (RevocationReason.DISPLACED, STOLEN),
+        (RevocationReason.EQUALLED, STOLEN),
         (RevocationReason.LOST, DETACH_FORCED),
         (RevocationReason.REBALANCED, DETACH_FORCED),
     ):
