@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from gateway.links.link import IncomingLink, NodeLink, OutgoingLink
+from gateway.links.wrapped_origin import WrappedOrigin
 
 if TYPE_CHECKING:
     from gateway.amqp.link.handlers import Incoming, Outgoing
@@ -150,7 +151,7 @@ class WrappedLink(Generic[LinkT]):
 
 
 
-class WrappedIncomingLink(WrappedLink[IncomingLink]):
+class WrappedIncomingLink(WrappedLink[IncomingLink], WrappedOrigin):
     """Passes on everything of an incoming link."""
 
     incoming: Final = True
@@ -161,10 +162,6 @@ class WrappedIncomingLink(WrappedLink[IncomingLink]):
         """Accepts several deliveries at once; only links of peers have it."""
 
     @property
-    def rejects(self) -> bool:
-        return self._link.rejects
-
-    @property
     def granted(self) -> int:
         return self._link.granted
 
@@ -173,18 +170,6 @@ class WrappedIncomingLink(WrappedLink[IncomingLink]):
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         self._link.settle(delivery, outcome)
-
-    def drop(self, delivery: Delivery) -> None:
-        self._link.drop(delivery)
-
-    def fail(self, error: AmqpError) -> None:
-        self._link.fail(error)
-
-    def tag(self, delivery: Delivery) -> bytes:
-        return self._link.tag(delivery)
-
-    def message_refused(self, error: AmqpError) -> None:
-        self._link.message_refused(error)
 
 
 class WrappedOutgoingLink(WrappedLink[OutgoingLink]):

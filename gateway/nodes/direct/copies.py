@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from gateway.amqp.link.outcomes import FAILED, RELEASED, Modified, Outcome, Rejected
 from gateway.links.link import Delivery, MessageOrigin, OutgoingLink
-
-if TYPE_CHECKING:
-    from gateway.errors import AmqpError
+from gateway.links.wrapped_origin import WrappedOrigin
 
 SLICE: Final = 100
 """Copies that are sent in one turn of the loop."""
@@ -26,7 +24,7 @@ class Recipient(Protocol):
 R = TypeVar("R", bound=Recipient)
 
 
-class Copies:
+class Copies(WrappedOrigin):
     """The origin of the copies, in place of the sender's link: settles the message once all copies have outcomes."""
 
     def __init__(self, link: MessageOrigin, delivery: Delivery, count: int) -> None:
@@ -35,28 +33,12 @@ class Copies:
         self.context, self.requester = link.context, link.requester
 
     @property
-    def rejects(self) -> bool:
-        return self._link.rejects
-
-    @property
     def scope(self) -> str:
         return self._link.scope
 
     @property
     def open(self) -> bool:
         return self._link.open
-
-    def message_refused(self, error: AmqpError) -> None:
-        self._link.message_refused(error)
-
-    def tag(self, delivery: Delivery) -> bytes:
-        return self._link.tag(delivery)
-
-    def fail(self, error: AmqpError) -> None:
-        self._link.fail(error)
-
-    def drop(self, delivery: Delivery) -> None:
-        self._link.drop(delivery)
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         if self._worst is None or _severity(outcome) > _severity(self._worst):

@@ -20,9 +20,9 @@ from gateway.nodes.direct.backlog import Soon
 from gateway.nodes.direct.copies import SLICE, Copies, Round
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup
 from gateway.nodes.direct.node import DirectNode
-from gateway.nodes.direct.pending_cookies import send
 from gateway.nodes.direct.queue import WaitingMessage
 from gateway.nodes.direct.receiver_filter import source_of
+from gateway.nodes.direct.returnable import send
 from gateway.nodes.direct.state import Facts
 from gateway.routing.cookie_offload import CookieOffload
 
@@ -218,7 +218,7 @@ class Multicast(DirectNode):
 
         def known(kept: bool) -> None:
             if kept and receiver in self.receivers.all and receiver.link.credit > 0:
-                send(receiver.link, link, delivery, wait.data, settled)
+                send(self, receiver.link, link, delivery, wait.data, settled, message.data)
             else:
                 link.settle(delivery, SETTLED if settled else RELEASED)
 

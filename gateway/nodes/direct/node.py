@@ -19,11 +19,11 @@ from gateway.links.link_context import LinkContext, announced_capabilities
 from gateway.links.reject import reject_delivery
 from gateway.nodes.direct.backlog import Backlog, Soon
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup, SenderEndpoint
-from gateway.nodes.direct.pending_cookies import PendingCookieQueue, send
+from gateway.nodes.direct.pending_cookies import PendingCookieQueue
 from gateway.nodes.direct.queue import UNREAD, MessageSource, WaitingMessage, WaitingMessages
 from gateway.nodes.direct.receiver_filter import CAPABILITIES, filters_of, source_of
 from gateway.nodes.direct.receivers import Receivers
-from gateway.nodes.direct.returnable import ReturnableMessage
+from gateway.nodes.direct.returnable import send
 from gateway.nodes.direct.sender_credit import SenderCredit
 from gateway.nodes.direct.state import Facts, NodeEvent, NodeState, next_state
 from gateway.routing.cookie_offload import CookieOffload
@@ -268,12 +268,7 @@ class DirectNode:
             except CookieOffload as wait:
                 self.hold(wait, receiver, WaitingMessage(link, delivery, data, settled))
                 return
-        if settled and target.acquiring:
-            target.send(data, (ReturnableMessage(self, target, link, delivery, original), delivery))
-        elif settled:
-            send(target, link, delivery, data, settled)
-        else:
-            target.send(data, (link, delivery))
+        send(self, target, link, delivery, data, settled, original)
 
     def take_back(self, link: MessageOrigin, delivery: Delivery, data: bytes) -> None:
         """A settled message is available again: the transaction was rolled back in which a receiver had acquired it."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from gateway.amqp.link.outcomes import SETTLED
-from gateway.links.link import Delivery, MessageOrigin, OutgoingLink
+from gateway.links.link import Delivery, MessageOrigin
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup
 from gateway.nodes.direct.queue import WaitingMessage, WaitingMessages
 from gateway.nodes.direct.receivers import Receivers
-from gateway.nodes.direct.returnable import ReturnableMessage
+from gateway.nodes.direct.returnable import send
 from gateway.routing.cookie_offload import CookieOffload
 
 
@@ -73,11 +72,7 @@ class PendingCookieQueue:
             self._node.undeliverable(link, delivery, message.settled)
         elif receiver in receivers.all and receivers.count(receiver):
             receivers.spend(receiver)
-            if message.settled and receiver.link.acquiring:
-                returnable = ReturnableMessage(self._node, receiver.link, link, delivery, message.data)
-                receiver.link.send(data, (returnable, delivery))
-            else:
-                send(receiver.link, link, delivery, data, message.settled)
+            send(self._node, receiver.link, link, delivery, data, message.settled, message.data)
         else:
             self._requeue(WaitingMessage(link, delivery, message.data, message.settled))
 
@@ -90,12 +85,3 @@ class PendingCookieQueue:
             self._deferred = {**dict.fromkeys(groups), **self._deferred}
         else:
             node.undeliverable(message.link, message.delivery, message.settled)
-
-
-def send(target: OutgoingLink, link: MessageOrigin, delivery: Delivery, data: bytes, settled: bool) -> None:
-    """Send a transformed message; the sender's delivery waits for its outcome."""
-    if settled:
-        link.settle(delivery, SETTLED)
-        target.send(data, None, True)
-    else:
-        target.send(data, (link, delivery))

@@ -1,13 +1,15 @@
-"""A message that came settled and is acquired in a transaction: its sender cannot send it again, so it is kept here."""
+"""How a direct node sends a message. One that came settled and is acquired in a transaction is kept here: its sender
+cannot send it again.
+"""
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
 from gateway.amqp.link.outcomes import SETTLED, Outcome, Released
-from gateway.errors import AmqpError
 from gateway.links.link import Delivery, MessageOrigin, OutgoingLink
 from gateway.links.link_context import LinkContext
+from gateway.links.wrapped_origin import WrappedOrigin
 from gateway.principal import Requester
 
 
@@ -17,7 +19,7 @@ class KeepingNode(Protocol):
     def take_back(self, link: MessageOrigin, delivery: Delivery, data: bytes) -> None: ...
 
 
-class ReturnableMessage:
+class ReturnableMessage(WrappedOrigin):
     """The origin of the message for its receiver; its node gets it back if the transaction is rolled back."""
 
     open = rejects = True
@@ -43,15 +45,21 @@ class ReturnableMessage:
         else:
             self._link.settle(delivery, SETTLED)
 
-    def drop(self, delivery: Delivery) -> None:
-        """See `MessageOrigin`, as everything below."""
-        self._link.drop(delivery)
 
-    def fail(self, error: AmqpError) -> None:
-        self._link.fail(error)
-
-    def tag(self, delivery: Delivery) -> bytes:
-        return self._link.tag(delivery)
-
-    def message_refused(self, error: AmqpError) -> None:
-        self._link.message_refused(error)
+def send(
+    node: KeepingNode,
+    target: OutgoingLink,
+    link: MessageOrigin,
+    delivery: Delivery,
+    data: bytes,
+    settled: bool,
+    original: bytes,
+) -> None:
+    """Send a message, perhaps other than the `original` one; an unsettled one waits for its receiver's outcome."""
+    if not settled:
+        target.send(data, (link, delivery))
+    elif target.acquiring:
+        target.send(data, (ReturnableMessage(node, target, link, delivery, original), delivery))
+    else:
+        link.settle(delivery, SETTLED)
+        target.send(data, None, True)
