@@ -1,7 +1,7 @@
 """Records of a Kafka client, many at a time (`_fetch.c`); `bridges.kafka.consume.poll` is what takes them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, final, overload
+from typing import Any, Never, TypeVar, final, overload
 
 _Event = TypeVar("_Event")
 _Bytes6 = tuple[bytes, bytes, bytes, bytes, bytes, bytes]
@@ -39,7 +39,9 @@ class Run(Sequence[Record]):
     @overload
     def __getitem__(self, index: int) -> Record: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Record]: ...
+    def __getitem__(self, index: slice) -> Never:
+        """It has no slices: TypeError."""
+
     def events(
         self, event: type[_Event], maker: Maker, other: Callable[[Record], bytes], /
     ) -> tuple[list[_Event], list[bytes]]: ...

@@ -208,3 +208,10 @@ def test_nothing_made_stays_behind(client: RecordClient) -> None:
             assert [sys.getrefcount(event.data) for event in events] == [2] * len(run)
             del events
         assert [sys.getrefcount(each) for each in (*maker, *maker[0], maker[1], texts, *texts)] == before
+
+
+def test_a_run_has_items_but_no_slices(client: RecordClient) -> None:
+    (run,) = produced(client, [(b"k", b"v", [])])
+    assert run[0].value() == run[-1].value() == b"v"
+    with pytest.raises(TypeError):
+        run[0:1]
