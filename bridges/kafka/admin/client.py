@@ -33,9 +33,11 @@ _NOT_READY: Final = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._NOENT,
     }
 )
-"""Errors that brokers return for a short time after a topic was created or the leader of a partition changed."""
+"""Errors for a short time after a topic was created or the leader of a partition changed; `_NOENT`: none is known."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
 _ELAPSED: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
 _OAUTH_SETTINGS: Final = "sasl.oauthbearer."
@@ -166,7 +168,12 @@ class Admin:
                 if errors.cause_of(error).code() not in _NOT_READY:
                     raise
             time.sleep(pause)
-        return self._list_offsets(topic, wanted, spec(), committed)
+        try:
+            return self._list_offsets(topic, wanted, spec(), committed)
+        except KafkaException as error:
+            if errors.cause_of(error).code() in _NOT_READY:
+                self.partitions(topic)  # its error says so if the topic was deleted meanwhile
+            raise
 
     def _list_offsets(
         self, topic: str, partitions: tuple[int, ...], spec: OffsetSpec, committed: bool
