@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from typing import Final, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Final, Literal, TextIO, cast
 
-import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+from gateway.observability.plain_structlog import structlog
 
-Logger = FilteringBoundLogger
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor, WrappedLogger
+
+Logger = structlog.typing.FilteringBoundLogger
 Style = Literal["auto", "console", "json"]
 
 HIDDEN: Final = "[hidden]"

@@ -33,7 +33,7 @@ READING = {"click", "pydantic", "pydantic_core", "annotated_types", "typing_exte
 LATER = (
     "bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.sasl.client", "gateway.amqp.sasl.user_file",
     "gateway.forwarding.worker", "gateway.connectors.connector", "gateway.journal.recorder", "numpy", "pandas",
-    "proton", "pyarrow", "pyspark", "redis", "scramp", "yaml",
+    "proton", "pyarrow", "pyspark", "redis", "rich", "scramp", "yaml",
 )  # fmt: skip
 """What a gateway imports only where its policy has clusters, bridges, connectors, a journal, users, TLS or Redis."""
 
@@ -142,6 +142,11 @@ def test_a_plain_gateway_loads_no_room_that_it_does_not_use(tmp_path: Path) -> N
     found = listed(said)
     assert "gateway.server.gateway" in found
     assert later(found) == set()
+
+
+def test_rich_is_there_for_those_who_need_it() -> None:
+    code = "import sys, gateway.observability.logs; assert 'rich' not in sys.modules; import rich.console"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_garbage_is_collected_while_a_gateway_serves() -> None:
