@@ -104,36 +104,40 @@ async def listening(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter]
 @on_both_loops
 async def test_what_comes_without_a_request_is_no_answer_to_the_next_one() -> None:
     """An answer that the sink sends while the connection is idle would be taken for that to the next request."""
-    seen = asyncio.Event()
+    answered, seen = asyncio.Event(), asyncio.Event()
 
     async def early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"data")
         writer.write(NO_CONTENT)
         if not seen.is_set():
-            await asyncio.sleep(0.02)
+            await answered.wait()
+            await asyncio.sleep(0.03)  # the connection is idle for longer than it is used again unseen
             writer.write(status(410))
             seen.set()
 
     async with listening(early) as url, client_of() as client:
         assert (await post(client, url)).status == 204
+        answered.set()
         await seen.wait()
         assert (await post(client, url)).status == 204
 
 
 @on_both_loops
 async def test_a_connection_that_the_sink_closes_between_two_requests_costs_no_attempt() -> None:
-    closed = asyncio.Event()
+    answered, closed = asyncio.Event(), asyncio.Event()
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"data")
         writer.write(NO_CONTENT)
-        await asyncio.sleep(0.02)
+        await answered.wait()
+        await asyncio.sleep(0.03)
         writer.close()
         await writer.wait_closed()
         closed.set()
 
     async with listening(once) as url, client_of() as client:
         assert (await post(client, url)).status == 204
+        answered.set()
         await closed.wait()
         assert (await post(client, url)).status == 204
 
