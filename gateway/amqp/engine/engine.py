@@ -133,22 +133,25 @@ class Engine(Restraint):
         self._input.stop()
 
     def take(self) -> bytes:
-        """The bytes to write now; empty while `paused` (the socket is full)."""
+        """`take_pieces` in one piece."""
+        return b"".join(self.take_pieces())
+
+    def take_pieces(self) -> list[bytes]:
+        """The bytes to write now, in pieces that may end within a frame; none while `paused` (the socket is full)."""
         self.dirty = False
         while self.oversize:
             self.oversize.popleft()()
-        output, data = self._output, b""
+        output, pieces = self._output, list[bytes]()
         if not self.paused:
             if self._echoes.pending:
                 self._echoes.answer()
-            data = output.take()
+            pieces = output.take()
             self.tally.unflushed = 0
-            if len(data) > self.largest_output:
-                self.largest_output = len(data)
+            self.largest_output = max(self.largest_output, sum(map(len, pieces)))
         if output.failure is not None and not self.paused:
             self._broken(output.failure)
-            data += output.take()
-        return data
+            pieces += output.take()
+        return pieces
 
     @property
     def remote_idle(self) -> float:

@@ -50,18 +50,18 @@ class Output:
         """Use the max-frame-size of the peer's open."""
         self._largest = lib.pn_transport_get_remote_max_frame(self._transport)
 
-    def take(self) -> bytes:
-        """All output to write now."""
-        data = b"" if self._ended else self._written()
+    def take(self) -> list[bytes]:
+        """All output to write now, in pieces that may end within a frame."""
+        pieces = [] if self._ended else self._written()
         if self.early:
-            data = bytes(self.early + data)
+            pieces.insert(0, bytes(self.early))
             self.early.clear()
         if (why := batch.take_error(self._at)) is not None and not self._ended:
             self.failure = AmqpError(INTERNAL_ERROR, CANNOT_GO_ON)
             self.failure.__cause__ = RuntimeError(complaint(why))
-        if len(data) > self._largest > 0 and batch.largest_frame(data) > self._largest:
-            data = self._fitting(data)
-        return data
+        if sum(map(len, pieces)) > self._largest > 0 and batch.largest_frame(pieces) > self._largest:
+            pieces = [self._fitting(b"".join(pieces))]
+        return pieces
 
     def _fitting(self, data: bytes) -> bytes:
         """The output before a control frame that is too large for the peer: proton splits only transfers (2.7.1)."""
@@ -79,7 +79,7 @@ class Output:
 
     def collect(self, change: Callable[[bytes], bytes] | None = None) -> None:
         """Collect proton's output for a later `take`; `change` may change it."""
-        data = self._written()
+        data = b"".join(self._written())
         self.early.extend(data if change is None else change(data))
 
     def restate(self, accept: Callable[[], None], state: bytes) -> None:
@@ -88,12 +88,12 @@ class Output:
         accept()
         self.collect(lambda data: batch.restated(data, state))
 
-    def _written(self) -> bytes:
-        data = batch.take_output(self._at, self._tally)
+    def _written(self) -> list[bytes]:
+        pieces = batch.take_output(self._at, self._tally)
         self.begun = False
         if self._attaching:
-            self._learn_handles(data)
-        return data
+            self._learn_handles(b"".join(pieces))
+        return pieces
 
     def attaching(self, link: LinkState) -> None:
         """Learn the handle of a sender of ours from its attach, which proton writes next."""
@@ -124,7 +124,7 @@ class Output:
         """Replace the error in the close that proton writes."""
         if self._ended:
             return
-        self.early.extend(batch.take_output(self._at, self._tally))
+        self.early.extend(b"".join(batch.take_output(self._at, self._tally)))
         start = max((start for start, _ in _frames(self.early)), default=0)
         if self.early[start + _HEAD.size :].startswith(_CLOSE):
             self.early[start:] = close_frame(error)

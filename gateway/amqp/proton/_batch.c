@@ -457,34 +457,33 @@ static Tally *tally_of(PyObject *given) {
     return NULL;
 }
 
-/* take_output(transport, tally) -> the bytes to write now; afterwards the tally shows whether more can follow */
+/* take_output(transport, tally) -> the bytes to write now, in proton's pieces, which may end within a frame; afterwards the
+ * tally shows whether more can follow. Pieces are not joined: that would copy all output once or twice. */
 static PyObject *take_output(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     pointer transport;
-    PyObject *result = NULL, *piece;
+    PyObject *pieces, *piece;
     Tally *tally;
     ssize_t size;
+    int result = 0;
     if (!check_count("take_output", count, 2) || (tally = tally_of(args[1])) == NULL)
         return NULL;
     transport = PyLong_AsVoidPtr(args[0]);
     if (transport == NULL && PyErr_Occurred())
         return NULL;
-    while ((size = pn.pending(transport)) > 0) {
-        piece = PyBytes_FromStringAndSize(NULL, size);
-        if (piece == NULL) {
-            Py_XDECREF(result);
-            return NULL;
+    pieces = PyList_New(0);
+    while (pieces != NULL && (size = pn.pending(transport)) > 0) {
+        if ((piece = PyBytes_FromStringAndSize(NULL, size)) != NULL) {
+            pn.read(transport, PyBytes_AS_STRING(piece), (size_t)size);
+            pn.written(transport, (size_t)size);
+            result = PyList_Append(pieces, piece);
+            Py_DECREF(piece);
         }
-        pn.read(transport, PyBytes_AS_STRING(piece), (size_t)size);
-        pn.written(transport, (size_t)size);
-        if (result == NULL)
-            result = piece;
-        else
-            PyBytes_ConcatAndDel(&result, piece);
-        if (result == NULL)
-            return NULL;
+        if (piece == NULL || result < 0)
+            Py_CLEAR(pieces);
     }
-    tally->ended = size < 0;
-    return result != NULL ? result : PyBytes_FromStringAndSize(NULL, 0);
+    if (pieces != NULL)
+        tally->ended = size < 0;
+    return pieces;
 }
 
 /* measure_memory(tally, sessions, early) -> the memory that a connection uses for messages, in proton and here, including

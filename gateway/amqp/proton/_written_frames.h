@@ -1,21 +1,61 @@
 /* Inspects and changes the complete frames that proton has written. */
 
-/* largest_frame(data) -> the size of the largest complete frame in the data; skips a protocol header */
-static PyObject *largest_frame(PyObject *module, PyObject *data) {
-    const uint8_t *at, *end;
-    uint32_t size, largest = 0;
-    if (!PyBytes_Check(data)) {
-        PyErr_SetString(PyExc_TypeError, "frames are bytes");
-        return NULL;
+typedef struct {
+    uint8_t head[8];
+    size_t known;            /* bytes of the head */
+    uint32_t size, left;     /* of the frame, and what has not come of it behind its head */
+    uint32_t largest;
+    bool begun, broken;      /* something has come; it is no sequence of frames from here on */
+} frame_walk; /* through frames that come in pieces */
+
+static void end_head(frame_walk *walk) {
+    bool header = !walk->begun && memcmp(walk->head, "AMQP", 4) == 0;
+    walk->begun = true;
+    walk->known = 0;
+    if (header)
+        return;
+    walk->size = frame_size(walk->head);
+    walk->broken = walk->size < sizeof walk->head;
+    walk->left = walk->size - (uint32_t)sizeof walk->head;
+    if (walk->left == 0 && walk->size > walk->largest)
+        walk->largest = walk->size;
+}
+
+/* Walk through the next piece: heads, and what is between them. */
+static void walk_piece(frame_walk *walk, const uint8_t *at, size_t count) {
+    size_t step;
+    while (count > 0 && !walk->broken) {
+        if (walk->left > 0) {
+            step = walk->left < count ? walk->left : count;
+            walk->left -= (uint32_t)step;
+            if (walk->left == 0 && walk->size > walk->largest)
+                walk->largest = walk->size;
+        } else {
+            step = sizeof walk->head - walk->known < count ? sizeof walk->head - walk->known : count;
+            memcpy(walk->head + walk->known, at, step);
+            walk->known += step;
+            if (walk->known == sizeof walk->head)
+                end_head(walk);
+        }
+        at += step, count -= step;
     }
-    at = (const uint8_t *)PyBytes_AS_STRING(data), end = at + PyBytes_GET_SIZE(data);
-    if (end - at >= 8 && memcmp(at, "AMQP", 4) == 0)
-        at += 8;
-    while (end - at >= 8 && (size = frame_size(at)) >= 8 && size <= (size_t)(end - at)) {
-        largest = size > largest ? size : largest;
-        at += size;
+}
+
+/* largest_frame(pieces) -> the size of the largest complete frame in the pieces, which may end within a frame; skips a
+ * protocol header */
+static PyObject *largest_frame(PyObject *module, PyObject *pieces) {
+    frame_walk walk = {.known = 0};
+    Py_ssize_t index;
+    PyObject *piece;
+    for (index = 0; PyList_Check(pieces) && index < PyList_GET_SIZE(pieces); index++) {
+        if (!PyBytes_Check(piece = PyList_GET_ITEM(pieces, index)))
+            break;
+        walk_piece(&walk, (const uint8_t *)PyBytes_AS_STRING(piece), (size_t)PyBytes_GET_SIZE(piece));
     }
-    return PyLong_FromUnsignedLong(largest);
+    if (PyList_Check(pieces) && index == PyList_GET_SIZE(pieces))
+        return PyLong_FromUnsignedLong(walk.largest);
+    PyErr_SetString(PyExc_TypeError, "frames are a list of bytes");
+    return NULL;
 }
 
 /* Read the name and handle of a sender's attach, encoded as proton does it; -1 for anything else. */

@@ -268,10 +268,11 @@ class Connection(asyncio.Protocol):
         engine, transport = self.engine, self.transport
         if engine is None or transport is None:
             return
-        if data := engine.take():
-            self.bytes_out += len(data)
-            transport.write(data)
-            if self._heartbeats.resting and len(data) > HEARTBEAT:
+        pieces = engine.take_pieces()
+        if size := sum(map(len, pieces)):
+            self.bytes_out += size
+            transport.writelines(pieces)  # not joined: the socket is written to from all of them at once
+            if self._heartbeats.resting and size > HEARTBEAT:
                 self._heartbeats.wrote(engine)
         engine.dispatch()
         self._charge()

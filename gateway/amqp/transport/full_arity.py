@@ -139,6 +139,6 @@ class FullArityEngine(Engine):
         if data := self._reserve.pass_on(data):
             super().receive(data)
 
-    def take(self) -> bytes:
+    def take_pieces(self) -> list[bytes]:
         """See `Engine`."""
-        return complete(super().take())
+        return [complete(b"".join(super().take_pieces()))]

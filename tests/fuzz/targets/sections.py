@@ -21,7 +21,7 @@ def one(data: bytes) -> None:
         _sections.properties_field(data, start, start % 14)
     _sections.add_annotations(data, {b"\xa3\x01a": b"\x40"})
     _sections.remove_annotations(data, {b"address-cookie": 1}, b"x-opt-a")
-    _batch.largest_frame(data)
+    _batch.largest_frame([data[:7], data[7:]])
     _batch.sender_attaches(data)
     for names in (ROUTING, TARGETED, EVENTS):
         hop.only(data, names)

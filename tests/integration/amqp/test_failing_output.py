@@ -55,7 +55,7 @@ async def ready(start: Start) -> InProcessGateway:
     return gateway
 
 
-@pytest.mark.parametrize("step", ["take", "weigh", "dispatch", "receive"])
+@pytest.mark.parametrize("step", ["take_pieces", "weigh", "dispatch", "receive"])
 async def test_a_connection_that_fails_is_closed_with_a_word(
     step: str, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +83,7 @@ def dialogue(port: int, arm: Arm) -> None:
 
 
 async def test_outcomes_that_are_known_come_before_the_close(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    arm = failing("take", monkeypatch, lambda engine: any(link.accepted for link in engine.links))
+    arm = failing("take_pieces", monkeypatch, lambda engine: any(link.accepted for link in engine.links))
     gateway = await ready(start)
     await asyncio.to_thread(accepted_and_closed, gateway.port, arm)
 
@@ -101,7 +101,7 @@ def accepted_and_closed(port: int, arm: Arm) -> None:
 
 
 async def test_a_connection_that_fails_twice_is_dropped(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    arm = failing("take", monkeypatch)
+    arm = failing("take_pieces", monkeypatch)
     failing("broken", monkeypatch)()
     gateway = await ready(start)
     await asyncio.to_thread(dropped, gateway.port, arm)

@@ -53,7 +53,7 @@ class Socket:
     def __init__(self, clock: Clock) -> None:
         self.clock, self.times = clock, list[float]()
 
-    def write(self, data: bytes) -> None:
+    def writelines(self, pieces: list[bytes]) -> None:
         self.times.append(self.clock.now)
 
     def get_write_buffer_size(self) -> int:

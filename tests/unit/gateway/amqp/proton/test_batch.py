@@ -53,6 +53,8 @@ from tests.support.amqp.messages import message
         lambda: _batch.same_state([5], 0),  # type: ignore[list-item]
         lambda: _batch.same_state([(1, b"")], 0),  # type: ignore[list-item]
         lambda: _batch.same_state([], 0, True, True),  # type: ignore[call-arg]
+        lambda: _batch.largest_frame(b""),  # type: ignore[arg-type]
+        lambda: _batch.largest_frame([b"", None]),  # type: ignore[list-item]
         lambda: _batch.restated(b""),  # type: ignore[call-arg]
         lambda: _batch.restated("", b""),  # type: ignore[arg-type]
         lambda: _batch.restated(b"", None),  # type: ignore[arg-type]
