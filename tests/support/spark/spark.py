@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 _LAUNCHER = "SPARK_LAUNCHER_OPTS"
 """Options for the Java that each Spark starts first, which only says how to start the other."""
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
+EXPRESSIONS = "spark.sql.codegen.factoryMode"
+INTERPRETED, GENERATED = "NO_CODEGEN", "FALLBACK"
+"""What EXPRESSIONS may be; the latter is Spark's default."""
 CONFIGURATION = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
-    _WHOLE_STAGE: "false",  # a third of the processor time of small queries; commands in processes of their own have it
+    # To compile code is half of the processor time of small queries. Commands in processes of their own do, and so do
+    # tests of the expressions themselves (`compiled`).
+    _WHOLE_STAGE: "false",
+    EXPRESSIONS: INTERPRETED,
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "bridges.spark.workers.daemon",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -82,7 +88,9 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def compiled(spark: SparkSession) -> Iterator[None]:
-    """Whole stages are compiled, as in production, for tests of the expressions that are compiled."""
+    """Whole stages and expressions are compiled, as in production, for tests of the expressions that are compiled."""
     spark.conf.set(_WHOLE_STAGE, "true")
+    spark.conf.set(EXPRESSIONS, GENERATED)
     yield
-    spark.conf.set(_WHOLE_STAGE, "false")
+    for name in (_WHOLE_STAGE, EXPRESSIONS):
+        spark.conf.set(name, CONFIGURATION[name])

@@ -15,6 +15,7 @@ from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.filters.predicate import Predicate
 from tests.support.filters.rows import answerable, batch_of
 from tests.support.filters.truth import TruthCase, cases, messages
+from tests.support.spark.spark import EXPRESSIONS, GENERATED, INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,8 +60,12 @@ def refused_when_it_is_compiled(predicate: Predicate) -> None:
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("job", range(JOBS))
 def test_lines_as_columns(job: int, spark: SparkSession, batch: Any) -> None:
-    """The first job compiles its whole stage, as in production; the others only their expressions, which is cheaper."""
+    """The first job compiles its whole stage, as in production, the second its expressions, the others nothing.
+
+    So each way in which Spark may compute a Column is tried; the last one is the cheapest.
+    """
     spark.conf.set("spark.sql.codegen.wholeStage", str(job == 0).lower())
+    spark.conf.set(EXPRESSIONS, GENERATED if job < 2 else INTERPRETED)
     asked = by_predicate()[job::JOBS]
     frame = spark.createDataFrame(pa.Table.from_batches([batch]), schema=schema.DDL).coalesce(1)
     named = [verdict(lines[0].predicate()).alias(f"c{index}") for index, lines in enumerate(asked)]
