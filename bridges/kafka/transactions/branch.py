@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.common import errors
-from bridges.kafka.produce._produce import record_of
 from bridges.kafka.produce.client import Header
 from bridges.kafka.transactions.client import TransactionalClient
 from bridges.kafka.transactions.offsets import EventProgress, RetiredEvents, new_group
+from bridges.kafka.transactions.records import PostedRecord, TransactionRecords
 from gateway.amqp.link.outcomes import Rejected
-from gateway.errors import INTERNAL_ERROR, RESOURCE_LIMIT_EXCEEDED, TRANSACTION_ROLLBACK, AmqpError, Fault
+from gateway.errors import INTERNAL_ERROR, TRANSACTION_ROLLBACK, AmqpError, Fault
 from gateway.tasks import until
 
 if TYPE_CHECKING:
@@ -28,14 +27,11 @@ if TYPE_CHECKING:
         PostedMessage,
         PostedMessages,
         Retirement,
-        UnansweredMessages,
     )
 
 _FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _SENT: Final = 5.0
 """Seconds that a rollback waits for reports of records."""
-_HELD: Final = 0.02
-"""Seconds that messages wait, at most, for the reports of those before them."""
 log = structlog.get_logger(logger_name="kafka")
 
 
@@ -81,48 +77,6 @@ class ClientPool(Protocol):
         """Another process uses the same identifiers."""
 
 
-class _PostedRecord(NamedTuple):
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[Header] | None
-    post: PostedMessage
-
-
-class _PostedRun(NamedTuple):
-    """Messages of which C makes the records."""
-
-    topic: str
-    partition: int
-    posts: PostedMessages
-    start: int
-    end: int
-    rules: int
-
-
-class _UnansweredPost:
-    """A message that gets its outcome alone (`UnansweredMessages`)."""
-
-    __slots__ = ("_post", "left")
-
-    def __init__(self, post: PostedMessage) -> None:
-        self._post: Final = post
-        self.left = 1
-
-    def join(self, later: UnansweredMessages) -> bool:
-        """See `UnansweredMessages`, as everything below."""
-        return False
-
-    def accept(self, count: int) -> None:
-        self.left = 0
-        self._post.accept()
-
-    def release(self, count: int) -> None:
-        self.left = 0
-        self._post.release()
-
-
 class KafkaBranch:
     """The records and offsets of one transaction; everything here runs on the loop."""
 
@@ -130,15 +84,7 @@ class KafkaBranch:
         self._pool: Final = pool
         self._transaction: Final = transaction
         self._client: Final = client
-        self._waiting: list[_PostedRecord | _PostedRun] = []
-        """Messages that came before the client has begun its transaction, or while others are in flight.
-
-        Handed over one by one, records would go to Kafka in requests of a few, each of which costs as much as one of
-        many, and librdkafka's thread would poll without a pause for the answer to each (decision 100).
-        """
-        self._timer: asyncio.TimerHandle | None = None
-        self._in_flight: Final[deque[UnansweredMessages]] = deque()
-        """Messages whose records Kafka has not reported yet, in order."""
+        self._records: Final = TransactionRecords(client, pool.cluster.loop, self._refuse)
         self._failure = self._missing = False
         """Whether a record was not written; whether a message was refused when its commit was already under way."""
         self._retired: Final[dict[StoredPositions, tuple[str, RetiredEvents]]] = {}
@@ -153,32 +99,8 @@ class KafkaBranch:
         except KafkaException as error:
             self._failed(errors.cause_of(error))
         self._begun.set()
-        self._put_waiting()
+        self._records.begin()
         self._perhaps_commit()
-
-    @property
-    def _holding(self) -> bool:
-        """Whether messages wait."""
-        return bool(self._in_flight) or not self._begun.is_set()
-
-    def _hold(self, messages: _PostedRecord | _PostedRun) -> None:
-        if self._timer is None and self._begun.is_set():
-            self._timer = self._pool.cluster.loop.call_later(_HELD, self._put_waiting)
-        self._waiting.append(messages)
-
-    def _take_waiting(self) -> list[_PostedRecord | _PostedRun]:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        waiting, self._waiting = self._waiting, []
-        return waiting
-
-    def _put_waiting(self) -> None:
-        for each in self._take_waiting():
-            if isinstance(each, _PostedRecord):
-                self._put(each)
-            else:
-                self._put_run(each)
 
     def produce(
         self,
@@ -190,57 +112,17 @@ class KafkaBranch:
         post: PostedMessage,
     ) -> None:
         """Write a record; the post is accepted when Kafka has it."""
-        record = _PostedRecord(topic, partition, key, value, headers, post)
-        if self._holding:
-            self._hold(record)
-        else:
-            self._put(record)
+        self._records.add(PostedRecord(topic, partition, key, value, headers, post))
 
     def produce_messages(self, topic: str, partition: int, posts: PostedMessages, at: int, rules: int) -> int:
         """Write messages from `at` on while C makes their records; returns the next one."""
-        if not self._holding:
-            end = self._client.put_messages(topic, partition, posts.messages, at, rules)
-            if end > at:
-                self._await(posts.unanswered(at, end))
-        elif (end := self._client.usual(posts.messages, at, rules)) > at:
-            self._hold(_PostedRun(topic, partition, posts, at, end, rules))
-        return end
-
-    def _await(self, messages: UnansweredMessages) -> None:
-        """librdkafka has taken the records of messages."""
-        if not (self._in_flight and self._in_flight[-1].join(messages)):
-            self._in_flight.append(messages)
-
-    def _put_run(self, run: _PostedRun) -> None:
-        """Write messages that have waited; one that librdkafka does not take is refused."""
-        posts, at = run.posts, run.start
-        messages = posts.messages if run.end == len(posts.messages) else posts.messages[: run.end]
-        while at < run.end:
-            end = self._client.put_messages(run.topic, run.partition, messages, at, run.rules)
-            if end > at:
-                self._await(posts.unanswered(at, end))
-            if end < run.end and (made := record_of(messages[end][1], run.rules)) is not ...:
-                self._put(_PostedRecord(run.topic, run.partition, *made, posts.single(end)))
-            at = end + 1
+        return self._records.add_messages(topic, partition, posts, at, rules)
 
     def retire(self, terminus: StoredPositions, topic: str, retirement: Retirement) -> None:
         """An event of a terminus gets an outcome: its position is committed with the records."""
         if terminus not in self._retired:
             self._retired[terminus] = topic, RetiredEvents(terminus.progress)
         self._retired[terminus][1].add(retirement)
-
-    def _put(self, record: _PostedRecord) -> None:
-        post = record.post
-        try:
-            self._client.produce(*record[:5])
-        except BufferError:
-            self._refuse(post, AmqpError(RESOURCE_LIMIT_EXCEEDED, "Kafka takes messages too slowly; send it again"))
-        except KafkaException as error:
-            outcome = errors.refused(errors.cause_of(error))
-            known = outcome.error if isinstance(outcome, Rejected) else None
-            self._refuse(post, known or errors.unreachable())
-        else:
-            self._await(_UnansweredPost(post))
 
     def _refuse(self, post: PostedMessage, error: AmqpError) -> None:
         """librdkafka does not take a message; if that has waited, a commit that came meanwhile must not succeed."""
@@ -250,26 +132,13 @@ class KafkaBranch:
     # -- reports
 
     def on_reports(self, count: int, code: int) -> None:
-        """See `ReportsListener`; Kafka commits no transaction that a record is missing from.
-
-        Reports come in the order of each partition only. It does not matter that the first messages get the first
-        outcomes: they hold if the transaction is committed, and then all records are written.
-        """
+        """See `ReportsListener`; Kafka commits no transaction that a record is missing from."""
         if code:
             self._failure = True
             self._failed(KafkaError(code))
         else:
             self._pool.counters.accepted += count
-        waiting = self._in_flight
-        while count > 0 and waiting:
-            first = waiting[0]
-            taken = min(count, first.left)
-            (first.release if self._failure else first.accept)(taken)
-            count -= taken
-            if not first.left:
-                waiting.popleft()
-        if not waiting:
-            self._put_waiting()
+        self._records.answer(count, written=not self._failure)
         self._perhaps_commit()
 
     def _failed(self, error: KafkaError) -> None:
@@ -290,7 +159,7 @@ class KafkaBranch:
         self._perhaps_commit()
 
     def _perhaps_commit(self) -> None:
-        if self._then is None or self._holding:
+        if self._then is None or not self._records.settled:
             return
         then, self._then = self._then, None
         self._pool.cluster.supervisor.start(self._commit(then), "kafka-transaction")
@@ -365,13 +234,10 @@ class KafkaBranch:
         self._pool.cluster.supervisor.start(self._roll_back(then), "kafka-transaction")
 
     async def _roll_back(self, then: Answer) -> None:
-        for each in self._take_waiting():
-            if isinstance(each, _PostedRecord):
-                each.post.release()
-            else:
-                each.posts.unanswered(each.start, each.end).release(each.end - each.start)
+        self._records.release_waiting()
         await self._begun.wait()
-        await until(lambda: not self._in_flight, _SENT)  # a client that aborts before Kafka knows of records is lost
+        # A client that aborts before Kafka knows of records is lost.
+        await until(lambda: not self._records.in_flight, _SENT)
         await self._abort()
         self._pool.give_back(self._client)
         then(None)

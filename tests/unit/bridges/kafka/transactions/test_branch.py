@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridges.kafka.transactions import branch
+from bridges.kafka.transactions import records
 from bridges.kafka.transactions.branch import KafkaBranch
 from gateway.errors import AmqpError
 from gateway.tasks import until
@@ -118,7 +118,7 @@ async def test_one_message_at_a_time_does_not_wait() -> None:
 
 
 async def test_messages_do_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branch, "_HELD", 0.001)
+    monkeypatch.setattr(records, "_WAIT", 0.001)
     world = World()
     await world.begun()
     world.post(1)
