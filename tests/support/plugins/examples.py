@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from hypothesis import settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
@@ -17,6 +18,19 @@ def examples(count: int) -> int:
     most = settings.get_profile(settings.get_current_profile_name()).max_examples
     share = max(1, count * most // FAST)
     return min(share, most) if most <= FAST else share
+
+
+def draw_examples(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
+    """That many examples, for a test of all of them at once, or for several tests of the same ones."""
+    found: list[Any] = []
+
+    @settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def collect(example: Any) -> None:
+        found.append(example)
+
+    collect()
+    return found
 
 
 def draw_no_constants() -> None:

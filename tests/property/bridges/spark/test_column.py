@@ -6,32 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from bridges.spark.column import column, verdict
 from bridges.spark.columns import schema
 from tests.support.filters import strategies as random
 from tests.support.filters.rows import UNANSWERABLE, answerable, batch_of, expected
-from tests.support.plugins.examples import examples
+from tests.support.plugins.examples import draw_examples, examples
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 pytestmark = pytest.mark.usefixtures("compiled")
-
-
-def draw_examples(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
-    """That many examples, each of its own: a job costs seconds, so it answers for all of them."""
-    found: list[Any] = []
-
-    @settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
-    @given(strategy)
-    def collect(example: Any) -> None:
-        found.append(example)
-
-    collect()
-    return found
 
 
 def answers(frame: DataFrame, asked: list[Column]) -> list[list[Any]]:
@@ -42,7 +27,7 @@ def answers(frame: DataFrame, asked: list[Column]) -> list[list[Any]]:
 
 
 def test_terms_as_columns(spark: SparkSession) -> None:
-    for _ in range(examples(1)):
+    for _ in range(examples(1)):  # a job costs seconds, so it answers for all of them
         check(spark, draw_examples(random.LEAVES.filter(answerable), 160), draw_examples(random.messages(), 60))
 
 
