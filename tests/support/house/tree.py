@@ -29,7 +29,7 @@ class Module:
     classes: frozenset[str]
     """At the top of the module."""
     anys: int
-    """How often the code (not its text) uses `Any`; the import that brings it is not counted."""
+    """How often the product's code (not its text) uses `Any`; the import that brings it is not counted."""
 
     @classmethod
     def read(cls, root: Path, path: Path) -> Module:
@@ -37,8 +37,9 @@ class Module:
         text = path.read_text("utf-8")
         tree = ast.parse(text)
         classes = frozenset(node.name for node in tree.body if isinstance(node, ast.ClassDef))
-        documented, anys = bool(ast.get_docstring(tree)), _anys(tree) if "Any" in text else 0
-        return cls(path.relative_to(root), documented, _exports(tree), tuple(_imports(tree)), classes, anys)
+        below = path.relative_to(root)
+        documented, anys = bool(ast.get_docstring(tree)), _anys(tree) if "Any" in text and is_product(below) else 0
+        return cls(below, documented, _exports(tree), tuple(_imports(tree)), classes, anys)
 
     @property
     def folder(self) -> str:
@@ -54,12 +55,16 @@ class Module:
 
     @property
     def in_product(self) -> bool:
-        return self.path.parts[0] in PRODUCT
+        return is_product(self.path)
 
     @property
     def dotted(self) -> str:
         parts = self.path.with_suffix("").parts
         return ".".join(parts[:-1] if self.is_package else parts)
+
+
+def is_product(path: Path) -> bool:
+    return path.parts[0] in PRODUCT
 
 
 def _exports(tree: ast.Module) -> frozenset[str]:

@@ -43,10 +43,16 @@ def paths() -> list[str]:
 
 
 @cache
+def product_words() -> dict[Path, set[str]]:
+    """The words in each file of the product, and the name of the file."""
+    return {path: {path.stem, *re.findall(r"\w+", text)} for path, text in product().items()}
+
+
+@cache
 def words() -> set[str]:
     """The words in all of them."""
-    texts = [*product().values(), *(path.read_text() for path in others()), *paths()]
-    return {word for text in texts for word in re.findall(r"\w+", text)}
+    texts = [*(path.read_text() for path in others()), *paths()]
+    return set().union(*product_words().values(), *(re.findall(r"\w+", text) for text in texts))
 
 
 KEYS = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/policy.md").read_text(), re.MULTILINE))
@@ -70,11 +76,15 @@ def test_paths_exist() -> None:
     assert sorted(path for path in found if f"/{path}/" not in known) == []
 
 
-def owners(name: str) -> list[Path]:
-    """Modules and packages of this name, and modules that define a class of this name."""
-    return [path for path, text in product().items()
-            if path.stem == name or name in path.relative_to(ROOT).parts[:-1]
-            or re.search(rf"^class {name}\b", text, re.MULTILINE)]  # fmt: skip
+@cache
+def owners() -> dict[str, list[Path]]:
+    """By name, modules and packages that have it, and modules that define a class of that name."""
+    found: dict[str, list[Path]] = {}
+    for path, text in product().items():
+        classes = re.findall(r"^class (\w+)", text, re.MULTILINE)
+        for name in {path.stem, *path.relative_to(ROOT).parts[:-1], *classes}:
+            found.setdefault(name, []).append(path)
+    return found
 
 
 def test_members_belong_to_their_module_or_class() -> None:
@@ -84,9 +94,8 @@ def test_members_belong_to_their_module_or_class() -> None:
     assert len(pairs) > 50
     wrong = {}
     for (owner, member), named in pairs.items():
-        found = owners(owner)
-        texts = [product()[path] for path in found] + [path.stem for path in found]
-        if found and not {owner, member} <= KEYS and not any(re.search(rf"\b{member}\b", text) for text in texts):
+        found = owners().get(owner, [])
+        if found and not {owner, member} <= KEYS and not any(member in product_words()[path] for path in found):
             wrong[f"{owner}.{member}"] = named
     assert wrong == {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Mapping
+from functools import cache
 
 import pytest
 
@@ -89,10 +90,15 @@ class RecordingDelivery:
         return None
 
 
+@cache  # reading its policy takes longer than all that is done with it
+def form_of_documents() -> SubscriptionCodec:
+    return form()
+
+
 def document(id: str, consent: PendingConsent | None = None) -> bytes:
     body = json.dumps({"id": id, "protocol": "HTTP", "sink": "https://hooks.example/x"}).encode()
-    parsed = form().parse(body, id=None, owner="billing", now_ms=0)
-    return encode_envelope(Envelope(StartOffsets("incarnation", {}), form().dump(parsed), None, consent))
+    parsed = form_of_documents().parse(body, id=None, owner="billing", now_ms=0)
+    return encode_envelope(Envelope(StartOffsets("incarnation", {}), form_of_documents().dump(parsed), None, consent))
 
 
 class Shared:
