@@ -5,15 +5,23 @@ from __future__ import annotations
 import difflib
 import json
 from functools import cache
+from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from policies.model.policy import Policy
 from policies.text.diagnostics import Loc
+from policies.values.base import SECTION
 
 
 class _Generate(GenerateJsonSchema):
-    """Without the titles that pydantic makes from names: they add nothing."""
+    """With the sections within a section, and without the titles that pydantic makes from names: they add nothing."""
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        if (section := schema.get("metadata", {}).get(SECTION)) is not None:
+            section.model_rebuild()
+            schema = section.__pydantic_core_schema__
+        return super().generate_inner(schema)
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False

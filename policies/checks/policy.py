@@ -12,10 +12,10 @@ from policies.checks.kafka import check_cluster, check_setting, check_topic
 from policies.checks.sasl import check_connector, check_listener
 from policies.checks.subscriptions import check_api, check_service, check_subscriptions
 from policies.model.kafka import EMBEDDED
-from policies.model.scopes.addresses import KafkaRule, RedirectRule, RelayRule, ServiceRule
+from policies.model.scopes.addresses import AnyAddressRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
 from policies.model.scopes.api import ApiSection
 from policies.model.scopes.listen import ListenerSection
-from policies.parts.parts import AnyAddressRule, PolicyPart, PolicyParts, ScopeParts
+from policies.parts.parts import PolicyPart, PolicyParts, ScopeParts
 from policies.schema import nearest
 from policies.text.diagnostics import Diagnostic, Loc
 from policies.text.tree import dotted

@@ -1,14 +1,12 @@
 """Where operators reach a running gateway: the admin API (`gateway.admin`)."""
 
-from __future__ import annotations
-
 from ipaddress import ip_address
 from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import Field, PlainValidator, StringConstraints, WithJsonSchema
+from pydantic import Field, StringConstraints
 
 from policies.model.scopes.listen import ListenerTls
-from policies.values.base import Flag, Name, OneOrMany, Secret, StrictSection
+from policies.values.base import Flag, Name, OneOrMany, Parser, Secret, StrictSection
 from policies.values.units import Bind, is_host, parse_bind
 
 MAX_PATH: Final = 107
@@ -83,7 +81,7 @@ def _host(value: object) -> str:
 
 
 HostName = Annotated[
-    str, PlainValidator(_host), WithJsonSchema({"type": "string", "examples": ["gate.example"]})
+    str, Parser(_host, {"type": "string", "examples": ["gate.example"]})
 ]
 Subject = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
@@ -102,7 +100,7 @@ class AdminSection(StrictSection):
     """
 
     listen: Annotated[
-        tuple[AdminPlace, ...], PlainValidator(parse_admin_places), WithJsonSchema(_PLACES)
+        tuple[AdminPlace, ...], Parser(parse_admin_places, _PLACES)
     ] = Field(
         default_factory=lambda: (UnixSocket(),),
         description="unix (a socket in the runtime folder of the process, which the commands find), unix:/path, "

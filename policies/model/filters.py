@@ -1,7 +1,5 @@
 """Limits of the filters of receiving links, and the interpretation of what they leave open (docs/filters.md)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The process itself: its name, ports, shared state and limits (policy section `gateway`)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

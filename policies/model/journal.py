@@ -1,7 +1,5 @@
 """The journal of boundary decisions: where it is written and how much of it (docs/journal.md)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field, StrictInt

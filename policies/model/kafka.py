@@ -1,13 +1,11 @@
 """Kafka clusters: servers, the settings of librdkafka, embedded topics (policy section `kafka`)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
+from pydantic import BeforeValidator, Discriminator, Field, StrictInt, Tag
 
 from policies.model.kafka_security import KafkaSecurity
-from policies.values.base import Also, Flag, Secret, StrictSection, parsed, setting_text
+from policies.values.base import Also, Flag, Parser, Secret, StrictSection, parsed, setting_text
 from policies.values.units import Size, parse_bind, parse_size
 
 EMBEDDED: Final = "embedded"
@@ -77,8 +75,7 @@ def _setting_kind(value: object) -> str:
 
 Bootstrap = Annotated[
     str,
-    PlainValidator(_bootstrap),
-    WithJsonSchema({"type": "string", "examples": [EMBEDDED, "k1:9092,k2:9092"]}),
+    Parser(_bootstrap, {"type": "string", "examples": [EMBEDDED, "k1:9092,k2:9092"]}),
 ]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 Partitions = Annotated[StrictInt, Field(ge=1, le=64)]

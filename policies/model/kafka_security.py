@@ -4,8 +4,6 @@
 `client`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Annotated, Final, Literal
 

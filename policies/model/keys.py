@@ -1,13 +1,11 @@
 """Keys that sign cookies and rewritten addresses, and how long they are valid (policy section `keys`)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import Field
 
-from policies.values.base import Flag, Name, Secret, Strict, parsed
+from policies.values.base import Flag, Name, Parser, Secret, Strict, parsed
 from policies.values.units import Duration, Size, parse_duration
 
 
@@ -23,7 +21,7 @@ def _until(value: object) -> int:
     raise ValueError("needs a date or a time, like 2026-12-01 or 2026-12-01T12:00:00Z; UTC if no zone is given")
 
 
-Until = Annotated[int, PlainValidator(_until), WithJsonSchema({"type": "string", "examples": ["2026-12-01"]})]
+Until = Annotated[int, Parser(_until, {"type": "string", "examples": ["2026-12-01"]})]
 
 
 class KeyEntry(Secret):

@@ -1,7 +1,5 @@
 """Defaults of `scopegate pipeline … --policy FILE`; the command line overrides them (docs/pipeline.md)."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Literal
 

@@ -3,8 +3,6 @@
 Keys that identify a list entry (`match`, `may`, `name`, `to`) have no default: there is no useful one.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from policies.model.filters import Filters

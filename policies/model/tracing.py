@@ -1,7 +1,5 @@
 """Traces: spans of sampled messages, for an OTLP collector (docs/guide/operations.md)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

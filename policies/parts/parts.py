@@ -6,19 +6,19 @@ check calls `ok(…)` with the keys that it needs, so one mistake causes one mes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from policies.model.gateway import GatewaySection
 from policies.model.kafka import KafkaCluster, Setting
 from policies.model.keys import KeyEntry
 from policies.model.pipeline import PipelineSection
 from policies.model.scopes.access import AccessRule
-from policies.model.scopes.addresses import AddressRule, DirectRule, KafkaRule, RedirectRule, RelayRule, ServiceRule
+from policies.model.scopes.addresses import AnyAddressRule, rule_kind
 from policies.model.scopes.api import ApiSection
 from policies.model.scopes.bridge import BridgeEntry
 from policies.model.scopes.connect import ConnectorSection
@@ -31,21 +31,12 @@ from policies.text.tree import Plain
 from policies.values.base import Secret
 
 M = TypeVar("M")
-AnyAddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule | RedirectRule
+Validate = Callable[[object], M]
+"""Returns the part that a value of the file is; raises ValidationError."""
 
-_GATEWAY: Final = TypeAdapter(GatewaySection)
-_PIPELINE: Final = TypeAdapter(PipelineSection)
-_KEY: Final = TypeAdapter(KeyEntry)
-_TEXT: Final = TypeAdapter(str)
-_SETTING: TypeAdapter[Secret | str] = TypeAdapter(Setting)
-_KAFKA: Final = TypeAdapter(KafkaCluster)
-_LISTENER: Final = TypeAdapter(ListenerSection)
-_CONNECTOR: Final = TypeAdapter(ConnectorSection)
-_ADDRESS: TypeAdapter[AnyAddressRule] = TypeAdapter(AddressRule)
-_ACCESS: Final = TypeAdapter(AccessRule)
-_BRIDGE: Final = TypeAdapter(BridgeEntry)
-_API: Final = TypeAdapter(ApiSection)
-_MANAGER: Final = TypeAdapter(SubscriptionManagerEntry)
+_WHEN_USED: Final = ConfigDict(defer_build=True)
+_TEXT: Final = TypeAdapter(str, config=_WHEN_USED)
+_SETTING: TypeAdapter[Secret | str] = TypeAdapter(Setting, config=_WHEN_USED)
 
 # Values for required keys that have a mistake; they are in `broken`, so no check uses them.
 _PLACEHOLDERS: Final = {
@@ -113,16 +104,16 @@ def policy_parts(data: Plain) -> PolicyParts:
     root, keys = _dict(data), _dict(_dict(data).get("keys"))
     clusters, scopes = _dict(root.get("kafka")), _dict(root.get("scopes"))
     return PolicyParts(
-        gateway=_part(_GATEWAY, root.get("gateway"), ("gateway",)),
-        active=_part(_TEXT, keys.get("active"), ("keys", "active")),
-        ring=tuple(_parts(_KEY, _dict(keys.get("ring")).items(), ("keys", "ring"))),
+        gateway=_part(GatewaySection.model_validate, root.get("gateway"), ("gateway",)),
+        active=_part(_TEXT.validate_python, keys.get("active"), ("keys", "active")),
+        ring=tuple(_parts(KeyEntry.model_validate, _dict(keys.get("ring")).items(), ("keys", "ring"))),
         has_keys=root.get("keys") is not None,
         max_cookie=keys.get("max_cookie") is not None,
         key_names=frozenset(_dict(keys.get("ring"))),
-        kafka=tuple(_parts(_KAFKA, clusters.items(), ("kafka",))),
+        kafka=tuple(_parts(KafkaCluster.model_validate, clusters.items(), ("kafka",))),
         settings=tuple(_settings(clusters)),
         cluster_names=frozenset(clusters),
-        pipeline=_part(_PIPELINE, root["pipeline"], ("pipeline",)) if "pipeline" in root else None,
+        pipeline=_part(PipelineSection.model_validate, root["pipeline"], ("pipeline",)) if "pipeline" in root else None,
         scopes=tuple(_scope(name, _dict(value)) for name, value in scopes.items()),
         scope_names=frozenset(scopes),
     )
@@ -132,16 +123,18 @@ def _scope(name: str, raw: dict[str, Plain]) -> ScopeParts:
     loc: Loc = ("scopes", name)
     keys = ("listen", "connect", "addresses", "access", "bridge", "api", "subscriptions")
     lists = {key: list(enumerate(_list(raw.get(key)))) for key in keys}
-    access = tuple(_parts(_ACCESS, lists["access"], (*loc, "access")))
+    access = tuple(_parts(AccessRule.model_validate, lists["access"], (*loc, "access")))
     return ScopeParts(
         name=name,
-        listen=tuple(_parts(_LISTENER, lists["listen"], (*loc, "listen"))),
-        connect=tuple(_parts(_CONNECTOR, lists["connect"], (*loc, "connect"))),
-        addresses=tuple(_parts(_ADDRESS, lists["addresses"], (*loc, "addresses"))),
+        listen=tuple(_parts(ListenerSection.model_validate, lists["listen"], (*loc, "listen"))),
+        connect=tuple(_parts(ConnectorSection.model_validate, lists["connect"], (*loc, "connect"))),
+        addresses=tuple(_rules(lists["addresses"], (*loc, "addresses"))),
         access=access,
-        bridge=tuple(_parts(_BRIDGE, lists["bridge"], (*loc, "bridge"))),
-        api=tuple(_parts(_API, lists["api"], (*loc, "api"))),
-        subscriptions=tuple(_parts(_MANAGER, lists["subscriptions"], (*loc, "subscriptions"))),
+        bridge=tuple(_parts(BridgeEntry.model_validate, lists["bridge"], (*loc, "bridge"))),
+        api=tuple(_parts(ApiSection.model_validate, lists["api"], (*loc, "api"))),
+        subscriptions=tuple(
+            _parts(SubscriptionManagerEntry.model_validate, lists["subscriptions"], (*loc, "subscriptions"))
+        ),
         connector_names=_names(lists["connect"]),
         manager_names=_names(lists["subscriptions"]),
         grants=bool(lists["access"]),
@@ -154,26 +147,33 @@ def _names(items: Iterable[tuple[int, Plain]]) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def _parts(adapter: TypeAdapter[M], items: Iterable[tuple[str | int, Plain]], loc: Loc) -> Iterator[PolicyPart[M]]:
+def _parts(validate: Validate[M], items: Iterable[tuple[str | int, Plain]], loc: Loc) -> Iterator[PolicyPart[M]]:
     for key, raw in items:
-        part = _part(adapter, raw, (*loc, key))
+        part = _part(validate, raw, (*loc, key))
         if part is not None:
             yield part
 
 
+def _rules(items: Iterable[tuple[int, Plain]], loc: Loc) -> Iterator[PolicyPart[AnyAddressRule]]:
+    for at, raw in items:
+        if (kind := rule_kind(raw)) is not None:
+            validate: Validate[AnyAddressRule] = kind.model_validate
+            yield from _parts(validate, [(at, raw)], loc)
+
+
 def _settings(clusters: dict[str, Plain]) -> Iterator[PolicyPart[Secret | str]]:
     for name, raw in clusters.items():
-        yield from _parts(_SETTING, _dict(_dict(raw).get("client")).items(), ("kafka", name, "client"))
+        yield from _parts(_SETTING.validate_python, _dict(_dict(raw).get("client")).items(), ("kafka", name, "client"))
 
 
-def _part(adapter: TypeAdapter[M], raw: Plain, loc: Loc) -> PolicyPart[M] | None:
+def _part(validate: Validate[M], raw: Plain, loc: Loc) -> PolicyPart[M] | None:
     try:
-        return PolicyPart(loc, adapter.validate_python(raw))
+        return PolicyPart(loc, validate(raw))
     except ValidationError as error:
-        return _repaired(adapter, raw, loc, error) if isinstance(raw, dict) else None
+        return _repaired(validate, raw, loc, error) if isinstance(raw, dict) else None
 
 
-def _repaired(adapter: TypeAdapter[M], raw: dict[str, Plain], loc: Loc, error: ValidationError) -> PolicyPart[M] | None:
+def _repaired(validate: Validate[M], raw: dict[str, Plain], loc: Loc, error: ValidationError) -> PolicyPart[M] | None:
     """The part without its invalid keys; None if nothing usable is left."""
     rest, broken, suspects = deepcopy(raw), set[str](), set[str]()
     for detail in error.errors(include_url=False, include_context=False, include_input=False):
@@ -189,7 +189,7 @@ def _repaired(adapter: TypeAdapter[M], raw: dict[str, Plain], loc: Loc, error: V
         rest.pop(key, None)
         rest |= {key: _PLACEHOLDERS[key]} if key in _PLACEHOLDERS else {}
     try:
-        return PolicyPart(loc, adapter.validate_python(rest), frozenset(broken | suspects))
+        return PolicyPart(loc, validate(rest), frozenset(broken | suspects))
     except ValidationError:
         return None
 

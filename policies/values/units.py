@@ -9,8 +9,9 @@ import re
 from typing import Annotated, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import PlainValidator, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
+
+from policies.values.base import Parser
 
 
 class Millis(int):
@@ -188,23 +189,20 @@ def _text(pattern: str | None = None, *examples: str) -> JsonSchemaValue:
 
 _URL = _text(r"^amqps?://[^@/]+/?$", "amqps://broker.example:5671")
 
-Duration = Annotated[Millis, PlainValidator(parse_duration), WithJsonSchema(_text(_DURATION_PATTERN, "10s"))]
-Size = Annotated[int, PlainValidator(parse_size), WithJsonSchema(_text(_SIZE_PATTERN, "64KiB"))]
-PerTime = Annotated[Rate, PlainValidator(parse_rate), WithJsonSchema(_text(_RATE_PATTERN, "100/s"))]
-Place = Annotated[Bind, PlainValidator(parse_bind), WithJsonSchema(_text(r"^.+:[0-9]+$", "127.0.0.1:5672"))]
+Duration = Annotated[Millis, Parser(parse_duration, _text(_DURATION_PATTERN, "10s"))]
+Size = Annotated[int, Parser(parse_size, _text(_SIZE_PATTERN, "64KiB"))]
+PerTime = Annotated[Rate, Parser(parse_rate, _text(_RATE_PATTERN, "100/s"))]
+Place = Annotated[Bind, Parser(parse_bind, _text(r"^.+:[0-9]+$", "127.0.0.1:5672"))]
 PlaceOrOff = Annotated[
     Bind | None,
-    PlainValidator(parse_bind_or_off),
-    WithJsonSchema(_text(r"^(off|.+:[0-9]+)$", "127.0.0.1:8672", "off")),
+    Parser(parse_bind_or_off, _text(r"^(off|.+:[0-9]+)$", "127.0.0.1:8672", "off")),
 ]
-Target = Annotated[Endpoint, PlainValidator(parse_endpoint), WithJsonSchema(_URL)]
+Target = Annotated[Endpoint, Parser(parse_endpoint, _URL)]
 Endpoints = Annotated[
     tuple[Endpoint, ...],
-    PlainValidator(parse_endpoints),
-    WithJsonSchema({"anyOf": [_URL, {"type": "array", "items": _URL, "minItems": 1}]}),
+    Parser(parse_endpoints, {"anyOf": [_URL, {"type": "array", "items": _URL, "minItems": 1}]}),
 ]
 State = Annotated[
     str,
-    PlainValidator(parse_state),
-    WithJsonSchema(_text(r"^(memory|rediss?://[^@]+)$", "memory", "redis://127.0.0.1:6379/0")),
+    Parser(parse_state, _text(r"^(memory|rediss?://[^@]+)$", "memory", "redis://127.0.0.1:6379/0")),
 ]

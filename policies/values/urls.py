@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from pydantic import PlainValidator, WithJsonSchema
-
+from policies.values.base import Parser
 from policies.values.units import is_host
 
 _EXAMPLE: Final = "http://127.0.0.1:4318/v1/traces"
@@ -34,6 +33,5 @@ def parse_http_url(value: object) -> str:
 
 HttpUrl = Annotated[
     str,
-    PlainValidator(parse_http_url),
-    WithJsonSchema({"type": "string", "pattern": r"^https?://[^@/?#]+/[^?#]+$", "examples": [_EXAMPLE]}),
+    Parser(parse_http_url, {"type": "string", "pattern": r"^https?://[^@/?#]+/[^?#]+$", "examples": [_EXAMPLE]}),
 ]

@@ -1,7 +1,5 @@
 """Which users may do what on which addresses (`scopes.<name>.access`)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,10 +1,9 @@
 """The rules of a scope: what an address is (`addresses`, first match wins) and who may use it (`access`)."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
-from typing import Annotated, Literal
-
-from pydantic import BeforeValidator, Discriminator, Field, PlainValidator, StrictInt, Tag, WithJsonSchema
+from pydantic import BeforeValidator, Discriminator, Field, StrictInt, Tag
 
 from policies.model.scopes.assignment import (
     Binding,
@@ -16,7 +15,7 @@ from policies.model.scopes.assignment import (
     Surplus,
 )
 from policies.model.scopes.reading import Annotate, Beginning, Isolation, Truncation
-from policies.values.base import Also, Count, Flag, Name, OneOrMany, Strict, StrictSection, parsed
+from policies.values.base import Also, Count, Flag, Name, OneOrMany, Parser, Strict, StrictSection, parsed
 from policies.values.patterns import Pattern, Template, parse_pattern, parse_template
 from policies.values.units import Duration, Target, parse_duration
 
@@ -40,8 +39,8 @@ def _template(value: object) -> Template:
     return value if isinstance(value, Template) else parse_template(value)
 
 
-Match = Annotated[Pattern, PlainValidator(_pattern), WithJsonSchema(_PATTERN_SCHEMA)]
-Text = Annotated[Template, PlainValidator(_template), WithJsonSchema(_TEMPLATE_SCHEMA)]
+Match = Annotated[Pattern, Parser(_pattern, _PATTERN_SCHEMA)]
+Text = Annotated[Template, Parser(_template, _TEMPLATE_SCHEMA)]
 
 _MATCH_TEXT = (
     "address pattern: segments between '/'; {name} and * take one segment, a last ** takes the rest (zero or "
@@ -248,20 +247,28 @@ class RedirectRule(Strict):
     )
 
 
-_KINDS = {
-    "direct": "<DirectRule>",
-    "relay": "<RelayRule>",
-    "kafka": "<KafkaRule>",
-    "service": "<ServiceRule>",
-    "redirect": "<RedirectRule>",
+AnyAddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule | RedirectRule
+RULES: Final[Mapping[str, type[AnyAddressRule]]] = {
+    "direct": DirectRule,
+    "relay": RelayRule,
+    "kafka": KafkaRule,
+    "service": ServiceRule,
+    "redirect": RedirectRule,
 }
+"""Kinds of rules by the key that only they have."""
 
 
-def _kind(value: object) -> str | None:
+def rule_kind(value: object) -> type[AnyAddressRule] | None:
+    """The kind of a rule in the file; None: it has no such key, or several."""
+    found = [kind for key, kind in RULES.items() if key in value] if isinstance(value, dict) else []
+    return found[0] if len(found) == 1 else None
+
+
+def _tag(value: object) -> str | None:
     if not isinstance(value, dict):
         return f"<{type(value).__name__}>"
-    found = [tag for key, tag in _KINDS.items() if key in value]
-    return found[0] if len(found) == 1 else None
+    kind = rule_kind(value)
+    return None if kind is None else f"<{kind.__name__}>"
 
 
 AddressRule = Annotated[
@@ -271,9 +278,9 @@ AddressRule = Annotated[
     | Annotated[ServiceRule, Tag("<ServiceRule>")]
     | Annotated[RedirectRule, Tag("<RedirectRule>")],
     Discriminator(
-        _kind,
+        _tag,
         custom_error_type="address_kind",
-        custom_error_message=f"needs exactly one of {', '.join([*_KINDS][:-1])} and {[*_KINDS][-1]}, which define "
+        custom_error_message=f"needs exactly one of {', '.join([*RULES][:-1])} and {[*RULES][-1]}, which define "
         "what the address is",
     ),
 ]

@@ -1,14 +1,12 @@
 """Where a scope offers HTTP to its clients: the API of its subscription managers. Not the operator's port."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import Field
 
 from policies.model.scopes.listen import ListenerTls
-from policies.values.base import Count, Flag, OneOrMany, Path, StrictSection, parsed
+from policies.values.base import Count, Flag, OneOrMany, Parser, Path, StrictSection, parsed
 from policies.values.hosts import HostError, parse_host
 from policies.values.units import Duration, PerTime, Place, Size, parse_bind, parse_duration, parse_rate, parse_size
 
@@ -28,7 +26,7 @@ def _public_url(value: object) -> str:
 
 
 PublicUrl = Annotated[
-    str, PlainValidator(_public_url), WithJsonSchema({"type": "string", "examples": ["https://events.example"]})
+    str, Parser(_public_url, {"type": "string", "examples": ["https://events.example"]})
 ]
 
 

@@ -1,13 +1,11 @@
 """How partitions of an event log are assigned to links, and to links of a consumer group (ES 4)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from pydantic import PlainValidator, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 
+from policies.values.base import Parser
 from policies.values.units import Millis
 
 Binding = Literal["agnostic", "assign", "client"]
@@ -56,12 +54,11 @@ def _either(*words: str, items: JsonSchemaValue) -> JsonSchemaValue:
 
 _NAME: Final = {"type": "string", "minLength": 1, "maxLength": MAX_GROUP_NAME}
 GroupNames = Annotated[
-    Groups, PlainValidator(parse_groups), WithJsonSchema(_either("dynamic", "none", items=_NAME))
+    Groups, Parser(parse_groups, _either("dynamic", "none", items=_NAME))
 ]
 PartitionNumbers = Annotated[
     Allowed,
-    PlainValidator(parse_partitions),
-    WithJsonSchema(_either("all", "none", items={"type": "integer", "minimum": 0})),
+    Parser(parse_partitions, _either("all", "none", items={"type": "integer", "minimum": 0})),
 ]
 
 

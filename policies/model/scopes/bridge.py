@@ -1,10 +1,8 @@
 """A bridge: events that the gateway itself forwards, with a stored position (KM-24)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from policies.values.base import Also, Count, Flag, Name, Strict
 
@@ -19,16 +17,15 @@ class BridgeEnd(Strict):
     )
     address: Text = Field(description="address at the connector's container or in this scope")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _text_is_address(cls, value: object) -> object:
-        return {"address": value} if isinstance(value, str) else value
-
     def __str__(self) -> str:
         return self.address if self.connector is None else f"{self.address} at connector {self.connector}"
 
 
-End = Annotated[BridgeEnd, Also(lambda _: [{"type": "string"}])]
+def _end(value: object) -> object:
+    return {"address": value} if isinstance(value, str) else value
+
+
+End = Annotated[BridgeEnd, BeforeValidator(_end), Also(lambda _: [{"type": "string"}])]
 
 
 class BridgeEntry(Strict):

@@ -1,7 +1,5 @@
 """Containers that the gateway connects to (`scopes.<name>.connect`)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,13 +1,11 @@
 """Settings of a listener for clients of Azure Event Hubs (`scopes.<name>.listen[].event_hubs`)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
+from pydantic import Field, field_validator
 
-from policies.values.base import Secret, StrictSection, parsed
+from policies.values.base import Parser, Secret, StrictSection, parsed
 from policies.values.patterns import Template, parse_template
 
 HUB = "hub"
@@ -47,7 +45,7 @@ class EventHubsSection(StrictSection):
     a reload removes or changes its key. Then its links are detached, unless the client has sent another one.
     """
 
-    address: Annotated[Template, PlainValidator(_hub_address), WithJsonSchema(_SCHEMA)] = parsed(
+    address: Annotated[Template, Parser(_hub_address, _SCHEMA)] = parsed(
         _hub_address, "{hub}", "address of the event hub {hub} in this scope; an address rule maps it to a topic"
     )
     keys: tuple[SasKey, ...] = Field(min_length=1, description="keys that sign tokens, each with its user")

@@ -1,7 +1,5 @@
 """Ports at which AMQP clients connect, their TLS, SASL and limits (`scopes.<name>.listen`)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -126,7 +124,7 @@ class ListenerSection(StrictSection):
     limits: ListenerLimits = Field(default_factory=ListenerLimits, description="see Limits")
 
     @model_validator(mode="after")
-    def _complete_dialect(self) -> ListenerSection:
+    def _complete_dialect(self) -> "ListenerSection":
         if (self.dialect == "eventhubs") != (self.event_hubs is not None):
             raise ValueError("dialect: eventhubs and event_hubs belong together: set both, or neither")
         if self.dialect == "eventhubs" and "ANONYMOUS" not in self.sasl:

@@ -1,7 +1,5 @@
 """How a log is read: annotations of events, and events that a consumer does not accept (KM-8, KM-12)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """SASL mechanisms of listeners and connectors (`sasl`)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema

@@ -1,7 +1,5 @@
 """A scope: one AMQP address space with its listeners, connectors and rules (policy section `scopes`)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

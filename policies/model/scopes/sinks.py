@@ -1,15 +1,13 @@
 """Where subscriptions may send events: `sinks` of a manager. Everything else is denied."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from policies.values.base import Flag, Name, OneOrMany, Path, Secret, Strict, StrictSection
+from policies.values.base import Flag, Name, OneOrMany, Parser, Path, Secret, Strict, StrictSection
 from policies.values.hosts import HostError, parse_host
 from policies.values.patterns import Pattern, PatternError, parse_pattern
 
@@ -132,16 +130,20 @@ def parse_network(value: object) -> Network:
 
 Url = Annotated[
     UrlPattern,
-    PlainValidator(lambda value: value if isinstance(value, UrlPattern) else parse_url_pattern(value)),
-    WithJsonSchema({"type": "string", "examples": ["https://*.partner.example"]}),
+    Parser(
+        lambda value: value if isinstance(value, UrlPattern) else parse_url_pattern(value),
+        {"type": "string", "examples": ["https://*.partner.example"]},
+    ),
 ]
 Networks = Annotated[
-    Network, PlainValidator(parse_network), WithJsonSchema({"type": "string", "examples": ["public", "10.20.0.0/16"]})
+    Network, Parser(parse_network, {"type": "string", "examples": ["public", "10.20.0.0/16"]})
 ]
 AddressPattern = Annotated[
     Pattern,
-    PlainValidator(lambda value: value if isinstance(value, Pattern) else parse_pattern(value)),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 1024, "examples": ["svc/**"]}),
+    Parser(
+        lambda value: value if isinstance(value, Pattern) else parse_pattern(value),
+        {"type": "string", "minLength": 1, "maxLength": 1024, "examples": ["svc/**"]},
+    ),
 ]
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._*-]{1,249}")
 
@@ -153,7 +155,7 @@ def _topic(value: object) -> str:
 
 
 TopicPattern = Annotated[
-    str, PlainValidator(_topic), WithJsonSchema({"type": "string", "examples": ["out.*"]})
+    str, Parser(_topic, {"type": "string", "examples": ["out.*"]})
 ]
 On = Annotated[bool, BeforeValidator(lambda value: {"on": True, "off": False}.get(value, value))]
 
@@ -217,7 +219,7 @@ class SinkEntry(Strict):
         return self.tls is not None if "kafka" in self.protocol else self.to is not None and self.to.encrypted
 
     @model_validator(mode="after")
-    def _one_place(self) -> SinkEntry:
+    def _one_place(self) -> "SinkEntry":
         places = [key for key in ("to", "local", "connector", "cluster") if getattr(self, key) is not None]
         if len(places) != 1:
             raise ValueError("needs exactly one of to, local, connector and cluster, which define where the sink is")
@@ -270,7 +272,7 @@ class OAuthEntry(Strict):
         "authorities")
 
     @model_validator(mode="after")
-    def _exact(self) -> OAuthEntry:
+    def _exact(self) -> "OAuthEntry":
         try:
             found = parse_url_pattern(self.endpoint)
         except ValueError as error:

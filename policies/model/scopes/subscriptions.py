@@ -1,14 +1,12 @@
 """A subscription manager: the event streams it serves, who may subscribe, and how events reach their sinks (CE 3.2)."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, PlainValidator, StrictInt, WithJsonSchema, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from policies.model.scopes.sinks import OAuthEntry, SinkEntry
-from policies.values.base import Count, Flag, Name, OneOrMany, Strict, StrictSection, parsed
+from policies.values.base import Count, Flag, Name, OneOrMany, Parser, Strict, StrictSection, parsed
 from policies.values.units import Duration, PerTime, Size, is_host, parse_duration, parse_rate, parse_size
 
 Operation = Literal["create", "retrieve", "query", "update", "delete"]
@@ -30,8 +28,8 @@ def _origin(value: object) -> str:
     raise ValueError('needs a DNS name, like "gw.events.example"')
 
 
-ApiPath = Annotated[str, PlainValidator(_path), WithJsonSchema({"type": "string", "examples": ["/subscriptions"]})]
-Origin = Annotated[str, PlainValidator(_origin), WithJsonSchema({"type": "string", "examples": ["gw.events.example"]})]
+ApiPath = Annotated[str, Parser(_path, {"type": "string", "examples": ["/subscriptions"]})]
+Origin = Annotated[str, Parser(_origin, {"type": "string", "examples": ["gw.events.example"]})]
 Address = Annotated[str, Field(min_length=1, max_length=1024)]
 Pause = Annotated[Duration, Field(ge=1)]
 
@@ -67,7 +65,7 @@ class RetrySection(StrictSection):
     within: Pause = parsed(parse_duration, "24h", "how long one event is retried while the sink accepts others")
 
     @model_validator(mode="after")
-    def _ordered(self) -> RetrySection:
+    def _ordered(self) -> "RetrySection":
         if self.min > self.max:
             raise ValueError("min must not be longer than max")
         return self
