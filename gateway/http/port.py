@@ -41,7 +41,7 @@ class HttpPort:
         self._state: Final = DatedState()
         self._config: Final = Config(
             FramingGuard(app), log_config=None, access_log=False, lifespan="off", server_header=False, ws="none",
-            proxy_headers=False,
+            proxy_headers=False, http=kind,
         )  # fmt: skip
         self._config.load()
         self._server: asyncio.Server | TlsServer | None = None

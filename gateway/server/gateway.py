@@ -20,7 +20,7 @@ from gateway.config.credential_files import CheckCluster, CredentialFiles, load_
 from gateway.config.policy import make_filter_rules, offered
 from gateway.config.policy_state import PolicyState
 from gateway.errors import CONNECTION_FORCED, AmqpError
-from gateway.filters.parse.filter_set import prepare as prepare_filters
+from gateway.filters.parse.filter_set import prepare
 from gateway.forwarding.manager import BridgeManager
 from gateway.forwarding.shared import Shared
 from gateway.journal.journaling import Journaling
@@ -62,6 +62,8 @@ _FIXED: Final = ("http", "admin.listen", "state", "lease", "log", "journal", "tr
 _CLOSING: Final = 2.0
 """Seconds that peers have to answer our close at shutdown."""
 _NAME_BYTES: Final = 16
+_SETTLED: Final = 0.5
+"""Seconds after which nobody waits any more for the gateway to start."""
 
 
 def now_ms() -> int:
@@ -72,6 +74,12 @@ def now_ms() -> int:
 def _new_name() -> str:
     """A name that nobody can guess."""
     return secrets.token_urlsafe(_NAME_BYTES)
+
+
+async def _prepare_filters() -> None:
+    """Load the languages of filters, in a thread: this takes 0.15 s of the processor that the start itself needs."""
+    await asyncio.sleep(_SETTLED)
+    await off_loop(prepare)
 
 
 class PreparedReload(NamedTuple):
@@ -169,7 +177,7 @@ class Gateway:
             self._administration = Administration(self)
             self._administration.renew(self.policy, credentials)
             await self._administration.start()
-        self.supervisor.start(off_loop(prepare_filters), "filter-languages")
+        self.supervisor.start(_prepare_filters(), "filter-languages")
         policy = self.policy
         self.policy_state.in_force(policy)
         self._metrics.start(self.supervisor)

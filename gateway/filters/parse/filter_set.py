@@ -15,12 +15,8 @@ from typing import Final, NamedTuple
 from gateway.amqp.codec.types import Described, Symbol, Value, ValueMap
 from gateway.errors import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError, quoted
 from gateway.filters.evaluate.search_limit import limited
-from gateway.filters.parse import event_filters, selector, sql
-from gateway.filters.parse.event_filters import parse_event_map, parse_event_sql
 from gateway.filters.parse.limits import LIMITS, FilterLimits, exceeded
 from gateway.filters.parse.properties import parse_properties
-from gateway.filters.parse.selector import parse_selector
-from gateway.filters.parse.sql import parse_sql
 from gateway.filters.position.event_log import beyond_position, hint, mentions_log
 from gateway.filters.position.event_stream import FILTER_CODE, FILTER_NAME, LogPosition, Start
 from gateway.filters.predicate import TRUE, And, In, IsTrue, MessageSection, Not, Or, Predicate, conjunction, walk
@@ -165,6 +161,8 @@ class _FilterSetReader:
 
 def prepare() -> None:
     """Build the parsers, in any thread: this takes 0.1 s, and no attach should wait for it."""
+    from gateway.filters.parse import event_filters, selector, sql
+
     for language in (sql.LANGUAGE, selector.LANGUAGE, event_filters.LANGUAGE):
         language.prepare()
 
@@ -243,19 +241,30 @@ def _string(kind: str, content: Value) -> str:
     return str(content)
 
 
+# Their modules are imported with lark by `prepare`, when the gateway already serves, or by the first filter.
+
+
 def _sql(content: Value, rules: Rules) -> Predicate:
+    from gateway.filters.parse.sql import parse_sql
+
     return parse_sql(_string(SQL, content), limits=rules.limits, seconds=rules.seconds)
 
 
 def _event_sql(content: Value, rules: Rules) -> Predicate:
+    from gateway.filters.parse.event_filters import parse_event_sql
+
     return parse_event_sql(_string(EVENT_SQL, content), limits=rules.limits, seconds=rules.seconds)
 
 
 def _selector(content: Value, rules: Rules) -> Predicate:
+    from gateway.filters.parse.selector import parse_selector
+
     return parse_selector(_string(SELECTOR, content), limits=rules.limits)
 
 
 def _event_map(content: Value, rules: Rules) -> Predicate:
+    from gateway.filters.parse.event_filters import parse_event_map
+
     return parse_event_map(content)
 
 
