@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -25,13 +28,25 @@ def fail(message: str) -> NoReturn:
 
 def load_policy(file: Path, *, with_secrets: bool = True) -> CompiledPolicy:
     """Load a policy; if it has mistakes, print all of them on stderr and exit with code 1."""
-    from gateway.config.policy import load
-    from policies.text.diagnostics import PolicyErrors
+    with _uncollected():
+        from gateway.config.policy import load
+        from policies.text.diagnostics import PolicyErrors
 
+        try:
+            return load(file, with_secrets=with_secrets)
+        except PolicyErrors as errors:
+            problems = errors.problems
+    for problem in problems:
+        click.echo(problem, err=True)
+    fail(counted(len(problems), "mistake"))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection while almost everything that is made stays: it takes a tenth of the time."""
+    gc.disable()
     try:
-        return load(file, with_secrets=with_secrets)
-    except PolicyErrors as errors:
-        for problem in errors.problems:
-            click.echo(problem, err=True)
-        count = len(errors.problems)
-        fail(counted(count, "mistake"))
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

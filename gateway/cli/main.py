@@ -1,45 +1,39 @@
 """The command line, `scopegate`: the group that has every command, each in the module of its name.
 
-A command imports what it needs, except click, when it is called.
+A command is imported when it is called, and imports what it needs, except click, when it works.
 
 Exit codes: 0 done, 1 refused or invalid input (reported on stderr), 2 incorrect use of the command line.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 from importlib import import_module
-from typing import Final
+from typing import Final, cast
 
 import click
 
 from gateway import __version__
-from gateway.cli.check import check
 from gateway.cli.common import fail
-from gateway.cli.cookie import cookie
-from gateway.cli.explain import explain
-from gateway.cli.filter import filter_command
-from gateway.cli.health import health
-from gateway.cli.keys import keys
-from gateway.cli.quickstart import quickstart
-from gateway.cli.run import run
-from gateway.cli.schema import schema
-from gateway.cli.users import users
-from gateway.cli.version import version
 
 _EXIT_CODES: Final = (
     "Exit codes: 0 done; 1 refused, or a mistake in the given files (reported on stderr); 2 incorrect use of the "
     "command line."
 )
 
-
-_LATER: Final = {
-    **dict.fromkeys(("receive", "request", "send"), "messages"),
-    **dict.fromkeys(
-        ("close", "connections", "console", "drain", "groups", "links", "reload", "status", "top"), "admin"
-    ),
-}
-"""Commands that are imported when they are called, by their package: they need more than click."""
+_MODULES: Final = {
+    **{name: f"{name}.{name}" for name in (
+        "check", "cookie", "explain", "health", "keys", "quickstart", "run", "schema", "users", "version",
+    )},
+    "filter": "filter.filter_command",
+    **{name: f"messages.{name}.{name}" for name in ("receive", "request", "send")},
+    **{name: f"admin.{name}.{name}" for name in (
+        "close", "connections", "console", "drain", "groups", "links", "reload", "status", "top",
+    )},
+}  # fmt: skip
+"""Where each command is; it is imported when it is called."""
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -58,17 +52,16 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         from gateway.server.composition import bridge_commands
 
-        return sorted({*super().list_commands(ctx), *_LATER, *bridge_commands()})
+        return sorted({*_MODULES, *bridge_commands()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if (place := _MODULES.get(cmd_name)) is not None:
+            module, _, name = place.rpartition(".")
+            return cast("click.Command", getattr(import_module(f"{__package__}.{module}"), name))
         from gateway.server.composition import bridge_commands
 
-        command = super().get_command(ctx, cmd_name)
-        if (package := _LATER.get(cmd_name)) is not None:
-            command = getattr(import_module(f"{__package__}.{package}.{cmd_name}"), cmd_name)
-        if command is None and (make := bridge_commands().get(cmd_name)) is not None:
-            command = make()
-        return command
+        make = bridge_commands().get(cmd_name)
+        return None if make is None else make()
 
 
 @click.group(cls=_Commands, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -81,10 +74,8 @@ def main() -> None:
     """
 
 
-for _command in (
-    check, cookie, explain, filter_command, health, keys, quickstart, run, schema, users, version,
-):  # fmt: skip
-    main.add_command(_command)
+# Nothing that a command has imported has to be collected at its end, which takes a seventh of a short one.
+atexit.register(gc.freeze)
 
 
 if __name__ == "__main__":

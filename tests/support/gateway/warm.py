@@ -41,7 +41,7 @@ IMPATIENT: Final = {"bridges.kafka.clusters.cluster.TIMEOUT": 1.0}
 """Gateways that soon give up a Kafka that does not answer."""
 _NUMBER = struct.Struct("=i")
 MODULES: Final = (
-    "gateway.server.process", "gateway.cli.main", "gateway.observability.http.server",
+    "gateway.server.process", "gateway.cli.main", "gateway.cli.run", "gateway.observability.http.server",
     "gateway.server.admin.administration", "gateway.http.listener",
     "gateway.connectors.connector", "gateway.forwarding.worker",
     "gateway.journal.recorder", "gateway.journal.writer", "gateway.amqp.sasl.user_file",
@@ -153,6 +153,9 @@ def serve(control: socket.socket) -> list[str]:
     importlib.import_module(
         "gateway.filters.parse.filter_set"
     ).prepare()  # a gateway does so in a thread when it has started
+    importlib.import_module(
+        "policies.schema"
+    ).json_schema()  # builds all sections of policies, of which a gateway builds those in its file
     children: dict[int, tuple[int, int]] = {}  # by descriptor of the process: its id, and where its status goes
     while True:
         ready, _, _ = select.select([control, *children], [], [])

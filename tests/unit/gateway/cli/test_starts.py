@@ -25,6 +25,11 @@ try:
 except SystemExit as end:
     if end.code:
         raise
+if (base := sys.modules.get("policies.values.base")) is not None:
+    kinds = [base.Strict]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    print("built:", *(kind.__name__ for kind in kinds if kind.__pydantic_complete__))
 print("imported:", *sys.modules)
 """
 STDLIB = {*sys.stdlib_module_names, sysconfig._get_sysconfigdata_name()}  # type: ignore[attr-defined]
@@ -66,17 +71,22 @@ def started(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
-def modules(*arguments: object) -> set[str]:
-    """Return the names of what a command has imported when it ends."""
+def output(*arguments: object) -> str:
+    """Return what a command has said, and the lists of `PRINT`."""
     process = started(*arguments)
     said, errors = process.communicate()
     assert process.returncode == 0, said + errors
-    return listed(said)
+    return said
 
 
-def listed(said: str) -> set[str]:
-    """Return the names behind the last `imported:`."""
-    return set(said.rpartition("imported:")[2].split())
+def modules(*arguments: object) -> set[str]:
+    """Return the names of what a command has imported when it ends."""
+    return listed(output(*arguments))
+
+
+def listed(said: str, what: str = "imported") -> set[str]:
+    """Return the names behind the last `imported:`, or `built:`."""
+    return set(said.rpartition(f"{what}:")[2].partition("\n")[0].split())
 
 
 def bare() -> set[str]:
@@ -98,7 +108,9 @@ def later(names: set[str]) -> set[str]:
 def test_the_version_needs_click_alone() -> None:
     found = modules("version")
     assert libraries(found) == {"click"}
-    assert {"asyncio", "ssl"}.isdisjoint(found)
+    assert {"asyncio", "secrets", "ssl", "tempfile"}.isdisjoint(found)
+    ours = {name for name in found if name.startswith("gateway.cli.")}
+    assert ours == {"gateway.cli.common", "gateway.cli.main", "gateway.cli.version"}
     assert not [name for name in found if name.startswith(("bridges", "policies.model", "gateway.amqp"))]
 
 
@@ -107,6 +119,17 @@ def test_check_of_a_plain_policy_reads_it_and_loads_no_gateway(tmp_path: Path) -
     assert libraries(found) == READING
     assert later(found) == set()
     assert {"asyncio", "gateway.server.gateway", "gateway.nodes", "gateway.filters"}.isdisjoint(found)
+
+
+def test_check_builds_the_sections_that_the_policy_has(tmp_path: Path) -> None:
+    """Building all of them would take a third of a start."""
+    default = {"AdminSection", "Filters", "ListenerLimits"}
+    plain = {"Policy", "GatewaySection", "KeysSection", "KeyEntry", "Secret", "ScopeSection", "ListenerSection",
+        "AccessRule", "DirectRule", "RelayRule", "Returns", *default}  # fmt: skip
+    assert listed(output("check", policy(tmp_path)), "built") == plain
+    clusters = {"main": {"bootstrap": "127.0.0.1:9", "security": {"tls": True}}}
+    more = listed(output("check", policy(tmp_path, kafka=clusters)), "built")
+    assert more == plain | {"KafkaCluster", "KafkaSecurity", "KafkaTls"}
 
 
 def test_check_loads_what_the_policy_names(tmp_path: Path) -> None:
@@ -147,6 +170,27 @@ def test_a_plain_gateway_loads_no_room_that_it_does_not_use(tmp_path: Path) -> N
 def test_rich_is_there_for_those_who_need_it() -> None:
     code = "import sys, gateway.observability.logs; assert 'rich' not in sys.modules; import rich.console"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_languages_of_filters_are_loaded_when_the_gateway_serves() -> None:
+    code = (
+        "import sys, gateway.server.gateway, gateway.filters.parse.filter_set as f; assert 'lark' not in sys.modules; "
+        "f.prepare(); assert 'lark' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_nothing_is_collected_while_a_policy_is_loaded_nor_at_the_end(tmp_path: Path) -> None:
+    code = (
+        "import atexit, gc, sys; from pathlib import Path; from gateway.cli.common import load_policy\n"
+        "gc.collect(); begun = []; gc.callbacks.append(lambda phase, info: begun.append(phase))\n"
+        "load_policy(Path(sys.argv[1])); print(len(begun), gc.isenabled())\n"
+        "import gateway.cli.main; gc.unfreeze(); atexit._run_exitfuncs(); print(gc.get_freeze_count() > 10_000)"
+    )
+    command = [sys.executable, "-c", code, str(policy(tmp_path))]
+    env = {**os.environ, "SCOPEGATE_STARTS_KEY": KEY}
+    done = subprocess.run(command, capture_output=True, check=True, text=True, env=env)
+    assert done.stdout.split() == ["0", "True", "True"]
 
 
 def test_garbage_is_collected_while_a_gateway_serves() -> None:
