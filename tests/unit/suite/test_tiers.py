@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 
 from tests.support.plugins.tiers import FOLDERS
@@ -98,3 +101,13 @@ def test_a_row_that_soak_tests_alone_show_stops_a_whole_run(suite: pytest.Pytest
 def test_every_file_of_tests_is_in_a_folder_with_a_tier() -> None:
     tests = (ROOT / "tests").rglob("test_*.py")
     assert {path.relative_to(ROOT / "tests").parts[0] for path in tests} == FOLDERS.keys()
+
+
+@pytest.mark.parametrize(("target", "workers"), [("check", 3), ("suite", 5)])
+def test_make_starts_as_many_workers_as_the_guide_says(target: str, workers: int) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "WORKERS"}
+    command = ["make", "--dry-run", target]
+    said = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout
+    assert f" --numprocesses {workers} " in said
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    assert ("`make check` has `WORKERS=3`" if target == "check" else "`WORKERS=5` is the number") in guide
