@@ -44,6 +44,7 @@ TESTS = (
     "tests/unit/gateway/nodes/direct/test_direct_node.py",
     "tests/unit/gateway/response/test_annotate.py",
     "tests/unit/gateway/response/test_rewrite.py",
+    "tests/property/bridges/kafka/consume/test_checked_digests.py",
     "tests/property/bridges/kafka/consume/test_poll.py",
     "tests/property/bridges/kafka/consume/test_shared_reading.py",
     "tests/property/bridges/kafka/produce/test_produce_client.py",

@@ -2,9 +2,9 @@
  *
  * confluent-kafka's `consume` creates an object with topic, key and value for every record, and `headers` creates a
  * list of tuples; that is most of the cost of reading. Here the available records are copied into one block of memory
- * for each partition, a `Run`, without the interpreter lock. A `Record` is an index into it, with the methods of a
- * client's message. Nothing of librdkafka outlives `take`: a run owns its bytes, refers to no fetched buffer, and stays
- * valid when the client is closed.
+ * for each partition, a `Run`, without the interpreter lock; if wanted, digests of large records are checked there as
+ * well (decision 103). A `Record` is an index into it, with the methods of a client's message. Nothing of librdkafka
+ * outlives `take`: a run owns its bytes, refers to no fetched buffer, and stays valid when the client is closed.
  *
  * Records arrive as events (`rd_kafka_queue_poll`): no callbacks are called for the other events of a consumer's queue.
  * confluent-kafka's callbacks must not be called from here, because they need a state that only its own calls set. The
@@ -467,8 +467,9 @@ typedef struct {
     fetched *records;
     failure *failures;
     part *parts;
-    Py_ssize_t most, count, failed, partitions, last;
+    Py_ssize_t most, count, failed, partitions, last, least;
     size_t bytes;
+    PyObject *bare;     /* the name of `amqp.bare`, if digests of values of `least` bytes are checked; NULL: none are */
     bool out_of_memory; /* memory is exhausted */
 } batch;
 
@@ -568,7 +569,7 @@ static char *put_headers(char *at, const fetched *each) {
 }
 
 /* Append the copy of a record to its run. */
-static void copy_record(part *part, const fetched *each) {
+static entry *copy_record(part *part, const fetched *each) {
     const message *record = each->record;
     entry *entry = part->entries + part->count++;
     char *at = part->data + part->size;
@@ -576,7 +577,8 @@ static void copy_record(part *part, const fetched *each) {
     entry->start = part->size;
     entry->offset = record->offset;
     entry->time = kafka.time(record, &kind);
-    entry->time_kind = kind;
+    entry->time_kind = (int16_t)kind;
+    entry->checked = UNCHECKED;
     entry->headers = each->count;
     entry->value_size = record->value == NULL ? -1 : (int32_t)record->value_size;
     entry->key_size = record->key == NULL ? -1 : (int32_t)record->key_size;
@@ -586,6 +588,14 @@ static void copy_record(part *part, const fetched *each) {
     if (record->key != NULL)
         memcpy(at, record->key, record->key_size);
     part->size = (size_t)(put_headers(at + positive_size(entry->key_size), each) - part->data);
+    return entry;
+}
+
+/* Check the digest of a copy while it is in the processor's caches, if it is a large one. */
+static void check_copy(const batch *batch, const part *part, entry *copy) {
+    Run run = {.data = part->data}; /* all that is read of one */
+    if (batch->bare != NULL && copy->value_size >= 0 && copy->value_size >= batch->least)
+        check_digest(&run, copy, batch->bare);
 }
 
 static bool grow(batch *batch) {
@@ -608,7 +618,7 @@ static void copy_all(batch *batch) {
     for (index = 0; index < batch->count; index++) {
         fetched *each = batch->records + index;
         if (room)
-            copy_record(batch->parts + each->part, each);
+            check_copy(batch, batch->parts + each->part, copy_record(batch->parts + each->part, each));
         kafka.drop(each->event);
     }
     batch->out_of_memory = !room;
@@ -697,15 +707,22 @@ static PyObject *batch_result(batch *batch) {
     return NULL;
 }
 
-/* take(consumer, most, bytes, milliseconds) -> runs, failures (code, reason, fatal, topic, partition, offset) */
+/* take(consumer, most, bytes, milliseconds, name of `amqp.bare` = None, least bytes of a value whose digest is checked = 0)
+ * -> runs, failures (code, reason, fatal, topic, partition, offset) */
 static PyObject *poll_batch(PyObject *module, PyObject *args) {
-    PyObject *client, *result;
+    PyObject *client, *bare = Py_None, *result;
     pointer handle_of_client;
     Py_ssize_t most, bytes;
     int milliseconds;
     batch batch = {0};
-    if (!PyArg_ParseTuple(args, "Onni", &client, &most, &bytes, &milliseconds))
+    if (!PyArg_ParseTuple(args, "Onni|On", &client, &most, &bytes, &milliseconds, &bare, &batch.least))
         return NULL;
+    if (bare != Py_None && !PyBytes_Check(bare)) {
+        PyErr_SetString(PyExc_TypeError, "the name of a header is bytes, or None");
+        return NULL;
+    }
+    if (bare != Py_None && knows_sha256())
+        batch.bare = bare;
     if (most < 1 || bytes < 1) {
         PyErr_SetString(PyExc_ValueError, "expected at least one record and one byte");
         return NULL;

@@ -65,4 +65,7 @@ Failure = tuple[int, str, bool, str | None, int, int]
 """Code, reason, whether it is fatal, topic, partition, offset."""
 
 def bind(addresses: tuple[int, ...], clients: type[Any], /) -> None: ...
-def take(consumer: object, most: int, bytes: int, milliseconds: int, /) -> tuple[list[Run], list[Failure]]: ...
+def take(
+    consumer: object, most: int, bytes: int, milliseconds: int, bare: bytes | None = None, least: int = 0, /
+) -> tuple[list[Run], list[Failure]]:
+    """`bare`: the name of `amqp.bare`, if the digests of values of `least` bytes are to be checked here."""

@@ -312,12 +312,12 @@ typedef struct {
     Py_ssize_t starts[SECTIONS];
 } envelope;
 
-static bool last_is_bare(const maker *maker, const Run *run, const entry *each, header *header) {
+static bool last_is_bare(PyObject *bare, const Run *run, const entry *each, header *header) {
     int32_t left;
     header->at = headers_of(run, each);
     for (left = each->headers; left > 0; left--)
         next_header(header);
-    return each->headers > 0 && is_same(maker->bare, header->name, header->sizes.name);
+    return each->headers > 0 && is_same(bare, header->name, header->sizes.name);
 }
 
 /* Open `amqp.bare`; false if it is not one, or has sections that do not belong there. */
@@ -336,19 +336,28 @@ static bool open_envelope(const header *header, envelope *envelope) {
            envelope->starts[BODY] == envelope->starts[BODY + 1];
 }
 
-/* Compute the size of the hashed content, the value included; false if a header name is not text or has a special meaning. */
-static bool measure_envelope(const maker *maker, const Run *run, const entry *each, envelope *envelope) {
+/* Whether all names of headers are texts without a special meaning. */
+static bool has_usual_names(const maker *maker, const Run *run, const entry *each) {
     header header = {.at = headers_of(run, each)};
     int32_t left;
-    envelope->whole = HASHED + (size_t)positive_size(each->key_size) + envelope->exact + (size_t)each->value_size;
     for (left = each->headers - 1; left > 0; left--) {
         next_header(&header);
         if (!is_text(header.name, header.sizes.name) || is_same(maker->cookie, header.name, header.sizes.name) ||
             begins_with(maker->request_prefix, header.name, header.sizes.name))
             return false;
-        envelope->whole += (size_t)header.sizes.name + 4 + (size_t)positive_size(header.sizes.value);
     }
     return true;
+}
+
+/* Compute the size of the hashed content, the value included. */
+static void measure_envelope(const Run *run, const entry *each, envelope *envelope) {
+    header header = {.at = headers_of(run, each)};
+    int32_t left;
+    envelope->whole = HASHED + (size_t)positive_size(each->key_size) + envelope->exact + (size_t)each->value_size;
+    for (left = each->headers - 1; left > 0; left--) {
+        next_header(&header);
+        envelope->whole += (size_t)header.sizes.name + 4 + (size_t)positive_size(header.sizes.value);
+    }
 }
 
 /* Write what is hashed of a record before its value; returns where the value belongs. */
@@ -379,35 +388,51 @@ static int is_intact_by(PyObject *function, PyObject *input, const char *wanted)
     return found;
 }
 
-/* Whether the digest matches, by libcrypto: the value is hashed where it is. -1: an exception. */
+/* Whether the digest matches, by libcrypto: the value is hashed where it is. -1: no memory. Needs no interpreter lock. */
 static int is_intact_in_place(const Run *run, const entry *each, const envelope *envelope) {
     char small[SMALL_INPUT];
     uint8_t digest[SHA256_SIZE];
     size_t value = (size_t)each->value_size, before = envelope->whole - value;
-    char *at = before <= sizeof small ? small : PyMem_Malloc(before);
-    if (at == NULL) {
-        PyErr_NoMemory();
+    char *at = before <= sizeof small ? small : PyMem_RawMalloc(before);
+    if (at == NULL)
         return -1;
-    }
     put_hashed(at, run, each, envelope);
     sha256(at, before, value_of(run, each), value, digest);
     if (at != small)
-        PyMem_Free(at);
+        PyMem_RawFree(at);
     return memcmp(digest, envelope->digest + 1, DIGEST) == 0;
 }
 
 /* 1: the digest matches the record; 0: it does not; -1: an exception. */
-static int is_intact(const maker *maker, const Run *run, const entry *each, const envelope *envelope) {
+static int is_intact(const maker *maker, const Run *run, const entry *each, envelope *envelope) {
     PyObject *input;
     int found;
-    if (knows_sha256())
-        return is_intact_in_place(run, each, envelope);
+    if (each->checked != UNCHECKED)
+        return each->checked == INTACT;
+    measure_envelope(run, each, envelope);
+    if (knows_sha256()) {
+        if ((found = is_intact_in_place(run, each, envelope)) < 0)
+            PyErr_NoMemory();
+        return found;
+    }
     if ((input = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)envelope->whole)) == NULL)
         return -1;
     put_data(put_hashed(PyBytes_AS_STRING(input), run, each, envelope), value_of(run, each), (size_t)each->value_size);
     found = is_intact_by(maker->digest, input, envelope->digest + 1);
     Py_DECREF(input);
     return found;
+}
+
+/* Compare the digest of a large record with its content before it is restored; needs no interpreter lock. */
+static void check_digest(const Run *run, entry *each, PyObject *bare) {
+    envelope envelope;
+    header last;
+    int intact;
+    if (!last_is_bare(bare, run, each, &last) || !open_envelope(&last, &envelope))
+        return;
+    measure_envelope(run, each, &envelope);
+    intact = is_intact_in_place(run, each, &envelope);
+    each->checked = (int16_t)(intact < 0 ? UNCHECKED : intact ? INTACT : CHANGED);
 }
 
 /* Write the body; false if it is not one. */
@@ -446,7 +471,7 @@ static PyObject *build_restored(const Run *run, const entry *each, const templat
 static bool restored_message(maker *maker, const Run *run, const entry *each, const header *bare, PyObject **data) {
     envelope envelope;
     int intact;
-    if (!open_envelope(bare, &envelope) || !measure_envelope(maker, run, each, &envelope))
+    if (!open_envelope(bare, &envelope) || !has_usual_names(maker, run, each))
         return false;
     intact = is_intact(maker, run, each, &envelope);
     if (intact > 0)
@@ -465,7 +490,7 @@ static bool fast_message(maker *maker, const Run *run, const entry *each, PyObje
         *data = plain_message(run, each, maker->forms + each->time_kind);
         return true;
     }
-    if (last_is_bare(maker, run, each, &last))
+    if (last_is_bare(maker->bare, run, each, &last))
         return restored_message(maker, run, each, &last, data);
     return message_with_headers(maker, run, each, data);
 }

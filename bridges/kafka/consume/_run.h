@@ -8,8 +8,11 @@
 typedef struct {
     int64_t offset, time;
     size_t start; /* offset of its bytes: value, key, headers (sizes of name and value, name, value) */
-    int32_t value_size, key_size, headers, time_kind; /* sizes and count of headers; -1: null or none */
+    int32_t value_size, key_size, headers; /* sizes, and count of headers; -1: null or none */
+    int16_t time_kind, checked;            /* `checked`: what the thread that reads says of the digest */
 } entry;
+
+enum { UNCHECKED, INTACT, CHANGED };
 
 typedef struct {
     int32_t name, value; /* -1: null */

@@ -142,10 +142,12 @@ class PartitionBuffer:
     __slots__ = (
         "_batches",
         "_cache",
+        "_changed",
         "_filter_pass",
         "_filters",
         "_request",
         "_starts",
+        "_unfiltered",
         "encoder",
         "key",
         "members",
@@ -155,9 +157,14 @@ class PartitionBuffer:
     )  # fmt: skip
 
     def __init__(
-        self, topic: str, partition: int, cache: BatchCache, request: Callable[[PartitionBuffer, int], None]
+        self,
+        topic: str,
+        partition: int,
+        cache: BatchCache,
+        request: Callable[[PartitionBuffer, int], None],
+        changed: Callable[[PartitionBuffer], None] = lambda _: None,
     ) -> None:
-        """`request` is called with the position at which a link begins to wait."""
+        """`request` is called with the position at which a link begins to wait, `changed` after `is_whole` has."""
         self.topic: Final = topic
         self.partition: Final = partition
         self.key: Final = (topic, partition)
@@ -167,6 +174,8 @@ class PartitionBuffer:
         self.waiting: Final[dict[int, dict[Waiter, None]]] = {}
         self._filters: Final[Counter[FilterSelection]] = Counter()
         self._filter_pass: SharedFilterPass | None = None
+        self._unfiltered = 0
+        self._changed: Final = changed
         self._cache: Final = cache
         self._request: Final = request
         self._starts: Final[list[int]] = []
@@ -187,6 +196,7 @@ class PartitionBuffer:
         """A link with this selection has joined."""
         key = None if selection is None else selection.shared_key()
         if key is None:
+            self._add_unfiltered(1)
             return
         self._filters[key] += 1
         if self._filters[key] == 1 and self._filter_pass is not None:
@@ -196,6 +206,7 @@ class PartitionBuffer:
         """A link with this selection has left."""
         key = None if selection is None else selection.shared_key()
         if key is None:
+            self._add_unfiltered(-1)
             return
         self._filters[key] -= 1
         if self._filters[key] > 0:
@@ -205,6 +216,17 @@ class PartitionBuffer:
             self._filter_pass = None
         elif self._filter_pass is not None:
             self._filter_pass.remove(key)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a link gets every event."""
+        return self._unfiltered > 0
+
+    def _add_unfiltered(self, count: int) -> None:
+        before = self.is_whole
+        self._unfiltered += count
+        if self.is_whole is not before:
+            self._changed(self)
 
     def select(
         self, selection: Selection, batch: FetchedBatch, selected: dict[Selection, list[EncodedEvent]]

@@ -76,7 +76,7 @@ class FetchScheduler:
         key = (topic, partition)
         buffer = self._buffers.get(key)
         if buffer is None:
-            buffer = self._buffers[key] = PartitionBuffer(topic, partition, self._cache, self._request)
+            buffer = self._buffers[key] = PartitionBuffer(topic, partition, self._cache, self._request, self._selected)
         buffer.join(member)
         return buffer
 
@@ -135,7 +135,12 @@ class FetchScheduler:
     def _positions_of(self, buffer: PartitionBuffer) -> list[FetchPosition]:
         return [positions[buffer.key] for positions in self._positions.values() if buffer.key in positions]
 
-    # -- which reader fetches what
+    # -- which reader fetches what, and how
+
+    def _selected(self, buffer: PartitionBuffer) -> None:
+        """Called when `buffer.is_whole` has changed."""
+        for position in self._positions_of(buffer):
+            position.reader.set_filtered(buffer.key, not buffer.is_whole)
 
     def _request(self, buffer: PartitionBuffer, offset: int) -> None:
         """Fetch from `offset`, where a link waits; queue it if every reader is busy with the partition."""
@@ -229,6 +234,7 @@ class FetchScheduler:
         return reader
 
     def _open(self, buffer: PartitionBuffer, offset: int, reader: PartitionReader) -> None:
+        reader.set_filtered(buffer.key, not buffer.is_whole)
         serial = reader.add(buffer.key, offset)
         self._positions[reader][buffer.key] = FetchPosition(self, buffer, offset, reader, serial)
         self._gate(reader)

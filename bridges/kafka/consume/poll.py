@@ -6,14 +6,15 @@ a Python object for each. Otherwise the client's own `consume` is called, and a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from bridges.kafka.common.librdkafka import ClientSettings, bind, calls_back
 from bridges.kafka.consume import _fetch
+from bridges.kafka.records.envelope import BARE
 from bridges.kafka.records.record import KafkaRecord
 from gateway.held.logs import BATCH
 
@@ -39,6 +40,9 @@ _FUNCTIONS: Final = (
 _PARTITION_NOT_YET: Final = KafkaError._UNKNOWN_PARTITION
 """The client retries, and reads once the partition exists; `consume` does not report this error either."""
 _error: Final = Message.error
+_BARE: Final = BARE.encode()
+_LARGE: Final = 2048
+"""Bytes of a value from which on its digest is checked in the thread that reads (decision 103)."""
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -60,8 +64,14 @@ class PollResult(NamedTuple):
     failures: list[Failure]
 
 
-Poller = Callable[[Consumer, int, float], PollResult]
-"""Arguments: consumer, most records, seconds to wait for the first one. Raises KafkaException."""
+class Poller(Protocol):
+    """Polls a consumer."""
+
+    def __call__(self, consumer: Consumer, most: int, seconds: float, *, check: bool = False) -> PollResult:
+        """`seconds`: to wait for the first record. Raises KafkaException.
+
+        `check`: compare the digests of large records with their content here, so that the loop need not.
+        """
 
 
 BOUND: Final = bind(_fetch.bind, _FUNCTIONS, Consumer)
@@ -75,8 +85,8 @@ def poller_for(settings: ClientSettings, limit: int = BATCH) -> Poller:
     return poll_native if limit == BATCH else partial(poll_native, limit=limit)
 
 
-def poll_fallback(consumer: Consumer, most: int, seconds: float) -> PollResult:
-    """By the client's own `consume`, which makes an object for each record and calls callbacks."""
+def poll_fallback(consumer: Consumer, most: int, seconds: float, *, check: bool = False) -> PollResult:
+    """By the client's own `consume`, which makes an object for each record and calls callbacks; checks nothing."""
     messages = consumer.consume(1, seconds)
     if messages:
         messages += consumer.consume(most - 1, 0)  # a full batch would be waited for
@@ -96,9 +106,11 @@ def poll_fallback(consumer: Consumer, most: int, seconds: float) -> PollResult:
     return PollResult({**records}, failures)
 
 
-def poll_native(consumer: Consumer, most: int, seconds: float, limit: int = BATCH) -> PollResult:
+def poll_native(
+    consumer: Consumer, most: int, seconds: float, limit: int = BATCH, *, check: bool = False, least: int = _LARGE
+) -> PollResult:
     """By one call of C code, which calls no callbacks."""
-    runs, failed = _fetch.take(consumer, most, limit, int(seconds * 1000))
+    runs, failed = _fetch.take(consumer, most, limit, int(seconds * 1000), _BARE if check else None, least)
     failures = [Failure(*found) for each in failed if (found := _failure(*each)) is not None]
     return PollResult({(run.topic, run.partition): run for run in runs}, failures)
 

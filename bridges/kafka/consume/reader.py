@@ -1,11 +1,11 @@
 """A thread with a Kafka client that reads for many links (KM-16).
 
-The client has its partitions assigned; it belongs to no group and commits nothing. The thread only waits: a batch is
-passed to the loop in one call and is mapped and encoded there, because a thread that computes takes the interpreter
-lock from the loop at every call into proton (docs/decisions/0010-shared-readers.md). Commands say what to read; the
-thread executes them between two batches. Each command has a serial number, and each batch has that of the last command
-before it, so that records from before a change of position are recognized. At most two batches are on their way to the
-loop, and nothing is fetched while the gate is closed.
+The client has its partitions assigned; it belongs to no group and commits nothing. The thread waits, and copies records
+and checks digests without the interpreter lock: a batch is passed to the loop in one call and is mapped and encoded
+there, because a thread that computes takes that lock from the loop at every call into proton (decisions 10 and 103).
+Commands say what to read; the thread executes them between two batches. Each command has a serial number, and each
+batch has that of the last command before it, so that records from before a change of position are recognized. At most
+two batches are on their way to the loop, and nothing is fetched while the gate is closed.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class PartitionReader:
         self._stopped = False
         self._in_flight = 0
         self._assigned: Final[dict[Key, int]] = {}
+        self._filtered: Final[set[Key]] = set()
         self._thread: Final = threading.Thread(target=self._run, name="kafka-reader", daemon=True)
 
     # -- for the loop
@@ -136,11 +137,16 @@ class PartitionReader:
 
     def remove(self, key: Key) -> None:
         """Stop reading a partition."""
+        self._filtered.discard(key)
         self._command(partial(self._unassign, key))
 
     def pause(self, key: Key, paused: bool) -> None:
         """Stop fetching a partition while others go on, or resume it."""
         self._command(partial(self._pause, key, paused))
+
+    def set_filtered(self, key: Key, filtered: bool) -> None:
+        """Whether every link of a partition filters: then digests are checked late, and only of what matches."""
+        (self._filtered.add if filtered else self._filtered.discard)(key)
 
     def gate(self, *, closed: bool) -> None:
         """Do not poll while the gate is closed; librdkafka's bounded queue fills meanwhile."""
@@ -212,7 +218,7 @@ class PartitionReader:
         return bool(self._assigned) and not self._closed and self._in_flight < _MAX_IN_FLIGHT
 
     def _read(self, consumer: Consumer) -> None:
-        polled = self._poll(consumer, _BATCH, _POLL_TIMEOUT)
+        polled = self._poll(consumer, _BATCH, _POLL_TIMEOUT, check=not self._filtered)
         fetched = Fetched(self._executed, polled.records, {}, {})
         for failure in polled.failures:  # this may ask Kafka
             self._failure(consumer, failure, fetched)

@@ -94,7 +94,8 @@ def _fetched(key: bytes | None, value: bytes | None, headers: list[Header]) -> N
     kafka = _kafka()
     kafka.producer.produce(TOPIC, value, key, headers=headers)
     assert kafka.producer.flush(60) == 0
-    run, messages = _poll_one(poll.poll_native, kafka.runs), _poll_one(poll.poll_fallback, kafka.messages)
+    take = functools.partial(poll.poll_native, check=True, least=0)
+    run, messages = _poll_one(take, kafka.runs), _poll_one(poll.poll_fallback, kafka.messages)
     assert ENCODER.events(run, 0) == ENCODER.events(messages, 0)
     rows, others = (DECODER.rows([PartitionRecords(0, records, 1)]) for records in (run, messages))
     assert rows.equals(others)

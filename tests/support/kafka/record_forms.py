@@ -75,6 +75,7 @@ class RecordClient(NamedTuple):
     producer: Producer
     runs: Consumer
     messages: Consumer
+    bootstrap: str
 
 
 def clients() -> Iterator[RecordClient]:
@@ -86,7 +87,8 @@ def clients() -> Iterator[RecordClient]:
     readers = [Consumer({**reader._SETTINGS, **where, **more}) for _ in range(2)]
     for each in readers:
         each.assign([TopicPartition(TOPIC, 0, 0)])
-    yield RecordClient(Producer({**where, "linger.ms": 1000}), *readers)  # what is flushed together is one batch
+    producer = Producer({**where, "linger.ms": 1000})  # what is flushed together is one batch
+    yield RecordClient(producer, *readers, kafka.bootstrap)
     for each in readers:
         each.close()
     kafka.close()

@@ -69,10 +69,10 @@ class ScriptedReader:
         self.positions: dict[Key, int] = {}
         self.told: dict[Key, int] = {}
         self.resting: set[Key] = set()
-        self.closed = self.stopped = False
-        self.serial = 0
+        self.closed, self.stopped, self.serial = False, False, 0
 
     def start(self) -> None: ...
+    def set_filtered(self, key: Key, filtered: bool) -> None: ...
 
     def add(self, key: Key, position: int) -> int:
         assert key not in self.positions, "one position per client and partition"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -150,7 +151,8 @@ def log() -> Iterator[Log]:
     kafka.create_topic("forms", 1)
     where: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap, "log_level": 0}
     readers = [
-        (take, Consumer({**where, "group.id": "t", "fetch.wait.max.ms": 10})) for take in (poll_native, poll_fallback)
+        (take, Consumer({**where, "group.id": "t", "fetch.wait.max.ms": 10}))
+        for take in (poll_native, poll_fallback, partial(poll_native, check=True, least=0))
     ]
     for _, reader in readers:
         reader.assign([TopicPartition("forms", 0, 0)])

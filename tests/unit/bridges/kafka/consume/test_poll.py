@@ -51,6 +51,8 @@ def test_a_client_that_hides_its_library_is_read_its_own_way(monkeypatch: pytest
         lambda: _fetch.take(Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}), 1, 1, 0),
         lambda: _fetch.take(None, 1, 1),  # type: ignore[call-arg]
         lambda: _fetch.take(None, "1", 1, 0),  # type: ignore[arg-type]
+        lambda: _fetch.take(None, 1, 1, 0, "amqp.bare"),  # type: ignore[arg-type]
+        lambda: _fetch.take(None, 1, 1, 0, b"amqp.bare", "1"),  # type: ignore[arg-type]
         lambda: _fetch.bind((1, 2, 3), Consumer),
         lambda: _fetch.bind((1,) * len(poll._FUNCTIONS), "Consumer"),  # type: ignore[arg-type]
         lambda: _fetch.bind([1], Consumer),  # type: ignore[arg-type]

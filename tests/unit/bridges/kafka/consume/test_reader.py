@@ -11,7 +11,11 @@ from confluent_kafka import Consumer
 
 from bridges.kafka.consume import reader as module
 from bridges.kafka.consume.fetch_scheduler import FetchScheduler
+from bridges.kafka.consume.protocols import Selection
 from bridges.kafka.consume.reader import Fetched, PartitionReader, ReaderOwner
+from bridges.kafka.consume.selection import AfterPosition, WithoutAnnotations, matching
+from gateway.filters.parse.sql import parse_sql
+from gateway.filters.position.event_stream import LogPosition
 from gateway.held.logs import QUEUE, LogDemand, LogShare, whole
 from tests.support.gateway.process import free_port
 
@@ -52,10 +56,14 @@ class Died:
     def __init__(self, owner: ReaderOwner) -> None:
         self.owner = owner
         self.added: list[tuple[Any, int]] = []
+        self.filtered: dict[Any, bool] = {}
 
     def add(self, key: Any, position: int) -> int:
         self.added.append((key, position))
         return 0
+
+    def set_filtered(self, key: Any, filtered: bool) -> None:
+        self.filtered[key] = filtered
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_, **__: None
@@ -87,6 +95,35 @@ def test_another_thread_reads_on_when_one_has_died() -> None:
     assert len(readers) == 1, "not at once: what it died of may still be there"
     later.pop()()
     assert readers[1].added == [(("orders", 0), 5)]
+
+
+def test_a_thread_is_told_whether_every_link_filters() -> None:
+    readers: list[Died] = []
+
+    def new(owner: ReaderOwner) -> Any:
+        readers.append(Died(owner))
+        return readers[-1]
+
+    streams = FetchScheduler(new, nobody, nobody, share=whole(LogDemand(1000, 4)), trouble=nobody, gone=nobody)
+    member, other = Waits(), ("orders", 1)
+    red = matching(parse_sql("color = 'red'"))
+    unfiltered: list[Selection | None] = [None, WithoutAnnotations(None), AfterPosition(LogPosition())]
+    log, more = streams.join("orders", 0, member), streams.join(*other, member)
+    more.add_selection(None)
+    for each in (log, more):
+        assert each.take(5, member) is None
+    (reader,) = readers
+    log.add_selection(red)
+    log.add_selection(WithoutAnnotations(red))
+    for selection in unfiltered:
+        assert reader.filtered == {KEY: True, other: False}
+        for _ in range(2):
+            log.add_selection(selection)
+        log.remove_selection(selection)
+        assert reader.filtered == {KEY: False, other: False}
+        log.remove_selection(selection)
+    log.remove_selection(red)
+    assert reader.filtered == {KEY: True, other: False}
 
 
 class Gated(Died):
