@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +21,21 @@ from tests.support.project.parts import ROOT
 
 
 @pytest.mark.parametrize("cases", [("source", "cookies"), ("cookies", "source")], ids="-".join)
-def test_a_failed_case_is_named_and_the_others_are_written(cases: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_failed_case_is_named_and_the_others_are_written(
+    cases: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """`source` needs a Kafka, and here is no Java for one."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    for name, value in {"PATH": str(tmp_path), **UNMEASURED}.items():
+        monkeypatch.setenv(name, value)
     output = tmp_path / "bench.json"
-    command = [sys.executable, "-m", "tests.bench", "--quick", "--only", *cases, "--output", str(output)]
-    env = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    env |= {"PATH": str(tmp_path), **UNMEASURED}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert bench.main(["--quick", "--only", *cases, "--output", str(output)]) == 1
+    said = capfd.readouterr()
     report = json.loads(output.read_text())
     assert list(report["run"]["not_measured"]) == ["source"]
     assert set(report) == {"cookie_sign_verify", "cookie_seal_open", "run"}
-    assert "NOT MEASURED" in done.stdout
-    assert done.stderr.splitlines()[-1] == "not measured: source"
+    assert "NOT MEASURED" in said.out
+    assert said.err.splitlines()[-1] == "not measured: source"
 
 
 @pytest.mark.parametrize(
@@ -115,12 +114,9 @@ def test_two_commits_are_compared_in_turns(tmp_path: Path) -> None:
     assert (found["time"]["speed"], found["time"]["cpu_speed"]) == (0.5, None)
 
 
-def test_what_is_not_of_a_gateway_is_not_compared_with_another() -> None:
-    command = [sys.executable, "-m", "tests.bench", "--against", "HEAD", "--only", "cookies"]
-    env = {**os.environ, **UNMEASURED}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("cookies: --against compares crossing, crowds, journal, kafka,")
+def test_what_is_not_of_a_gateway_is_not_compared_with_another(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--against", "HEAD", "--only", "cookies"]) == 2
+    assert capsys.readouterr().err.startswith("cookies: --against compares crossing, crowds, journal, kafka,")
 
 
 def test_a_gateway_of_another_commit_is_started_as_its_project_says(tmp_path: Path) -> None:
