@@ -15,8 +15,9 @@ from bridges.kafka.admin.client import Admin, Bounds, Topic
 from bridges.kafka.admin.span_reader import Span, read_spans
 from bridges.kafka.common import errors
 from bridges.kafka.common.librdkafka import ClientSettings
+from bridges.kafka.common.missing import deleted
 from bridges.kafka.records.record import KafkaRecord
-from gateway.errors import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from gateway.errors import INTERNAL_ERROR, AmqpError
 
 _TIMEOUT: Final = 10.0
 T = TypeVar("T")
@@ -62,11 +63,21 @@ class Offsets:
             self._admin.brokers()  # its error names the cause: a login, a certificate, a cable
             yield
         except KafkaException as error:
-            cause = errors.cause_of(error)
-            if cause.code() in errors.UNKNOWN_TOPIC:
-                text = f"Kafka at {self._bootstrap} has no topic {topic}"
-                raise AmqpError(NOT_FOUND, text) from None
-            text = f"Kafka at {self._bootstrap} does not answer for topic {topic}: {cause.str()}"
-            raise AmqpError(INTERNAL_ERROR, text) from None
+            raise self._error(topic, error) from None
         except TimeoutError:
-            raise AmqpError(INTERNAL_ERROR, f"Kafka at {self._bootstrap} does not answer") from None
+            raise self._silence(topic) from None
+
+    def _error(self, topic: str, error: KafkaException) -> AmqpError:
+        cause = errors.cause_of(error)
+        if cause.code() in errors.UNKNOWN_TOPIC:
+            return deleted(self._bootstrap, topic)
+        text = f"Kafka at {self._bootstrap} does not answer for topic {topic}: {cause.str()}"
+        return AmqpError(INTERNAL_ERROR, text)
+
+    def _silence(self, topic: str) -> AmqpError:
+        """Why no record comes: the topic may have been deleted while it was read."""
+        try:
+            self._admin.partitions(topic)
+        except KafkaException as error:
+            return self._error(topic, error)
+        return AmqpError(INTERNAL_ERROR, f"Kafka at {self._bootstrap} does not answer")

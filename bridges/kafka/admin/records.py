@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from bridges.kafka.admin.reading import READING
 from bridges.kafka.common import errors
 from bridges.kafka.common.librdkafka import ClientSettings
+from bridges.kafka.common.missing import deleted, silence
 from gateway.errors import INTERNAL_ERROR, AmqpError
 
 _TIMEOUT: Final = 30.0
@@ -40,24 +41,32 @@ class RecordReads:
         self._consumer: Final = Consumer({**settings, **_READING})
 
     def read(self, topic: str, partition: int, start: int, end: int, most: int) -> list[StoredRecord]:
-        """The first `most` committed records with offsets in [start, end). Raises `AmqpError`."""
+        """The first `most` committed records with offsets in [start, end).
+
+        Raises AmqpError: NOT_FOUND if the topic does not exist, INTERNAL_ERROR if the cluster does not answer.
+        """
         self._consumer.assign([TopicPartition(topic, partition, start)])
         found: list[StoredRecord] = []
         while len(found) < most:
             message = self._consumer.poll(_TIMEOUT)
             if message is None:
-                raise AmqpError(INTERNAL_ERROR, f"Kafka at {self._bootstrap} does not answer for topic {topic}")
+                text = f"Kafka at {self._bootstrap} does not answer for topic {topic}"
+                raise silence(self._consumer, self._bootstrap, [topic], text)
             if (error := message.error()) is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
                     break
                 if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     continue  # the group is required by the client, but not used
-                cause = errors.cause_of(KafkaException(error)).str()
-                raise AmqpError(INTERNAL_ERROR, f"Kafka at {self._bootstrap}, topic {topic}: {cause}")
+                raise self._error(topic, error)
             if (record := _record(message)).offset >= end:
                 break
             found.append(record)
         return found
+
+    def _error(self, topic: str, error: KafkaError) -> AmqpError:
+        if error.code() in errors.UNKNOWN_TOPIC:
+            return deleted(self._bootstrap, topic)
+        return AmqpError(INTERNAL_ERROR, f"Kafka at {self._bootstrap}, topic {topic}: {error.str()}")
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridges.kafka.common import errors
 from bridges.kafka.common.librdkafka import ClientSettings
+from bridges.kafka.common.missing import deleted, silence
 from bridges.kafka.consume.poll import Failure, Key, PollResult, poller_for
 from bridges.kafka.consume.reader import bounded
 from bridges.kafka.records.record import KafkaRecord
@@ -100,10 +101,13 @@ class _RangeReader:
             if self._follow(found) or records:
                 deadline = time.monotonic() + _PATIENCE
             elif time.monotonic() > deadline:
-                text = f"Kafka at {self._settings['bootstrap.servers']} does not answer in time"
-                raise AmqpError(INTERNAL_ERROR, text)
+                raise self._silence()
             if records:
                 yield records
+
+    def _silence(self) -> AmqpError:
+        bootstrap, topics = self._settings["bootstrap.servers"], dict.fromkeys(topic for topic, _ in self._ends)
+        return silence(self._consumer, bootstrap, topics, f"Kafka at {bootstrap} does not answer in time")
 
     def _follow(self, found: PollResult) -> bool:
         """Note the ranges that have ended, and read them no further; whether there were any."""
@@ -133,6 +137,8 @@ _NO_END: Final = 1 << 63
 
 def _described(settings: ClientSettings, error: KafkaError, topic: str | None) -> AmqpError:
     code, of_topic = error.code(), f" (topic {topic})" if topic else ""
+    if code in errors.UNKNOWN_TOPIC and topic:
+        return deleted(settings["bootstrap.servers"], topic)
     if code in errors.UNAUTHORIZED:
         return AmqpError(UNAUTHORIZED_ACCESS, f"Kafka denies access: {error.str()}{of_topic}")
     if code in _LOST:
