@@ -121,9 +121,11 @@ class TransactionTable:
     def acquire(self, link: object, txn_id: bytes) -> Acquisition:
         transaction, sender = self._known[txn_id], cast("SenderHalf", link)
         transaction.check()
+        if isinstance(before := transaction.acquirer(sender), Acquisition):
+            return before  # its limit counts all that the link has got, whatever the flows between named
         sender.handler.on_acquire(transaction)
         acquisition = Acquisition(sender, self, transaction)
-        transaction.acquire(acquisition)
+        transaction.acquire(sender, acquisition)
         return acquisition
 
     # -- from acquisitions

@@ -65,7 +65,8 @@ class Transaction:
         self._answer: Answer | None = None
         self._watching: list[Callable[[bool], None]] = []
         self._violated: Final = violated
-        self._acquirers: list[Acquirer] = []
+        self._acquirers: dict[object, Acquirer] = {}
+        """By link."""
 
     # -- work
 
@@ -98,10 +99,14 @@ class Transaction:
         self._start()
         self.retired.append(retired)
 
-    def acquire(self, acquirer: Acquirer) -> None:
+    def acquire(self, link: object, acquirer: Acquirer) -> None:
         """What a link sends is acquired in this transaction (4.4.3)."""
         self._start()
-        self._acquirers.append(acquirer)
+        self._acquirers[link] = acquirer
+
+    def acquirer(self, link: object) -> Acquirer | None:
+        """What this link has acquired in it before."""
+        return self._acquirers.get(link)
 
     def hold(self, retired: Retirement) -> None:
         """Give an acquired message its outcome when the discharge, which is under way, is done."""
@@ -146,14 +151,21 @@ class Transaction:
             self._release_acquirers()
             return
         self._notice(AcquisitionEvent.DISCHARGE)
-        refused = self._reason is not None and not fail
-        self._answer = (lambda _: then(self._refusal())) if refused else then
+        self._answer = self._answer_to(fail, then)
         if action is TransactionAction.COMMIT:
             self._commit()
         elif action is TransactionAction.ROLL_BACK:
             self._roll_back()
         else:
             self._finished(None)
+
+    def _answer_to(self, fail: bool, then: Answer) -> Answer:
+        """What the resource's answer means: a rollback that is asked for succeeds in any case."""
+        if fail:
+            return lambda _: then(None)
+        if self._reason is None:
+            return then
+        return lambda error: then(error or self._refusal())
 
     def lost(self) -> None:
         """The link to the coordinator has ended: roll back, unless the discharge is on its way (4.1)."""
@@ -210,7 +222,7 @@ class Transaction:
         self._release_acquirers()
 
     def _notice(self, event: AcquisitionEvent) -> None:
-        for each in list(self._acquirers):
+        for each in list(self._acquirers.values()):
             each.notice(event)
 
     def _release_acquirers(self) -> None:

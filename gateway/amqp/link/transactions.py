@@ -23,7 +23,7 @@ class Branch(Protocol):
         """Commit; `then` gets why that was not possible: then everything was rolled back."""
 
     def roll_back(self, then: Answer) -> None:
-        """Roll back, whatever happens; `then` is called when that is done."""
+        """Roll back, whatever happens; `then` is called when that is done, with the reason if it shows only then."""
 
 
 BranchT = TypeVar("BranchT", bound=Branch)

@@ -59,7 +59,7 @@ _LONGEST = 1 << 20
 def shortened(constants: Mapping[str, float]) -> dict[str, str]:
     """Return the environment of a gateway with other constants, `gateway.tasks._RECOVERED` for example.
 
-    Waits that no policy sets are shorter in it, for tests of what follows them.
+    Waits and limits that no policy sets are smaller in it, for tests of what follows them.
     """
     return {CONSTANTS: json.dumps({**USUAL, **constants})}
 
@@ -216,7 +216,7 @@ def _become(arguments: Sequence[str], env: Mapping[str, str], folder: str, strea
     os.environ.update(env)
     for place, value in json.loads(os.environ.pop(CONSTANTS, "{}")).items():
         module, _, name = place.rpartition(".")
-        assert isinstance(getattr(sys.modules[module], name), float), f"{place} is no constant to change"
+        assert isinstance(getattr(sys.modules[module], name), float | int), f"{place} is no constant to change"
         setattr(sys.modules[module], name, value)
     if noted := os.environ.pop(IMPORTS, ""):
         sys.meta_path.insert(0, Noted(Path(noted)))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from traceback import walk_tb
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gateway.amqp.link.transactions import Answer
 from gateway.errors import NOT_FOUND, NOT_IMPLEMENTED, AmqpError
+from gateway.transactions.acquisition_states import AcquisitionEvent
 from gateway.transactions.transaction import MAX_RETIREMENTS, Transaction
 
 
@@ -133,6 +135,17 @@ def test_the_end_of_the_controller_rolls_back_but_not_a_commit_on_its_way() -> N
     assert committing.log == ["started", "ended", "done"]
 
 
+@pytest.mark.parametrize(("fail", "told"), [(False, "amqp:not-implemented"), (True, "done")])
+def test_the_resource_may_know_the_reason_when_it_has_rolled_back(fail: bool, told: str) -> None:
+    """A rollback that is asked for has succeeded all the same."""
+    ends, resource = Ends(), Resource()
+    ends.transaction.enlist(resource)
+    ends.transaction.fail(AmqpError(NOT_FOUND, "no"))
+    ends.discharge(fail=fail)
+    resource.answers[0](AmqpError(NOT_IMPLEMENTED, "why"))
+    assert ends.log[-1] == told
+
+
 class Retired:
     """A message that was retired."""
 
@@ -159,3 +172,16 @@ def test_the_outcomes_of_a_transaction_are_limited() -> None:
         ends.transaction.retire(retired)
     with pytest.raises(AmqpError, match="at most 100000"):
         ends.transaction.retire(retired)
+
+
+def test_a_link_acquires_once_in_a_transaction() -> None:
+    """However often its flows name the transaction: else each would take memory until the discharge."""
+    ends, link, told = Ends(), object(), list[AcquisitionEvent]()
+    acquirer: Any = SimpleNamespace(notice=told.append)
+    assert ends.transaction.acquirer(link) is None
+    ends.transaction.acquire(link, acquirer)
+    assert ends.transaction.acquirer(link) is acquirer
+    assert ends.transaction.acquirer(object()) is None
+    ends.discharge()
+    assert told == [AcquisitionEvent.DISCHARGE, AcquisitionEvent.COMMITTED, AcquisitionEvent.FORGOTTEN]
+    assert ends.transaction.acquirer(link) is None
