@@ -63,7 +63,8 @@ class Acquisition:
         self._stated: Final = Provisional(self.txn_id, SETTLED)
         self._unsettled: Final[dict[int, ProtonDelivery]] = {}
         self._left: Final[list[SendContext]] = []
-        """The contexts of those that were unsettled when their link ended."""
+        """The contexts of those that were unsettled when their link ended, and their bytes."""
+        self._left_size = 0
         self._count = 0
         self._actions: Final[Mapping[AcquisitionAction, Callable[[], None]]] = {
             AcquisitionAction.HALT: self._recount,
@@ -187,6 +188,8 @@ class Acquisition:
     def _finish(self, outcome: Outcome) -> None:
         left = list(self._left)
         self._left.clear()
+        self._link.keep(-self._left_size)
+        self._left_size = 0
         for context in left:
             self._link.handler.on_outcome(context, outcome)
 
@@ -202,5 +205,9 @@ class Acquisition:
 
     def link_ended(self) -> None:
         """The link has ended: its messages wait for the end of the transaction all the same."""
-        for number in self._forget():
-            self._left.append(self._link.unsettled.take(number))
+        unsettled = self._link.unsettled
+        before = unsettled.bytes
+        self._left.extend([unsettled.take(number) for number in self._forget()])
+        size = before - unsettled.bytes
+        self._left_size += size
+        self._link.keep(size)  # their nodes have them until then

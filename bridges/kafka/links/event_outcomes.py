@@ -15,7 +15,7 @@ from bridges.kafka.links.checkpointer import DurableTerminus
 from bridges.kafka.links.delivery_policy import DeliveryPolicy
 from bridges.kafka.links.event_edits import modified
 from bridges.kafka.links.log_link import LogLink
-from bridges.kafka.links.redelivery_queue import RedeliveryQueue
+from bridges.kafka.links.redelivery_queue import OpenRetirements, RedeliveryQueue
 from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.transactions.offsets import done_by
 from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
@@ -61,6 +61,7 @@ class EventOutcomes:
         self._terminus: Final = terminus
         self._counters: Final = counters
         self.redeliveries: Final = RedeliveryQueue(link.keep)
+        self.retirements: Final = OpenRetirements(link.keep)
         self.unresolved: Final[dict[int, set[int]]] = {}
         """Offsets, by partition, that newer events wait for (`strict_order`)."""
         self.tracked: Final = terminus is not None or policy.strict_order
@@ -85,6 +86,8 @@ class EventOutcomes:
         """The peer gives an event an outcome in a transaction: a stored position is committed with it (KM-14)."""
         if self._terminus is not None:
             self._terminus.checkpointer.retire(transaction, self._terminus, self._topic, retirement)
+        if retirement.settled and isinstance(settled := retirement.context, EncodedEvent):
+            self.retirements.add(transaction, settled)
         if (event := done_by(retirement)) is not None:  # newer ones may be for the same transaction, before a rollback
             self._resolved(event)
 

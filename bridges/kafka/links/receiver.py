@@ -24,6 +24,7 @@ from bridges.kafka.links.event_outcomes import EventOutcomes
 from bridges.kafka.links.log_link import LogLink
 from bridges.kafka.links.offsets import at_ends, drain_ends
 from bridges.kafka.links.receiver_state import TRANSITIONS, ReceiverEvent, ReceiverState
+from bridges.kafka.links.redelivery_queue import OpenRetirements
 from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.records.ttl import unexpired
 from gateway.amqp.link.handlers import BatchOutgoing
@@ -177,6 +178,11 @@ class LogReceiver(BatchOutgoing):
     def on_retire(self, transaction: Enlisting, retirement: Retirement) -> None:
         """The peer gives an event an outcome in a transaction."""
         self._outcomes.retired(transaction, retirement)
+
+    @property
+    def retirements(self) -> OpenRetirements:
+        """The events that are settled in open transactions, whose outcomes are still to come."""
+        return self._outcomes.retirements
 
     def on_acquire(self, transaction: Enlisting) -> None:
         """Events are acquired in a transaction from now on: after a rollback they are sent again (decision 99)."""

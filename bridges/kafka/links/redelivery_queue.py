@@ -1,15 +1,18 @@
 """Events that a link retains after their outcome: for redelivery, or until they are written as dead letters (KM-12).
 
-Both are charged to the connection, so that a peer that releases everything on many links cannot fill the memory.
+So does an open transaction in which they are settled: after a rollback they are sent again. All are charged to the
+connection: a peer that releases everything on many links, or settles it in transactions, cannot fill the memory.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 from bridges.kafka.records.event import EncodedEvent
+from gateway.amqp.link.transactions import Enlisting
 
 _OVERHEAD: Final = 1024
 """Bytes of an event beside its data, roughly."""
@@ -68,6 +71,39 @@ class RedeliveryQueue:
         if size and not self._ended:
             self._size += size
             self._charge(size)
+
+
+class OpenRetirements:
+    """The events of one link that its peer has settled in open transactions; `charge` as for `RedeliveryQueue`.
+
+    The transactions may outlive the link, but not its connection.
+    """
+
+    def __init__(self, charge: Callable[[int], None]) -> None:
+        self._charge: Final = charge
+        self._open: Final[dict[Enlisting, tuple[Counter[int], list[int]]]] = {}
+        """By transaction: the number of events of each partition, and their bytes."""
+
+    def add(self, transaction: Enlisting, event: EncodedEvent) -> None:
+        """An event was settled in a transaction: its outcome follows at the end of that."""
+        if (found := self._open.get(transaction)) is None:
+            found = self._open[transaction] = Counter(), [0]
+            transaction.at_end(lambda _: self._ended(transaction))
+        found[0][event.partition] += 1
+        found[1][0] += _cost(event)
+        self._charge(_cost(event))
+
+    def _ended(self, transaction: Enlisting) -> None:
+        _, (size,) = self._open.pop(transaction)
+        self._charge(-size)
+
+    def of(self, partition: int) -> int:
+        """The number of events of a partition."""
+        return sum(counts[partition] for counts, _ in self._open.values())
+
+    def __len__(self) -> int:
+        """The number of events."""
+        return sum(counts.total() for counts, _ in self._open.values())
 
 
 def _cost(event: EncodedEvent) -> int:

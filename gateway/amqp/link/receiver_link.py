@@ -38,7 +38,7 @@ class ReceiverHalf(ReceiverAnswers):
 
     def received_all(self, messages: list[Message]) -> None:
         """Handle consecutive whole messages: nearly all of them, on the hot path."""
-        if self.engine.refusing:
+        if self.engine.refusing and self._refused:
             self._refuse_all(messages)
             return
         if not self.open or self._granted < len(messages) or not self._all_plain(messages):
@@ -49,6 +49,12 @@ class ReceiverHalf(ReceiverAnswers):
             self.handler.on_transfers(messages)
         else:
             self._hand_on(messages, self.handler.on_transfer)
+
+    @property
+    def _refused(self) -> bool:
+        """Whether messages are refused now; not a discharge, after which less is held for the peer."""
+        engine = self.engine
+        return engine.refusing and (engine.ending or not self.target.coordinator)
 
     def _hand_on(self, messages: list[Message], on_transfer: Callable[[int, bytes, bool], None]) -> None:
         """Pass on messages that need nothing else; the node may end the link at any of them."""
@@ -156,7 +162,7 @@ class ReceiverHalf(ReceiverAnswers):
             return
         self.transfers += 1
         self.held.add(number, len(data))
-        if self.engine.refusing:
+        if self._refused:
             self._refuse_one(number, bool(lib.pn_delivery_settled(delivery)))
             return
         if too_many(data):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bridges.kafka.links.redelivery_queue import RedeliveryQueue
+from bridges.kafka.links.redelivery_queue import OpenRetirements, RedeliveryQueue
 from bridges.kafka.records.event import EncodedEvent
+from gateway.transactions.transaction import Transaction
 
 
 def event(offset: int, partition: int = 0) -> EncodedEvent:
@@ -56,3 +57,18 @@ def test_the_end_of_a_link_gives_back_all_of_it_once() -> None:
     assert (charged.size, bool(charged.kept)) == (0, False)
     charged.kept.remove_dead_letter(event(2))
     assert charged.size == 0
+
+
+def test_events_that_are_settled_in_open_transactions_are_charged_until_these_end() -> None:
+    charged: list[int] = []
+    retirements = OpenRetirements(charged.append)
+    first, second = (Transaction(name, lambda: None, lambda: None) for name in (b"1", b"2"))
+    for partition, transaction in ((0, first), (1, first), (1, second)):
+        retirements.add(transaction, EncodedEvent(bytes(1000), partition, 7))
+    assert ([retirements.of(partition) for partition in range(3)], len(retirements)) == ([1, 2, 0], 3)
+    assert sum(charged) == 3 * 2024
+    first.discharge(fail=False, then=lambda _: None)
+    assert ([retirements.of(partition) for partition in range(3)], len(retirements)) == ([0, 1, 0], 1)
+    assert sum(charged) == 2024
+    second.discharge(fail=True, then=lambda _: None)
+    assert (len(retirements), sum(charged)) == (0, 0)
