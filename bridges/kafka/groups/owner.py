@@ -63,7 +63,7 @@ class GroupHandler(ForwardingHandler[LogReceiver]):
 
     def _end_in_order(self) -> None:
         """ES-4-13: send nothing more, and wait up to `GRACE` seconds for the outcomes of what was sent."""
-        self._awaited = len(self._gate.unsettled)
+        self._awaited = len(self._gate.unsettled) + len(self._receiver.retirements)
         if not self._awaited:
             self._end()
             return

@@ -133,6 +133,7 @@ class SharedMember(ForwardingHandler[SharedReceiver]):
         progress.forget(number)
         receiver.gain(number, part.start, part.selections)
         self._terminus.termini[number] = terminus
+        self._terminus.settling.pop(number, None)
         terminus.positions = lambda: {number: progress.position(number, receiver.next_offset(number))}
         terminus.displaced = lambda error: self._lost(part)
 
@@ -188,7 +189,8 @@ class SharedMember(ForwardingHandler[SharedReceiver]):
         """Stop sending its events, and wait up to `GRACE` seconds for the outcomes of those sent (as ES-4-13)."""
         self._stop_reading(part)
         number = part.lease.partition
-        part.awaited = sum(1 for event in self._gate.unsettled.contexts if event.partition == number)
+        unsettled = sum(1 for event in self._gate.unsettled.contexts if event.partition == number)
+        part.awaited = unsettled + self._receiver.retirements.of(number)
         if not part.awaited:
             self._settled(part)
             return
@@ -199,6 +201,7 @@ class SharedMember(ForwardingHandler[SharedReceiver]):
     def _stop_reading(self, part: MemberPartition) -> None:
         number, progress = part.lease.partition, self._progress
         terminus, read = self._terminus.termini.pop(number), self._receiver.lose(number)
+        self._terminus.settling[number] = terminus  # transactions may still commit positions
         terminus.positions = lambda: {number: progress.position(number, read)}
 
     def _outcome_awaited(self, event: EncodedEvent, outcome: Outcome) -> None:
@@ -222,7 +225,10 @@ class SharedMember(ForwardingHandler[SharedReceiver]):
             self._start_release(part)
 
     def _start_release(self, part: MemberPartition) -> None:
-        self._settling.pop(part.lease.partition, None)
+        number = part.lease.partition
+        self._settling.pop(number, None)
+        if self._terminus.settling.get(number) is part.terminus:
+            self._terminus.settling.pop(number, None)
         if not self._settling:
             self.on_outcome, self.on_accepted = self._receiver.on_outcome, self._receiver.on_accepted
         self._cluster.supervisor.start(self._release(part), "share-given-away")

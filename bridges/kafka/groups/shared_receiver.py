@@ -26,11 +26,17 @@ class MemberTerminus:
         self.progress: Final = Progress()
         self.displaced: Callable[[AmqpError], None] = lambda error: None
         self.termini: Final[dict[int, TerminusLease]] = {}
+        self.settling: Final[dict[int, TerminusLease]] = {}
+        """The records of partitions that it gives away as soon as the outcomes are in: until then they are its own."""
 
     @property
     def parts(self) -> Iterable[TerminusLease]:
         """The records of all partitions that it has now."""
-        return self.termini.values()
+        return [*self.termini.values(), *self.settling.values()]
+
+    def part_of(self, partition: int) -> TerminusLease | None:
+        """See `StoredPositions`."""
+        return self.termini.get(partition) or self.settling.get(partition)
 
 
 class MemberSelections(dict[int, Selections]):

@@ -67,6 +67,7 @@ class DurableTerminus(Hashable, Protocol):
     def progress(self) -> Progress: ...
     @property
     def checkpointer(self) -> TerminusCheckpointer: ...
+    def part_of(self, partition: int) -> TerminusLease | None: ...
 
 
 class TerminusCheckpointer:
@@ -316,6 +317,10 @@ class TerminusLease:
     def parts(self) -> tuple[TerminusLease]:
         """This record alone."""
         return (self,)
+
+    def part_of(self, partition: int) -> TerminusLease:
+        """See `StoredPositions`."""
+        return self
 
     def resume(self, starts: dict[int, int], *, named: bool) -> dict[int, int]:
         """The offsets to begin at; `starts`: those of the filter; `named`: it names a position itself.

@@ -61,6 +61,8 @@ class StoredPositions(Hashable, Protocol):
     def parts(self) -> Iterable[TerminusPart]: ...
     @property
     def progress(self) -> EventProgress: ...
+    def part_of(self, partition: int) -> TerminusPart | None:
+        """The record of a partition; None: the link has the partition no more."""
 
 
 class ClientPool(Protocol):
@@ -121,7 +123,7 @@ class KafkaBranch:
     def retire(self, terminus: StoredPositions, topic: str, retirement: Retirement) -> None:
         """An event of a terminus gets an outcome: its position is committed with the records."""
         if terminus not in self._retired:
-            self._retired[terminus] = topic, RetiredEvents(terminus.progress)
+            self._retired[terminus] = topic, RetiredEvents(terminus)
         self._retired[terminus][1].add(retirement)
 
     def _refuse(self, post: PostedMessage, error: AmqpError) -> None:

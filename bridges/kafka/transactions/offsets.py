@@ -40,6 +40,19 @@ def read_mark(marks: Mapping[str, str]) -> tuple[str, str] | None:
     return (group, topic) if found else None
 
 
+class PartitionRecord(Protocol):
+    """The stored position of a partition, compared by identity: who gains the partition again has another one."""
+
+
+class RetiringTerminus(Protocol):
+    """What retired events use of their terminus (`bridges.kafka.links.checkpointer.DurableTerminus`)."""
+
+    @property
+    def progress(self) -> EventProgress: ...
+    def part_of(self, partition: int) -> PartitionRecord | None:
+        """The record of a partition; None: the link has the partition no more."""
+
+
 class EventProgress(Protocol):
     """What retired events use of the progress of their link (`bridges.kafka.links.progress.Progress`)."""
 
@@ -49,18 +62,25 @@ class EventProgress(Protocol):
 class RetiredEvents:
     """The events of one terminus that get an outcome in one transaction."""
 
-    def __init__(self, progress: EventProgress) -> None:
-        self._progress: Final = progress
+    def __init__(self, terminus: RetiringTerminus) -> None:
+        self._terminus: Final = terminus
         self._retired: Final[list[Retirement]] = []
+        self._records: Final[dict[int, PartitionRecord | None]] = {}
+        """The records of their partitions when the first of each was retired."""
 
     def add(self, retirement: Retirement) -> None:
         """An event gets an outcome."""
         self._retired.append(retirement)
+        if (event := done_by(retirement)) is not None and event.partition not in self._records:
+            self._records[event.partition] = self._terminus.part_of(event.partition)
 
     @property
     def open(self) -> bool:
-        """Whether all can still get their outcomes."""
-        return all(each.open for each in self._retired)
+        """Whether all can still get their outcomes, and no other link has got one of them meanwhile."""
+        return all(each.open for each in self._retired) and all(
+            record is not None and self._terminus.part_of(partition) is record
+            for partition, record in self._records.items()
+        )
 
     def positions(self) -> dict[int, int]:
         """Where another link resumes after the commit, in the partitions of these events."""
@@ -68,7 +88,7 @@ class RetiredEvents:
         for each in self._retired:
             if (event := done_by(each)) is not None:
                 done.setdefault(event.partition, set()).add(event.offset)
-        found = {partition: self._progress.after(partition, offsets) for partition, offsets in done.items()}
+        found = {partition: self._terminus.progress.after(partition, offsets) for partition, offsets in done.items()}
         return {partition: position for partition, position in found.items() if position is not None}
 
 

@@ -12,12 +12,17 @@ from bridges.kafka.groups.gate import LeaseGatedLink
 from bridges.kafka.groups.owner import GroupHandler
 from bridges.kafka.groups.ownership import PartitionOwnership, ShardProcess
 from bridges.kafka.groups.shared import SharedMember
+from bridges.kafka.links.redelivery_queue import OpenRetirements
+from bridges.kafka.records.event import EncodedEvent
+from gateway.amqp.link.outcomes import ACCEPTED
+from gateway.amqp.link.sender_link import SettledRetirement
 from gateway.amqp.link.state import DetachKind
 from gateway.errors import DETACH_FORCED, STOLEN, AmqpError
 from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
 from gateway.state.leases.manager import Leases
 from gateway.state.leases.store import LeaseTable, MemoryLeaseStore
 from gateway.tasks import Supervisor
+from gateway.transactions.transaction import Transaction
 
 
 class Link(SimpleNamespace):
@@ -49,8 +54,10 @@ class World:
         return await self.leases.claim("main/orders/g1", LeaseRequest(0, None, (0,)))
 
     def handler(self, lease: Lease) -> GroupHandler:
-        received = dict.fromkeys(("on_credit", "on_outcome", "on_accepted"))
+        received = dict.fromkeys(("on_credit", "on_outcome", "on_accepted"), lambda *_: None)
         quiet: Any = SimpleNamespace(**received, on_detach=lambda error: None, end=lambda: None)
+        quiet.retirements, quiet.loop = OpenRetirements(lambda size: None), asyncio.get_running_loop()
+        quiet.on_retire = lambda transaction, each: quiet.retirements.add(transaction, each.context)
         return GroupHandler(LeaseGatedLink(self.link, lease), lease, quiet, quiet, self.leases, quiet)
 
 
@@ -112,6 +119,23 @@ async def test_what_ends_a_link() -> None:
         lease = await world.lease()
         world.handler(lease).stop(lease, why)
         assert world.link.ended == condition
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_an_orderly_end_waits_for_what_is_settled_in_a_transaction(committed: bool) -> None:
+    """As for what is unsettled (ES-4-13): the position can be committed as long as the link is there."""
+    world = World()
+    lease = await world.lease()
+    handler, transaction = world.handler(lease), Transaction(b"t", lambda: None, lambda: None)
+    link: Any = SimpleNamespace(open=True, handler=handler)
+    for offset in (4, 5):
+        retirement = SettledRetirement(link, EncodedEvent(b"", 0, offset), ACCEPTED)
+        handler.on_retire(transaction, retirement)
+        transaction.retire(retirement)
+    handler.stop(lease, RevocationReason.REBALANCED)
+    assert world.link.ended is None
+    transaction.discharge(fail=not committed, then=lambda _: None)
+    assert world.link.ended == DETACH_FORCED
 
 
 async def test_only_an_orderly_end_forgets_the_epoch() -> None:

@@ -44,13 +44,32 @@ def test_the_position_is_that_of_the_first_event_that_is_not_done(
 def test_an_event_that_is_sent_again_is_not_done(outcome: Outcome, final: bool) -> None:
     progress = Progress()
     progress.sent(0, [4, 5])
-    events = RetiredEvents(progress)
+    terminus: Any = SimpleNamespace(progress=progress, part_of=lambda partition: progress)
+    events = RetiredEvents(terminus)
     retirement: Any = SimpleNamespace(context=EncodedEvent(b"", 0, 4), outcome=outcome, open=True)
     events.add(retirement)
     assert events.positions() == ({0: 5} if final else {})
     assert events.open
     retirement.open = False
     assert not events.open
+
+
+@pytest.mark.parametrize("now", [None, "another"])
+@pytest.mark.parametrize("outcome", [ACCEPTED, RELEASED])
+def test_an_event_of_a_partition_that_was_lost_is_not_done(outcome: Outcome, now: str | None) -> None:
+    """Whoever has the partition now gets the event, also if that is the same link again; a released one in any case."""
+    records: dict[int, str | None] = {0: "first", 1: "first"}
+    terminus: Any = SimpleNamespace(progress=Progress(), part_of=records.get)
+    events = RetiredEvents(terminus)
+    retirement: Any = SimpleNamespace(context=EncodedEvent(b"", 0, 4), outcome=outcome, open=True)
+    events.add(retirement)
+    records[1] = now
+    assert events.open
+    records[0] = now
+    assert events.open is (outcome is RELEASED)
+    events = RetiredEvents(terminus)
+    events.add(retirement)
+    assert events.open is (outcome is RELEASED or now is not None)
 
 
 def test_a_record_names_the_group_of_its_transactions() -> None:
