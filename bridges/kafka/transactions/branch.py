@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _SENT: Final = 5.0
 """Seconds that a rollback waits for reports of records."""
+_TWIN: Final = "another process uses the same transactional.id, so Kafka has aborted the transaction: repeat it"
 log = structlog.get_logger(logger_name="kafka")
 
 
@@ -87,8 +88,9 @@ class KafkaBranch:
         self._transaction: Final = transaction
         self._client: Final = client
         self._records: Final = TransactionRecords(client, pool.cluster.loop, self._refuse)
-        self._failure = self._missing = False
-        """Whether a record was not written; whether a message was refused when its commit was already under way."""
+        self._failure = self._missing = self._fenced = False
+        """Whether a record was not written; whether a message was refused when its commit was already under way;
+        whether another process uses the client's transactional.id."""
         self._retired: Final[dict[StoredPositions, tuple[str, RetiredEvents]]] = {}
         self._begun = asyncio.Event()
         self._then: Answer | None = None
@@ -144,14 +146,20 @@ class KafkaBranch:
         self._perhaps_commit()
 
     def _failed(self, error: KafkaError) -> None:
+        self._look_for_fence(error)
         outcome = errors.failed(error)
         known = outcome.error if isinstance(outcome, Rejected) else None
-        self._transaction.fail(known or errors.unreachable())
-        self._look_for_fence(error)
+        self._transaction.fail(known or self._twin or errors.unreachable())
 
     def _look_for_fence(self, error: KafkaError) -> None:
         if error.code() in _FENCED:
+            self._fenced = True
             self._pool.fenced()
+
+    @property
+    def _twin(self) -> AmqpError | None:
+        """The reason of a rollback that Kafka has not even been asked for."""
+        return AmqpError(TRANSACTION_ROLLBACK, _TWIN, fault=Fault.BACKEND) if self._fenced else None
 
     # -- the end
 
@@ -229,7 +237,7 @@ class KafkaBranch:
         log.warning("kafka transaction not committed", cluster=self._pool.cluster.name, reason=error.str())
         self._failed(error)
         await self._abort()
-        return AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND)
+        return self._twin or AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND)
 
     def roll_back(self, then: Answer) -> None:
         """See `Branch`."""
@@ -242,7 +250,7 @@ class KafkaBranch:
         await until(lambda: not self._records.in_flight, _SENT)
         await self._abort()
         self._pool.give_back(self._client)
-        then(None)
+        then(self._twin)
 
     async def _abort(self) -> None:
         try:

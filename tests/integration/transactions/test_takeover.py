@@ -18,6 +18,9 @@ from tests.support.servers.servers import Redis
 from tests.support.transactions.controller import Controller, in_transaction
 from tests.support.transactions.topics import committed, consuming
 
+TWIN = "another process uses the same transactional.id"
+"""What the answer to a discharge says."""
+
 
 def consume_one(port: int, topic: str, *, group: bool) -> bytes:
     """Consume one event in a transaction, and return it."""
@@ -127,9 +130,55 @@ def test_a_gateway_whose_producers_another_process_uses_takes_others(
                 twin.init_transactions(PATIENCE)
             state = outbox.send(message(body), state=in_transaction(txn_id))
             assert state.matches({"outcome": outcome})
-            assert controller.discharge(txn_id).matches(end)
+            answer = controller.discharge(txn_id)
+            assert answer.matches(end)
+            if end == "rejected":
+                assert answer["error"]["condition"] == "amqp:transaction:rollback"
+                assert TWIN in answer["error"]["description"]
     gateway.wait_log("transactional.ids used by another process", ids=ids)
     assert committed(kafka_broker.bootstrap, topic) == [b"0", b"2"]
     twin.begin_transaction()
     twin.produce(topic, b"3")
     twin.commit_transaction(PATIENCE)  # nobody has fenced it off in turn
+
+
+@pytest.mark.parametrize("fail", [False, True])
+@pytest.mark.parametrize("position", [False, True])
+def test_a_transaction_that_another_process_fences_before_its_discharge(
+    start_gateway: Gateways, kafka_broker: KafkaBroker, position: bool, fail: bool
+) -> None:
+    """With all records written, or with a position too: the answer says why it is not committed. A rollback is one."""
+    name = f"gw-fenced-{position}-{fail}"
+    document, topic = Document(id=name, log="json"), kafka_broker.create_topic()
+    document.kafka(kafka_broker.bootstrap)
+    start_gateway(document.text)
+    twin = Producer(
+        {
+            "bootstrap.servers": kafka_broker.bootstrap,
+            "transactional.id": f"{name}-{socket.gethostname()}-0",
+            "log_level": 0,
+        }
+    )
+    with Peer(document.edge) as peer:
+        peer.start(container_id="worker")
+        controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
+        outbox.outcomes = controller.outcomes
+        outbox.credit()
+        inbox = consuming(peer, topic, 2, group=False) if position else None
+        if inbox is not None:
+            assert outbox.send(message(b"input")).matches("accepted")
+        txn_id = controller.declare()
+        assert outbox.send(message(b"lost"), state=in_transaction(txn_id)).matches({"outcome": "accepted"})
+        if inbox is not None:
+            peer.disposition(inbox.transfer().delivery_id, in_transaction(txn_id, "accepted"))
+        twin.init_transactions(PATIENCE)
+        answer = controller.discharge(txn_id, fail=fail)
+        if fail:
+            assert answer.matches("accepted")
+        else:
+            assert answer["error"]["condition"] == "amqp:transaction:rollback"
+            assert TWIN in answer["error"]["description"]
+        txn_id = controller.declare()
+        assert outbox.send(message(b"after"), state=in_transaction(txn_id)).matches({"outcome": "accepted"})
+        assert controller.discharge(txn_id).matches("accepted")
+    assert committed(kafka_broker.bootstrap, topic) == [*([b"input"] if position else []), b"after"]

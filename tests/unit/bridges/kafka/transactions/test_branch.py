@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.transactions import records
 from bridges.kafka.transactions.branch import KafkaBranch
-from gateway.errors import AmqpError
+from gateway.errors import TRANSACTION_ROLLBACK, AmqpError
 from gateway.tasks import until
 from gateway.transactions.posts import Posts
 from gateway.transactions.transaction import Transaction
@@ -23,6 +24,8 @@ class Client:
         self.calls: list[list[bytes]] = []
         self.log: list[str] = []
         self.identifier, self.fatal = "client", False
+        self.commit_error: KafkaException | None = None
+        self.abort_error: KafkaException | None = None
         self.may_begin = asyncio.Event()
 
     async def begin(self, listener: object) -> None:
@@ -30,9 +33,13 @@ class Client:
 
     async def commit(self) -> None:
         self.log.append("commit")
+        if self.commit_error is not None:
+            raise self.commit_error
 
     async def abort(self) -> None:
         self.log.append("abort")
+        if self.abort_error is not None:
+            raise self.abort_error
 
     def usual(self, messages: list[Any], start: int, rules: int) -> int:
         return len(messages)
@@ -155,3 +162,31 @@ async def test_after_a_failure_those_that_waited_are_released() -> None:
     world.branch.on_reports(1, 0)
     assert world.settled == ["1 released", "2 released"]
     assert world.transaction.failure is not None
+
+
+@pytest.mark.parametrize("fail", [False, True])
+@pytest.mark.parametrize("code", [KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._TIMED_OUT])
+@pytest.mark.parametrize("when", ["report", "abort", "commit"])
+async def test_the_answer_names_another_process_with_the_same_identifier(when: str, code: int, fail: bool) -> None:
+    """Whenever that shows; a report may tell nothing of it, so that Kafka seemed to be away."""
+    world = World()
+    error = KafkaException(KafkaError(code, fatal=True))
+    resource: Any = SimpleNamespace(begin=lambda _: world.branch)
+    world.transaction.enlist(resource)
+    await world.begun()
+    if when != "commit":
+        world.client.abort_error = error
+        world.post(1)
+        world.branch.on_reports(1, code if when == "report" else KafkaError._PURGE_QUEUE)
+    else:
+        world.client.commit_error = error
+    world.transaction.discharge(fail=fail, then=world.answers.append)
+    await until(lambda: bool(world.answers), 10)
+    (answer,) = world.answers
+    if fail:
+        assert answer is None
+    else:
+        assert answer is not None
+        assert answer.condition == TRANSACTION_ROLLBACK
+        named = "another process uses the same transactional.id" in answer.description
+        assert named is (code != KafkaError._TIMED_OUT)
