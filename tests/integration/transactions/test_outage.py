@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, wait_until
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.transactions.controller import Controller, in_transaction
-from tests.support.transactions.topics import committed, consuming
+from tests.support.transactions.topics import committed, consuming, silent
 
 
 class Inputs(NamedTuple):
@@ -59,15 +58,12 @@ def three(document: Document, topic: str, inputs: Inputs) -> list[Client]:
 @contextmanager
 def gone(kafka: KafkaBroker, away: str) -> Iterator[None]:
     """The broker answers nothing meanwhile, or is dead."""
-    assert kafka.process is not None
-    process = kafka.process
-    if away == "dead":
-        kafka.kill()
+    if away == "silent":
+        with silent(kafka):
+            yield
     else:
-        process.send_signal(signal.SIGSTOP)
-    yield
-    if process.alive:
-        process.send_signal(signal.SIGCONT)
+        kafka.kill()
+        yield
 
 
 @pytest.mark.parametrize("away", ["dead", pytest.param("silent", marks=pytest.mark.soak)])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -11,6 +14,7 @@ from tests.support.amqp.frames import source
 from tests.support.amqp.peer import RECEIVER, Peer
 from tests.support.gateway.crossing import Inbox
 from tests.support.gateway.process import PATIENCE
+from tests.support.servers.kafka import KafkaBroker
 
 GROUP = "event-streams-consumer-group"
 
@@ -27,6 +31,19 @@ def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> 
     assert record.error().code() == KafkaError._PARTITION_EOF, record.error()
     consumer.close()
     return found
+
+
+@contextmanager
+def silent(kafka: KafkaBroker) -> Iterator[None]:
+    """The broker answers nothing meanwhile."""
+    assert kafka.process is not None
+    process = kafka.process
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        if process.alive:
+            process.send_signal(signal.SIGCONT)
 
 
 def consuming(peer: Peer, topic: str, handle: int, *, group: bool, credit: int = 10) -> Inbox:
