@@ -2,8 +2,8 @@
 
 Handed over one by one, records would go to Kafka in requests of a few, each of which costs as much as one of many, and
 librdkafka's thread would poll without a pause for the answer to each (decision 100). So messages wait while others are
-in flight, and until the client has begun its transaction. They have no outcome meanwhile: the account of the connection
-that sent them counts their bytes (`gateway.held.account.HeldBytes.received`).
+in flight, and until the client has begun its transaction. They have no outcome meanwhile: the account of their
+connection counts their bytes as long as their link lasts (`gateway.held.account.HeldBytes.received`).
 """
 
 from __future__ import annotations
