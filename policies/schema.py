@@ -5,23 +5,16 @@ from __future__ import annotations
 import difflib
 import json
 from functools import cache
-from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic.json_schema import JsonSchemaValue
 
 from policies.model.policy import Policy
 from policies.text.diagnostics import Loc
-from policies.values.base import SECTION
+from policies.values.base import SectionSchema
 
 
-class _Generate(GenerateJsonSchema):
-    """With the sections within a section, and without the titles that pydantic makes from names: they add nothing."""
-
-    def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        if (section := schema.get("metadata", {}).get(SECTION)) is not None:
-            section.model_rebuild()
-            schema = section.__pydantic_core_schema__
-        return super().generate_inner(schema)
+class _Generate(SectionSchema):
+    """Without the titles that pydantic makes from names: they add nothing."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False

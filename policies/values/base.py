@@ -1,7 +1,7 @@
 """Types that all parts of the policy model share: strict models, names, secrets, lists that may be one value."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -15,7 +15,7 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_plain_validator_function
 
@@ -38,6 +38,22 @@ class Strict(BaseModel):
         if handler.field_name is None:
             return handler(source)
         return no_info_plain_validator_function(cls.model_validate, metadata={SECTION: cls})
+
+
+class SectionSchema(GenerateJsonSchema):
+    """JSON Schema of models, with the sections within a section."""
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        """See `GenerateJsonSchema`."""
+        if (section := schema.get("metadata", {}).get(SECTION)) is not None:
+            section.model_rebuild()
+            schema = section.__pydantic_core_schema__
+        return super().generate_inner(schema)
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        """See `GenerateJsonSchema`: a section has a title of its own."""
+        known = cast(CoreSchema, schema)
+        return SECTION not in known.get("metadata", {}) and super().field_title_should_be_set(known)
 
 
 class StrictSection(Strict):

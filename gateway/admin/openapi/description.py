@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaValue, models_json_schema
 
 from gateway.admin.openapi.operations import OPERATIONS, PARAMETERS, Operation
 from gateway.admin.openapi.shapes import RefusedRequest
+from policies.values.base import SectionSchema
 
 _PLACE: Final = "#/components/schemas/{model}"
 _JSON: Final = "application/json"
@@ -35,7 +36,10 @@ def openapi() -> JsonSchemaValue:
     """The whole document, version 3.1."""
     models: list[type[BaseModel]] = [RefusedRequest]
     models += [each for operation in OPERATIONS.values() for each in _models(operation)]
-    _, schema = models_json_schema([(each, "serialization") for each in dict.fromkeys(models)], ref_template=_PLACE)
+    wanted: list[tuple[type[BaseModel], Literal["serialization"]]] = [
+        (each, "serialization") for each in dict.fromkeys(models)
+    ]
+    _, schema = models_json_schema(wanted, ref_template=_PLACE, schema_generator=SectionSchema)
     paths: dict[str, dict[str, object]] = {}
     for (method, path), operation in OPERATIONS.items():
         paths.setdefault(path, {})[method.lower()] = _operation(method, path, operation)
