@@ -163,7 +163,7 @@ def record() -> dict[str, Walked]:
 
     def follow() -> None:
         try:
-            wait_until(lambda: answers(made.edge), "the gateway accepts connections")
+            wait_until(lambda: answers(made.edge) and answers(core), "the gateway accepts connections")
             found.update({name: walked(place, walk, recorder) for name, walk in WALKS.items()})
         finally:
             os.kill(os.getpid(), signal.SIGTERM)

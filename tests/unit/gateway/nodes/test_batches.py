@@ -181,7 +181,7 @@ def test_a_group_ends_a_link_behind_the_batch_that_has_its_last_outcomes() -> No
     gate: Any = SimpleNamespace(closing=False, unsettled=("a", "b", "c"), ended=[])
     gate.detach = gate.ended.append
     receiver = Batches()
-    receiver.on_credit = None  # type: ignore[attr-defined]
+    receiver.on_credit, receiver.retirements = None, ()  # type: ignore[attr-defined]
     handler = GroupHandler(gate, None, receiver, SimpleNamespace(loop=loop), None, None)  # type: ignore[arg-type]
     assert takes_batches(handler)
     handler.stop(None, RevocationReason.REBALANCED)  # type: ignore[arg-type]
