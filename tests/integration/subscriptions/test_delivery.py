@@ -177,13 +177,13 @@ async def test_one_made_again_with_the_same_id_begins_at_its_own_ends(topic: Top
 
 @pytest.mark.row("CE-P-1")
 async def test_each_of_a_thousand_keys_arrives_in_order_though_attempts_fail(topic: Topic) -> None:
-    draw = random.Random(17)
+    draw, topic.lease = random.Random(17), 60.0
     topic.script = lambda attempt: Answer(DeliveryOutcome.FAILED, "500", 500) if draw.random() < 0.05 else DONE
     dispatcher = topic.dispatcher()
     retry = RetryLimits(0.01, 0.05, 1000, 3600)
     await topic.subscribe(dispatcher, Subscribed("s", delivery=settings("key", window=256, retry=retry)))
     await topic.produce([(f"k{number % 1000}", str(number)) for number in range(3000)])
-    await until(lambda: "s" in list(dispatcher._workers) and dispatcher._workers["s"].counts.delivered == 3000)
+    await until(lambda: dispatcher._workers["s"].counts.delivered == 3000)
     keys: dict[int, list[int]] = {}
     for id in dict.fromkeys(topic.ids("s")):
         keys.setdefault(int(id) % 1000, []).append(int(id))

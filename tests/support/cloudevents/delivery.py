@@ -138,6 +138,8 @@ class Topic:
         self.sinks: list[ScriptedSink] = []
         self.slots = 8
         self.dispatchers: list[SubscriptionDispatcher] = []
+        self.lease = 0.6
+        """Seconds until another dispatcher takes over; one whose loop stands still that long loses its work as well."""
         self.lease_tasks: list[asyncio.Task[None]] = []
         """What renews the leases of each."""
         self._producer: Producer | None = None
@@ -145,7 +147,7 @@ class Topic:
     def dispatcher(self, leases: Leases | None = None, **rules: Any) -> SubscriptionDispatcher:
         """Another gateway's part, or the only one's."""
         if leases is None:
-            leases = Leases(MemoryLeaseStore(self.table, 0.6), self.supervisor)
+            leases = Leases(MemoryLeaseStore(self.table, self.lease), self.supervisor)
             self.lease_tasks.append(self.supervisor.start(leases.run(), "leases"))
         services = DispatcherServices({"main": self.bridge}, leases, self.termini, self.supervisor)
         settings = DispatcherSettings("core", "m", {ADDRESS: self.route}, **rules)
