@@ -48,8 +48,11 @@ def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
     assert process.end(signal.SIGTERM, SLOW) == 0, process.tail()  # without --once there is no end to miss
     assert commits(archive) == reported
 
+    whole: list[int] = []  # commits when all that was there is archived; what comes later may take more than one
+
     def all_archived() -> bool:
         if verify(archived).rows == 3000:
+            whole.append(commits(archive))
             produce(kafka_broker, topic, 30, 3, first=3000)
             wait_until(lambda: verify(archived).rows == 3030, "what came later", SLOW)
         return verify(archived).rows == 3030
@@ -57,7 +60,8 @@ def test_sigterm_ends_behind_the_commit_under_way_and_the_next_run_goes_on(
     with lent(spark), told_to_end(all_archived, "the whole topic", SLOW):
         done = here("archive", "--policy", file, "--offsets", "5000")  # the command line wins
     assert done.returncode == 0, done.stderr
-    assert commits(archive) == reported + 2
+    assert whole == [reported + 1]
+    assert commits(archive) > reported + 1
     assert not (archive / STAGING).exists()
 
     said = here("verify", archive)
