@@ -101,7 +101,7 @@ def _fetched(key: bytes | None, value: bytes | None, headers: list[Header]) -> N
     assert rows.equals(others)
 
 
-def _poll_one(take: poll.Take, consumer: Consumer) -> Any:
+def _poll_one(take: poll.Poller, consumer: Consumer) -> Any:
     for _ in range(600):
         runs, failures = take(consumer, 1, 0.1)
         assert not failures, failures

@@ -94,7 +94,7 @@ def clients() -> Iterator[RecordClient]:
     kafka.close()
 
 
-def poll_records(take: poll.Take, consumer: Consumer, count: int) -> list[Any]:
+def poll_records(take: poll.Poller, consumer: Consumer, count: int) -> list[Any]:
     """Runs of so many records in all."""
     runs: list[Any] = []
 
