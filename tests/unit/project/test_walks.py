@@ -29,8 +29,7 @@ def functions(text: str, walk: str) -> set[str]:
             for name in names.split(",")}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def walked() -> str:
+def run_walks() -> str:
     command = [sys.executable, "-m", "tests.support.project.walks", "--ever"]
     env = {**os.environ, **UNMEASURED}
     for _ in range(3):  # its ports may be taken by somebody else meanwhile
@@ -42,10 +41,37 @@ def walked() -> str:
     raise AssertionError(done.stderr[-3000:])
 
 
+class Walked:
+    """What messages passed in each run; another run is made when chance may have made a walk longer."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+
+    def run(self) -> None:
+        """Walk once more."""
+        self.runs.append(run_walks())
+
+    def always(self, walk: str) -> set[str]:
+        """The functions that a message passed in every run."""
+        return set.intersection(*(functions(run, walk) for run in self.runs))
+
+    def ever(self, walk: str) -> set[str]:
+        """Those that one passed in some run."""
+        return {name for run in self.runs for name in re.findall(rf"^ever {walk}: (.+)$", run, re.MULTILINE)}
+
+
+@pytest.fixture(scope="module")
+def walked() -> Walked:
+    walked = Walked()
+    walked.run()
+    return walked
+
+
 @pytest.mark.parametrize("walk", WALKS)
-def test_a_message_passes_the_functions_that_the_design_lists(walked: str, walk: str) -> None:
-    listed, shortest = functions(DESIGN, walk), functions(walked, walk)
-    ever = {*re.findall(rf"^ever {walk}: (.+)$", walked, re.MULTILINE)}
+def test_a_message_passes_the_functions_that_the_design_lists(walked: Walked, walk: str) -> None:
+    listed = functions(DESIGN, walk)
+    while len(walked.runs) < 3 and (len(walked.always(walk) - listed) > CHANCE or listed - walked.ever(walk)):
+        walked.run()  # a machine that does much else puts off what a message usually does not meet
     assert len(listed) <= BEFORE[walk]
-    assert sorted(listed - ever) == [], "no longer passed"
-    assert len(shortest - listed) <= CHANCE, f"not in docs/design.md: {sorted(shortest - listed)}"
+    assert sorted(listed - walked.ever(walk)) == [], "no longer passed"
+    assert len(walked.always(walk) - listed) <= CHANCE, f"not in docs/design.md: {sorted(walked.always(walk) - listed)}"

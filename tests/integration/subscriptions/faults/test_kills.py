@@ -336,9 +336,9 @@ def dead_letters(bootstrap: str, topic: str) -> set[tuple[str, str]]:
 
 
 def policy_of(document: Document, kafka: KafkaBroker, redis: Redis, topic: str, letters: str) -> None:
-    """Shared state, a short lease and a dead-letter topic."""
+    """Shared state, a lease that a busy machine keeps and a dead-letter topic."""
     document.data["kafka"]["main"] = {"bootstrap": kafka.bootstrap}
-    document.data["gateway"] |= {"state": redis.url, "lease": "1s"}
+    document.data["gateway"] |= {"state": redis.url, "lease": "3s"}
     next(each for each in document.scope()["addresses"] if "kafka" in each)["dead_letter"] = letters
     manager = document.scope()["subscriptions"][0]
     manager["name"] = topic  # nobody else's in the shared Redis
