@@ -99,16 +99,20 @@ class Gateway:
 
     def log_from(self, line: int) -> list[dict[str, Any]]:
         """Return the log lines from the one with this number on."""
-        return [parsed(each) for each in self.process.text().splitlines()[line:]]
+        return self.process.lines.read()[line:]
 
     def wait_log(
         self, event: str, *, after: int = 0, seconds: float = PATIENCE, **fields: object
     ) -> dict[str, Any]:
         """Wait for a line with this event and these fields among the lines from `after` on; return it."""
 
+        wanted, looked = {"event": event, **fields}, after
+
         def found() -> dict[str, Any] | None:
-            wanted = {"event": event, **fields}
-            return next((line for line in self.log_from(after) if wanted.items() <= line.items()), None)
+            nonlocal looked
+            lines = self.log_from(looked)
+            looked += max(len(lines) - 1, 0)  # the last one may be half written
+            return next((line for line in lines if wanted.items() <= line.items()), None)
 
         return present(wait_until(found, f"log line {event} {fields or ''}", seconds))
 
@@ -215,15 +219,6 @@ def samples(exposition: str) -> dict[str, float]:
 def unescaped(labels: str) -> str:
     """Return labels with their values as they are."""
     return re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], labels) if "\\" in labels else labels
-
-
-def parsed(line: str) -> dict[str, Any]:
-    """Return a log line as its fields."""
-    with contextlib.suppress(ValueError):
-        fields = json.loads(line)
-        if isinstance(fields, dict):
-            return fields
-    return {"raw": line}
 
 
 def present(value: dict[str, Any] | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
+from tests.support.gateway.log_lines import LogLines
 from tests.support.project.parts import ROOT
 
 LOGS = ROOT / "build" / "logs"
@@ -30,6 +31,10 @@ _numbers = itertools.count(1)
 
 PATIENCE = float(os.environ.get("SCOPEGATE_TEST_PATIENCE", "60"))
 """Seconds that a test waits for what must come before it fails: on a busy machine everything takes its time."""
+_SHORTEST, _LONGEST = 0.01, 0.1
+"""Seconds between two looks at what a test waits for, at first and when it takes long."""
+_PATIENT = 0.25
+"""How much longer than it takes a wait may last, as a part of what it takes."""
 
 
 class Timeout(AssertionError):
@@ -37,12 +42,16 @@ class Timeout(AssertionError):
 
 
 def wait_until(condition: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
-    """Return the first true value of `condition`, or fail naming what was waited for."""
-    deadline = time.monotonic() + seconds
+    """Return the first true value of `condition`, or fail naming what was waited for.
+
+    It is asked less often the longer it takes: an answer may cost a gateway a page of metrics.
+    """
+    begun = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begun
+        if waited > seconds:
             raise Timeout(f"not within {seconds} s: {what}")
-        time.sleep(0.01)
+        time.sleep(min(max(waited * _PATIENT, _SHORTEST), _LONGEST))
     return value
 
 
@@ -184,6 +193,7 @@ class Process:
         # Its own: what another of the same name says, now or late, is not taken for what this one has said.
         self.log_file = LOGS / f"{os.getpid()}-{name}-{next(_numbers)}.log"
         self.log_file.unlink(missing_ok=True)  # of a run that is over and had the same process id
+        self.lines = LogLines(self.log_file)
         with self.log_file.open("ab") as log:
             self._child = start(command, log.fileno(), {**os.environ, **(env or {})}, cwd)
         Process.running.append(self)
