@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+import pytest
 
 from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest import disk
@@ -18,6 +20,8 @@ PER_DAY = 2880
 """Commits, at one in 30 seconds."""
 ROWS = 10
 """Of each partition in each commit."""
+KILLS = [pytest.param(range(1, 1000, 5), id="some"), pytest.param(range(1000), id="each", marks=pytest.mark.soak)]
+"""Before which changes to folders work is killed: before every fifth, which leaves each state; `make soak`: all."""
 CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink"})
 
 
@@ -74,13 +78,10 @@ def killed(at: int, work: Callable[[], object]) -> bool:
     return code == 9
 
 
-def deaths(work: Callable[[], object], renew: Callable[[], object], skip: Callable[[int], bool]) -> Iterator[int]:
-    """Kill the work before each of its changes to folders, each time from the start; not where `skip` says so."""
-    at = 0
-    while True:
-        if not skip(at):
-            renew()
-            if not killed(at, work):
-                return
-            yield at
-        at += 1
+def deaths(work: Callable[[], object], renew: Callable[[], object], changes: Iterable[int]) -> Iterator[int]:
+    """Kill the work before these of its changes to folders, each time from the start, until it ends before one."""
+    for at in changes:
+        renew()
+        if not killed(at, work):
+            return
+        yield at

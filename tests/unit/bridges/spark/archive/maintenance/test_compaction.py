@@ -126,8 +126,9 @@ def test_without_grace_the_old_files_go_at_once(archive: Archive) -> None:
         assert (file.earliest, file.latest) == (0, 24)
 
 
+@pytest.mark.parametrize("changes", aged.KILLS)
 @pytest.mark.parametrize("grace", [0, 3600])
-def test_kill_at_each_moment_loses_and_doubles_nothing(tmp_path: Path, grace: int) -> None:
+def test_kill_at_each_moment_loses_and_doubles_nothing(tmp_path: Path, grace: int, changes: range) -> None:
     path, model = tmp_path / "archive", tmp_path / "model"
     archive = archives.written(model, {"orders/eu": events(0)})
     with archive.writing():
@@ -145,7 +146,7 @@ def test_kill_at_each_moment_loses_and_doubles_nothing(tmp_path: Path, grace: in
             compact(archive, task, SIZE, grace)
         finish(archive)
 
-    for at in aged.deaths(work, renew, lambda at: False):
+    for at in aged.deaths(work, renew, changes):
         archive = Archive(path)
         assert (by_manifest(archive), verify(archive).problems) == (expected, ()), at
         seen.add(archive.readable().number)

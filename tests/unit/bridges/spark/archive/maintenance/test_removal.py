@@ -145,8 +145,9 @@ def test_what_is_gone_beyond_what_was_erased_is_missed(archive: Archive) -> None
     )
 
 
+@pytest.mark.parametrize("changes", aged.KILLS)
 @pytest.mark.parametrize("what", ["expire", "erase"])
-def test_kill_at_each_moment(model: Path, tmp_path: Path, what: str) -> None:
+def test_kill_at_each_moment(model: Path, tmp_path: Path, what: str, changes: range) -> None:
     path = tmp_path / "archive"
 
     def renew() -> None:
@@ -162,7 +163,7 @@ def test_kill_at_each_moment(model: Path, tmp_path: Path, what: str) -> None:
             list(erase(archive, SECRET, list(plan_erasure(archive, SECRET, "orders"))))
 
     seen = set()
-    for at in aged.deaths(work, renew, lambda at: at % 2 == 1):
+    for at in aged.deaths(work, renew, changes):
         verdict = verify(Archive(path))
         assert verdict.problems == (), at
         seen.add(verdict.rows)

@@ -142,8 +142,9 @@ def few_left(path: Path, each: int = EACH) -> Callable[[], None]:
     return renew
 
 
+@pytest.mark.parametrize("changes", aged.KILLS)
 def test_kill_at_each_moment_of_a_checkpoint_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: range
 ) -> None:
     path, last = tmp_path / "archive", 20
     monkeypatch.setattr(histories, "COMMITS_PER_CHECKPOINT", last)
@@ -154,7 +155,7 @@ def test_kill_at_each_moment_of_a_checkpoint_loses_nothing(
             step(archive)
 
     seen = set()
-    for at in aged.deaths(work, few_left(path, last), lambda at: False):
+    for at in aged.deaths(work, few_left(path, last), changes):
         history = History.read(path / MANIFEST)
         assert history.number in (last - 1, last), at
         numbers = [each.number for each in history.commits()]
