@@ -10,6 +10,7 @@ import jakarta.jms.TemporaryQueue;
 import jakarta.jms.TextMessage;
 import java.io.FileInputStream;
 import java.io.InputStream;
+import java.io.PrintStream;
 import java.security.KeyStore;
 import java.security.cert.CertificateFactory;
 import java.util.Collections;
@@ -26,30 +27,38 @@ import org.apache.qpid.jms.JmsConnectionFactory;
 public final class JmsClient {
     private final Map<String, String> options;
     private final Session session;
+    private final PrintStream output;
     private final int count;
     private final long timeout;
 
-    private JmsClient(Map<String, String> options, Session session) {
+    private JmsClient(Map<String, String> options, Session session, PrintStream output) {
         this.options = options;
         this.session = session;
+        this.output = output;
         this.count = Integer.parseInt(options.getOrDefault("count", "1"));
         this.timeout = Long.parseLong(options.getOrDefault("timeout", "20")) * 1000;
     }
 
     public static void main(String[] args) {
+        System.exit(run(args, System.out));
+    }
+
+    /** Do what the arguments say; the exit status of the command. */
+    static int run(String[] args, PrintStream output) {
         Map<String, String> options = new LinkedHashMap<>();
         for (int i = 1; i + 1 < args.length; i += 2) {
             options.put(args[i].substring(2), args[i + 1]);
         }
-        int status = 0;
         try (Connection connection = connect(options)) {
             connection.start();
-            new JmsClient(options, connection.createSession(false, Session.AUTO_ACKNOWLEDGE)).run(args[0]);
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            new JmsClient(options, session, output).run(args[0]);
+            return 0;
         } catch (Exception error) {
-            print("error", Map.of("message", String.valueOf(error.getMessage()), "type", error.getClass().getSimpleName()));
-            status = 1;
+            String message = String.valueOf(error.getMessage());
+            print(output, "error", Map.of("message", message, "type", error.getClass().getSimpleName()));
+            return 1;
         }
-        System.exit(status);
     }
 
     private static Connection connect(Map<String, String> options) throws Exception {
@@ -172,12 +181,16 @@ public final class JmsClient {
         return fields;
     }
 
-    private static void print(String event, Map<String, ?> fields) {
+    private void print(String event, Map<String, ?> fields) {
+        print(output, event, fields);
+    }
+
+    private static void print(PrintStream output, String event, Map<String, ?> fields) {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("event", event);
         line.putAll(fields);
-        System.out.println(json(line));
-        System.out.flush();
+        output.println(json(line));
+        output.flush();
     }
 
     private static String json(Object value) {

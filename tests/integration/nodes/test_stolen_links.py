@@ -191,7 +191,7 @@ def test_a_stolen_link_no_longer_counts_against_its_user(place: Place) -> None:
 def test_clients_of_one_library_do_not_take_each_others_links(place: Place, library: str) -> None:
     """Their libraries make container ids of their own: what nobody chose is not shared."""
     address = f"chat/{library}-{next(_numbers)}"  # no other test's: lines about links of theirs may come later
-    client = Foreign(library, place.edge)
+    client = Foreign(library, place.edge, alone=True)
     receivers = [client.run("receive", address, count=1).attached() for _ in range(2)]
     client.run("send", address, count=2).finish()
     for receiver in receivers:

@@ -93,7 +93,7 @@ def test_proton_clients_say_why_they_were_refused(artemis: Artemis) -> None:
 
 @pytest.mark.parametrize("library", ["jms", "rhea"])
 def test_unmodified_clients_work_as_commands(artemis: Artemis, library: str) -> None:
-    client = Foreign(library, artemis.port, artemis.user, artemis.password)
+    client = Foreign(library, artemis.port, artemis.user, artemis.password, alone=True)
     responder = client.run("respond", f"support/{library}", count=2).attached()
     responses = client.run("request", f"support/{library}", count=2, body="hello {n}").finish()
     assert [line["body"] for line in responses] == ["re: hello 0", "re: hello 1"]
@@ -103,7 +103,7 @@ def test_unmodified_clients_work_as_commands(artemis: Artemis, library: str) -> 
     sent = client.run("send", f"support/{library}/q", count=3).finish()
     assert [line["outcome"] for line in sent] == ["accepted"] * 3
     assert [line["body"] for line in receiver.finish()] == ["0", "1", "2"]
-    wrong = Foreign(library, artemis.port, artemis.user, "wrong").run("send", "support/q").fail()
+    wrong = Foreign(library, artemis.port, artemis.user, "wrong", alone=True).run("send", "support/q").fail()
     assert "uthenticat" in json.dumps(wrong)
 
 

@@ -1,4 +1,4 @@
-"""Qpid JMS and rhea, unmodified, as child processes that print JSON lines (tests/clients)."""
+"""Qpid JMS and rhea, unmodified, as clients that print JSON lines (tests/clients): commands, or threads of one Java."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.gateway.process import PATIENCE, Process, wait_until
+from tests.support.jms.server import jms_server
 from tests.support.project.commands import program
 from tests.support.project.parts import CLIENTS, folder
 from tests.support.spark.spark_classes import sharing
@@ -76,13 +77,17 @@ class Running:
 
 @dataclass(frozen=True)
 class Foreign:
-    """Where a client connects and as whom; `library` is "jms" or "rhea"."""
+    """Where a client connects and as whom; `library` is "jms" or "rhea".
+
+    JMS clients share a Java, unless they are to be `alone`, each a command of its own.
+    """
 
     library: str
     port: int
     user: str | None = None
     password: str | None = None
     cafile: Path | None = None
+    alone: bool = False
 
     def run(self, verb: str, address: str, *, called: str = "", **options: object) -> Running:
         """Start `send`, `receive`, `request` or `respond`; options: count, body (`{n}` counts), timeout.
@@ -91,9 +96,12 @@ class Foreign:
         """
         given = {"url": self.url(), "address": address, "timeout": int(PATIENCE), **self._login(), **options}
         arguments = [text for key, value in given.items() for text in (f"--{key}", str(value))]
+        name = f"{self.library}-{called or verb}"
+        if self.library == "jms" and not self.alone:
+            return Running(Process(name, [verb, *arguments], start=jms_server(*jms_command("JmsClients")).start))
         command = jms_command() if self.library == "jms" else rhea_command()
         environment: Mapping[str, str] = {} if self.library == "jms" else rhea_environment()
-        return Running(Process(f"{self.library}-{called or verb}", [*command, verb, *arguments], env=environment))
+        return Running(Process(name, [*command, verb, *arguments], env=environment))
 
     def url(self) -> str:
         """Return the address of the listener as both libraries read it."""

@@ -49,7 +49,9 @@ OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.79.2"
 OPERATOR_SUM = "h1:H/HCiMS4dXQyiFHw28PFlWMh15YUraL3MFe8u7k7dGA="
 KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.4.3"
 NPM = ("package.json", "package-lock.json")
-JMS = ("pom.xml", "JmsClient.java", "Subscriber.java", "Transacted.java", "TransactedWork.java")
+JMS = (
+    "pom.xml", "JmsClient.java", "JmsClients.java", "Subscriber.java", "Transacted.java", "TransactedWork.java",
+)  # fmt: skip
 PROTONJ2 = ("pom.xml", "Transactions.java")
 HUBS = ("pom.xml", "HubsClient.java", "FileCheckpoints.java")
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"

@@ -1,0 +1,1 @@
+"""Qpid JMS, unmodified, in one Java for all tests of a worker."""
