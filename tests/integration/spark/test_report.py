@@ -40,6 +40,8 @@ class RenderedReport:
     archive: Archive
     page: Path
     folder: Path
+    files_read: int = 0
+    rows_read: int = 0
 
     def rows(self, name: str, **fields: object) -> list[dict[str, Any]]:
         """The rows of a table that have these fields."""
@@ -66,7 +68,10 @@ def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ren
     """The report of the traffic of `tests/support/spark/report.py`."""
     folder = tmp_path_factory.mktemp("report")
     logs = {"orders": events(), "scopegate.journal": archives.journal(journal())}
-    return made(spark, archives.written(folder / "archive", logs), folder / "out")
+    archive, seen = archives.written(folder / "archive", logs), SqlMetrics(spark)
+    report = made(spark, archive, folder / "out")
+    files, rows = seen.total("number of files read"), seen.total("number of output rows", "Scan parquet")
+    return replace(report, files_read=files, rows_read=rows)
 
 
 def test_what_flowed(report: RenderedReport) -> None:
@@ -110,29 +115,33 @@ def test_filters_latency_and_lag(report: RenderedReport) -> None:
     assert {row["lag"] for row in report.rows("lag", user="billing")} == {0}
 
 
-def test_the_archive_is_read_once(spark: SparkSession, report: RenderedReport, tmp_path: Path) -> None:
+def test_the_archive_is_read_once(report: RenderedReport) -> None:
     """Each file is opened by one scan, and the tables are made of what it found."""
-    seen = SqlMetrics(spark)
-    made(spark, report.archive, tmp_path / "out")
     there = len(list(report.archive.path.glob("address=*/date=*/*.parquet")))
-    assert seen.total("number of files read") == there == 2
-    assert seen.total("number of output rows", "Scan parquet") == 600 + len(journal())
+    assert report.files_read == there == 2
+    assert report.rows_read == 600 + len(journal())
 
 
-def test_the_period_before(spark: SparkSession, report: RenderedReport, tmp_path: Path) -> None:
-    """Of minutes 2 to 5, where there are as many events as in the minutes 5 to 8; the journal ends at minute 5."""
+def test_filter_and_time_and_the_period_before(spark: SparkSession, report: RenderedReport, tmp_path: Path) -> None:
+    """Of the second hundred seconds, where every tenth event is red as in the first."""
     begin = datetime.fromtimestamp(START / 1000, UTC)
-    times = {"since": begin + timedelta(minutes=5), "until": begin + timedelta(minutes=8)}
-    found = made(spark, report.archive, tmp_path / "out", ReportRequest(ArchiveSelection(**times)))
+    times = {"since": begin + timedelta(seconds=100), "until": begin + timedelta(seconds=200)}
+    found = made(
+        spark, report.archive, tmp_path / "out", ReportRequest(ArchiveSelection(filter="a.color = 'red'", **times))
+    )
     (orders,) = found.rows("archive_addresses")
-    assert (orders["events"], orders["events_before"]) == (180, 180)
+    assert (orders["events"], orders["events_before"]) == (10, 10)
     assert orders["bytes_before"] == pytest.approx(orders["bytes"], rel=0.01)
-    assert found.total("archive_traffic", "events") == 180
-    assert 17 * 20 <= found.total("scopes_before", "messages", action="send") <= 18 * 20
+    assert found.total("archive_traffic", "events") == 10
+    assert 10 * 20 <= found.total("scopes", "messages", action="send") <= 12 * 20  # rows of ten seconds
+    assert 9 * 20 <= found.total("scopes_before", "messages", action="send") <= 10 * 20
     text = found.page.read_text()
-    assert "2026-11-21 12:02:00 UTC to 2026-11-21 12:05:00 UTC" in text
-    assert "unchanged; before: 180" in text
+    assert "a.color = &#x27;red&#x27;" in text
+    assert "2026-11-21 12:00:00 UTC to 2026-11-21 12:01:40 UTC" in text
+    assert "unchanged; before: 10" in text
     assert "before:" not in report.page.read_text()
+    with pytest.raises(PipelineError, match=r"the archive has no address nowhere \(it has: orders\)"):
+        make(spark, report.archive, ReportRequest(ArchiveSelection(("nowhere",))), tmp_path)
 
 
 def test_the_files_of_the_archive(report: RenderedReport) -> None:
@@ -147,19 +156,6 @@ def test_nothing_of_python_in_what_it_asks(spark: SparkSession, report: Rendered
     found = tables.events(read_archive(spark, report.archive, ArchiveSelection(filter="a.color = 'red'")))
     for name, frame in tables.archive_tables(found, 10).items():
         assert "Python" not in frame._jdf.queryExecution().toString(), name
-
-
-def test_filter_and_time(spark: SparkSession, report: RenderedReport, tmp_path: Path) -> None:
-    begin = datetime.fromtimestamp(START / 1000, UTC)
-    times = {"since": begin + timedelta(seconds=100), "until": begin + timedelta(seconds=200)}
-    found = made(
-        spark, report.archive, tmp_path / "out", ReportRequest(ArchiveSelection(filter="a.color = 'red'", **times))
-    )
-    assert found.total("archive_traffic", "events") == 10
-    assert 10 * 20 <= found.total("scopes", "messages", action="send") <= 12 * 20  # rows of ten seconds
-    assert "a.color = &#x27;red&#x27;" in found.page.read_text()
-    with pytest.raises(PipelineError, match=r"the archive has no address nowhere \(it has: orders\)"):
-        make(spark, report.archive, ReportRequest(ArchiveSelection(("nowhere",))), tmp_path)
 
 
 def test_rows_about_pushed_events_can_be_read(spark: SparkSession, report: RenderedReport) -> None:
