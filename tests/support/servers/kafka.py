@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import itertools
 import os
+import re
 import shlex
+import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +32,8 @@ from tests.support.project.commands import program
 from tests.support.project.parts import PARTS, folder
 from tests.support.spark.spark_classes import sharing
 
+FORMATTED = PARTS / "kafka-classes" / "formatted"
+"""The data of a broker that has no users and was never started; kafka_classes.py makes it."""
 HEAP = "-Xms512m", "-Xmx512m"
 SHORT = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 """Options of a Java that does not live long enough to earn what compiling well and collecting in parallel cost."""
@@ -71,6 +75,11 @@ def java(main: str, *arguments: str, options: Sequence[str] = SHARED) -> list[st
     """Return the command that runs a main class of Kafka's jars."""
     logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     return [program("java"), *HEAP, *options, logging, "-cp", f"{folder('kafka')}/*", main, *arguments]
+
+
+def random_id() -> str:
+    """Return an id of Kafka: a random uuid in base64; the tool refuses a leading dash."""
+    return "S" + base64.urlsafe_b64encode(os.urandom(16)).decode()[1:22]
 
 
 @contextmanager
@@ -124,9 +133,16 @@ class KafkaBroker(Server):
         return ()
 
     def _format(self) -> None:
-        # A cluster id is a random uuid in base64; the tool refuses a leading dash.
-        cluster = "S" + base64.urlsafe_b64encode(os.urandom(16)).decode()[1:22]
-        arguments = ("format", "--cluster-id", cluster, "-c", str(self._properties), *self._users())
+        """Make the folder of its data: a copy of an empty one with another id, for the tool starts a Java."""
+        if self._users() or not FORMATTED.exists():
+            self._run_format_tool()
+            return
+        shutil.copytree(FORMATTED, self.data)
+        about = self.data / "meta.properties"
+        about.write_text(re.sub(r"cluster\.id=.*", f"cluster.id={random_id()}", about.read_text()))
+
+    def _run_format_tool(self) -> None:
+        arguments = ("format", "--cluster-id", random_id(), "-c", str(self._properties), *self._users())
         run_tool("kafka-format", java("kafka.tools.StorageTool", *arguments))
 
     @classmethod
