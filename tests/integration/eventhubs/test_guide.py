@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cli.commands import run as run_scopegate
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, ports
 from tests.support.project.parts import ROOT
 
 GUIDE = (ROOT / "docs/guide/from-event-hubs.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-SCOPEGATE = [sys.executable, "-c", "from gateway.cli.main import main; main()"]
 
 
 def blocks(language: str) -> list[str]:
@@ -38,7 +38,9 @@ def test_the_guide(start_gateway: Gateways, tmp_path: Path) -> None:
         return subprocess.check_output(command, text=True, env=environment, cwd=tmp_path, timeout=2 * PATIENCE)
 
     def scopegate(command: str) -> str:
-        return output(*SCOPEGATE, *command.removeprefix("scopegate ").split())
+        done = run_scopegate(*command.removeprefix("scopegate ").split(), env=environment, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     scopegate(check)
     assert run == "scopegate run hubs.yaml"

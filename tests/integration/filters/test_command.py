@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from confluent_kafka import Producer
 
+from tests.support.cli.commands import Result, run
 from tests.support.gateway.process import PATIENCE
-from tests.support.project.parts import ROOT
 from tests.support.servers.kafka import KafkaBroker
 
 POLICY = """
@@ -21,9 +19,8 @@ scopes:
 """
 
 
-def call(policy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway.cli.main", "filter", *arguments, "--policy", str(policy)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=3 * PATIENCE)
+def call(policy: Path, *arguments: str) -> Result:
+    return run("filter", *arguments, "--policy", str(policy))
 
 
 def written(broker: KafkaBroker, folder: Path, records: int) -> tuple[Path, str]:

@@ -5,8 +5,6 @@ The policy grants addresses to users, and partitions and groups to the links at 
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +13,9 @@ import pytest
 from gateway.amqp.codec.codec import Symbol
 from tests.support.amqp import frames
 from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.cli.commands import run
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
-from tests.support.project.parts import ROOT
 
 PASSWORD = "a-phrase-for-all-of-them"
 PARTITION, GROUP = Symbol("event-streams-partition"), Symbol("event-streams-consumer-group")
@@ -62,8 +60,8 @@ def place(start_module_gateway: Gateways, tmp_path_factory: pytest.TempPathFacto
 
 
 def add_user(users: Path, name: str) -> None:
-    command = [sys.executable, "-m", "gateway.cli.main", "users", "add", str(users), name, "--password-stdin"]
-    subprocess.run(command, input=f"{PASSWORD}\n", text=True, cwd=ROOT, check=True, capture_output=True)
+    added = run("users", "add", str(users), name, "--password-stdin", text=f"{PASSWORD}\n")
+    assert added.returncode == 0, added.stderr
 
 
 def answer(place: Place, user: str, role: bool, address: str, **requested: Any) -> str | None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import base64
-import os
-import subprocess
-import sys
 import time
 
 import pytest
 
 from gateway.response.cookies.base64url import from_url
 from tests.support.amqp.messages import message, sections
+from tests.support.cli.commands import Result, run
 from tests.support.gateway.crossing import KEY, Inbox, Outbox, Place, answer, cookie_of, hop_annotations, pair, start
 from tests.support.gateway.gateway import Gateways
-from tests.support.gateway.process import PATIENCE, wait_until
-from tests.support.project.parts import ROOT
+from tests.support.gateway.process import wait_until
 
 RING = "keys: {active: one, ring: {one: {env: SCOPEGATE_TEST_KEY}}"
 
@@ -27,10 +24,9 @@ def reload(place: Place, keys: str) -> None:
     place.gateway.reload(before + RING + keys + rest[rest.index(", expiry") :])
 
 
-def inspect(place: Place, text: str, *, key: str = KEY) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway.cli.main", "cookie", "inspect", str(place.gateway.policy)]
-    env = {**os.environ, "SCOPEGATE_TEST_KEY": key, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False, env=env, timeout=PATIENCE)
+def inspect(place: Place, text: str, *, key: str = KEY) -> Result:
+    arguments = "cookie", "inspect", str(place.gateway.policy)
+    return run(*arguments, text=text, env={"SCOPEGATE_TEST_KEY": key})
 
 
 def responded(place: Place, *, capable: bool) -> tuple[bytes, Inbox, Outbox, bytes]:

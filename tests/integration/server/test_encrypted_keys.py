@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from tests.support.amqp.links import connected, passes, receiving
+from tests.support.cli.commands import run
 from tests.support.gateway.document import Document
-from tests.support.gateway.gateway import SCOPEGATE, Gateways
-from tests.support.project.parts import ROOT
+from tests.support.gateway.gateway import Gateways
 from tests.support.servers.certs import Authority, lock_key
 
 PASSWORD = "correct horse battery staple"
@@ -30,8 +28,7 @@ def encrypted(authority: Authority, folder: Path) -> tuple[dict[str, Any], dict[
 def check(document: Document, folder: Path) -> str:
     """Return what `scopegate check` prints for a policy with mistakes."""
     (folder / "policy.yaml").write_text(document.text)
-    command = [sys.executable, "-c", SCOPEGATE, "check", str(folder / "policy.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = run("check", str(folder / "policy.yaml"))
     assert done.returncode == 1, done.stdout
     return " ".join((done.stdout + done.stderr).split())
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import socket
 import ssl
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,9 +16,9 @@ from tests.support.amqp.frames import SASL_HEADER
 from tests.support.amqp.login import authenticate
 from tests.support.amqp.messages import message
 from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.cli.commands import run
 from tests.support.gateway.document import Document
-from tests.support.gateway.gateway import SCOPEGATE, Gateways
-from tests.support.project.parts import ROOT
+from tests.support.gateway.gateway import Gateways
 from tests.support.servers.certs import Authority, Pair
 
 PASSWORDS = {"alice": "wonder-land-1865", "bob": "b0b-has-another"}
@@ -34,8 +32,8 @@ class Secured:
     def __init__(self, start: Gateways, authority: Authority, folder: Path) -> None:
         users = folder / "users.yaml"
         for name, password in PASSWORDS.items():
-            command = [sys.executable, "-c", SCOPEGATE, "users", "add", str(users), name, "--password-stdin"]
-            subprocess.run(command, input=f"{password}\n", text=True, cwd=ROOT, check=True, capture_output=True)
+            added = run("users", "add", str(users), name, "--password-stdin", text=f"{password}\n")
+            assert added.returncode == 0, added.stderr
         server = authority.server(file="security")
         tls = {"cert": str(server.cert), "key": str(server.key)}
         trusting = {**tls, "client_ca": str(authority.ca)}

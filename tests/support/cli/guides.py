@@ -6,11 +6,13 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.cli.commands import command
+from tests.support.cli import client
+from tests.support.gateway.gateway import warm_parent
 from tests.support.gateway.process import PATIENCE
 from tests.support.project.parts import ROOT
 
@@ -46,11 +48,13 @@ def ported(text: str, ports: Mapping[int, int]) -> str:
 
 def shell(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run lines of bash in a folder, where `scopegate` is the command of this tree; any failure ends them."""
-    scopegate = f'scopegate() {{ {" ".join(map(shlex.quote, command()))} "$@"; }}'
+    control = warm_parent().control
+    words = sys.executable, "-I", "-S", client.__file__, str(control)
+    scopegate = f'scopegate() {{ {shlex.join(words)} "$@"; }}'
     done = subprocess.run(
         ["bash", "-c", f"set -euo pipefail\n{scopegate}\n{script}"],
         cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True,
-        timeout=2 * PATIENCE, check=False,
+        timeout=2 * PATIENCE, check=False, pass_fds=[control],
     )  # fmt: skip
     assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
     return done

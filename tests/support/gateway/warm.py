@@ -140,6 +140,11 @@ class WarmParent:
             os.close(theirs)
         return WarmChild(ours)
 
+    @property
+    def control(self) -> int:
+        """The descriptor of the socket, for a child that asks as well."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """End the parent and what it has forked."""
         self._socket.close()

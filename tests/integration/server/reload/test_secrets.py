@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,9 +12,9 @@ from tests.support.amqp import frames
 from tests.support.amqp.links import connected, passes, receiving
 from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
+from tests.support.cli.commands import run
 from tests.support.gateway.document import Document
-from tests.support.gateway.gateway import RELOADED, SCOPEGATE, Gateway, Gateways, written
-from tests.support.project.parts import ROOT
+from tests.support.gateway.gateway import RELOADED, Gateway, Gateways, written
 from tests.support.servers.certs import Authority, Pair
 
 pytestmark = pytest.mark.row("X-8")
@@ -154,8 +152,8 @@ class Secured:
 
     def add_user(self, name: str, password: str) -> None:
         """Run `scopegate users add`."""
-        command = [sys.executable, "-c", SCOPEGATE, "users", "add", str(self.users), name, "--password-stdin"]
-        subprocess.run(command, input=f"{password}\n", text=True, cwd=ROOT, check=True, capture_output=True)
+        added = run("users", "add", str(self.users), name, "--password-stdin", text=f"{password}\n")
+        assert added.returncode == 0, added.stderr
 
     def peer(self) -> Peer:
         """A TLS connection, nothing said yet."""
