@@ -34,7 +34,7 @@ def test_symbols_sort_like_offsets(a: int, b: int) -> None:
     assert (offset_symbol(a).encode() < offset_symbol(b).encode()) == (a < b)
 
 
-@given(st.text(st.characters(codec="utf-8"), max_size=25) | OFFSETS.map(offset_symbol), OFFSETS)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=25) | OFFSETS.map(offset_symbol), OFFSETS)
 def test_a_literal_splits_the_log_where_bytes_say(literal: str, offset: int) -> None:
     assert (offset >= first_after(literal)) == (offset_symbol(offset).encode() > literal.encode())
 
