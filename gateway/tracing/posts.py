@@ -40,6 +40,10 @@ class TracedPost:
     def tag(self) -> bytes:
         return self._post.tag
 
+    @property
+    def attached(self) -> bool:
+        return self._post.attached
+
     def hold(self, size: int) -> None:
         self._post.hold(size)
 

@@ -120,7 +120,7 @@ class Acquisition:
             outcome = ACCEPTED if default is SETTLED else default  # KM-12
         if settled:
             context = self._take(number, delivery, settled=True)
-            self._apply(action, SettledRetirement(self._link, context, outcome, RELEASED))
+            self._apply(action, SettledRetirement(self._link, context, outcome, RELEASED, number=number))
         else:
             self._apply(action, UnsettledRetirement(self._link, number, delivery, outcome))
 

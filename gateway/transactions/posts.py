@@ -40,11 +40,14 @@ class Post:
         except AmqpError as error:
             self.refuse(error)
 
+    @property
+    def attached(self) -> bool:
+        """See `PostedMessage`."""
+        return self._link.open
+
     def hold(self, size: int) -> None:
         """Account for so many bytes more (or fewer): they are those of a message that is not finished."""
-        engine = self._link.engine
-        engine.unfinished += size
-        engine.touch()
+        _hold(self._link, size)
 
     def accept(self) -> None:
         """The resource has the message, until the end of the transaction."""
@@ -99,6 +102,13 @@ class Posts:
         while at < len(self.messages) and self.post(at, on_post):
             at += 1
 
+    @property
+    def attached(self) -> bool:
+        return self._link.open
+
+    def hold(self, size: int) -> None:
+        _hold(self._link, size)
+
     def single(self, index: int) -> Post:
         return Post(self.transaction, self._link, self.messages[index][0], settled=False)
 
@@ -144,3 +154,9 @@ class UnansweredPosts:
         del self._deliveries[:count]
         self._link.settle_all(settled, outcome)
         self._link.grant(len(settled))
+
+
+def _hold(link: TransactedLink, size: int) -> None:
+    engine = link.engine
+    engine.unfinished += size
+    engine.touch()

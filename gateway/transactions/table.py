@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
+from gateway.amqp.link.outcomes import FAILED
 from gateway.amqp.link.transactions import PostingHandler, Retirement, TransactedLink
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.routing.fair_share import Timer
@@ -48,6 +49,8 @@ class TransactionLimits:
 
 class TransactionTable:
     """The transactions of one connection (`gateway.amqp.link.transactions.Transactions`)."""
+
+    undecided: Final = FAILED
 
     def __init__(self) -> None:
         self._known: Final[dict[bytes, Transaction]] = {}

@@ -57,6 +57,8 @@ class Transaction:
         self._reason: AmqpError | None = None
         """Why it can only be rolled back, or was."""
         self.retired: list[Retirement] = []
+        self._proposed: Final[dict[tuple[object, int], Retirement]] = {}
+        """The last outcomes of messages that are not settled, by link and number."""
         self._working = False
         self._started: Final = started
         self._ended: Final = ended
@@ -97,7 +99,15 @@ class Transaction:
             text = f"a transaction may retire at most {MAX_RETIREMENTS} messages: discharge it earlier"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
         self._start()
+        if self._proposed or not retired.settled:
+            self._propose(retired)
         self.retired.append(retired)
+
+    def _propose(self, retired: Retirement) -> None:
+        if (earlier := self._proposed.pop(retired.message, None)) is not None:
+            earlier.replace()
+        if not retired.settled:
+            self._proposed[retired.message] = retired
 
     def acquire(self, link: object, acquirer: Acquirer) -> None:
         """What a link sends is acquired in this transaction (4.4.3)."""

@@ -13,7 +13,7 @@ from gateway.amqp.link import dispositions
 from gateway.amqp.link.handlers import OutgoingMessage, SendContext, Transfer
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED, Outcome, Provisional
 from gateway.amqp.link.state import LinkState
-from gateway.amqp.link.transactions import NamedTransaction, unknown
+from gateway.amqp.link.transactions import NamedTransaction, Transactions, unknown
 from gateway.amqp.proton import batch
 from gateway.amqp.proton.handles import ProtonDelivery
 from gateway.errors import AmqpError
@@ -202,12 +202,20 @@ class SenderHalf(LinkState):
             self.detach(unknown(b"" if state is None else state[0]))
         elif number in self.acquired:
             self.acquired[number].told(number, delivery, settled, state[1], state[0])
-        elif not settled:
+        elif settled:
+            self._settle_in(found, number, delivery, *state)
+        elif state[1] is not SETTLED:  # else it has no outcome yet
             found.retire(self.handler, self.scope, state[0], UnsettledRetirement(self, number, delivery, state[1]))
-        else:
-            context = self.unsettled.take(number)
-            self.settle_at_once(delivery)
-            found.retire(self.handler, self.scope, state[0], SettledRetirement(self, context, state[1]))
+
+    def _settle_in(
+        self: Self, found: Transactions, number: int, delivery: ProtonDelivery, txn_id: bytes, outcome: Outcome
+    ) -> None:
+        """A message is settled in a transaction; if no outcome was named, that is a state that is none (3.5.3)."""
+        if outcome is SETTLED:
+            outcome = found.undecided if self.default_outcome is SETTLED else self.default_outcome
+        context = self.unsettled.take(number)
+        self.settle_at_once(delivery)
+        found.retire(self.handler, self.scope, txn_id, SettledRetirement(self, context, outcome, number=number))
 
     def settle_sent(self, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
         """Settle a message of ours whose transaction is committed, unless that has happened before."""
@@ -280,21 +288,37 @@ class SenderHalf(LinkState):
 class SettledRetirement:
     """A message that was settled in a transaction (`transactions.Retirement`)."""
 
-    __slots__ = ("_given", "_link", "_undone", "context", "outcome")
+    __slots__ = ("_given", "_link", "_number", "_undone", "context", "outcome")
     settled = True
 
-    def __init__(self, link: SenderHalf, context: SendContext, outcome: Outcome, undone: Outcome = FAILED) -> None:
-        """`undone`: its outcome after a rollback; its receiver knows nothing of it any more."""
+    def __init__(
+        self, link: SenderHalf, context: SendContext, outcome: Outcome, undone: Outcome = FAILED, *, number: int = 0
+    ) -> None:
+        """`undone`: its outcome after a rollback; its receiver knows nothing of it any more.
+
+        `number`: 0 for a message that was sent settled.
+        """
         self._link: Final = link
+        self._number: Final = number
         self.context: Final = context
         self.outcome: Final = outcome
         self._undone: Final = undone
         self._given = False
 
     @property
-    def open(self) -> bool:
-        """Whether the link is there that the message was sent on."""
+    def attached(self) -> bool:
+        """See `Retirement`."""
         return self._link.open
+
+    open = attached
+
+    @property
+    def message(self) -> tuple[object, int]:
+        """See `Retirement`."""
+        return self._link, self._number
+
+    def replace(self) -> None:
+        """A settled message gets no other outcome."""
 
     def hand_over(self) -> SendContext:
         """The message's context, for a resource that gives the outcome itself."""
@@ -314,31 +338,47 @@ class SettledRetirement:
 class UnsettledRetirement:
     """A message that gets its outcome, and is settled, with a transaction (`transactions.Retirement`)."""
 
-    __slots__ = ("_delivery", "_link", "_number", "outcome")
+    __slots__ = ("_delivery", "_link", "_number", "_replaced", "outcome")
     settled = False
 
     def __init__(self, link: SenderHalf, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
         self._link: Final = link
         self._number: Final = number
         self._delivery: Final = delivery
+        self._replaced = False
         self.outcome: Final = outcome
 
     @property
+    def attached(self) -> bool:
+        """See `Retirement`."""
+        return self._link.open
+
+    @property
     def open(self) -> bool:
-        """Whether the message is still unsettled."""
-        return self._link.open and self._number in self._link.unsettled
+        """Whether the message is still unsettled, unless another outcome has taken the place of this one."""
+        return self._link.open and (self._replaced or self._number in self._link.unsettled)
+
+    @property
+    def message(self) -> tuple[object, int]:
+        """See `Retirement`."""
+        return self._link, self._number
+
+    def replace(self) -> None:
+        """See `Retirement`."""
+        self._replaced = True
 
     @property
     def context(self) -> SendContext:
         """The node's object for the message."""
-        return self._link.unsettled.get(self._number)
+        return None if self._replaced else self._link.unsettled.get(self._number)
 
     def hand_over(self) -> SendContext:
         """The message's context: it is settled with the transaction all the same."""
         return self.context
 
     def commit(self) -> None:
-        self._link.settle_sent(self._number, self._delivery, self.outcome)
+        if not self._replaced:
+            self._link.settle_sent(self._number, self._delivery, self.outcome)
 
     def roll_back(self) -> None:
         """The message has no outcome, as before."""

@@ -72,6 +72,9 @@ class PostedMessage(Protocol):
     @property
     def tag(self) -> bytes:
         """The delivery-tag."""
+    @property
+    def attached(self) -> bool:
+        """Whether its link is there: until its outcome, the connection counts the bytes of a message of such a link."""
     def hold(self, size: int) -> None:
         """Account for so many bytes more (or fewer) that wait for the end of the transaction."""
 
@@ -93,6 +96,12 @@ class PostedMessages(Protocol):
     @property
     def messages(self) -> list[tuple[int, bytes, bool]]:
         """Their deliveries and bytes; False: they came unsettled."""
+
+    @property
+    def attached(self) -> bool:
+        """See `PostedMessage`."""
+    def hold(self, size: int) -> None:
+        """See `PostedMessage`."""
 
     def single(self, index: int) -> PostedMessage:
         """One of them."""
@@ -136,8 +145,17 @@ class Retirement(Protocol):
     def context(self) -> object:
         """The node's object for the message."""
     @property
+    def attached(self) -> bool:
+        """Whether the link is there that the message was sent on."""
+    @property
     def open(self) -> bool:
-        """Whether the message can still get the outcome: its link has not ended."""
+        """Whether the message can still get the outcome: its link has not ended, and it has none yet."""
+    @property
+    def message(self) -> tuple[object, int]:
+        """Its link and number. An unsettled message may get several outcomes in one transaction: the last one holds."""
+    def replace(self) -> None:
+        """A later outcome has taken the place of this one, which is none any more."""
+
     def hand_over(self) -> object:
         """The node's object for the message, whose outcome the node gives itself, in a transaction of its container.
 
@@ -221,6 +239,9 @@ class TransactedLink(Protocol):
 class Transactions(Protocol):
     """The transactions of one connection, by their ids."""
 
+    @property
+    def undecided(self) -> Outcome:
+        """The outcome of a message that is settled in a transaction without one, where its link has no default."""
     def knows(self, txn_id: bytes) -> bool:
         """Whether a transaction has this id: its coordinator has declared it, and it is not discharged."""
 

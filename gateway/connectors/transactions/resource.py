@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.amqp.link.outcomes import spoken_in
+from gateway.amqp.link.outcomes import SETTLED, spoken_in
 from gateway.amqp.link.transactions import (
     Acquiring,
     Enlisting,
@@ -40,6 +40,7 @@ class ContainerTransactions:
     """A `Resource` for clients' transactions, and the `Transactions` of the connection to the container."""
 
     title: Final = "a remote container"
+    undecided: Final = SETTLED
 
     def __init__(self, connector: ContainerConnection) -> None:
         self._connector: Final = connector

@@ -70,3 +70,26 @@ def test_an_event_that_is_rolled_back_too_often_is_given_up_and_the_log_says_whi
     assert sections(next_one().payload)["data"] == b"wholesome"
     line = served.gateway.wait_log("event given up after max_redeliveries")
     assert (line["topic"], line["partition"], line["copied"]) == ("orders", 0, False)
+
+
+@pytest.mark.parametrize("later", ["accepted", "released", None])
+def test_an_event_that_is_settled_after_its_outcome(served: Served, later: str | None) -> None:
+    """In the same transaction; the last outcome holds, and the position is committed or not as it says."""
+    name = f"settles-later-{later}"
+    peer, feed = served.peer(container_id=name), Outbox(served.peer(), ADDRESS)
+    controller, inbox = Controller(peer), attached(peer, 1, group=False)
+    for each in (b"first", b"second"):
+        assert feed.send(message(each)).matches("accepted")
+    first, _ = [inbox.transfer() for _ in range(2)]
+    txn_id = controller.declare()
+    peer.disposition(first.delivery_id, in_transaction(txn_id, "accepted"), settled=False)
+    peer.disposition(first.delivery_id, None if later is None else in_transaction(txn_id, later), settled=True)
+    discharge = controller.discharging(txn_id)
+    if later == "released":
+        assert sections(inbox.transfer().payload)["data"] == b"first"
+    assert controller.outcome(discharge).matches("accepted")
+    peer.detach(1, closed=False)
+    peer.until("detach")
+    peer.disconnect()
+    resumed = attached(served.peer(container_id=name), 0, group=False)
+    assert sections(resumed.take())["data"] == (b"first" if later == "released" else b"second")

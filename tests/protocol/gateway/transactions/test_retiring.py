@@ -53,6 +53,35 @@ def test_an_unsettled_message_keeps_no_outcome_when_it_is_rolled_back(served: Se
     assert outbox.outcome(delivery).matches("accepted")
 
 
+LATER = [("released", False, "released"), ("released", True, "released"), (None, True, "accepted")]
+"""What the receiver says after `accepted`, whether it settles then, and what the sender is told."""
+
+
+@pytest.mark.parametrize(("later", "settled", "told"), LATER)
+def test_the_last_outcome_of_a_message_in_a_transaction_holds(
+    served: Served, later: str | None, settled: bool, told: str
+) -> None:
+    """A receiver may settle after it has given an outcome (2.6.12), and may think better of it before."""
+    controller, inbox, outbox = receiving(served, "chat/twice")
+    txn_id, delivery = controller.declare(), outbox.post(message(b"1"))
+    number = inbox.transfer().delivery_id
+    inbox.peer.disposition(number, in_transaction(txn_id, "accepted"), settled=False)
+    inbox.peer.disposition(number, None if later is None else in_transaction(txn_id, later), settled=settled)
+    assert controller.discharge(txn_id).matches("accepted")
+    assert outbox.outcome(delivery).matches(told)
+
+
+def test_a_message_that_is_settled_without_an_outcome_has_failed(served: Served) -> None:
+    """As for any state that is no outcome (3.5.3); one that is not settled still waits for its outcome."""
+    controller, inbox, outbox = receiving(served, "chat/undecided")
+    txn_id, delivery = controller.declare(), outbox.post(message(b"1"))
+    number = inbox.transfer().delivery_id
+    for settled in (False, True):
+        inbox.peer.disposition(number, in_transaction(txn_id), settled=settled)
+    assert controller.discharge(txn_id).matches("accepted")
+    assert outbox.outcome(delivery).matches({"delivery_failed": True})
+
+
 @pytest.mark.row("AT-2.2.2-12")
 def test_an_outcome_in_an_unknown_transaction_ends_the_link(served: Served) -> None:
     _, inbox, outbox = receiving(served, "chat/unknown")

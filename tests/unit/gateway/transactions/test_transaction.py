@@ -149,6 +149,8 @@ def test_the_resource_may_know_the_reason_when_it_has_rolled_back(fail: bool, to
 class Retired:
     """A message that was retired."""
 
+    settled = True
+
     def __init__(self, log: list[str]) -> None:
         self.commit = lambda: log.append("commit")
         self.roll_back = lambda: log.append("roll back")
