@@ -354,9 +354,10 @@ class LogReceiver(BatchOutgoing):
             self._enter(ReceiverEvent.DRAIN_OVER)
 
     def _finish_drain(self) -> None:
-        """Give the credit back if everything has been sent."""
-        link = self._link
-        reached = at_ends(self._positions, self._drain_ends) and not self._redeliveries
+        """Give the credit back if everything has been sent that need not wait for an outcome of this peer."""
+        link, waiting = self._link, self._outcomes.unresolved
+        free = {each: end for each, end in self._drain_ends.items() if each not in waiting}
+        reached = at_ends(self._positions, free) and not self._redeliveries
         if reached or not link.draining or link.credit <= 0:
             self._enter(ReceiverEvent.DRAIN_OVER)
             if reached and link.draining:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.amqp.codec.types import Described, Ulong
 from tests.protocol.conftest import Served
-from tests.support.amqp.frames import Frame, composite, error
+from tests.support.amqp.frames import Frame, composite, error, source
 from tests.support.amqp.peer import Peer
 
 NEW, FIRST, SECOND = b"\x00\x53\x75\xa0\x03new", b"\x00\x53\x75\xa0\x05first", b"\x00\x53\x75\xa0\x06second"
@@ -136,3 +136,20 @@ def test_a_receiver_that_wants_settled_events_gets_them_settled(served: Served) 
         produce(served, NEW)
         peer.flow(0, link_credit=1)
         assert peer.expect("transfer", settled=True).payload.endswith(NEW)
+
+
+@pytest.mark.row("CORE-13", part="events behind one without an outcome")
+def test_a_drain_does_not_wait_for_events_that_wait_for_an_outcome(served: Served) -> None:
+    """An event that comes again holds newer ones back (`strict_order`): before its outcome they are not available."""
+    with served.peer(container_id="drains") as peer:
+        peer.attach_receiver(None, source=source("events/orders", durable=1, expiry_policy="never"))
+        produce(served, FIRST, SECOND)
+        peer.flow(0, link_credit=1)
+        settle(peer, event(peer, FIRST), composite("released"), 0)
+        peer.flow(0, link_credit=1, delivery_count=1)
+        again = event(peer, FIRST)
+        peer.flow(0, link_credit=5, delivery_count=2, drain=True)
+        assert peer.expect("flow", handle=0, link_credit=0).delivery_count == 7
+        settle(peer, again, composite("accepted"), 0)
+        peer.flow(0, link_credit=1, delivery_count=7)
+        event(peer, SECOND)
