@@ -31,9 +31,10 @@ class HeldBytes(NamedTuple):
     """Bytes and deliveries held for one connection.
 
     `received`: messages of the peer that have no outcome yet, wherever they wait; `unfinished`: bytes of incomplete
-    messages; `unsettled`: messages to the peer that have no outcome yet; `events`: those of logs once
-    more, as they are at hand to be sent again; `output`: bytes it has not read; `kept`: events of logs that it
-    released, to be sent again or on their way to a dead-letter topic, or settled in an open transaction.
+    messages, and of posts in transactions that wait though their link has ended; `unsettled`: messages to the peer
+    that have no outcome yet; `events`: those of logs once more, as they are at hand to be sent again; `output`: bytes
+    it has not read; `kept`: events of logs that it released, to be sent again or on their way to a dead-letter topic,
+    or settled in an open transaction.
     """
 
     received: int = 0

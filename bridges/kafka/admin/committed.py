@@ -1,4 +1,4 @@
-"""The offsets that transactions have committed for a group (KM-14)."""
+"""The positions that transactions have committed for a group (KM-14)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from bridges.kafka.common import ahead
+from bridges.kafka.common.ahead import StoredPosition
 from bridges.kafka.common.librdkafka import ClientSettings
 
 PATIENCE: Final = 5.0
@@ -15,8 +17,8 @@ PATIENCE: Final = 5.0
 
 def committed(
     settings: ClientSettings, group: str, topic: str, partitions: Iterable[int], seconds: float
-) -> dict[int, int]:
-    """The committed offsets of a group, of the partitions that have one. Blocks; raises KafkaException."""
+) -> dict[int, StoredPosition]:
+    """The committed positions of a group, in the partitions that have one. Blocks; raises KafkaException."""
     consumer = Consumer({**settings, "group.id": group, "enable.auto.commit": False})
     try:
         wanted = [TopicPartition(topic, partition) for partition in partitions]
@@ -24,6 +26,8 @@ def committed(
         for answer in answers:
             if answer.error is not None:
                 raise KafkaException(answer.error)
-        return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+        return {
+            answer.partition: ahead.read(answer.offset, answer.metadata) for answer in answers if answer.offset >= 0
+        }
     finally:
         consumer.close()

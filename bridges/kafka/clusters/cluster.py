@@ -24,6 +24,7 @@ from bridges.kafka.admin.offset_mirror import Mirror
 from bridges.kafka.admin.offset_queries import OffsetQueryCoalescer, mark_retrieved
 from bridges.kafka.clusters.topics import TopicTable, TopicWatcher
 from bridges.kafka.common import errors
+from bridges.kafka.common.ahead import StoredPosition
 from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.consume.fetch_scheduler import FetchScheduler
 from bridges.kafka.consume.reader import PartitionReader, ReaderOwner, join_all
@@ -250,8 +251,8 @@ class Cluster:
 
     async def committed(
         self, group: str, topic: str, partitions: Iterable[int], seconds: float = PATIENCE
-    ) -> dict[int, int]:
-        """The offsets that transactions have committed for a group; INTERNAL_ERROR while one of them is open."""
+    ) -> dict[int, StoredPosition]:
+        """The positions that transactions have committed for a group; INTERNAL_ERROR while one of them is open."""
         return await self._ask(topic, lambda: committed(self.settings(), group, topic, partitions, seconds))
 
     async def _ask(self, topic: str, call: Callable[[], T]) -> T:

@@ -33,6 +33,10 @@ from gateway.links.link import OutgoingLink
 from gateway.state.leases.lease import Lease, RevocationReason, Share
 from gateway.state.leases.manager import Leases
 
+_CAME_BACK: Final = (
+    "partition {} came back to the link, which has {} events of it without an outcome from before: attach again"
+)
+
 
 class MemberEntry(NamedTuple):
     """How a link begins to read a partition: the position of the group, the offset to begin at, and the selection."""
@@ -131,6 +135,7 @@ class SharedMember(ForwardingHandler[SharedReceiver]):
         assert terminus is not None
         assert part.selections is not None
         progress.forget(number)
+        progress.begin(number, terminus.done.of(number))
         receiver.gain(number, part.start, part.selections)
         self._terminus.termini[number] = terminus
         self._terminus.settling.pop(number, None)
@@ -164,9 +169,19 @@ class SharedMember(ForwardingHandler[SharedReceiver]):
             part.enter(PartitionEvent.LOST)
         part.enter(event)
         if part.state is PartitionState.READING:
-            self._read(part)
+            self._read_again(part)
         else:
             await self._release(part)
+
+    def _read_again(self, part: MemberPartition) -> None:
+        """Read a partition, which the link may have had before: a peer with transactions may not have an event twice.
+
+        Outcomes do not tell the deliveries apart, and both could be committed. To others each event may come twice.
+        """
+        left = self._left(part.lease.partition) if self._gate.engine.peer.transactions is not None else 0
+        self._read(part)
+        if left:
+            self._gate.detach(AmqpError(DETACH_FORCED, _CAME_BACK.format(part.lease.partition, left)))
 
     def stop(self, lease: Lease, why: RevocationReason) -> None:
         """See `ShareListener`."""
@@ -189,14 +204,18 @@ class SharedMember(ForwardingHandler[SharedReceiver]):
         """Stop sending its events, and wait up to `GRACE` seconds for the outcomes of those sent (as ES-4-13)."""
         self._stop_reading(part)
         number = part.lease.partition
-        unsettled = sum(1 for event in self._gate.unsettled.contexts if event.partition == number)
-        part.awaited = unsettled + self._receiver.retirements.of(number)
+        part.awaited = self._left(number)
         if not part.awaited:
             self._settled(part)
             return
         self._settling[number] = part
         self.on_outcome, self.on_accepted = self._outcome_awaited, self._accepted_awaited
         self._cluster.loop.call_later(GRACE, self._settled, part)
+
+    def _left(self, partition: int) -> int:
+        """The number of events of a partition whose outcomes are still to come."""
+        unsettled = sum(1 for event in self._gate.unsettled.contexts if event.partition == partition)
+        return unsettled + self._receiver.retirements.of(partition)
 
     def _stop_reading(self, part: MemberPartition) -> None:
         number, progress = part.lease.partition, self._progress

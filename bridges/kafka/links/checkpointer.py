@@ -18,12 +18,14 @@ import structlog
 
 from bridges.kafka.admin.client import Topic
 from bridges.kafka.clusters.cluster import Cluster
+from bridges.kafka.common.ahead import NO_POSITION, StoredPosition
 from bridges.kafka.links.group_start import GroupStart, GroupStarts
 from bridges.kafka.links.log_link import LogLink
 from bridges.kafka.links.progress import Progress
 from bridges.kafka.links.terminus_request import NEVER, TerminusRequest
 from bridges.kafka.transactions import offsets
 from bridges.kafka.transactions.branch import KafkaBranch
+from bridges.kafka.transactions.offsets import DoneEarlier
 from bridges.kafka.transactions.pool import TransactionalClients
 from gateway.amqp.link.state import DetachKind
 from gateway.amqp.link.transactions import Enlisting, Retirement
@@ -109,17 +111,19 @@ class TerminusCheckpointer:
             raise _loss_error(Saved.TAKEN) from error
         except TerminiUnavailable as error:
             raise _unavailable_error(error) from error
-        return TerminusLease(self, request, await self._with_transactions(record))
+        return TerminusLease(self, request, *await self._with_transactions(record))
 
-    async def _with_transactions(self, record: TerminusRecord) -> TerminusRecord:
+    async def _with_transactions(self, record: TerminusRecord) -> tuple[TerminusRecord, DoneEarlier]:
         """The record with the positions of transactions, which Kafka may have while the record does not yet."""
         if (marked := offsets.read_mark(record.marks)) is None or record.positions is None:
-            return record
+            return record, DoneEarlier({}, {})
         found = await self._committed(*marked, tuple(record.positions), record.marks.get(offsets.WRITER, ""))
-        at = {partition: max(offset, found.get(partition, 0)) for partition, offset in record.positions.items()}
-        return record._replace(positions=at)
+        at = {each: max(offset, found.get(each, NO_POSITION).offset) for each, offset in record.positions.items()}
+        return record._replace(positions=at), DoneEarlier(record.marks, found)
 
-    async def _committed(self, group: str, topic: str, partitions: Iterable[int], writer: str) -> dict[int, int]:
+    async def _committed(
+        self, group: str, topic: str, partitions: Iterable[int], writer: str
+    ) -> dict[int, StoredPosition]:
         """The positions of transactions; if one is open, and its process is gone, it is aborted."""
         if writer and self.transactions is not None:
             with suppress(AmqpError):
@@ -139,10 +143,18 @@ class TerminusCheckpointer:
 
     async def holds(self, terminus: TerminusLease) -> bool:
         """Whether no other link has acquired the record, which now names the Kafka group of its transactions."""
+        return await self._holder(terminus) is Saved.DONE
+
+    async def taken(self, terminus: TerminusLease) -> bool:
+        """Whether another link has acquired the record."""
+        return await self._holder(terminus) is Saved.TAKEN
+
+    async def _holder(self, terminus: TerminusLease) -> Saved | None:
         try:
-            return all(await self._termini.save([terminus.save(terminus.saved)]))
+            (saved,) = await self._termini.save([terminus.save(terminus.saved)])
         except TerminiUnavailable:
-            return False
+            return None
+        return saved
 
     async def group_start(
         self, group: str, node: str, topic: Topic, ends: Callable[[], Awaitable[Mapping[int, int]]] | None = None
@@ -163,6 +175,8 @@ class TerminusCheckpointer:
     async def begin(self, terminus: TerminusLease, topic: str, positions: Callable[[], Mapping[int, int]]) -> None:
         """The link begins at `positions`: written before its attach is answered."""
         terminus.topic, terminus.positions = topic, positions
+        terminus.done.pass_to(terminus.progress)
+        terminus.transaction_group, terminus.transaction_writer = terminus.done.marked
         now = dict(positions())
         try:
             (saved,) = await self._termini.save([terminus.save(now)])
@@ -288,16 +302,19 @@ class TerminusLease:
     """The record of a link, for as long as no other link has acquired it."""
 
     __slots__ = (
-        "_marked", "checkpointer", "displaced", "engine", "last", "positions", "progress", "request", "saved", "start",
-        "token", "topic", "transaction_group", "transaction_writer",
+        "_marked", "checkpointer", "displaced", "done", "engine", "last", "positions", "progress", "request", "saved",
+        "start", "token", "topic", "transaction_group", "transaction_writer",
     )  # fmt: skip
 
-    def __init__(self, checkpointer: TerminusCheckpointer, request: TerminusRequest, record: TerminusRecord) -> None:
+    def __init__(
+        self, checkpointer: TerminusCheckpointer, request: TerminusRequest, record: TerminusRecord, done: DoneEarlier
+    ) -> None:
         self.checkpointer: Final = checkpointer
         self.request: Final = request
         self.token: Final = record.token
         self.start: Final = record.positions
         """The positions of an earlier link; None: there was none."""
+        self.done: Final = done
         self.progress: Final = Progress()
         self.positions: Callable[[], Mapping[int, int]] = dict
         self.displaced: Callable[[AmqpError], None] = lambda error: None
@@ -328,12 +345,17 @@ class TerminusLease:
         A partition that was added later is read from its beginning (KM-9).
         """
         if self.start is None or (named and not self.request.wins):
+            self.done.forget()
             return starts
         return {partition: self.start.get(partition, 0) for partition in starts}
 
     async def holds(self) -> bool:
         """See `TerminusCheckpointer.holds`."""
         return await self.checkpointer.holds(self)
+
+    async def taken(self) -> bool:
+        """See `TerminusCheckpointer.taken`."""
+        return await self.checkpointer.taken(self)
 
     def save(self, positions: Mapping[int, int]) -> Save:
         """The request to write these positions."""

@@ -20,7 +20,7 @@ from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.transactions.offsets import done_by
 from gateway.amqp.link.outcomes import ACCEPTED, Modified, Outcome, Rejected, Released
 from gateway.amqp.link.transactions import Enlisting, Retirement
-from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.errors import ILLEGAL_STATE, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 log = structlog.get_logger(logger_name="kafka")
 
@@ -67,6 +67,10 @@ class EventOutcomes:
         self.tracked: Final = terminus is not None or policy.strict_order
         """Whether accepted events matter."""
         self._given_up = 0
+        self._copying: Final[dict[Enlisting, set[tuple[int, int]]]] = {}
+        """Partition and offset of events whose dead letters are in open transactions."""
+        self._copied: Final[set[tuple[int, int]]] = set()
+        """Those whose transactions are committed, until they get their outcomes."""
 
     def settled(self, event: EncodedEvent, outcome: Outcome) -> None:
         """The peer has settled an event, finally or to get it again."""
@@ -86,10 +90,35 @@ class EventOutcomes:
         """The peer gives an event an outcome in a transaction: a stored position is committed with it (KM-14)."""
         if self._terminus is not None:
             self._terminus.checkpointer.retire(transaction, self._terminus, self._topic, retirement)
+            self._post_dead_letter(transaction, self._terminus, retirement)
         if retirement.settled and isinstance(settled := retirement.context, EncodedEvent):
             self.retirements.add(transaction, settled)
         if (event := done_by(retirement)) is not None:  # newer ones may be for the same transaction, before a rollback
             self._resolved(event)
+
+    def _post_dead_letter(self, transaction: Enlisting, terminus: DurableTerminus, retirement: Retirement) -> None:
+        """The position passes an event that is refused with the transaction: so its copy is a part of that."""
+        event, outcome, letters = retirement.context, retirement.outcome, self._policy.dead_letters
+        if letters is None or not isinstance(event, EncodedEvent):
+            return
+        refused = done_by(retirement) is not None and outcome is not ACCEPTED
+        if (event.partition, event.offset) in self._copying.get(transaction, ()):
+            if not refused:
+                raise AmqpError(ILLEGAL_STATE, "an event that was rejected in a transaction got another outcome in it")
+        elif refused:
+            error = outcome.error if isinstance(outcome, Rejected) else None
+            letters.post(terminus.checkpointer.enlist(transaction), transaction, event, error)
+            self._copies(transaction, event)
+
+    def _copies(self, transaction: Enlisting, event: EncodedEvent) -> None:
+        def ended(committed: bool) -> None:
+            places = self._copying.pop(transaction)
+            self._copied.update(places if committed else ())
+
+        if transaction not in self._copying:
+            self._copying[transaction] = set()
+            transaction.at_end(ended)
+        self._copying[transaction].add((event.partition, event.offset))
 
     def done(self, events: Sequence[EncodedEvent]) -> None:
         """Events are settled finally: they will not be sent again."""
@@ -134,7 +163,9 @@ class EventOutcomes:
 
     def _give_up(self, event: EncodedEvent, error: AmqpError | None) -> None:
         """An event that the consumer refuses is done at once, or when the dead-letter topic has it."""
-        if self._policy.dead_letters is None:
+        place = event.partition, event.offset
+        if self._policy.dead_letters is None or place in self._copied:
+            self._copied.discard(place)
             self.done((event,))
             return
         self.redeliveries.add_dead_letter(event)

@@ -278,11 +278,13 @@ class LogReceiver(BatchOutgoing):
         else:
             chosen = events[index : index + limit]
             index += len(chosen)
+        if (terminus := self._terminus) is not None:
+            chosen = terminus.progress.left(partition, chosen)
         if batch.buffer.encoder.routed and (rewrite := self._link.leaving) is not None:
             chosen, index, incomplete = rewritten(rewrite, events, chosen, index, partial(self.resume, partition))
             if incomplete:
                 del self._ready[partition]
-        if (terminus := self._terminus) is not None:
+        if terminus is not None:
             terminus.progress.sent(partition, map(_offset, chosen))
             terminus.checkpointer.changed(terminus)
         end = self._positions[partition] = events[index].offset if index < len(events) else batch.end

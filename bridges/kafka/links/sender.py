@@ -180,6 +180,8 @@ class LogSender(BatchIncoming):
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over; records in flight are still written, and their outcomes are dropped."""
         self._cluster.unwatch(self._name, self)
+        if self._transactions is not None:
+            self._transactions.link_ended()
 
     def _target(self, annotations: Mapping[Value, Value], partition: int, topic: Topic) -> int:
         """ES 4.6.6: the partition that a transfer names; the annotation itself is not stored."""

@@ -35,6 +35,7 @@ class StartPositions:
             return starts, ends
         resumed = terminus.resume(starts, named=not shared and mentions_log(parsed.predicate))
         resumed = clamp(topic, resumed, ends)
+        terminus.done.limit(resumed, ends)
         return resumed, resumed
 
     async def of_owner(

@@ -1,13 +1,14 @@
 """Copies events that a consumer refuses to a dead-letter topic before they count as done (KM-12).
 
-The copy has the key, value and headers of the record, and more headers with its origin and the reason.
+The copy has the key, value and headers of the record, and more headers with its origin and the reason. If the consumer
+refuses an event in a transaction, the copy is a part of that (decision 106).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
@@ -20,6 +21,9 @@ from bridges.kafka.records.mapping import RecordWriter
 from bridges.kafka.records.record import KafkaRecord
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.transactions import Enlisting, PostedMessage
 
 _RETRY_PAUSE: Final = 1.0
 _ANY: Final = -1
@@ -37,6 +41,43 @@ class DeadLetterReason(NamedTuple):
     description: str
     redeliveries: int
     more: tuple[Header, ...] = ()
+
+
+class TransactedRecords(Protocol):
+    """What a dead letter uses of a transaction on its cluster (`bridges.kafka.transactions.branch.KafkaBranch`)."""
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
+        post: PostedMessage,
+    ) -> None: ...
+
+
+class PostedDeadLetter:
+    """A dead letter in a transaction (`PostedMessage`): nobody waits for its outcome but the transaction."""
+
+    settled: Final = True
+    tag: Final = b""
+    attached: Final = True
+
+    def __init__(self, transaction: Enlisting) -> None:
+        self.transaction: Final = transaction
+
+    def hold(self, size: int) -> None:
+        """See `PostedMessage`, as everything below. The event is held for its connection until the transaction ends."""
+
+    def accept(self) -> None:
+        pass
+
+    def release(self) -> None:
+        """Its transaction knows that, and is rolled back."""
+
+    def refuse(self, error: AmqpError) -> None:
+        self.transaction.fail(error)
 
 
 class DeadLetters:
@@ -66,9 +107,19 @@ class DeadLetters:
     ) -> None:
         """Copy `event` and call `done` when Kafka has written it; retried while `wanted` returns True."""
         record = self._writer.record(event.data, sections.walk(event.data))
-        condition = error.condition if error else ""
-        why = DeadLetterReason(str(condition), error.description if error else "", event.attempts)
-        self._copy(record, (event.partition, event.offset), why, done, wanted)
+        self._copy(record, (event.partition, event.offset), _reason(event, error), done, wanted)
+
+    def post(
+        self, records: TransactedRecords, transaction: Enlisting, event: EncodedEvent, error: AmqpError | None
+    ) -> None:
+        """Copy `event` in a transaction; if Kafka does not take the copy, the transaction fails."""
+        key, value, headers = self._writer.record(event.data, sections.walk(event.data))
+        origin = self._origin((event.partition, event.offset), _reason(event, error))
+        records.produce(self._to, _ANY, key, value, [*headers, *origin], PostedDeadLetter(transaction))
+        transaction.at_end(self._posted)
+
+    def _posted(self, committed: bool) -> None:
+        self._counters.dead_lettered += committed
 
     def copy(
         self, record: KafkaRecord, why: DeadLetterReason, done: Callable[[], None], wanted: Callable[[], bool]
@@ -124,3 +175,8 @@ class DeadLetters:
             self._warned = True
             log.error("dead letter not written, trying again", topic=self._topic, to=self._to, reason=reason)
         self._loop.call_later(_RETRY_PAUSE, retry)
+
+
+def _reason(event: EncodedEvent, error: AmqpError | None) -> DeadLetterReason:
+    condition = str(error.condition) if error else ""
+    return DeadLetterReason(condition, error.description if error else "", event.attempts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
@@ -12,8 +12,9 @@ from confluent_kafka import KafkaError, KafkaException
 from bridges.kafka.common import errors
 from bridges.kafka.produce.client import Header
 from bridges.kafka.transactions.client import TransactionalClient
-from bridges.kafka.transactions.offsets import EventProgress, RetiredEvents, new_group
+from bridges.kafka.transactions.positions import StoredPositions, TransactionPositions
 from bridges.kafka.transactions.records import PostedRecord, TransactionRecords
+from bridges.kafka.transactions.turns import CommitTurns
 from gateway.amqp.link.outcomes import Rejected
 from gateway.errors import INTERNAL_ERROR, TRANSACTION_ROLLBACK, AmqpError, Fault
 from gateway.tasks import until
@@ -32,38 +33,13 @@ if TYPE_CHECKING:
 _FENCED: Final = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _SENT: Final = 5.0
 """Seconds that a rollback waits for reports of records."""
-_TWIN: Final = "another process uses the same transactional.id, so Kafka has aborted the transaction: repeat it"
+_TURN: Final = 30.0
+"""Seconds that a commit waits for earlier ones of its links, as for anything that can still be undone."""
+_TWIN: Final = (
+    "another process has taken over the transactional.id of the transaction, so Kafka has aborted it: repeat it"
+)
+_TAKEN: Final = "another link has taken over a position of the transaction, for which Kafka has aborted it: repeat it"
 log = structlog.get_logger(logger_name="kafka")
-
-
-class TerminusPart(Protocol):
-    """What a branch uses of a record of positions (`bridges.kafka.links.checkpointer.TerminusLease`)."""
-
-    transaction_group: str
-    transaction_writer: str
-    positions: Callable[[], Mapping[int, int]]
-
-    @property
-    def request(self) -> PositionRequest: ...
-    async def holds(self) -> bool: ...
-
-
-class PositionRequest(Protocol):
-    """What a branch uses of `TerminusRequest`."""
-
-    @property
-    def group(self) -> str: ...
-
-
-class StoredPositions(Hashable, Protocol):
-    """What a branch uses of a terminus (`bridges.kafka.links.checkpointer.DurableTerminus`)."""
-
-    @property
-    def parts(self) -> Iterable[TerminusPart]: ...
-    @property
-    def progress(self) -> EventProgress: ...
-    def part_of(self, partition: int) -> TerminusPart | None:
-        """The record of a partition; None: the link has the partition no more."""
 
 
 class ClientPool(Protocol):
@@ -73,11 +49,13 @@ class ClientPool(Protocol):
     def cluster(self) -> Cluster: ...
     @property
     def counters(self) -> ClusterCounters: ...
+    @property
+    def turns(self) -> CommitTurns: ...
     def give_back(self, client: TransactionalClient) -> None:
         """The transaction is over."""
 
     def fenced(self) -> None:
-        """Another process uses the same identifiers."""
+        """Another process uses the same identifiers, and is not known to have taken over a position."""
 
 
 class KafkaBranch:
@@ -88,10 +66,10 @@ class KafkaBranch:
         self._transaction: Final = transaction
         self._client: Final = client
         self._records: Final = TransactionRecords(client, pool.cluster.loop, self._refuse)
-        self._failure = self._missing = self._fenced = False
-        """Whether a record was not written; whether a message was refused when its commit was already under way;
-        whether another process uses the client's transactional.id."""
-        self._retired: Final[dict[StoredPositions, tuple[str, RetiredEvents]]] = {}
+        self._unbegun = self._failure = self._missing = self._fenced = False
+        """Whether Kafka has not begun the transaction; whether a record was not written; whether a message was refused
+        when its commit was already under way; whether another process has taken over the client's transactional.id."""
+        self._positions: Final = TransactionPositions(client)
         self._begun = asyncio.Event()
         self._then: Answer | None = None
         """Called after the commit that waits for reports."""
@@ -101,6 +79,7 @@ class KafkaBranch:
         try:
             await self._client.begin(self)
         except KafkaException as error:
+            self._unbegun = True
             self._failed(errors.cause_of(error))
         self._begun.set()
         self._records.begin()
@@ -124,14 +103,16 @@ class KafkaBranch:
 
     def retire(self, terminus: StoredPositions, topic: str, retirement: Retirement) -> None:
         """An event of a terminus gets an outcome: its position is committed with the records."""
-        if terminus not in self._retired:
-            self._retired[terminus] = topic, RetiredEvents(terminus)
-        self._retired[terminus][1].add(retirement)
+        self._positions.add(terminus, topic, retirement)
 
     def _refuse(self, post: PostedMessage, error: AmqpError) -> None:
         """librdkafka does not take a message; if that has waited, a commit that came meanwhile must not succeed."""
         self._missing = self._missing or self._then is not None
         post.refuse(error)
+
+    def link_ended(self) -> None:
+        """The link of some messages has ended, which may wait here."""
+        self._records.keep()
 
     # -- reports
 
@@ -175,54 +156,43 @@ class KafkaBranch:
         self._pool.cluster.supervisor.start(self._commit(then), "kafka-transaction")
 
     async def _commit(self, then: Answer) -> None:
+        async with AsyncExitStack() as turn:
+            try:
+                async with asyncio.timeout(_TURN):
+                    await turn.enter_async_context(self._pool.turns.turn(self._positions.links))
+            except TimeoutError:
+                error: AmqpError | None = await self._rolled_back("Kafka does not answer an earlier commit of a link")
+            else:
+                error = await self._committed()
+            self._pool.give_back(self._client)
+            then(error)  # the next commit for one of these links must know which events are done
+
+    async def _committed(self) -> AmqpError | None:
+        """Commit; returns why that was not possible."""
+        if self._unbegun:  # its discharge came before that was known
+            unbegun = await self._rolled_back("Kafka did not begin the transaction")
+            return self._twin or unbegun
         try:
-            error = await self._rolled_back() if self._missing else await self._send_offsets()
+            missing = "Kafka takes messages too slowly"
+            error = await self._rolled_back(missing) if self._missing else await self._positions_sent()
         except KafkaException as raised:
-            error = await self._not_ready(errors.cause_of(raised))
+            return await self._undone(errors.cause_of(raised), "Kafka did not take the positions of the transaction")
         if error is None:
             try:
                 await self._client.commit()
             except KafkaException as raised:
                 error = await self._not_committed(errors.cause_of(raised))
-        self._pool.give_back(self._client)
-        then(error)
+        return error
 
-    async def _send_offsets(self) -> AmqpError | None:
-        """Send the positions of the termini, unless one of them has another link now; returns why not."""
-        parts: list[TerminusPart] = []
-        for terminus, (topic, retired) in self._retired.items():
-            if not retired.open:
-                return await self._displaced()
-            positions = retired.positions()
-            for part in terminus.parts:
-                if at := {each: positions[each] for each in part.positions() if each in positions}:
-                    if not await self._named(part):
-                        return await self._displaced()
-                    await self._client.send_offsets(part.transaction_group, topic, at)
-                    parts.append(part)
-        held = all([await each.holds() for each in parts])
-        return None if held else await self._displaced()
+    async def _positions_sent(self) -> AmqpError | None:
+        """Make the positions a part of the Kafka transaction; returns why it is rolled back instead."""
+        if (error := await self._positions.send()) is not None:
+            await self._abort(taken=True)
+        return error
 
-    async def _named(self, part: TerminusPart) -> bool:
-        """Let the record name the client, so that others can abort its transaction; whether this link still has it."""
-        if part.transaction_writer == self._client.identifier:
-            return True
-        part.transaction_group = part.transaction_group or new_group(part.request.group)
-        part.transaction_writer = self._client.identifier
-        return await part.holds()
-
-    async def _displaced(self) -> AmqpError:
+    async def _rolled_back(self, text: str) -> AmqpError:
         await self._abort()
-        text = "a link of the transaction has ended, or another one has taken over its position"
-        return AmqpError(TRANSACTION_ROLLBACK, text)
-
-    async def _rolled_back(self) -> AmqpError:
-        await self._abort()
-        return AmqpError(TRANSACTION_ROLLBACK, "Kafka takes messages too slowly", fault=Fault.BACKEND)
-
-    async def _not_ready(self, error: KafkaError) -> AmqpError:
-        """Kafka has not taken the positions, so nothing is committed."""
-        return await self._undone(error, "Kafka did not take the positions of the transaction")
+        return AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND)
 
     async def _not_committed(self, error: KafkaError) -> AmqpError:
         """Why the transaction was not committed; or that nobody knows whether it was."""
@@ -230,13 +200,18 @@ class KafkaBranch:
             return await self._undone(error, "Kafka could not commit the transaction")
         log.warning("kafka transaction perhaps not committed", cluster=self._pool.cluster.name, reason=error.str())
         self._client.fatal = True
+        self._pool.cluster.supervisor.attempt(self._positions.in_doubt, "kafka-transaction")
         text = "Kafka did not say in time whether the transaction is committed"
         return AmqpError(INTERNAL_ERROR, text, fault=Fault.BACKEND)
 
     async def _undone(self, error: KafkaError, text: str) -> AmqpError:
+        """Nothing is committed. If the client is fenced off, the records of positions say whether for another link."""
         log.warning("kafka transaction not committed", cluster=self._pool.cluster.name, reason=error.str())
-        self._failed(error)
-        await self._abort()
+        if taken := error.code() in _FENCED and await self._positions.taken():
+            text = _TAKEN
+        else:
+            self._failed(error)
+        await self._abort(taken=taken)
         return self._twin or AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND)
 
     def roll_back(self, then: Answer) -> None:
@@ -252,11 +227,13 @@ class KafkaBranch:
         self._pool.give_back(self._client)
         then(self._twin)
 
-    async def _abort(self) -> None:
+    async def _abort(self, *, taken: bool = False) -> None:
+        """Abort; `taken`: if another process has fenced off the client, that was for a position of the transaction."""
         try:
             await self._client.abort()
         except KafkaException as error:
             cause = errors.cause_of(error)
             log.warning("kafka transaction left to its time-out", reason=cause.str())
             self._client.fatal = True
-            self._look_for_fence(cause)  # reports of records do not say so
+            if not taken:
+                self._look_for_fence(cause)  # reports of records do not say so

@@ -14,7 +14,8 @@ from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bridges.kafka.common import errors
+from bridges.kafka.common import ahead, errors
+from bridges.kafka.common.ahead import StoredPosition
 from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.produce.client import Header
 from bridges.kafka.transactions.outbox import make_outbox
@@ -121,9 +122,11 @@ class TransactionalClient:
         await self._repeat(self._client.init_transactions)
         self._initialised = True
 
-    async def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Make offsets of a group a part of the transaction. Raises KafkaException."""
-        places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+    async def send_offsets(self, group: str, topic: str, positions: Mapping[int, StoredPosition]) -> None:
+        """Make positions of a group a part of the transaction. Raises KafkaException."""
+        places = [
+            TopicPartition(topic, partition, at.offset, ahead.written(at) or "") for partition, at in positions.items()
+        ]
         await self._repeat(lambda seconds: self._send_offsets(group, places, seconds))
 
     def _send_offsets(self, group: str, places: list[TopicPartition], seconds: float) -> None:

@@ -13,6 +13,8 @@ import secrets
 from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
+from bridges.kafka.common import ahead
+from bridges.kafka.common.ahead import Ranges, StoredPosition
 from bridges.kafka.records.event import EncodedEvent
 from gateway.amqp.link.outcomes import ACCEPTED, Modified, Rejected
 from gateway.amqp.link.transactions import Retirement
@@ -40,6 +42,45 @@ def read_mark(marks: Mapping[str, str]) -> tuple[str, str] | None:
     return (group, topic) if found else None
 
 
+class BeginningProgress(Protocol):
+    """What `DoneEarlier` uses of the progress of a link (`bridges.kafka.links.progress.Progress`)."""
+
+    def begin(self, partition: int, done: Ranges) -> None: ...
+
+
+class DoneEarlier:
+    """What transactions of earlier links have done after the positions of a record (decision 105)."""
+
+    def __init__(self, marks: Mapping[str, str], found: Mapping[int, StoredPosition]) -> None:
+        """`marks`: those of the record; `found`: what Kafka has for them."""
+        self._marks: Final = marks
+        self._done = {partition: position.ahead for partition, position in found.items() if position.ahead}
+
+    def of(self, partition: int) -> Ranges:
+        """The offsets in a partition."""
+        return self._done.get(partition, ())
+
+    def pass_to(self, progress: BeginningProgress) -> None:
+        """Let a link leave them out."""
+        for partition, done in self._done.items():
+            progress.begin(partition, done)
+
+    def limit(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """Keep what is in the log after the first event of a link: it may have lost its last events since."""
+        cut = {each: ahead.between(self._done[each], starts[each], ends[each]) for each in ends if each in self._done}
+        self._done = {partition: done for partition, done in cut.items() if done}
+
+    def forget(self) -> None:
+        """The link begins somewhere else."""
+        self._done = {}
+
+    @property
+    def marked(self) -> tuple[str, str]:
+        """The Kafka group and the client that the record goes on to name, so that the next link finds them, too."""
+        named = read_mark(self._marks) if self._done else None
+        return ("", "") if named is None else (named[0], self._marks.get(WRITER, ""))
+
+
 class PartitionRecord(Protocol):
     """The stored position of a partition, compared by identity: who gains the partition again has another one."""
 
@@ -56,7 +97,7 @@ class RetiringTerminus(Protocol):
 class EventProgress(Protocol):
     """What retired events use of the progress of their link (`bridges.kafka.links.progress.Progress`)."""
 
-    def after(self, partition: int, offsets: Collection[int]) -> int | None: ...
+    def after(self, partition: int, offsets: Collection[int]) -> StoredPosition | None: ...
 
 
 class RetiredEvents:
@@ -75,6 +116,11 @@ class RetiredEvents:
             self._records[event.partition] = self._terminus.part_of(event.partition)
 
     @property
+    def settled(self) -> bool:
+        """Whether one of them, of a link that is still there, has got its outcome in another way."""
+        return any(each.attached and not each.open for each in self._retired)
+
+    @property
     def open(self) -> bool:
         """Whether all can still get their outcomes, and no other link has got one of them meanwhile."""
         return all(each.open for each in self._retired) and all(
@@ -82,7 +128,7 @@ class RetiredEvents:
             for partition, record in self._records.items()
         )
 
-    def positions(self) -> dict[int, int]:
+    def positions(self) -> dict[int, StoredPosition]:
         """Where another link resumes after the commit, in the partitions of these events."""
         done: dict[int, set[int]] = {}
         for each in self._retired:

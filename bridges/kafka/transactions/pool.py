@@ -17,6 +17,7 @@ from bridges.kafka.common import errors
 from bridges.kafka.produce.producer import SETTINGS
 from bridges.kafka.transactions.branch import KafkaBranch
 from bridges.kafka.transactions.client import TransactionalClient
+from bridges.kafka.transactions.turns import CommitTurns
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.instance import instance
 from gateway.tasks import DaemonThreads, until
@@ -39,13 +40,15 @@ class TransactionalClients:
     def __init__(self, cluster: Cluster, counters: ClusterCounters, most: int) -> None:
         self.cluster: Final = cluster
         self.counters: Final = counters
+        self.turns: Final = CommitTurns()
         self._most: Final = most
         self._threads: Final = DaemonThreads(most, f"kafka-transactions-{cluster.name}")
         self._idle: Final[list[TransactionalClient]] = []
-        self._used: Final[dict[TransactionalClient, None]] = {}
+        self._used: Final[dict[TransactionalClient, KafkaBranch]] = {}
         self._free: Final[list[int]] = list(range(most - 1, -1, -1))
         self._numbers: Final[dict[TransactionalClient, int]] = {}
         self._prefix, self._timeout_ms = f"scopegate-{instance()}", 60_000 + _MARGIN_MS
+        self._looking = False
 
     def name(self, gateway: str, timeout_ms: int) -> None:
         """The name of the gateway, and the longest time that a transaction may take."""
@@ -57,18 +60,18 @@ class TransactionalClients:
         return "topics of one Kafka cluster"
 
     def begin(self, transaction: Enlisting) -> KafkaBranch:
-        return KafkaBranch(self, transaction, self._take())
+        client = self._take()
+        branch = self._used[client] = KafkaBranch(self, transaction, client)
+        return branch
 
     def _take(self) -> TransactionalClient:
         if not self._idle and not self._free:
             text = f"{self._most} transactions on event logs are open (transactional_producers); try again later"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
-        client = self._idle.pop() if self._idle else self._make(self._free.pop())
-        self._used[client] = None
-        return client
+        return self._idle.pop() if self._idle else self._make(self._free.pop())
 
     def _make(self, number: int) -> TransactionalClient:
-        client = self._client(f"{self._prefix}-{number}")
+        client = self._client(self._identifier(number))
         self._numbers[client] = number
         return client
 
@@ -85,6 +88,9 @@ class TransactionalClients:
         if any(each.identifier == identifier for each in self._all()):
             return
         log.warning("aborting the transaction of another process", cluster=self.cluster.name, client=identifier)
+        own = [number for number in self._free if self._identifier(number) == identifier]
+        for number in own:  # of a client that was replaced: the next one with this number would be fenced off
+            self._free.remove(number)
         client = self._client(identifier)
         try:
             await client.initialise()
@@ -92,6 +98,10 @@ class TransactionalClients:
             log.warning("kafka transaction left to its time-out", reason=errors.cause_of(error).str())
         finally:
             client.close()
+            self._free.extend(own)
+
+    def _identifier(self, number: int) -> str:
+        return f"{self._prefix}-{number}"
 
     def give_back(self, client: TransactionalClient) -> None:
         """The transaction is over; a client that can do nothing any more is replaced at the next one."""
@@ -104,12 +114,23 @@ class TransactionalClients:
         client.close()
 
     def fenced(self) -> None:
-        """Another process uses the same identifiers: use some that no other process has."""
+        """Another process has taken over an identifier, for no position: use some that no other process has."""
         before, self._prefix = self._prefix, f"scopegate-{instance()}"
         if before != self._prefix:
             about = {"cluster": self.cluster.name, "ids": before}
             advice = "if two gateways of a machine have the same gateway.id, give each its own"
             log.warning("transactional.ids used by another process", **about, advice=advice)
+
+    def link_ended(self) -> None:
+        """A link that has posted has ended: what waits of it stays on the account of its connection."""
+        if not self._looking:
+            self._looking = True
+            self.cluster.loop.call_soon(self._look)  # once for all links that end together
+
+    def _look(self) -> None:
+        self._looking = False
+        for branch in self._used.values():
+            branch.link_ended()
 
     def _all(self) -> Iterator[TransactionalClient]:
         yield from self._idle

@@ -3,7 +3,7 @@
 Handed over one by one, records would go to Kafka in requests of a few, each of which costs as much as one of many, and
 librdkafka's thread would poll without a pause for the answer to each (decision 100). So messages wait while others are
 in flight, and until the client has begun its transaction. They have no outcome meanwhile: the account of their
-connection counts their bytes as long as their link lasts (`gateway.held.account.HeldBytes.received`).
+connection counts their bytes, as `HeldBytes.received` while their link lasts, and then as `unfinished` (`keep`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,16 @@ class PostedRecord(NamedTuple):
     headers: list[Header] | None
     post: PostedMessage
 
+    @property
+    def origin(self) -> PostedMessage:
+        """What knows the link of the message."""
+        return self.post
+
+    @property
+    def size(self) -> int:
+        """Bytes of the record, roughly."""
+        return len(self.key or b"") + len(self.value or b"") + sum(len(each[1] or b"") for each in self.headers or ())
+
 
 class PostedRun(NamedTuple):
     """Messages of which C makes the records."""
@@ -50,6 +60,16 @@ class PostedRun(NamedTuple):
     start: int
     end: int
     rules: int
+
+    @property
+    def origin(self) -> PostedMessages:
+        """What knows the link of the messages."""
+        return self.posts
+
+    @property
+    def size(self) -> int:
+        """Bytes of the messages."""
+        return sum(len(data) for _, data, _ in self.posts.messages[self.start : self.end])
 
 
 class _UnansweredPost:
@@ -84,6 +104,8 @@ class TransactionRecords:
         self._refuse: Final = refuse
         self._begun = False
         self._waiting: list[PostedRecord | PostedRun] = []
+        self._kept: Final[dict[int, tuple[PostedRecord | PostedRun, int]]] = {}
+        """Those of them whose link has ended, by `id`, and the bytes that are counted for them."""
         self._timer: asyncio.TimerHandle | None = None
         self.in_flight: Final[deque[UnansweredMessages]] = deque()
         """Messages whose records Kafka has not reported yet, in order."""
@@ -140,6 +162,13 @@ class TransactionRecords:
             else:
                 each.posts.unanswered(each.start, each.end).release(each.end - each.start)
 
+    def keep(self) -> None:
+        """Account for messages that wait although their link has ended: nothing else counts them any more."""
+        for each in self._waiting:
+            if not each.origin.attached and id(each) not in self._kept:
+                self._kept[id(each)] = each, each.size
+                each.origin.hold(each.size)
+
     def _wait(self, messages: PostedRecord | PostedRun) -> None:
         if self._timer is None and self._begun:
             self._timer = self._loop.call_later(_WAIT, self._put_waiting)
@@ -149,6 +178,9 @@ class TransactionRecords:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for each, size in self._kept.values():
+            each.origin.hold(-size)
+        self._kept.clear()
         waiting, self._waiting = self._waiting, []
         return waiting
 

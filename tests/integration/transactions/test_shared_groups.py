@@ -110,3 +110,26 @@ def test_a_gateway_that_stood_still_for_too_long_commits_nothing(
     error = first.controller.outcome(discharging)["error"]
     assert error["condition"] == "amqp:transaction:rollback"
     assert pair.made == [b"of 0", b"of 1"]
+
+
+@pytest.mark.parametrize("retired", [True, False])
+def test_a_partition_comes_back_to_a_link_that_still_has_its_events(
+    start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis, retired: bool
+) -> None:
+    """Its events come again, and the peer could settle both deliveries of one: so the link ends instead."""
+    pair = started(start_gateway, kafka_broker, redis_server, "60s", 0.1)
+    first = pair.worker(0)
+    pair.feed()
+    txn_id, events = first.controller.declare(), first.events(2)
+    if retired:
+        first.work(txn_id, events)
+    second = pair.worker(1)
+    second.events(1)
+    second.peer.close()
+    detach = first.peer.until("detach", keep="disposition", handle=0)
+    assert detach.error["condition"] == "amqp:link:detach-forced"
+    assert "came back to the link" in detach.error["description"]
+    outcome = first.controller.discharge(txn_id)
+    assert outcome.matches("rejected" if retired else "accepted")
+    assert sorted(pair.worker(0).consume(2)) == [b"0", b"1"]
+    assert pair.made == [b"of 0", b"of 1"]

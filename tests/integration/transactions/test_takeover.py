@@ -18,7 +18,7 @@ from tests.support.servers.servers import Redis
 from tests.support.transactions.controller import Controller, in_transaction
 from tests.support.transactions.topics import committed, consuming
 
-TWIN = "another process uses the same transactional.id"
+TWIN = "another process has taken over the transactional.id"
 """What the answer to a discharge says."""
 
 

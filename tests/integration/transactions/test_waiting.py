@@ -68,3 +68,22 @@ def test_the_account_of_their_connection_has_them_until_their_outcomes(
         assert outcomes == {"released" if fail else "accepted"}
     wait_until(lambda: waiting.held < SIZE, "the account to be empty")
     assert committed(own_kafka.bootstrap, waiting.topic) == ([] if fail else [bytes(SIZE)] * COUNT)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_the_account_has_them_when_their_link_has_ended(
+    start_gateway: Gateways, own_kafka: KafkaBroker, settled: bool
+) -> None:
+    """A peer that attaches again and again while Kafka is silent holds no more than its limit."""
+    waiting = Waiting(start_gateway, own_kafka)
+    with silent(own_kafka):
+        waiting.post(COUNT, settled=settled)
+        wait_until(lambda: waiting.held >= COUNT * SIZE, "the posts to be on the account")
+        waiting.peer.detach(1)
+        waiting.peer.until("detach", handle=1)
+        other = waiting.controller.declare()  # when it is answered, the detach is on the account
+        assert waiting.held >= COUNT * SIZE
+        assert waiting.controller.discharge(other).matches("accepted")
+        discharge = waiting.controller.discharging(waiting.txn_id, fail=True)
+        wait_until(lambda: waiting.held < SIZE, "the account to be empty")
+    assert waiting.controller.outcome(discharge).matches("accepted")

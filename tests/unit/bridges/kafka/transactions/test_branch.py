@@ -10,89 +10,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.transactions import records
-from bridges.kafka.transactions.branch import KafkaBranch
-from gateway.errors import TRANSACTION_ROLLBACK, AmqpError
+from gateway.errors import TRANSACTION_ROLLBACK
 from gateway.tasks import until
-from gateway.transactions.posts import Posts
-from gateway.transactions.transaction import Transaction
-
-
-class Client:
-    """Keeps what it is given in calls of one or many; reports and commits when the test does."""
-
-    def __init__(self) -> None:
-        self.calls: list[list[bytes]] = []
-        self.log: list[str] = []
-        self.identifier, self.fatal = "client", False
-        self.commit_error: KafkaException | None = None
-        self.abort_error: KafkaException | None = None
-        self.may_begin = asyncio.Event()
-
-    async def begin(self, listener: object) -> None:
-        await self.may_begin.wait()
-
-    async def commit(self) -> None:
-        self.log.append("commit")
-        if self.commit_error is not None:
-            raise self.commit_error
-
-    async def abort(self) -> None:
-        self.log.append("abort")
-        if self.abort_error is not None:
-            raise self.abort_error
-
-    def usual(self, messages: list[Any], start: int, rules: int) -> int:
-        return len(messages)
-
-    def put_messages(self, topic: str, partition: int, messages: list[Any], start: int, rules: int) -> int:
-        self.calls.append([data for _, data, _ in messages[start:]])
-        return len(messages)
-
-    def produce(self, topic: str, partition: int, key: object, value: bytes, headers: object) -> None:
-        self.calls.append([value])
-
-
-class World:
-    """A branch, the link of its messages, and the client."""
-
-    def __init__(self) -> None:
-        self.client, self.settled, self.answers = Client(), list[str](), list[AmqpError | None]()
-        self.tasks: list[asyncio.Task[None]] = []
-        loop = asyncio.get_running_loop()
-        supervisor = SimpleNamespace(start=lambda step, _: self.tasks.append(loop.create_task(step)))
-        cluster = SimpleNamespace(supervisor=supervisor, loop=loop, name="main")
-        pool: Any = SimpleNamespace(
-            cluster=cluster, counters=SimpleNamespace(accepted=0), give_back=lambda _: None, fenced=lambda: None
-        )
-        self.transaction = Transaction(b"t", lambda: None, lambda: None)
-        client: Any = self.client
-        self.branch = KafkaBranch(pool, self.transaction, client)
-
-    async def begun(self) -> None:
-        self.client.may_begin.set()
-        await self.tasks[0]
-
-    def settle_all(self, deliveries: list[int], outcome: Any) -> None:
-        self.settled += [f"{each} {outcome.outcome.name}" for each in deliveries]
-
-    def grant(self, credit: int) -> None:
-        """The sender may go on."""
-
-    def post(self, *numbers: int) -> None:
-        link: Any = self
-        posts = Posts(self.transaction, link, [(each, b"%d" % each, False) for each in numbers])
-        assert self.branch.produce_messages("topic", -1, posts, 0, 0) == len(numbers)
-
-    def post_one(self, number: int) -> None:
-        post: Any = SimpleNamespace(
-            accept=lambda: self.settled.append(f"{number} accepted"),
-            release=lambda: self.settled.append(f"{number} released"),
-        )
-        self.branch.produce("topic", -1, None, b"%d" % number, None, post)
+from gateway.transactions.posts import Post
+from tests.support.transactions.branches import BranchWorld
 
 
 async def test_messages_wait_for_the_reports_of_those_before_them() -> None:
-    world = World()
+    world = BranchWorld()
     world.post(1, 2)
     world.post_one(3)
     assert world.client.calls == []
@@ -116,7 +41,7 @@ async def test_messages_wait_for_the_reports_of_those_before_them() -> None:
 
 
 async def test_one_message_at_a_time_does_not_wait() -> None:
-    world = World()
+    world = BranchWorld()
     await world.begun()
     for number in range(3):
         world.post_one(number)
@@ -126,7 +51,7 @@ async def test_one_message_at_a_time_does_not_wait() -> None:
 
 async def test_messages_do_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "_WAIT", 0.001)
-    world = World()
+    world = BranchWorld()
     await world.begun()
     world.post(1)
     world.post(2)
@@ -138,7 +63,7 @@ async def test_messages_do_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_rollback_releases_those_that_wait() -> None:
-    world = World()
+    world = BranchWorld()
     await world.begun()
     world.post(1)
     world.post(2, 3)
@@ -154,7 +79,7 @@ async def test_a_rollback_releases_those_that_wait() -> None:
 
 
 async def test_after_a_failure_those_that_waited_are_released() -> None:
-    world = World()
+    world = BranchWorld()
     await world.begun()
     world.post(1)
     world.post(2)
@@ -169,7 +94,7 @@ async def test_after_a_failure_those_that_waited_are_released() -> None:
 @pytest.mark.parametrize("when", ["report", "abort", "commit"])
 async def test_the_answer_names_another_process_with_the_same_identifier(when: str, code: int, fail: bool) -> None:
     """Whenever that shows; a report may tell nothing of it, so that Kafka seemed to be away."""
-    world = World()
+    world = BranchWorld()
     error = KafkaException(KafkaError(code, fatal=True))
     resource: Any = SimpleNamespace(begin=lambda _: world.branch)
     world.transaction.enlist(resource)
@@ -188,5 +113,41 @@ async def test_the_answer_names_another_process_with_the_same_identifier(when: s
     else:
         assert answer is not None
         assert answer.condition == TRANSACTION_ROLLBACK
-        named = "another process uses the same transactional.id" in answer.description
+        named = "another process has taken over the transactional.id" in answer.description
         assert named is (code != KafkaError._TIMED_OUT)
+
+
+async def test_a_transaction_that_kafka_does_not_begin_is_rolled_back() -> None:
+    """Also if its discharge has come before: nobody need doubt what has become of it."""
+    world = BranchWorld()
+    world.client.begin_error = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    resource: Any = SimpleNamespace(begin=lambda _: world.branch)
+    world.transaction.enlist(resource)
+    world.transaction.discharge(fail=False, then=world.answers.append)
+    world.client.may_begin.set()
+    await until(lambda: bool(world.answers), 10)
+    (refused,) = world.answers
+    assert refused is not None
+    assert (refused.condition, world.client.log) == (TRANSACTION_ROLLBACK, ["abort"])
+
+
+async def test_the_connection_counts_what_waits_after_the_end_of_its_link() -> None:
+    """Once, and until Kafka's client has it, or it is released."""
+    for released in (False, True):
+        world = BranchWorld()
+        link: Any = world
+        world.post(1, 2)
+        single = Post(world.transaction, link, 3, settled=True)
+        world.branch.produce("topic", -1, b"key", b"value", [("name", b"text")], single)
+        world.branch.link_ended()
+        assert world.unfinished == 0
+        world.open = False
+        for _ in range(2):
+            world.branch.link_ended()
+            assert world.unfinished == len(b"1" + b"2" + b"key" + b"value" + b"text")
+        if released:
+            world.branch.roll_back(world.answers.append)
+            await asyncio.sleep(0)
+        else:
+            await world.begun()
+        assert world.unfinished == 0
