@@ -22,7 +22,7 @@ from tests.support.transactions.consumer import StoredConsumer
 from tests.support.transactions.controller import in_transaction
 
 STEPS: Final = int(os.environ.get("SCOPEGATE_STEPS", "200"))
-INPUTS: Final = STEPS // 4
+INPUTS: Final = STEPS // 2
 AT_ONCE: Final = 4
 """Transactions that are open at the same time."""
 ROLLBACKS: Final = 1000
@@ -40,7 +40,7 @@ class Stranger:
 
     def step(self) -> None:
         """Do something."""
-        steps = {self.take: 6, self.settle: 8, self.give_back: 1, self.end: 4, self.attach_again: 0.3, self.kill: 0.1}
+        steps = {self.take: 9, self.settle: 8, self.give_back: 0.5, self.end: 3, self.attach_again: 0.6, self.kill: 0.15}
         (step,) = self.random.choices([*steps], [*steps.values()])
         self.log[step.__name__] += step()
 
@@ -88,7 +88,7 @@ class Stranger:
         self.consumer.peer.disposition(self.held.pop().delivery_id, "released")
         return 1
 
-    def end(self, most: int = AT_ONCE) -> int:
+    def end(self, most: int = 2) -> int:
         """Discharge some transactions at the same time; after a rollback what was not settled is still here."""
         controller = self.consumer.controller
         ids = self.random.sample([*self.open], min(len(self.open), self.random.randint(1, most)))
