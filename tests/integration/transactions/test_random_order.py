@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from tests.support.amqp.frames import Frame
+from tests.support.amqp.messages import message
 from tests.support.amqp.peer import RECEIVER
 from tests.support.gateway.gateway import Gateways
 from tests.support.plugins.seed import SEED
@@ -25,6 +26,7 @@ STEPS: Final = int(os.environ.get("SCOPEGATE_STEPS", "200"))
 INPUTS: Final = STEPS // 2
 AT_ONCE: Final = 4
 """Transactions that are open at the same time."""
+END: Final = b"end"
 ROLLBACKS: Final = 1000
 """How often an input may come back (`max_redeliveries`)."""
 
@@ -40,7 +42,8 @@ class Stranger:
 
     def step(self) -> None:
         """Do something."""
-        steps = {self.take: 9, self.settle: 8, self.give_back: 0.5, self.end: 3, self.attach_again: 0.6, self.kill: 0.15}
+        often = {self.take: 9, self.settle: 8, self.end: 3}
+        steps = {**often, self.give_back: 0.5, self.attach_again: 0.6, self.kill: 0.15}
         (step,) = self.random.choices([*steps], [*steps.values()])
         self.log[step.__name__] += step()
 
@@ -128,12 +131,16 @@ class Stranger:
 
 
 def finish(consumer: StoredConsumer) -> None:
-    """Consume what is left, one after the other."""
+    """Consume what is left, one after the other; use all producers, which aborts what kills have left open."""
     consumer.end("detach")
     consumer.attach()
     last = Stranger(consumer, random.Random(0))
     while last.take():
         consumer.commit(consumer.settled(last.held.pop()))
+    ids = [consumer.controller.declare() for _ in range(AT_ONCE)]
+    for each in ids:
+        consumer.outbox.send(message(END), state=in_transaction(each))
+    consumer.commit(*ids)
 
 
 @pytest.mark.parametrize("kind", ["durable", "group"])
@@ -151,6 +158,6 @@ def test_each_input_is_consumed_once_in_any_order(
         stranger.step()
     print(dict(stranger.log))
     finish(consumer)
-    made = Counter(consumer.made)
+    made = Counter(each for each in consumer.made if each != END)
     wanted = Counter(b"of %d" % number for number in range(INPUTS))
     assert (made - wanted, wanted - made) == (Counter(), Counter())
