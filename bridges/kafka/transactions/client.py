@@ -52,6 +52,7 @@ class TransactionalClient:
         self._timer: asyncio.TimerHandle | None = None
         self._ending = False
         """A call that ends the transaction takes the reports."""
+        self._initialising: Final = asyncio.Lock()
         self._initialised = self._given_up = False
         """Whether it may begin transactions; whether a call has not returned, after which there is no other."""
         self.fatal = False
@@ -113,14 +114,15 @@ class TransactionalClient:
     async def begin(self, listener: ReportsListener) -> None:
         """Begin a transaction; `listener` learns of its records. Raises KafkaException."""
         self._listener = listener
-        if not self._initialised:
-            await self.initialise()
+        await self.initialise()
         await self._repeat(lambda _: self._client.begin_transaction())
 
     async def initialise(self) -> None:
-        """Fence off earlier clients with its id, and abort what they have left open. Raises KafkaException."""
-        await self._repeat(self._client.init_transactions)
-        self._initialised = True
+        """Fence off earlier clients with its id, and abort what they have left open, once. Raises KafkaException."""
+        async with self._initialising:
+            if not self._initialised:
+                await self._repeat(self._client.init_transactions)
+                self._initialised = True
 
     async def send_offsets(self, group: str, topic: str, positions: Mapping[int, StoredPosition]) -> None:
         """Make positions of a group a part of the transaction. Raises KafkaException."""

@@ -1,12 +1,15 @@
 """The transactional clients of a cluster, which are the resource of AMQP transactions on its topics (KM-14).
 
-A client is made when all others are in use, up to a limit, and used again by later transactions. Its transactional.id
-is the same after a restart, so that the first transaction aborts what a killed process has left open.
+A client is made when all others are in use, up to a limit, and used again by later transactions: first the one that has
+been idle for the longest, for Kafka begins no transaction until it has written the markers of the client's last one.
+So that there is always one that has rested, another is made beforehand (decision 107). Transactional ids are the same
+after a restart, so that the first transactions abort what a killed process has left open.
 """
 
 from __future__ import annotations
 
 import socket
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -43,10 +46,12 @@ class TransactionalClients:
         self.turns: Final = CommitTurns()
         self._most: Final = most
         self._threads: Final = DaemonThreads(most, f"kafka-transactions-{cluster.name}")
-        self._idle: Final[list[TransactionalClient]] = []
+        self._idle: Final[deque[TransactionalClient]] = deque()
         self._used: Final[dict[TransactionalClient, KafkaBranch]] = {}
         self._free: Final[list[int]] = list(range(most - 1, -1, -1))
         self._numbers: Final[dict[TransactionalClient, int]] = {}
+        self._spares = True
+        """Whether a client is made before it is needed, when no other is idle."""
         self._prefix, self._timeout_ms = f"scopegate-{instance()}", 60_000 + _MARGIN_MS
         self._looking = False
 
@@ -68,7 +73,21 @@ class TransactionalClients:
         if not self._idle and not self._free:
             text = f"{self._most} transactions on event logs are open (transactional_producers); try again later"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
-        return self._idle.pop() if self._idle else self._make(self._free.pop())
+        client = self._idle.popleft() if self._idle else self._make(self._free.pop())
+        if not self._idle and self._free and self._spares:
+            self._idle.append(spare := self._make(self._free.pop()))
+            self.cluster.supervisor.start(self._prepare(spare), "kafka-transaction-spare")
+        return client
+
+    async def _prepare(self, spare: TransactionalClient) -> None:
+        try:
+            await spare.initialise()
+        except KafkaException as error:
+            log.warning("kafka client for the next transaction failed", reason=errors.cause_of(error).str())
+            self._spares = not spare.fatal  # refused: so would another one be
+            if spare.fatal and spare in self._idle:
+                self._idle.remove(spare)
+                self._drop(spare)
 
     def _make(self, number: int) -> TransactionalClient:
         client = self._client(self._identifier(number))
@@ -110,6 +129,9 @@ class TransactionalClients:
             self._idle.append(client)
             return
         log.warning("transactional kafka client replaced", cluster=self.cluster.name, client=client.identifier)
+        self._drop(client)
+
+    def _drop(self, client: TransactionalClient) -> None:
         self._free.append(self._numbers.pop(client))
         client.close()
 
@@ -120,6 +142,9 @@ class TransactionalClients:
             about = {"cluster": self.cluster.name, "ids": before}
             advice = "if two gateways of a machine have the same gateway.id, give each its own"
             log.warning("transactional.ids used by another process", **about, advice=advice)
+            for client in self._idle:
+                self._drop(client)
+            self._idle.clear()
 
     def link_ended(self) -> None:
         """A link that has posted has ended: what waits of it stays on the account of its connection."""
