@@ -17,6 +17,19 @@ __sanitizer_cov_trace_pc(void)
         ++*counter;
 }
 
+/* gcc calls these where floating-point numbers are compared; libFuzzer has none of them. */
+__attribute__((no_sanitize_coverage, visibility("hidden"))) void
+__sanitizer_cov_trace_cmpf(float a, float b)
+{
+    (void)a, (void)b;
+}
+
+__attribute__((no_sanitize_coverage, visibility("hidden"))) void
+__sanitizer_cov_trace_cmpd(double a, double b)
+{
+    (void)a, (void)b;
+}
+
 __attribute__((no_sanitize_coverage, constructor)) static void
 scopegate_register(void)
 {
