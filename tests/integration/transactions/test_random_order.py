@@ -137,7 +137,7 @@ def finish(consumer: StoredConsumer) -> None:
     last = Stranger(consumer, random.Random(0))
     while last.take():
         consumer.commit(consumer.settled(last.held.pop()))
-    ids = [consumer.controller.declare() for _ in range(AT_ONCE)]
+    ids = [consumer.controller.declare() for _ in range(AT_ONCE + 1)]  # one client is made beforehand
     for each in ids:
         consumer.outbox.send(message(END), state=in_transaction(each))
     consumer.commit(*ids)
