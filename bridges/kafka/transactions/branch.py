@@ -35,6 +35,8 @@ _SENT: Final = 5.0
 """Seconds that a rollback waits for reports of records."""
 _TURN: Final = 30.0
 """Seconds that a commit waits for earlier ones of its links, as for anything that can still be undone."""
+_PROMPT: Final = 5.0
+"""Seconds within which a commit that Kafka refuses for good was sent once."""
 _TWIN: Final = (
     "another process has taken over the transactional.id of the transaction, so Kafka has aborted it: repeat it"
 )
@@ -178,10 +180,12 @@ class KafkaBranch:
         except KafkaException as raised:
             return await self._undone(errors.cause_of(raised), "Kafka did not take the positions of the transaction")
         if error is None:
+            begun = self._pool.cluster.loop.time()
             try:
                 await self._client.commit()
             except KafkaException as raised:
-                error = await self._not_committed(errors.cause_of(raised))
+                late = self._pool.cluster.loop.time() - begun > _PROMPT
+                error = await self._not_committed(errors.cause_of(raised), late)
         return error
 
     async def _positions_sent(self) -> AmqpError | None:
@@ -194,9 +198,12 @@ class KafkaBranch:
         await self._abort()
         return AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND)
 
-    async def _not_committed(self, error: KafkaError) -> AmqpError:
-        """Why the transaction was not committed; or that nobody knows whether it was."""
-        if error.txn_requires_abort() or error.fatal():
+    async def _not_committed(self, error: KafkaError, late: bool) -> AmqpError:
+        """Why the transaction was not committed; or that nobody knows whether it was.
+
+        A fatal answer that is `late` may be about a commit that librdkafka has sent again, and Kafka done before.
+        """
+        if error.txn_requires_abort() or (error.fatal() and not late):
             return await self._undone(error, "Kafka could not commit the transaction")
         log.warning("kafka transaction perhaps not committed", cluster=self._pool.cluster.name, reason=error.str())
         self._client.fatal = True

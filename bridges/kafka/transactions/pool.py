@@ -9,7 +9,7 @@ after a restart, so that the first transactions abort what a killed process has 
 from __future__ import annotations
 
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +50,8 @@ class TransactionalClients:
         self._used: Final[dict[TransactionalClient, KafkaBranch]] = {}
         self._free: Final[list[int]] = list(range(most - 1, -1, -1))
         self._numbers: Final[dict[TransactionalClient, int]] = {}
+        self._failures: Final[Counter[int]] = Counter()
+        """How many clients with a number have failed."""
         self._spares = True
         """Whether a client is made before it is needed, when no other is idle."""
         self._prefix, self._timeout_ms = f"scopegate-{instance()}", 60_000 + _MARGIN_MS
@@ -120,7 +122,9 @@ class TransactionalClients:
             self._free.extend(own)
 
     def _identifier(self, number: int) -> str:
-        return f"{self._prefix}-{number}"
+        # Not that of a client that has failed: Kafka may still be ending its transaction, and mixes the two up.
+        failed = self._failures[number]
+        return f"{self._prefix}-{number}" + (f"-{failed}" if failed else "")
 
     def give_back(self, client: TransactionalClient) -> None:
         """The transaction is over; a client that can do nothing any more is replaced at the next one."""
@@ -132,7 +136,9 @@ class TransactionalClients:
         self._drop(client)
 
     def _drop(self, client: TransactionalClient) -> None:
-        self._free.append(self._numbers.pop(client))
+        number = self._numbers.pop(client)
+        self._failures[number] += client.fatal
+        self._free.append(number)
         client.close()
 
     def fenced(self) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from bridges.kafka.transactions import records
-from gateway.errors import TRANSACTION_ROLLBACK
+from bridges.kafka.transactions import branch, records
+from gateway.errors import INTERNAL_ERROR, TRANSACTION_ROLLBACK
 from gateway.tasks import until
 from gateway.transactions.posts import Post
 from tests.support.transactions.branches import BranchWorld
@@ -115,6 +115,25 @@ async def test_the_answer_names_another_process_with_the_same_identifier(when: s
         assert answer.condition == TRANSACTION_ROLLBACK
         named = "another process has taken over the transactional.id" in answer.description
         assert named is (code != KafkaError._TIMED_OUT)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_nobody_knows_what_a_commit_has_done_that_is_refused_late(
+    monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """A broker that stood still did the first request, and fenced off the client for its time-out before the next."""
+    monkeypatch.setattr(branch, "_PROMPT", -1.0 if late else 60.0)
+    world = BranchWorld()
+    resource: Any = SimpleNamespace(begin=lambda _: world.branch)
+    world.transaction.enlist(resource)
+    await world.begun()
+    world.client.commit_error = KafkaException(KafkaError(KafkaError._FENCED, fatal=True))
+    world.transaction.discharge(fail=False, then=world.answers.append)
+    await until(lambda: bool(world.answers), 10)
+    (answer,) = world.answers
+    assert answer is not None
+    assert answer.condition == (INTERNAL_ERROR if late else TRANSACTION_ROLLBACK)
+    assert world.client.log == (["commit"] if late else ["commit", "abort"])
 
 
 async def test_a_transaction_that_kafka_does_not_begin_is_rolled_back() -> None:
