@@ -3,7 +3,8 @@
 A client is made when all others are in use, up to a limit, and used again by later transactions: first the one that has
 been idle for the longest, for Kafka begins no transaction until it has written the markers of the client's last one.
 So that there is always one that has rested, another is made beforehand (decision 107). Transactional ids are the same
-after a restart, so that the first transactions abort what a killed process has left open.
+after a restart, so that the first transactions abort what a killed process has left open. One that replaces a client
+that has failed has another id, and what that has left ends by Kafka's time limit (decision 108).
 """
 
 from __future__ import annotations
