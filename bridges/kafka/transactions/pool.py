@@ -3,14 +3,13 @@
 A client is made when all others are in use, up to a limit, and used again by later transactions: first the one that has
 been idle for the longest, for Kafka begins no transaction until it has written the markers of the client's last one.
 So that there is always one that has rested, another is made beforehand (decision 107). Transactional ids are the same
-after a restart, so that the first transactions abort what a killed process has left open. One that replaces a client
-that has failed has another id, and what that has left ends by Kafka's time limit (decision 108).
+after a restart, so that the first transactions abort what a killed process has left open.
 """
 
 from __future__ import annotations
 
 import socket
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -51,8 +50,6 @@ class TransactionalClients:
         self._used: Final[dict[TransactionalClient, KafkaBranch]] = {}
         self._free: Final[list[int]] = list(range(most - 1, -1, -1))
         self._numbers: Final[dict[TransactionalClient, int]] = {}
-        self._failures: Final[Counter[int]] = Counter()
-        """How many clients with a number have failed."""
         self._spares = True
         """Whether a client is made before it is needed, when no other is idle."""
         self._prefix, self._timeout_ms = f"scopegate-{instance()}", 60_000 + _MARGIN_MS
@@ -123,9 +120,7 @@ class TransactionalClients:
             self._free.extend(own)
 
     def _identifier(self, number: int) -> str:
-        # Not that of a client that has failed: Kafka may still be ending its transaction, and mixes the two up.
-        failed = self._failures[number]
-        return f"{self._prefix}-{number}" + (f"-{failed}" if failed else "")
+        return f"{self._prefix}-{number}"
 
     def give_back(self, client: TransactionalClient) -> None:
         """The transaction is over; a client that can do nothing any more is replaced at the next one."""
@@ -137,9 +132,7 @@ class TransactionalClients:
         self._drop(client)
 
     def _drop(self, client: TransactionalClient) -> None:
-        number = self._numbers.pop(client)
-        self._failures[number] += client.fatal
-        self._free.append(number)
+        self._free.append(self._numbers.pop(client))
         client.close()
 
     def fenced(self) -> None:

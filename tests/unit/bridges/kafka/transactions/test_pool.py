@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -112,25 +111,6 @@ async def test_a_spare_stays_that_kafka_has_not_answered(
     tried.refused["1"] = KafkaError(KafkaError._TIMED_OUT, "no answer", False, True)
     assert [await tried.transaction() for _ in range(4)] == ["0", "1", "0", "1"]
     assert not any(each.closed for each in tried.made)
-
-
-async def test_a_client_that_has_failed_is_replaced_by_one_with_another_id(
-    monkeypatch: pytest.MonkeyPatch, supervisor: Supervisor
-) -> None:
-    """Kafka may still be ending what the failed one has left, and would mix it with the next transaction."""
-    tried, ids = Pool(monkeypatch, 1, supervisor), list[str]()
-
-    def make(_: object, identifier: str) -> Client:
-        ids.append(identifier)
-        return Client(identifier, None)
-
-    monkeypatch.setattr(TransactionalClients, "_client", make)
-    for fatal in (False, True, True, False):
-        client = tried.begin()
-        client.fatal = fatal
-        tried.clients.give_back(client)
-    prefix = f"gw-{socket.gethostname()}"
-    assert ids == [f"{prefix}-0", f"{prefix}-0-1", f"{prefix}-0-2"]
 
 
 async def test_clients_whose_ids_another_process_uses_are_replaced(
