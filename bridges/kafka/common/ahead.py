@@ -21,6 +21,8 @@ MOST: Final = 4096
 """Characters of metadata that a broker takes (`offset.metadata.max.bytes`)."""
 _MARK: Final = "scopegate-done:"
 """How the metadata begin; any others are somebody else's."""
+_BITS: Final = 63
+"""Bits of an offset."""
 _LARGEST: Final = 1 << 20
 """Bytes of the numbers in metadata."""
 
@@ -97,8 +99,11 @@ def _number(number: int) -> bytes:
 
 
 def _numbers(data: bytes) -> Iterator[int]:
+    """The numbers, up to one that is no offset: others may write metadata like ours, and large numbers take long."""
     number = shift = 0
     for each in data:
+        if shift > _BITS:
+            return
         number |= (each & 127) << shift
         shift += 7
         if each < 128:

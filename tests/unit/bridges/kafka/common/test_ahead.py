@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import random
+import zlib
 
 import pytest
 
@@ -50,3 +52,10 @@ def test_ranges_are_joined_and_cut() -> None:
     assert found == (range(1, 5), range(8, 9))
     assert ahead.between(found, 2, 8) == (range(2, 5),)
     assert [offset for offset in range(10) if ahead.has(found, offset)] == [1, 2, 3, 4, 8]
+
+
+def test_numbers_without_an_end_say_nothing() -> None:
+    """Others with rights on the group may write them; a number of a megabyte would take minutes to read."""
+    endless = b"\x01\x02" + b"\xff" * 1_000_000
+    metadata = "scopegate-done:" + base64.b64encode(zlib.compress(endless)).decode()
+    assert ahead.read(10, metadata) == StoredPosition(10, (range(11, 13),))
