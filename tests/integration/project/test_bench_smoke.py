@@ -67,7 +67,8 @@ KAFKA = {figure for case in _OF_KAFKA for figure in EXPECTED[case]}
 _MORE = "artemis", "links", "tls", "idle", "watched", "latency", "scan", "columns", "source", "archive"
 SERVERS = "kafka", "journal", "transactions", "sharing", *_MORE
 """They start a Kafka or a Spark of their own."""
-LONG = *SERVERS, "crossing", "relays", "crowds", "memory"
+LONG = *SERVERS, "crossing", "relays", "crowds", "memory", "replies", "reply queue", "start"
+"""They take seconds, most of them with a gateway and generators of load; one gateway is below, with consumers."""
 SHORT = [case for case in EXPECTED if case not in LONG]
 CASES = [pytest.param(case, marks=pytest.mark.soak if case in LONG else ()) for case in EXPECTED]
 _LATENCIES = shaped("direct_latency", "relay_latency")
