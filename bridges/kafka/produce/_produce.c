@@ -58,6 +58,7 @@ static struct {
     int (*add_header)(pointer headers, const char *name, Py_ssize_t name_size, const char *value, Py_ssize_t size);
     void (*drop_headers)(pointer headers);
     int (*waiting)(pointer client);
+    void (*wake)(pointer queue, int file, const void *payload, size_t size);
 } kafka;
 
 #define FUNCTIONS ((Py_ssize_t)(sizeof kafka / sizeof(pointer)))
@@ -691,6 +692,17 @@ static PyObject *outbox_settle(Outbox *self, PyObject *args) {
     return Py_BuildValue("(iin)", left, failed, reported);
 }
 
+/* wake(file): librdkafka's thread writes a byte to this file when there are reports again; -1: no longer.
+ *
+ * The file must stay open until then. After a byte there is no other one until reports were taken. */
+static PyObject *outbox_wake(Outbox *self, PyObject *args) {
+    int file;
+    if (!PyArg_ParseTuple(args, "i", &file) || !is_open(self))
+        return NULL;
+    kafka.wake(self->queue, file, "", 1);
+    Py_RETURN_NONE;
+}
+
 /* -- the outbox */
 
 static int outbox_visit(Outbox *self, visitproc visit, void *arg) {
@@ -718,8 +730,10 @@ static int outbox_clear(Outbox *self) {
             Py_DECREF(places[index].its.context);
         }
     PyMem_Free(places);
-    if (queue != NULL)
+    if (queue != NULL) {
+        kafka.wake(queue, -1, NULL, 0); /* the file may be another one soon */
         kafka.leave(queue);
+    }
     Py_CLEAR(self->client);
     return 0;
 }
@@ -765,6 +779,7 @@ static PyMethodDef outbox_methods[] = {
     {"put_rows", (PyCFunction)outbox_put_rows, METH_VARARGS, "Hand over records of one key."},
     {"put_columns", (PyCFunction)outbox_put_columns, METH_VARARGS, "Hand over records that are rows of columns."},
     {"settle", (PyCFunction)outbox_settle, METH_VARARGS, "Take reports of records without a context."},
+    {"wake", (PyCFunction)outbox_wake, METH_VARARGS, "Write a byte to a file when there are reports."},
     {"reports", (PyCFunction)outbox_reports, METH_NOARGS, "What became of records since the last call."},
     {NULL, NULL, 0, NULL},
 };

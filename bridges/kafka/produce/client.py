@@ -37,6 +37,7 @@ _FUNCTIONS: Final = (
     "rd_kafka_header_add",
     "rd_kafka_headers_destroy",
     "rd_kafka_outq_len",
+    "rd_kafka_queue_io_event_enable",
 )
 """In the order of the table in `_produce.c`."""
 _OVERHEAD: Final = 256

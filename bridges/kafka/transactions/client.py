@@ -28,7 +28,6 @@ _PATIENCE: Final = 30.0
 """Seconds until something fails that can still be rolled back, as records do (`message.timeout.ms`)."""
 _LEAST: Final = 0.01
 """Seconds that a call has in any case."""
-_POLL: Final = 0.001
 
 
 class ReportsListener(Protocol):
@@ -49,7 +48,7 @@ class TransactionalClient:
         self._client: Final = self._outbox.client
         self._listener: ReportsListener | None = None
         self._in_flight = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._wakeups: Final = self._outbox.wakeups(loop, self._look)
         self._ending = False
         """A call that ends the transaction takes the reports."""
         self._initialising: Final = asyncio.Lock()
@@ -89,17 +88,16 @@ class TransactionalClient:
 
     def _put(self, count: int) -> None:
         self._in_flight += count
-        if self._timer is None and self._in_flight:
-            self._timer = self._loop.call_later(_POLL, self._poll)
+        if self._in_flight:
+            self._wakeups.expect()
 
-    def _poll(self) -> None:
-        self._timer = None
+    def _look(self) -> None:
         if self._ending:
             return
         count, code = self._outbox.reports()
         self._report(count, code)
-        if self._in_flight and self._timer is None:
-            self._timer = self._loop.call_later(_POLL, self._poll)
+        if self._in_flight:
+            self._wakeups.expect()
 
     def _report(self, count: int, code: int) -> None:
         self._in_flight -= count
@@ -161,9 +159,7 @@ class TransactionalClient:
 
     def _ended(self) -> None:
         """Tell of the records whose reports the call has taken; it fails if there are any that were not written."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._poll()
+        self._look()
         if self._in_flight and not self._outbox.waiting():
             self._report(self._in_flight, KafkaError._PURGE_QUEUE)
 
@@ -197,8 +193,7 @@ class TransactionalClient:
 
     def close(self) -> None:
         """Drop what is left: the cluster aborts an open transaction at its time-out, or for the next client."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._wakeups.close()
         self._client.purge()
 
 

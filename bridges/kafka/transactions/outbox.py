@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -9,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from bridges.kafka.common.librdkafka import ClientSettings, calls_back
 from bridges.kafka.produce import _produce
 from bridges.kafka.produce.client import BOUND, ErrorCallback, Header
+from bridges.kafka.transactions.wakeups import PipeWakeups, TimerWakeups, Wakeups
 from gateway.amqp.link.handlers import Transfer
 
 _FULL: Final = KafkaError._QUEUE_FULL
@@ -41,6 +44,9 @@ class TransactionOutbox(Protocol):
 
     def waiting(self) -> int:
         """How many records the client has; 0: there will be no report any more."""
+
+    def wakeups(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> Wakeups:
+        """Call `wake` on the loop when there may be reports."""
 
 
 def make_outbox(settings: ClientSettings, on_error: ErrorCallback) -> TransactionOutbox:
@@ -81,6 +87,9 @@ class CountingOutbox:
     def waiting(self) -> int:
         return len(self.client)
 
+    def wakeups(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> Wakeups:
+        return PipeWakeups(loop, wake, self._outbox.wake)
+
 
 class CallbackOutbox:
     """The client is called for each record, and calls back for each report."""
@@ -116,3 +125,6 @@ class CallbackOutbox:
 
     def waiting(self) -> int:
         return len(self.client)
+
+    def wakeups(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> Wakeups:
+        return TimerWakeups(loop, wake)

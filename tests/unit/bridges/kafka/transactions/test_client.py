@@ -42,7 +42,9 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(monkeypatch: pytest.MonkeyPatch, *, deaf: bool) -> tuple[TransactionalClient, Producer]:
     producer = Producer(deaf)
-    outbox: Any = SimpleNamespace(client=producer, reports=lambda: (0, 0), waiting=lambda: 0)
+    outbox: Any = SimpleNamespace(
+        client=producer, reports=lambda: (0, 0), waiting=lambda: 0, wakeups=lambda *_: SimpleNamespace()
+    )
     monkeypatch.setattr(client, "make_outbox", lambda *_: outbox)
     settings = {"transactional.id": "id", "transaction.timeout.ms": 500}
     return TransactionalClient(settings, asyncio.get_running_loop(), DaemonThreads(1, "test")), producer

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from bridges.kafka.produce import _produce
 from bridges.kafka.transactions import outbox
 from tests.support.amqp.messages import message
 from tests.support.gateway.process import wait_until
@@ -59,3 +62,61 @@ def test_settings_decide_who_counts() -> None:
 
     assert isinstance(outbox.make_outbox(NOWHERE, nobody), outbox.CountingOutbox)
     assert isinstance(outbox.make_outbox({**NOWHERE, "stats_cb": print}, nobody), outbox.CallbackOutbox)
+
+
+async def test_reports_wake_the_loop(kept: outbox.TransactionOutbox) -> None:
+    """Each time that there are some, and no more when that is over."""
+    woken = asyncio.Event()
+    wakeups = kept.wakeups(asyncio.get_running_loop(), woken.set)
+    for _ in range(2):
+        kept.put("topic", -1, None, b"", None)
+        kept.client.purge()
+        reported = 0
+        while not reported:
+            wakeups.expect()
+            async with asyncio.timeout(60):
+                await woken.wait()
+            woken.clear()
+            reported += kept.reports()[0]
+    wakeups.close()
+    kept.put("topic", -1, None, b"", None)
+    kept.client.purge()
+    wait_until(lambda: kept.reports()[0], "the report")
+    await asyncio.sleep(0)
+    assert not woken.is_set()
+
+
+async def test_librdkafka_writes_to_no_file_of_somebody_else() -> None:
+    """A closed file's number soon is that of another."""
+    kept = outbox.CountingOutbox(Producer(NOWHERE))
+    wakeups = kept.wakeups(asyncio.get_running_loop(), lambda: None)
+    own = wakeups._start
+    wakeups.close()
+    end, start = os.pipe2(os.O_NONBLOCK)
+    try:
+        assert own in (end, start)
+        kept.put("topic", -1, None, b"", None)
+        kept.client.purge()
+        wait_until(lambda: kept.reports()[0], "the report")
+        with pytest.raises(BlockingIOError):
+            os.read(end, 1)
+    finally:
+        os.close(end)
+        os.close(start)
+
+
+async def test_an_outbox_that_is_dropped_writes_to_no_file() -> None:
+    producer = Producer(NOWHERE)
+    end, start = os.pipe2(os.O_NONBLOCK)
+    try:
+        made = _produce.Outbox(producer)
+        made.wake(start)
+        del made
+        producer.produce("topic", b"")
+        producer.purge()
+        wait_until(lambda: not len(producer) or producer.poll(0.01), "the report")
+        with pytest.raises(BlockingIOError):
+            os.read(end, 1)
+    finally:
+        os.close(end)
+        os.close(start)

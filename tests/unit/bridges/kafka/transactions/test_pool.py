@@ -131,7 +131,9 @@ async def test_a_transaction_waits_for_its_client(monkeypatch: pytest.MonkeyPatc
     producer = SimpleNamespace(
         init_transactions=lambda _: calls.append("init"), begin_transaction=lambda: calls.append("begin")
     )
-    outbox: Any = SimpleNamespace(client=producer, reports=lambda: (0, 0), waiting=lambda: 0)
+    outbox: Any = SimpleNamespace(
+        client=producer, reports=lambda: (0, 0), waiting=lambda: 0, wakeups=lambda *_: SimpleNamespace()
+    )
     monkeypatch.setattr("bridges.kafka.transactions.client.make_outbox", lambda *_: outbox)
     settings = {"transactional.id": "id", "transaction.timeout.ms": 500}
     client = TransactionalClient(settings, asyncio.get_running_loop(), DaemonThreads(2, "test"))
