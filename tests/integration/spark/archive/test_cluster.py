@@ -1,16 +1,21 @@
-"""Archive, verify and replay on a Spark of one master and two workers, with our wheel installed (issue 7, 7)."""
+"""Archive, verify and replay on a Spark of one master and two workers, with our wheel installed (issue 7, 7).
+
+`make test` does the same in one Java, with the package that a wheel has: a cluster is five of them, and in `make soak`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,10 +26,15 @@ from bridges.spark.archive.store import STAGING, Archive
 from bridges.spark.archive.verification import verify
 from tests.support.gateway.process import Process, fresh_folder, ports, wait_until
 from tests.support.project import wheel
-from tests.support.project.parts import PARTS
+from tests.support.project.parts import PARTS, ROOT
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.spark.pipeline import SMALL, consumed, produce
 from tests.support.spark.spark_classes import options
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import build_backend  # type: ignore[import-not-found]
+
+sys.path.pop(0)
 
 
 class Cluster(NamedTuple):
@@ -71,14 +81,31 @@ SparkSession.getActiveSession().stop()
 @pytest.fixture(scope="module")
 def installed() -> Path:
     """The Python of an environment where our wheel is installed; the libraries are those of the suite's."""
-    place = fresh_folder("wheel")
-    venv.create(place / "venv", symlinks=True)
-    (packages,) = (place / "venv" / "lib").glob("python*/site-packages")
+    python, packages = environment("wheel")
     with zipfile.ZipFile(wheel.built()) as archive:
         archive.extractall(packages)
+    return python
+
+
+@pytest.fixture(scope="module")
+def staged() -> Path:
+    """The Python of an environment with what a wheel is built from, and the C modules that are there already."""
+    python, packages = environment("staged")
+    build_backend.stage(ROOT, packages)
+    for name in build_backend.FOLDERS:
+        for module in (ROOT / name).rglob("*.so"):
+            shutil.copy(module, packages / build_backend.PACKAGE / module.relative_to(ROOT))
+    return python
+
+
+def environment(name: str) -> tuple[Path, Path]:
+    """A Python, and where its packages are."""
+    place = fresh_folder(name)
+    venv.create(place / "venv", symlinks=True)
+    (packages,) = (place / "venv" / "lib").glob("python*/site-packages")
     # as a path only: what is installed there for editing, this tree above all, is not seen
     (packages / "libraries.pth").write_text(sysconfig.get_paths()["purelib"])
-    return place / "venv" / "bin" / "python"
+    return place / "venv" / "bin" / "python", packages
 
 
 @pytest.fixture(scope="module")
@@ -126,25 +153,35 @@ def far_from_here(python: Path, *words: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(words, capture_output=True, text=True, cwd=python.parent, env=env, timeout=600, check=False)
 
 
+def test_what_a_wheel_has_is_enough(kafka_broker: KafkaBroker, staged: Path, tmp_path: Path) -> None:
+    """Commands and workers find each other's modules below `scopegate`."""
+    archived_and_replayed(kafka_broker, staged, ("--master", "local[2]", *SMALL), tmp_path, 200)
+
+
+@pytest.mark.soak
 def test_archive_verify_and_replay_on_a_cluster(
     kafka_broker: KafkaBroker, installed: Path, cluster: Cluster, tmp_path: Path
 ) -> None:
-    topic, again, archive = kafka_broker.create_topic(partitions=4), kafka_broker.create_topic(partitions=4), tmp_path
-    produce(kafka_broker, topic, 2000, 4)
-    spark = ("--master", cluster.master, *SMALL, *EXECUTORS)
-    where = ("--kafka", kafka_broker.bootstrap)
+    archived_and_replayed(kafka_broker, installed, ("--master", cluster.master, *SMALL, *EXECUTORS), tmp_path, 2000)
+    assert cluster.used() == {"1", "2"}
+
+
+def archived_and_replayed(broker: KafkaBroker, python: Path, spark: Sequence[str], archive: Path, events: int) -> None:
+    """Archive, verify and replay, and compare what comes of it."""
+    topic, again = broker.create_topic(partitions=4), broker.create_topic(partitions=4)
+    produce(broker, topic, events, 4)
+    where = ("--kafka", broker.bootstrap)
     calls = [
         ("archive", str(archive), *where, "--topic", topic, "--once", "--offsets", "1000", *spark),
         ("verify", str(archive)),
         ("replay", str(archive), "--from", topic, *where, "--topic", again, *spark),
     ]
-    done = far_from_here(installed, str(installed), "-c", IN_ONE_DRIVER, json.dumps(calls))
+    done = far_from_here(python, str(python), "-c", IN_ONE_DRIVER, json.dumps(calls))
     assert done.returncode == 0, done.stderr
     verdict = verify(Archive(archive))
-    assert (verdict.rows, verdict.problems) == (2000, ())
-    assert cluster.used() == {"1", "2"}
-    seen = [(record.partition, record.key, record.value, record.headers) for record in consumed(kafka_broker, again)]
-    wanted = [(record.partition, record.key, record.value, record.headers) for record in consumed(kafka_broker, topic)]
+    assert (verdict.rows, verdict.problems) == (events, ())
+    seen = [(record.partition, record.key, record.value, record.headers) for record in consumed(broker, again)]
+    wanted = [(record.partition, record.key, record.value, record.headers) for record in consumed(broker, topic)]
     assert seen == wanted
 
 
