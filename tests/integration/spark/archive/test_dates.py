@@ -48,13 +48,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture
-def thinned(whole: Archive, tmp_path: Path) -> Archive:
-    """The archive without the files that a read of `DAY`, and a report of it and the day before, do not open."""
-    shutil.copytree(whole.path, tmp_path / "archive")
-    for path in (tmp_path / "archive" / "address=orders").iterdir():
+def thinned(tmp_path: Path) -> Archive:
+    """The events without the files that a read of `DAY`, and a report of it and the day before, do not open."""
+    archive = archives.written(tmp_path / "archive", {"orders": events()})
+    for path in (archive.path / "address=orders").iterdir():
         if path.name not in opened(3) | opened(4):
             shutil.rmtree(path)
-    return Archive(tmp_path / "archive")
+    return archive
 
 
 def opened(day: int) -> set[str]:
