@@ -153,9 +153,8 @@ def test_the_command_for_a_change_review(spark: SparkSession, tmp_path: Path) ->
     now, new = policies(tmp_path)
     journal = written(tmp_path / "journal.jsonl")
     out = tmp_path / "told"
-    done = command(
-        "simulate", "--policy", now, "--candidate", new, "--journal", journal, "--out", out, "--master", "local[2]"
-    )
+    with lent(spark):
+        done = here("simulate", "--policy", now, "--candidate", new, "--journal", journal, "--out", out)
     assert done.returncode == 3, done.stderr
     assert "12 links with 90 messages, 1 message looked at singly" in done.stdout
     assert "denied: was allowed, and would be denied - 2 links with 20 messages" in done.stdout
