@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 WORKER: Final = f"{__name__.rpartition('.quickstart.')[0]}.cli.worker"
 """The module that the process runs."""
-_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""JVM options for a fast start, since Java runs only for a minute."""
+_INTERPRETED: Final = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+_JAVA: Final = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_INTERPRETED}"
+"""JVM options for a fast start: Java runs only for a minute, and would compile code for each of some small queries."""
 
 
 class CommandResult(NamedTuple):
