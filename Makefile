@@ -30,7 +30,7 @@ java:
 	@command -v java >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >/dev/null; }
 
-# Tests without servers wait for a quarter of their time, and each worker collects all of them first: three do.
+# Tests without servers wait for a quarter of their time: three workers do.
 check: WORKERS := 3
 check: lint ## everything that needs no server: lint, types, import contracts, unit, protocol and property tests (WORKERS=3)
 	$(WORKED) --quiet --dist worksteal --tier check tests/property tests/protocol tests/unit $(ARGS)

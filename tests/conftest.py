@@ -10,7 +10,10 @@ from hypothesis import HealthCheck, settings
 from tests.support.plugins.examples import FAST, draw_no_constants
 from tests.support.servers.disk import may_mount
 
-_OURS = ("plugins.conformance", "plugins.fixtures", "plugins.order", "plugins.reports", "plugins.tiers", "spark.spark")
+_OURS = (
+    "plugins.conformance", "plugins.fixtures", "plugins.forks", "plugins.order", "plugins.reports", "plugins.tiers",
+    "spark.spark",
+)  # fmt: skip
 pytest_plugins = ["pytester", *(f"tests.support.{name}" for name in _OURS)]
 if os.environ.get("SCOPEGATE_COVERAGE"):
     pytest_plugins.append("tests.coverage.plugin")

@@ -61,7 +61,7 @@ class TruthCase(NamedTuple):
 
 @cache
 def _predicate(case: TruthCase) -> Predicate:
-    """Several files ask for the same while they are collected, in each worker."""
+    """Several files ask for the same while they are collected."""
     return bind(read({Symbol("filter"): case.filter}).predicate, LATEST)
 
 

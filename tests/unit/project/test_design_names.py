@@ -21,7 +21,7 @@ def sources(*folders: str) -> Iterator[Path]:
             yield from (ROOT / folder).rglob(f"*.{suffix}")
 
 
-# What is read of the whole tree is read when it is needed: each worker of a run imports this module.
+# What is read of the whole tree is read when it is needed: any run imports this module.
 
 
 @cache

@@ -42,7 +42,7 @@ def terms() -> Iterator[Predicate]:
 
 
 def test_a_term_is_shown_as_it_can_be_written() -> None:
-    """In one test: which lines are terms shows only when they are parsed, and each worker of a run lists tests."""
+    """In one test: which lines are terms shows only when they are parsed, and any run lists tests."""
     shown = [(node_text(predicate), predicate) for predicate in terms()]
     assert len(shown) > 100
     assert [text for text, predicate in shown if limited(parse_sql(text, seconds=False)) != predicate] == []
