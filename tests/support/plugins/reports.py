@@ -1,6 +1,7 @@
 """pytest plugin: workers of pytest-xdist send reports of set-ups and tear-downs only where there is something to tell.
 
-Each report is written, sent and read again, and there would be three for each of many thousand short tests.
+Each report is written, sent and read again, and there would be three for each of many thousand short tests. Nor do
+workers say that a test begins and ends, which only a run without workers shows, or print what nobody reads.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from _pytest.runner import runtestprotocol
 
 LONG: Final = 0.1
 """Seconds from which on a set-up may be among the slowest of a run."""
+UNREAD: Final = ("terminalreporter", "conformance-rows")
+"""What of a worker's own prints or counts reports: the run's does."""
 
 
 def tells(report: pytest.TestReport) -> bool:
@@ -24,9 +27,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """In a worker, do what pytest does, and leave out reports."""
     if not hasattr(item.config, "workerinput"):
         return None
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    plugins = item.config.pluginmanager
+    send = plugins.subset_hook_caller("pytest_runtest_logreport", [plugins.getplugin(name) for name in UNREAD])
     for report in runtestprotocol(item, log=False, nextitem=nextitem):
         if tells(report):
-            item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+            send(report=report)
     return True
