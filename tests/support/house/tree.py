@@ -77,14 +77,17 @@ def _exports(tree: ast.Module) -> frozenset[str]:
     )  # fmt: skip
 
 
-def _imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Only statements are looked at, which are few of the nodes."""
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """A module and the statements in it, those within others included: few of all nodes."""
     waiting: list[ast.AST] = [tree]
     for node in waiting:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node
+        yield node
         for name in _BODIES:
             waiting += getattr(node, name, ())
+
+
+def _imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    return (node for node in statements(tree) if isinstance(node, ast.Import | ast.ImportFrom))
 
 
 def _anys(tree: ast.Module) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.project.parts import ROOT
+from tests.support.project.texts import texts as texts_of
 
 GUIDE = (ROOT / "docs/guide/errors.md").read_text()
 ROWS = re.findall(r"^\| `((?:amqp|com\.microsoft):[^`]+)` \| (.*?) \| (.*?) \| (.*?) \|$", GUIDE, re.MULTILINE)
@@ -19,15 +19,11 @@ ALIASES = {"amqp:session:invalid-field"}
 """What proton calls a condition of ours; it is replaced before it is sent."""
 
 
-@cache  # and not when the module is imported: each worker of a run imports it
+@cache  # and not when the module is imported: any run imports it
 def texts() -> set[str]:
     """The texts of the product, docstrings and the constant pieces of formatted texts included."""
-    found = set()
-    for folder in ("gateway", "bridges"):
-        for path in (ROOT / folder).rglob("*.py"):
-            nodes = ast.walk(ast.parse(path.read_text()))
-            found |= {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return found
+    paths = (path for folder in ("gateway", "bridges") for path in (ROOT / folder).rglob("*.py"))
+    return {text for path in paths for text in texts_of(path)}
 
 
 def test_every_condition_of_the_code_is_in_the_guide_and_no_other() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.project.parts import ROOT
+from tests.support.project.texts import texts
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import build_backend  # type: ignore[import-not-found]
@@ -20,18 +18,13 @@ sys.path.pop(0)
 MODULE = re.compile(r"(bridges|gateway|policies)(\.[a-z_]\w*)+")
 
 
-def texts(path: Path) -> Iterator[str]:
-    """The texts of a module that are whole names of modules of ours, without docstrings."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and MODULE.fullmatch(node.value):
-            yield node.value
-
-
 KEYS = {"gateway.admin"}
 """Keys of the policy, which are no modules there."""
 
 
 def is_module(name: str) -> bool:
+    if not MODULE.fullmatch(name):
+        return False
     path = ROOT.joinpath(*name.split("."))
     return path.with_suffix(".py").is_file() or path.is_dir()
 
