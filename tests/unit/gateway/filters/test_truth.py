@@ -1,7 +1,8 @@
-"""The truth table of the filters, line by line: front ends, the closure back end and the naive evaluator."""
+"""The truth table of the filters: front ends, the closure back end and the naive evaluator for each line."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -13,20 +14,34 @@ from gateway.filters.evaluate.compile import compile_filter, extraction, verdict
 from gateway.filters.predicate import fields_of
 from tests.support.filters import naive_filter as naive
 from tests.support.filters.truth import TruthCase, cases, messages
+from tests.support.project.tables import Lines
 
 ACCESS = MessageAccess()
 
 
-def _lines(refused: bool) -> list[Any]:
-    """Each with the rows of the conformance matrix that its section shows."""
-    found = [case for case in cases() if case.refused is refused]
+def _parts(refused: bool) -> list[Any]:
+    """The lines that show the same rows of the conformance matrix."""
+    found: dict[tuple[str, ...], list[TruthCase]] = defaultdict(list)
+    for case in cases():
+        if case.refused is refused:
+            found[case.rows].append(case)
     return [
-        pytest.param(case, id=str(case), marks=[pytest.mark.row(*case.rows)] if case.rows else []) for case in found
+        pytest.param(part, id="+".join(rows) or "no row", marks=[pytest.mark.row(*rows)] if rows else [])
+        for rows, part in found.items()
     ]
 
 
-@pytest.mark.parametrize("case", _lines(refused=False))
-def test_a_line_of_the_table(case: TruthCase) -> None:
+@pytest.mark.parametrize("part", _parts(refused=False))
+def test_lines_of_the_table(part: list[TruthCase]) -> None:
+    lines = Lines()
+    for case in part:
+        with lines.line(case):
+            answers(case)
+    lines.check()
+
+
+def answers(case: TruthCase) -> None:
+    """Check what a line says of messages."""
     predicate = case.predicate()
     slots, read = extraction(fields_of(predicate), ACCESS)
     says, matches = verdict(predicate, slots), compile_filter(predicate, ACCESS)
@@ -38,8 +53,17 @@ def test_a_line_of_the_table(case: TruthCase) -> None:
         assert naive.evaluate(predicate, naive.message_fields(data)) is expected, name
 
 
-@pytest.mark.parametrize("case", _lines(refused=True))
-def test_a_refused_line_names_the_filter(case: TruthCase) -> None:
+@pytest.mark.parametrize("part", _parts(refused=True))
+def test_refused_lines_name_the_filter(part: list[TruthCase]) -> None:
+    lines = Lines()
+    for case in part:
+        with lines.line(case):
+            refused(case)
+    lines.check()
+
+
+def refused(case: TruthCase) -> None:
+    """Check that a line is refused, and how."""
     with pytest.raises(AmqpError) as refusal:
         case.predicate()
     assert refusal.value.condition in (INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED)

@@ -1,4 +1,4 @@
-"""The truth table of the filters over columns: Arrow line by line, all lines as Spark Columns in one job."""
+"""The truth table of the filters over columns: of Arrow, and as Spark Columns in some jobs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gateway.errors import NOT_IMPLEMENTED, AmqpError
 from gateway.filters.predicate import Predicate
 from tests.support.filters.rows import answerable, batch_of
 from tests.support.filters.truth import TruthCase, cases, messages
+from tests.support.project.tables import Lines
 from tests.support.spark.spark import EXPRESSIONS, GENERATED, INTERPRETED
 
 if TYPE_CHECKING:
@@ -36,9 +37,22 @@ def expected_answers(case: TruthCase, values: list[Any]) -> dict[str, Any]:
     return {name: value for name, value in zip(NAMES, values, strict=True) if name in case.expected}
 
 
-@pytest.mark.parametrize("case", READABLE, ids=str)
-def test_a_line_over_a_batch(case: TruthCase, batch: Any) -> None:
-    """Predicates are made here and not where the cases are listed, which each worker of a run does."""
+PARTS = 10
+"""Of the lines over a batch, which are a test each."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_lines_over_a_batch(part: int, batch: Any) -> None:
+    """Predicates are made here and not where the cases are listed, which is done in each run."""
+    lines = Lines()
+    for case in READABLE[part::PARTS]:
+        with lines.line(case):
+            over_a_batch(case, batch)
+    lines.check()
+
+
+def over_a_batch(case: TruthCase, batch: Any) -> None:
+    """Check what a line says of all messages at once."""
     predicate = case.predicate()
     if not answerable(predicate):
         refused_when_it_is_compiled(predicate)
