@@ -143,7 +143,7 @@ def finish(consumer: StoredConsumer) -> None:
     consumer.commit(*ids)
 
 
-@pytest.mark.parametrize("kind", ["durable", "group"])
+@pytest.mark.parametrize("kind", ["durable", pytest.param("group", marks=pytest.mark.soak)])
 def test_each_input_is_consumed_once_in_any_order(
     start_gateway: Gateways, kafka_broker: KafkaBroker, redis_server: Redis, kind: str
 ) -> None:
