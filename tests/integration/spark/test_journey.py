@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.gateway.process import Process, free_port, fresh_folder
 from tests.support.project.parts import ROOT
+from tests.support.spark.pipeline import here
 
 EXAMPLE = (ROOT / "policies/examples/pipeline.yaml").read_text()
 PORTS = ("5672", "5673", "8672")
@@ -75,7 +76,7 @@ def test_a_policy_that_is_not_as_it_should_be_fails_its_step(
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    code, text = journey(tmp_path)
-    assert code == 1
-    assert "is not from an earlier run: choose another --folder" in text
+    said = here("quickstart", "--once", "--folder", tmp_path)
+    assert said.returncode == 1
+    assert "is not from an earlier run: choose another --folder" in said.stderr
     assert (tmp_path / "mine.txt").read_text() == "mine"
