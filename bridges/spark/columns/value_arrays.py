@@ -6,6 +6,7 @@ Values are collected in lists and become one array per member at the end, so tha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Final
 from uuid import UUID
 
@@ -55,6 +56,12 @@ _PLAIN: Final = {
 _LONG_MAX: Final = (1 << 63) - 1
 
 
+@cache
+def _type_names() -> pa.Array:
+    """The names of types, by code. The first array that pyarrow makes of Python's objects imports pandas."""
+    return pa.array(_NAMES)
+
+
 def _stored(value: Value) -> tuple[int, Value]:
     """The code of a value's type and member, and the value to store there."""
     kind = type(value)
@@ -71,7 +78,6 @@ def _stored(value: Value) -> tuple[int, Value]:
 
 _MEMBERS: Final = tuple(schema.MEMBERS)[1:]
 _MEMBER_OF: Final = np.array([-1 if held is None else _MEMBERS.index(held) for held in _HELD], dtype=np.int8)
-_TYPE_NAMES: Final = pa.array(_NAMES)
 
 
 class Values:
@@ -98,7 +104,7 @@ class Values:
     def array(self, absent: pa.Array | None = None) -> pa.Array:
         codes = np.array(self.codes, dtype=np.uint8)
         members = _MEMBER_OF[codes]
-        parts = [_TYPE_NAMES.take(pa.array(codes))]
+        parts = [_type_names().take(pa.array(codes))]
         for index, name in enumerate(_MEMBERS):
             parts.append(_scattered(self.values, np.flatnonzero(members == index), VALUE.field(name).type))
         return pa.StructArray.from_arrays(parts, fields=list(VALUE), mask=absent)
