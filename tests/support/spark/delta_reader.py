@@ -27,7 +27,7 @@ def main(table: str, *call: str) -> None:
     rows = spark.read.format("delta").load(table)
     first = spark.read.format("delta").option("versionAsOf", 0).load(table)
     places = rows.orderBy("partition", "offset").select("partition", "offset").collect()
-    skipped = rows.where("address = 'orders/eu' and partition = 1 and offset >= 20").count()
+    skipped = rows.where("address = 'orders/eu' and partition = 1 and offset >= 10").count()
     found = {"versions": sorted(versions), "first": first.count(), "part": skipped, "places": list(map(tuple, places))}
     print(json.dumps(found))
     spark.stop()

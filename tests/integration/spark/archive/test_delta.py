@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLOW = 600.0
-EVENTS = 60
+EVENTS = 40
 OFTEN = "--conf", "spark.databricks.delta.properties.defaults.checkpointInterval=2"
 """Delta makes a checkpoint of its log every ten versions otherwise."""
 FEW = [
