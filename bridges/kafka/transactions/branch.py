@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Hashable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -75,11 +76,23 @@ class KafkaBranch:
         self._begun = asyncio.Event()
         self._then: Answer | None = None
         """Called after the commit that waits for reports."""
-        pool.cluster.supervisor.start(self._begin(), "kafka-transaction")
+        if not (client.initialised and self._begins()):
+            pool.cluster.supervisor.start(self._begin(), "kafka-transaction")
+
+    def _begins(self) -> bool:
+        """Begin at once: the first records are on their way while later messages of the same read are looked at."""
+        try:
+            self._client.begin(self)
+        except KafkaException:
+            return False  # it fails again, when the transaction knows of this branch
+        self._begun.set()
+        self._records.begin()
+        return True
 
     async def _begin(self) -> None:
         try:
-            await self._client.begin(self)
+            await self._client.initialise()
+            self._client.begin(self)
         except KafkaException as error:
             self._unbegun = True
             self._failed(errors.cause_of(error))
@@ -158,16 +171,22 @@ class KafkaBranch:
         self._pool.cluster.supervisor.start(self._commit(then), "kafka-transaction")
 
     async def _commit(self, then: Answer) -> None:
+        links = self._positions.links
         async with AsyncExitStack() as turn:
-            try:
-                async with asyncio.timeout(_TURN):
-                    await turn.enter_async_context(self._pool.turns.turn(self._positions.links))
-            except TimeoutError:
+            if links and not await self._has_turn(turn, links):
                 error: AmqpError | None = await self._rolled_back("Kafka does not answer an earlier commit of a link")
             else:
                 error = await self._committed()
             self._pool.give_back(self._client)
             then(error)  # the next commit for one of these links must know which events are done
+
+    async def _has_turn(self, turn: AsyncExitStack, links: Collection[Hashable]) -> bool:
+        try:
+            async with asyncio.timeout(_TURN):
+                await turn.enter_async_context(self._pool.turns.turn(links))
+        except TimeoutError:
+            return False
+        return True
 
     async def _committed(self) -> AmqpError | None:
         """Commit; returns why that was not possible."""

@@ -28,6 +28,9 @@ _PATIENCE: Final = 30.0
 """Seconds until something fails that can still be rolled back, as records do (`message.timeout.ms`)."""
 _LEAST: Final = 0.01
 """Seconds that a call has in any case."""
+_FEW: Final = 256
+_PAUSE: Final = 0.001
+"""Seconds until reports are taken when more records are in flight: those of many answers cost as much as of one."""
 
 
 class ReportsListener(Protocol):
@@ -48,7 +51,8 @@ class TransactionalClient:
         self._client: Final = self._outbox.client
         self._listener: ReportsListener | None = None
         self._in_flight = 0
-        self._wakeups: Final = self._outbox.wakeups(loop, self._look)
+        self._wakeups: Final = self._outbox.wakeups(loop, self._woken)
+        self._timer: asyncio.TimerHandle | None = None
         self._ending = False
         """A call that ends the transaction takes the reports."""
         self._initialising: Final = asyncio.Lock()
@@ -91,13 +95,25 @@ class TransactionalClient:
         if self._in_flight:
             self._wakeups.expect()
 
+    def _woken(self) -> None:
+        if self._in_flight <= _FEW:
+            self._look()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(_PAUSE, self._look)
+
     def _look(self) -> None:
+        self._stop_timer()
         if self._ending:
             return
         count, code = self._outbox.reports()
         self._report(count, code)
         if self._in_flight:
             self._wakeups.expect()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _report(self, count: int, code: int) -> None:
         self._in_flight -= count
@@ -109,11 +125,22 @@ class TransactionalClient:
 
     # -- the transaction
 
-    async def begin(self, listener: ReportsListener) -> None:
-        """Begin a transaction; `listener` learns of its records. Raises KafkaException."""
+    @property
+    def initialised(self) -> bool:
+        """Whether it may begin transactions."""
+        return self._initialised
+
+    def begin(self, listener: ReportsListener) -> None:
+        """Begin a transaction, when initialised; `listener` learns of its records. Raises KafkaException.
+
+        librdkafka's main thread takes note of it; nothing goes to Kafka, so that no thread is needed.
+        """
         self._listener = listener
-        await self.initialise()
-        await self._repeat(lambda _: self._client.begin_transaction())
+        try:
+            self._client.begin_transaction()
+        except KafkaException as error:
+            self.fatal = self.fatal or errors.cause_of(error).fatal()
+            raise
 
     async def initialise(self) -> None:
         """Fence off earlier clients with its id, and abort what they have left open, once. Raises KafkaException."""
@@ -185,8 +212,7 @@ class TransactionalClient:
         try:
             if self._given_up:
                 raise TimeoutError
-            async with asyncio.timeout_at(deadline + _CALL):
-                await run_in(self._threads.start, call)
+            await run_in(self._threads.start, call, deadline + _CALL)
         except TimeoutError:
             self.fatal = self._given_up = True
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
@@ -194,6 +220,7 @@ class TransactionalClient:
     def close(self) -> None:
         """Drop what is left: the cluster aborts an open transaction at its time-out, or for the next client."""
         self._wakeups.close()
+        self._stop_timer()
         self._client.purge()
 
 

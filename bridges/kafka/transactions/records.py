@@ -1,8 +1,8 @@
 """The records of one transaction: those that wait, and those that Kafka has not reported yet (KM-14).
 
 Handed over one by one, records would go to Kafka in requests of a few, each of which costs as much as one of many, and
-librdkafka's thread would poll without a pause for the answer to each (decision 100). So messages wait while others are
-in flight, and until the client has begun its transaction. They have no outcome meanwhile: the account of their
+librdkafka's thread would poll without a pause for the answer to each (decision 100). So messages wait while many others
+are in flight, and until the client has begun its transaction. They have no outcome meanwhile: the account of their
 connection counts their bytes, as `HeldBytes.received` while their link lasts, and then as `unfinished` (`keep`).
 """
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _WAIT: Final = 0.02
 """Seconds that messages wait, at most, for the reports of those before them."""
+_MANY: Final = 256
+"""Messages in flight behind which others wait: fewer may be parts of one read, and go to Kafka in one request."""
 Refuse: TypeAlias = "Callable[[PostedMessage, AmqpError], None]"
 
 
@@ -109,11 +111,17 @@ class TransactionRecords:
         self._timer: asyncio.TimerHandle | None = None
         self.in_flight: Final[deque[UnansweredMessages]] = deque()
         """Messages whose records Kafka has not reported yet, in order."""
+        self._unreported = 0
+        """How many they are."""
 
     @property
     def settled(self) -> bool:
         """Whether the client has begun, and nothing waits or is in flight."""
         return self._begun and not self.in_flight
+
+    @property
+    def _ready(self) -> bool:
+        return self._begun and not self._waiting and self._unreported < _MANY
 
     def begin(self) -> None:
         """The client has begun its transaction: hand over what has waited."""
@@ -122,14 +130,14 @@ class TransactionRecords:
 
     def add(self, record: PostedRecord) -> None:
         """Write a record; its message gets its outcome when Kafka has it."""
-        if self.settled:
+        if self._ready:
             self._put(record)
         else:
             self._wait(record)
 
     def add_messages(self, topic: str, partition: int, posts: PostedMessages, at: int, rules: int) -> int:
         """Write messages from `at` on while C makes their records; returns the next one."""
-        if self.settled:
+        if self._ready:
             end = self._client.put_messages(topic, partition, posts.messages, at, rules)
             if end > at:
                 self._await(posts.unanswered(at, end))
@@ -147,6 +155,7 @@ class TransactionRecords:
         while count > 0 and in_flight:
             first = in_flight[0]
             taken = min(count, first.left)
+            self._unreported -= taken
             (first.accept if written else first.release)(taken)
             count -= taken
             if not first.left:
@@ -193,6 +202,7 @@ class TransactionRecords:
 
     def _await(self, messages: UnansweredMessages) -> None:
         """librdkafka has taken the records of messages."""
+        self._unreported += messages.left
         if not (self.in_flight and self.in_flight[-1].join(messages)):
             self.in_flight.append(messages)
 

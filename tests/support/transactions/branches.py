@@ -19,7 +19,8 @@ from gateway.transactions.transaction import Transaction
 class BranchClient:
     """Keeps what it is given in calls of one or many; reports and commits when the test does."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, initialised: bool = False) -> None:
+        self.initialised = initialised
         self.calls: list[list[bytes]] = []
         self.log: list[str] = []
         self.identifier, self.fatal = "client", False
@@ -28,8 +29,10 @@ class BranchClient:
         self.abort_error: KafkaException | None = None
         self.may_begin = asyncio.Event()
 
-    async def begin(self, listener: object) -> None:
+    async def initialise(self) -> None:
         await self.may_begin.wait()
+
+    def begin(self, listener: object) -> None:
         if self.begin_error is not None:
             raise self.begin_error
 
@@ -63,9 +66,9 @@ class BranchWorld:
     unfinished, open = 0, True
     """As a connection, and as a link."""
 
-    def __init__(self, turns: CommitTurns | None = None) -> None:
+    def __init__(self, turns: CommitTurns | None = None, client: BranchClient | None = None) -> None:
         self.engine = self
-        self.client, self.settled, self.answers = BranchClient(), list[str](), list[AmqpError | None]()
+        self.client, self.settled, self.answers = client or BranchClient(), list[str](), list[AmqpError | None]()
         self.tasks: list[asyncio.Task[None]] = []
         loop = asyncio.get_running_loop()
         supervisor = SimpleNamespace(start=lambda step, _: self.tasks.append(loop.create_task(step)))
@@ -75,8 +78,8 @@ class BranchWorld:
         pool: Any = SimpleNamespace(cluster=cluster, counters=SimpleNamespace(accepted=0), give_back=lambda _: None)
         pool.fenced, pool.turns = self._fence, turns or CommitTurns()
         self.transaction = Transaction(b"t", lambda: None, lambda: None)
-        client: Any = self.client
-        self.branch = KafkaBranch(pool, self.transaction, client)
+        used: Any = self.client
+        self.branch = KafkaBranch(pool, self.transaction, used)
 
     def _fence(self) -> None:
         self.fenced += 1

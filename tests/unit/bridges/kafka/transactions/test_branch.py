@@ -13,7 +13,14 @@ from bridges.kafka.transactions import branch, records
 from gateway.errors import INTERNAL_ERROR, TRANSACTION_ROLLBACK
 from gateway.tasks import until
 from gateway.transactions.posts import Post
-from tests.support.transactions.branches import BranchWorld
+from tests.support.transactions.branches import BranchClient, BranchWorld
+
+MANY = records._MANY
+
+
+@pytest.fixture(autouse=True)
+def _one_is_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_MANY", 1)
 
 
 async def test_messages_wait_for_the_reports_of_those_before_them() -> None:
@@ -38,6 +45,34 @@ async def test_messages_wait_for_the_reports_of_those_before_them() -> None:
     assert world.answers == [None]
     assert world.settled == [f"{number} accepted" for number in range(1, 6)]
     assert world.client.log == ["commit"]
+
+
+async def test_a_few_messages_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for a task, if the client has been used before: they are parts of one read."""
+    monkeypatch.setattr(records, "_MANY", MANY)
+    world = BranchWorld(client=BranchClient(initialised=True))
+    world.post(*range(200))
+    world.post_one(200)
+    world.post(*range(201, 256))
+    assert sum(map(len, world.client.calls)) == 256
+    assert world.tasks == []
+    world.post(256)
+    assert len(world.client.calls) == 3
+    world.branch.on_reports(1, 0)
+    world.post(257)  # behind the one that waits
+    assert len(world.client.calls) == 3
+    world.branch.on_reports(255, 0)
+    assert world.client.calls[3:] == [[b"256"], [b"257"]]
+
+
+async def test_a_client_that_does_not_begin_at_once_says_why_later() -> None:
+    client = BranchClient(initialised=True)
+    client.begin_error = KafkaException(KafkaError(KafkaError._STATE))
+    world = BranchWorld(client=client)
+    assert world.transaction.failure is None
+    world.post(1)
+    await world.begun()
+    assert world.transaction.failure is not None
 
 
 async def test_one_message_at_a_time_does_not_wait() -> None:

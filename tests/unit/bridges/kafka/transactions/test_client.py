@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.transactions import client
 from bridges.kafka.transactions.client import TransactionalClient
-from gateway.tasks import DaemonThreads
+from gateway.tasks import DaemonThreads, until
 
 
 class Producer:
@@ -80,3 +80,25 @@ async def test_a_call_that_does_not_return_is_given_up(
         await tried.abort()
     assert len(producer.limits) == 1
     producer.end()
+
+
+async def test_reports_of_many_records_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a few at once: their sender waits for them."""
+    looks: list[int] = []
+    outbox: Any = SimpleNamespace(client=Producer(False), put=lambda *_: None)
+    outbox.reports = lambda: looks.append(1) or (0, 0)
+    outbox.wakeups = lambda _, wake: SimpleNamespace(wake=wake, expect=lambda: None)
+    monkeypatch.setattr(client, "make_outbox", lambda *_: outbox)
+    monkeypatch.setattr(client, "_FEW", 1)
+    tried = TransactionalClient({}, asyncio.get_running_loop(), DaemonThreads(1, "test"))
+    wakeups: Any = tried._wakeups
+    tried.produce("topic", 0, None, b"", None)
+    wakeups.wake()
+    assert len(looks) == 1
+    tried.produce("topic", 0, None, b"", None)
+    for _ in range(2):
+        wakeups.wake()
+    assert len(looks) == 1
+    await until(lambda: len(looks) == 2, 10)
+    await asyncio.sleep(0)
+    assert len(looks) == 2

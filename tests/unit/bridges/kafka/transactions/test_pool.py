@@ -138,5 +138,6 @@ async def test_a_transaction_waits_for_its_client(monkeypatch: pytest.MonkeyPatc
     settings = {"transactional.id": "id", "transaction.timeout.ms": 500}
     client = TransactionalClient(settings, asyncio.get_running_loop(), DaemonThreads(2, "test"))
     listener: Any = SimpleNamespace(on_reports=lambda *_: None)
-    await asyncio.gather(client.initialise(), client.begin(listener))
+    await asyncio.gather(client.initialise(), client.initialise())
+    client.begin(listener)
     assert calls == ["init", "begin"]
