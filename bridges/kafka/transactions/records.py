@@ -1,9 +1,10 @@
 """The records of one transaction: those that wait, and those that Kafka has not reported yet (KM-14).
 
 Handed over one by one, records would go to Kafka in requests of a few, each of which costs as much as one of many, and
-librdkafka's thread would poll without a pause for the answer to each (decision 100). So messages wait while many others
-are in flight, and until the client has begun its transaction. They have no outcome meanwhile: the account of their
-connection counts their bytes, as `HeldBytes.received` while their link lasts, and then as `unfinished` (`keep`).
+librdkafka's thread would poll without a pause for the answer to each (decision 100). So messages wait while others are
+in flight, but for the first ones of a transaction, and until the client has begun it. They have no outcome meanwhile:
+the account of their connection counts their bytes, as `HeldBytes.received` while their link lasts, and then as
+`unfinished` (`keep`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 _WAIT: Final = 0.02
 """Seconds that messages wait, at most, for the reports of those before them."""
-_MANY: Final = 256
-"""Messages in flight behind which others wait: fewer may be parts of one read, and go to Kafka in one request."""
+_FIRST: Final = 256
+"""The messages of a transaction that wait for no others: they may be all, parts of one read and of one request."""
 Refuse: TypeAlias = "Callable[[PostedMessage, AmqpError], None]"
 
 
@@ -111,8 +112,8 @@ class TransactionRecords:
         self._timer: asyncio.TimerHandle | None = None
         self.in_flight: Final[deque[UnansweredMessages]] = deque()
         """Messages whose records Kafka has not reported yet, in order."""
-        self._unreported = 0
-        """How many they are."""
+        self._first = _FIRST
+        """How many may still go without a wait."""
 
     @property
     def settled(self) -> bool:
@@ -121,7 +122,7 @@ class TransactionRecords:
 
     @property
     def _ready(self) -> bool:
-        return self._begun and not self._waiting and self._unreported < _MANY
+        return self.settled or (self._begun and self._first > 0 and not self._waiting)
 
     def begin(self) -> None:
         """The client has begun its transaction: hand over what has waited."""
@@ -155,7 +156,6 @@ class TransactionRecords:
         while count > 0 and in_flight:
             first = in_flight[0]
             taken = min(count, first.left)
-            self._unreported -= taken
             (first.accept if written else first.release)(taken)
             count -= taken
             if not first.left:
@@ -202,7 +202,7 @@ class TransactionRecords:
 
     def _await(self, messages: UnansweredMessages) -> None:
         """librdkafka has taken the records of messages."""
-        self._unreported += messages.left
+        self._first -= messages.left
         if not (self.in_flight and self.in_flight[-1].join(messages)):
             self.in_flight.append(messages)
 

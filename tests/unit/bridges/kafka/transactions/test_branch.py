@@ -15,12 +15,12 @@ from gateway.tasks import until
 from gateway.transactions.posts import Post
 from tests.support.transactions.branches import BranchClient, BranchWorld
 
-MANY = records._MANY
+FIRST = records._FIRST
 
 
 @pytest.fixture(autouse=True)
-def _one_is_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_MANY", 1)
+def _none_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_FIRST", 0)
 
 
 async def test_messages_wait_for_the_reports_of_those_before_them() -> None:
@@ -49,7 +49,7 @@ async def test_messages_wait_for_the_reports_of_those_before_them() -> None:
 
 async def test_a_few_messages_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even for a task, if the client has been used before: they are parts of one read."""
-    monkeypatch.setattr(records, "_MANY", MANY)
+    monkeypatch.setattr(records, "_FIRST", FIRST)
     world = BranchWorld(client=BranchClient(initialised=True))
     world.post(*range(200))
     world.post_one(200)
@@ -58,11 +58,13 @@ async def test_a_few_messages_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert world.tasks == []
     world.post(256)
     assert len(world.client.calls) == 3
-    world.branch.on_reports(1, 0)
+    world.branch.on_reports(255, 0)
     world.post(257)  # behind the one that waits
     assert len(world.client.calls) == 3
-    world.branch.on_reports(255, 0)
+    world.branch.on_reports(1, 0)
     assert world.client.calls[3:] == [[b"256"], [b"257"]]
+    world.post(258)
+    assert len(world.client.calls) == 5
 
 
 async def test_a_client_that_does_not_begin_at_once_says_why_later() -> None:
