@@ -32,6 +32,7 @@ class PipeWakeups:
         self._wake: Final = wake
         self._tell: Final = tell
         self._end, self._start = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._closed = False
         loop.add_reader(self._end, self._read)
         tell(self._start)
         os.write(self._start, b"\0")  # librdkafka tells of nothing while something is there that nobody has taken
@@ -45,7 +46,10 @@ class PipeWakeups:
         """See `Wakeups`: librdkafka knows."""
 
     def close(self) -> None:
-        """See `Wakeups`."""
+        """See `Wakeups`; a client may be closed with its cluster, and again when its transaction ends."""
+        if self._closed:  # the numbers of the files are those of others now
+            return
+        self._closed = True
         self._tell(-1)
         self._loop.remove_reader(self._end)
         os.close(self._end)

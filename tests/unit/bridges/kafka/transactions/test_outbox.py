@@ -100,6 +100,8 @@ async def test_librdkafka_writes_to_no_file_of_somebody_else() -> None:
         wait_until(lambda: kept.reports()[0], "the report")
         with pytest.raises(BlockingIOError):
             os.read(end, 1)
+        wakeups.close()  # once more: closes no file of somebody else either
+        assert os.write(start, b"x") == 1
     finally:
         os.close(end)
         os.close(start)
