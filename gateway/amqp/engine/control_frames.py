@@ -26,7 +26,7 @@ from gateway.amqp.engine.performatives import (
 )
 from gateway.amqp.link.attach_info import AttachInfo, read_attach_info, refusal
 from gateway.amqp.link.port import RESUMED
-from gateway.amqp.proton.batch import ONE_STATE, OTHER_FORMAT, SCAN_STATE, WITH_STATE, scan
+from gateway.amqp.proton.batch import CONTROL, ONE_STATE, OTHER_FORMAT, SCAN_STATE, WITH_STATE, scan
 from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 _HEAD: Final = struct.Struct(">IBBH")
@@ -90,6 +90,11 @@ class ControlFrameInspector:
     def one_state(self) -> bool:
         """Whether the messages of a run that end in the scanned data came with the same state."""
         return self._scan[ONE_STATE] == 1
+
+    @property
+    def each_piece(self) -> bool:
+        """Whether events must be handled after each push: the scanned data may have control frames."""
+        return self.watching or self._scan[CONTROL] == 1
 
     def frame(self, data: bytes, start: int, end: int) -> bytes:
         """The frame that ends here; `start`: where it begins, or 0 if it began in earlier data."""

@@ -4,6 +4,9 @@ Part of the engine. proton reads all frames of a piece before it emits events. I
 begin, proton would forget the channel that our begin has to name; the link of a flow with `echo` is known only from the
 last event of a piece; proton shows neither the properties of a flow nor text after a NUL in the error of a disposition.
 So input is cut there.
+
+proton takes 8 or 16 KiB at once. Handling the events of a few messages costs nearly as much as of many, so events wait
+for the next pieces of the same input, unless one may have control frames, which are checked piece by piece.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from gateway.amqp.proton.batch import (
 )
 from gateway.amqp.proton.handles import ProtonTransport
 
+_MOST: Final = 32 * 1024
+"""Bytes of which the events may wait: proton copies a large message again with each piece, until it is read."""
 _frames: Final = lib.pn_transport_get_frames_input
 
 
@@ -84,19 +89,20 @@ class Input:
 
     def _push(self, data: bytes, position: int, end: int) -> None:
         transport, inspector = self._transport, self.inspector
-        start = ffi.from_buffer("char[]", data) + position
+        start, waiting = ffi.from_buffer("char[]", data) + position, 0
         while position < end and (room := self._room) > 0:
             taken = min(room, end - position)
             before = _frames(transport) if taken == room else -1
             inspector.pushing(data, position, room, taken)
             lib.pn_transport_push(transport, start, taken)
-            self._dispatch()
-            start, position = start + taken, position + taken
+            start, position, waiting = start + taken, position + taken, waiting + taken
             room = lib.pn_transport_capacity(transport)
             if before >= 0 and before == _frames(transport):
                 inspector.grown(room)
-            if self._room > 0:
-                self._room = room
+            self._room = room
+            if room <= 0 or position >= end or waiting >= _MOST or inspector.each_piece:
+                self._dispatch()
+                waiting = 0
 
     def stop(self) -> None:
         """Ignore further input."""

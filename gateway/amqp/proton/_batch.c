@@ -556,6 +556,7 @@ PyMODINIT_FUNC PyInit__batch(void) {
         Py_CLEAR(module);
     if (module != NULL && (PyModule_AddIntConstant(module, "SCAN_STATE", sizeof(scan_state)) < 0 ||
                            PyModule_AddIntConstant(module, "ONE_STATE", offsetof(scan_state, one_state)) < 0 ||
+                           PyModule_AddIntConstant(module, "CONTROL", offsetof(scan_state, control)) < 0 ||
                            PyModule_AddIntMacro(module, OTHER_FORMAT) < 0 || PyModule_AddIntMacro(module, WITH_STATE) < 0 || PyModule_AddIntMacro(module, BEFORE_END) < 0 ||
                            PyModule_AddIntMacro(module, ECHO_SESSION) < 0 || PyModule_AddIntMacro(module, BEFORE_ACQUISITION) < 0 ||
                            PyModule_AddIntMacro(module, ACQUISITION) < 0 || PyModule_AddIntMacro(module, ECHO_LINK) < 0 ||

@@ -76,6 +76,7 @@ class Unsettled:
 
 SCAN_STATE: int
 ONE_STATE: int
+CONTROL: int
 OTHER_FORMAT: int
 WITH_STATE: int
 BEFORE_END: int

@@ -19,6 +19,8 @@ typedef struct {
     uint16_t channel; /* the channel of that frame */
     uint8_t head[MAX_HEAD];
     uint8_t one_state; /* the messages that end in the scanned bytes came with one state, if they came in one frame each */
+    uint8_t control;   /* a frame in the scanned bytes may be another than a transfer, flow or disposition */
+    uint8_t unfinished_control; /* that is so of the last one, which is not complete */
     uint8_t size;      /* of the state of the last transfer; 0: none, or not known */
     uint8_t state[MAX_HEAD];
 } scan_state;
@@ -72,12 +74,14 @@ static int inspect_frame(scan_state *state, const uint8_t *frame, size_t size, s
     const uint8_t *stated = NULL;
     size_t state_bytes = 0;
     if (frame[5] != 0 || body < 8 || body + 3 > size) { /* an empty frame, or an extended header that hides the rest */
+        state->unfinished_control = frame[5] != 0 || body != 8 || size != 8;
         if (body <= 8)
             return 0;
         note_state(state, NULL, 0);
         return add_finding(findings, position, OTHER_FORMAT, channel) < 0 ? -1 : add_finding(findings, position, BEFORE_END, channel);
     }
     code = performative_code(frame + body, size - body, &head);
+    state->unfinished_control = code < 0x13 || code > 0x15;
     if (code == 0x14) {
         kind = transfer_kind(frame + body + head, size - body - head, &stated, &state_bytes);
         note_state(state, stated, state_bytes);
@@ -136,7 +140,7 @@ static size_t disposition_body(const uint8_t *frame, size_t size) {
 static int end_frame(scan_state *state, size_t position, findings *findings) {
     int echo = state->echo;
     bool acquires = state->acquires;
-    state->echo = NO_ECHO, state->acquires = 0;
+    state->echo = NO_ECHO, state->acquires = 0, state->unfinished_control = 0;
     if (acquires && add_finding(findings, position, ACQUISITION, state->channel) < 0)
         return -1;
     return echo == NO_ECHO ? 0 : add_finding(findings, position, echo, state->channel);
@@ -162,7 +166,7 @@ static bool head_complete(const scan_state *state) {
 static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size_t end, findings *findings) {
     const uint8_t *frame;
     size_t size, more, begin, body, at = start;
-    state->one_state = 1;
+    state->one_state = 1, state->control = state->unfinished_control;
     while (at < end) {
         if (state->skip) {
             more = end - at < state->skip ? end - at : state->skip;
@@ -181,9 +185,11 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
         }
         size = frame_size(frame);
         if (!state->started && memcmp(frame, "AMQP", 4) == 0)
-            size = 8;
-        else if (size < 8)
+            size = 8, state->unfinished_control = 1;
+        else if (size < 8) {
+            state->control = 1;
             return 0; /* malformed: proton reports it */
+        }
         else {
             begin = frame != state->head ? at : at - start > state->held ? at - state->held : start;
             if (inspect_frame(state, frame, size < MAX_HEAD ? size : MAX_HEAD, begin, findings) < 0)
@@ -195,7 +201,7 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
                     return -1;
             }
         }
-        state->started = 1;
+        state->started = 1, state->control |= state->unfinished_control;
         if (frame != state->head)
             state->skip = (uint32_t)size; /* the rest is still to come */
         else {
@@ -217,7 +223,8 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
  * position, that may name a transaction; ACQUISITION: it ends here, and its echo is reported after it; WITH_STATE: a
  * transfer has a state, so that from now on messages may be those of transactions. Afterwards the byte ONE_STATE of
  * `state` is 1 if the messages that end in the data came with the same state, except those that began in earlier data and
- * have several frames: these are never in a run.
+ * have several frames: these are never in a run. The byte CONTROL is 0 if all of the data belongs to transfers, flows,
+ * dispositions and empty frames.
  */
 static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t start, end;
