@@ -189,8 +189,7 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
         else if (size < 8) {
             state->control = 1;
             return 0; /* malformed: proton reports it */
-        }
-        else {
+        } else {
             begin = frame != state->head ? at : at - start > state->held ? at - state->held : start;
             if (inspect_frame(state, frame, size < MAX_HEAD ? size : MAX_HEAD, begin, findings) < 0)
                 return -1;

@@ -108,8 +108,8 @@ class Client:
                 *_, handle, delivery_count, link_credit = _fields(raw, 7)
                 if handle == 1:
                     self._limit = delivery_count + link_credit
-            else:
-                assert raw[8:11] == _DISPOSITION, frames.parse(raw)
+            elif raw[8:11] != _DISPOSITION:
+                assert (other := frames.parse(raw)) is None, other  # only an empty frame
         return found
 
 

@@ -28,7 +28,7 @@ class Node(Incoming):
         self._name, self._found = name, found
 
     def on_transfer(self, delivery: int, data: bytes, settled: bool) -> None:
-        self._found.append((self._name, len(data), settled))
+        self._found.append((self._name, data, settled))
 
     def on_detach(self, error: AmqpError | None) -> None:
         self._found.append((self._name, "detached"))
@@ -54,7 +54,7 @@ def _attach(handle: int) -> bytes:
 
 def _transfer(number: int, handle: int, size: int, settled: bool, cut: str) -> list[bytes]:
     fields = {"handle": handle, "delivery_id": number, "delivery_tag": b"%d" % number, "settled": settled}
-    data = message(bytes(size))
+    data = message(b"%d" % number + bytes(size))
     if cut == "whole":
         return [framed(performative("transfer", **fields) + data)]
     first = framed(performative("transfer", **fields, more=True) + data[:size])
@@ -85,9 +85,11 @@ def _frames(peer: list[Event]) -> list[bytes]:
         elif what == "disposition":
             found.append(framed(performative("disposition", role=False, first=0, settled=True)))
         elif what == "attach" and not there:
-            there, _ = True, found.append(_attach(1))
+            there = True
+            found.append(_attach(1))
         elif what == "detach" and there:
-            there, _ = False, found.append(framed(performative("detach", handle=1, closed=True)))
+            there = False
+            found.append(framed(performative("detach", handle=1, closed=True)))
         elif what == "unknown handle" and number > 20:
             found += _transfer(number, 7, 1, False, "whole")
     return found

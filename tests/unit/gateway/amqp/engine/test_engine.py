@@ -9,7 +9,6 @@ import pytest
 from cproton_ffi import lib
 
 from bridges.eventhubs.conditions import outcome_of
-from gateway.amqp.engine.dispatcher import Dispatcher
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.link.handlers import Incoming, LinkHandler
@@ -119,28 +118,6 @@ def test_what_comes_at_the_end_of_a_drain_is_released_and_reaches_no_node() -> N
     assert (disposition.first, disposition.last, disposition.state.name) == (1, 2, "released")
     assert owner.say(transfers(3, settled=True)) == []
     assert owner.node.found == [message(b"0")]
-    owner.engine.lost(None)
-    owner.engine.free()
-
-
-@pytest.mark.parametrize(("last", "times"), [(b"", 2), (framed(performative("detach", handle=0)), 10)])
-def test_the_events_of_large_input_wait_for_each_other(
-    last: bytes, times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """proton takes 8 KiB at once. A few events cost as much as many; control frames are looked at piece by piece."""
-    dispatched, dispatch = list[None](), Dispatcher.dispatch
-    monkeypatch.setattr(Dispatcher, "dispatch", lambda self: (dispatched.append(None), dispatch(self))[1])
-    owner = Taking()
-    begin = performative("begin", next_outgoing_id=0, incoming_window=100, outgoing_window=100)
-    attach = performative("attach", name="a", handle=0, role=False, target=target("q"), initial_delivery_count=0)
-    owner.say(AMQP_HEADER + framed(performative("open", container_id="p")) + framed(begin) + framed(attach))
-    fields = {"handle": 0, "delivery_tag": b"t", "settled": True}
-    body = message(bytes(6000))
-    data = b"".join(framed(performative("transfer", **fields, delivery_id=n) + body) for n in range(10))
-    dispatched.clear()
-    owner.say(data + last)
-    assert len(owner.node.found) == 10
-    assert len(dispatched) == times
     owner.engine.lost(None)
     owner.engine.free()
 
