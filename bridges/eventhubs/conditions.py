@@ -53,6 +53,11 @@ def error_of(error: AmqpError) -> AmqpError:
     return error
 
 
+def named(error: AmqpError, address: str, hub: str) -> AmqpError:
+    """The error with the name of the event hub, which the client knows, for the address that the policy maps it to."""
+    return _other(error, error.condition, error.description.replace(address, hub))
+
+
 def _other(error: AmqpError, condition: str, text: str) -> AmqpError:
     return AmqpError(condition, text, info=error.info, fault=error.fault, scope=error.scope)
 

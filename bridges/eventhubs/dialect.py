@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from bridges.eventhubs import management, positions
 from bridges.eventhubs.addresses import CBS, MANAGEMENT, HubAddress, read_address, request_node
 from bridges.eventhubs.authorization import Authorization, ExpiryTimer
-from bridges.eventhubs.conditions import error_of, outcome_of
+from bridges.eventhubs.conditions import error_of, named, outcome_of
 from bridges.eventhubs.info import EndTracker, Hub, InfoReader
-from bridges.eventhubs.links import HubReceiver, HubSender
-from bridges.eventhubs.messages import BATCH_FORMAT
 from bridges.eventhubs.partition_hash import partition_of
+from bridges.eventhubs.receiver import HubReceiver
 from bridges.eventhubs.requests import NodeRequest, RequestAnswer, RequestNode
-from gateway.amqp.codec.types import ValueMap
+from bridges.eventhubs.sender import HubSender
+from bridges.eventhubs.unpacking import BATCH_FORMAT
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED, STOLEN, UNAUTHORIZED_ACCESS, AmqpError, quoted
 from gateway.links.link_context import link_context
 from gateway.principal import client as client_of
@@ -25,7 +25,6 @@ from policies.model.scopes.event_hubs import HUB, SharedKey
 if TYPE_CHECKING:
     from gateway.amqp.link.config import EngineConfig
     from gateway.amqp.link.link import Link
-    from gateway.amqp.proton.proton_data import TerminusFields
     from gateway.nodes.scope import Scope
     from policies.model.scopes.event_hubs import EventHubsSection
 
@@ -78,7 +77,7 @@ class EventHubs:
         client = self._clients.get(link.engine)
         if client is None:
             authorization = Authorization(self._keys, self._clock.now_ms, self._clock.call_later)
-            client = _HubClient(self._model, self._scope, authorization, self._clock.now_ms)
+            client = _HubClient(self._model, self._scope, authorization, self._clock)
             self._clients[link.engine] = client
         try:
             client.attach(link, admit)
@@ -99,12 +98,10 @@ class EventHubs:
 class _HubClient:
     """One connection: its tokens and request nodes."""
 
-    def __init__(
-        self, model: EventHubsSection, scope: Scope, authorization: Authorization, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, model: EventHubsSection, scope: Scope, authorization: Authorization, clock: HubClock) -> None:
         self._model: Final = model
         self._scope: Final = scope
-        self._now_ms: Final = now_ms
+        self._clock: Final = clock
         self.authorization: Final = authorization
         properties = partial(management.respond, self._info)
         self._nodes: Final = {CBS: RequestNode(self._put_token), MANAGEMENT: RequestNode(properties)}
@@ -124,10 +121,13 @@ class _HubClient:
         link.act_for(user)
         admit()
         self.authorization.depend(link, hub.path, user)
-        if link.incoming:
-            self._attach_sender(link, hub)
-        else:
-            self._attach_receiver(link, hub)
+        try:
+            if link.incoming:
+                self._attach_sender(link, hub)
+            else:
+                self._attach_receiver(link, hub)
+        except AmqpError as error:
+            raise named(error, self._address(hub.hub), hub.hub) from error
 
     # -- hubs
 
@@ -142,12 +142,12 @@ class _HubClient:
         source = link.source._replace(
             address=address, filter=positions.position(link.source.filter), durable=0, capabilities=[]
         )
-        receiver = HubReceiver(link, source, positions.link_properties(hub, link.properties))
+        receiver = HubReceiver(link, hub.hub, source, positions.link_properties(hub, link.properties))
         if _RUNTIME_METRIC not in link.desired:
             self._scope.attach_to(receiver, address, client_of(link))
             return
         attach = partial(self._attach_tracking, link, receiver, address)
-        tracker = EndTracker(self._scope, address, hub.partition, self._now_ms, attach)
+        tracker = EndTracker(self._scope, address, hub.partition, self._clock.now_ms, attach)
         receiver.track(tracker)
         tracker.start()
 
@@ -171,22 +171,23 @@ class _HubClient:
         target = link.target._replace(address=address, durable=0)
         properties = positions.link_properties(hub, {})
         if self._model.partition_key == "kafka" or hub.partition is not None:
-            self._scope.attach_to(HubSender(link, target, properties, None), address, client_of(link))
+            sender = HubSender(link, hub.hub, target, properties, None, self._clock.call_later)
+            self._scope.attach_to(sender, address, client_of(link))
         else:
-            InfoReader(self._scope, address, partial(self._attach_hashing, link, target, properties)).start()
+            make = partial(HubSender, link, hub.hub, target, properties, later=self._clock.call_later)
+            InfoReader(self._scope, address, partial(self._attach_hashing, link, make)).start()
 
-    def _attach_hashing(self, link: Link, target: TerminusFields, properties: ValueMap, found: Hub | AmqpError) -> None:
+    def _attach_hashing(self, link: Link, make: Callable[..., HubSender], found: Hub | AmqpError) -> None:
         """Attach a sender whose partition keys are hashed as the service does: the number of partitions is known."""
         if link.gone:
             return
-        if isinstance(found, AmqpError):
-            link.refuse(error_of(found))
-            return
+        sender = make(partitioner=None if isinstance(found, AmqpError) else partial(_partition, len(found)))
         try:
-            sender = HubSender(link, target, properties, partial(_partition, len(found)))
-            self._scope.attach_to(sender, target.address or "", client_of(link))
+            if isinstance(found, AmqpError):
+                raise found
+            self._scope.attach_to(sender, sender.address or "", client_of(link))
         except AmqpError as error:
-            link.refuse(error_of(error))
+            sender.refuse(error)
 
     # -- requests
 

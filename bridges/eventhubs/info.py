@@ -134,7 +134,7 @@ class InfoReader(InternalLink[Outgoing]):
 
 
 class EndTracker:
-    """Follows the end of one partition (`bridges.eventhubs.links.EndFollower`)."""
+    """Follows the end of one partition (`bridges.eventhubs.receiver.EndFollower`)."""
 
     def __init__(
         self, scope: Resolver, address: str, partition: str, now_ms: Callable[[], int], ready: Callable[[], None]

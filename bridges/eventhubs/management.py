@@ -31,6 +31,8 @@ def respond(info: HubInfo, request: NodeRequest, answered: Callable[[RequestAnsw
         raise AmqpError(NOT_IMPLEMENTED, f"{quoted(operation)} of {quoted(kind)}: only READ of {HUB} and {PARTITION}")
     if not hub:
         raise AmqpError(INVALID_FIELD, "the application property name must be the name of an event hub")
+    if kind == PARTITION and not request.text("partition"):
+        raise AmqpError(INVALID_FIELD, "the application property partition must be a string, the partition's number")
 
     def read(found: Hub | AmqpError) -> None:
         answered(failed(error_of(found)) if isinstance(found, AmqpError) else _answer(request, kind, hub, found))

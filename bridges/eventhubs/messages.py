@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from bridges.eventhubs.unpacking import PARTITION_KEY
 from gateway.amqp.codec.codec import Long, Symbol, Timestamp, encode
-from gateway.amqp.codec.decoder import decode, skip
 from gateway.amqp.codec.types import Value
 from gateway.amqp.message import sections
-from gateway.amqp.message.section_index import descriptor
-from gateway.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
+from gateway.errors import INVALID_FIELD, AmqpError
 
-BATCH_FORMAT: Final = 0x80013700
-"""The message-format of a batch: each data section is an encoded message."""
-PARTITION_KEY: Final = "x-opt-partition-key"
 _PARTITION_KEY: Final = PARTITION_KEY.encode()
 _GROUP_KEY: Final = "event-streams-group-key"
 _TARGET: Final = "event-streams-target-partition"
@@ -22,9 +18,6 @@ _OFFSET, _TIMESTAMP = "event-streams-offset", "event-streams-timestamp"
 _OF_LOG: Final = (_OFFSET, _TIMESTAMP, "event-streams-source-partition", "x-opt-kafka-timestamp-type")
 _LONGEST_KEY: Final = 128
 """Characters of a partition key."""
-_NULL_DATA: Final = b"\x00\x53\x75\x40"
-_EMPTY: Final = b"\xa0\x00"
-"""A binary without bytes, encoded."""
 Partitioner = Callable[[str], int]
 """The partition of a key."""
 
@@ -35,63 +28,6 @@ class LastEvent(NamedTuple):
     sequence_number: int
     enqueued_ms: int
     read_ms: int
-
-
-def unpack(data: bytes) -> list[bytes]:
-    """The messages of a batch, each checked; the batch's partition key is that of all of them.
-
-    A batch may have as many of them as fit: it has more sections than a message may have.
-
-    Raises:
-        AmqpError: DECODE_ERROR if it is no batch, or one of its messages is none.
-    """
-    front, messages = _front(data), []
-    layout = sections.walk(data[:front])
-    key = sections.map_entry(data[layout.ma : layout.bare], PARTITION_KEY) if layout.ma < layout.bare else None
-    while front < len(data):
-        code, position = descriptor(data, front)
-        message, front = decode(data, position)
-        if code != sections.DATA or not isinstance(message, bytes):
-            raise _no_batch()
-        messages.append(_keyed(_with_body(message), key))
-    return messages
-
-
-def _front(data: bytes) -> int:
-    """Where the first data section of a batch begins."""
-    position = 0
-    while position < len(data):
-        code, value = descriptor(data, position)
-        if code == sections.DATA:
-            return position
-        position = skip(data, value)
-    raise _no_batch()
-
-
-def _no_batch() -> AmqpError:
-    return AmqpError(DECODE_ERROR, "a batch must have data sections, each of which is an encoded message")
-
-
-def _with_body(message: bytes) -> bytes:
-    """A message whose data section is null, as the client for JavaScript sends a body of null, with an empty one."""
-    if message.endswith(_NULL_DATA):
-        try:
-            sections.walk(message)  # what is read is no such section: it only ends with these bytes
-        except AmqpError:
-            return message[:-1] + _EMPTY
-    return message
-
-
-def _keyed(message: bytes, key: bytes | None) -> bytes:
-    layout = sections.walk(message)
-    if layout.end != len(message) or not message:
-        raise AmqpError(DECODE_ERROR, "a data section of the batch is no message")
-    if key is None:
-        return message
-    annotations = sections.edit_map(
-        message[layout.ma : layout.bare], put={PARTITION_KEY: key}, code=sections.MESSAGE_ANNOTATIONS
-    )
-    return sections.splice(message, layout, ma=annotations)
 
 
 def has_key(data: bytes) -> bool:

@@ -28,7 +28,7 @@ _SELECTOR: Final = re.compile(
     r"\s*amqp\.annotation\.x-opt-(offset|sequence-number|enqueued-time|enqueuedtimeutc)\s*(>=?)\s*'?([^'\s]{1,30})'?\s*",
     re.IGNORECASE,
 )
-_NUMBER: Final = re.compile(r"-?\d{1,19}")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 """Of a long: clients for Java and Go have no other numbers."""
 

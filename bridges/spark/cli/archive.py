@@ -37,7 +37,7 @@ def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     host, _, port = (value or "").rpartition(":")
     if value is None:
         return None
-    if not port.isdigit() or int(port) > 65535:
+    if not port.isdecimal() or int(port) > 65535:
         raise click.BadParameter(f"{value!r} is not a port, such as 9464 or 0.0.0.0:9464", ctx, param)
     return host or "127.0.0.1", int(port)
 

@@ -97,6 +97,6 @@ def replay(
 def _offsets(text: str) -> tuple[int, tuple[int, int]]:
     partition, colon, places = text.partition(":")
     start, dash, end = places.partition("-")
-    if not (colon and dash and partition.isdigit() and start.isdigit() and end.isdigit()):
+    if not (colon and dash and partition.isdecimal() and start.isdecimal() and end.isdecimal()):
         raise click.UsageError(f"{text!r} is not PARTITION:START-END, such as 0:100-200")
     return int(partition), (int(start), int(end))

@@ -210,7 +210,7 @@ def _number(found: Mapping[str, str], name: str) -> int | None:
     text = found.get(name)
     if text is None:
         return None
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise PipelineError(f"format scopegate: option {name} has to be a number from 1 on, not {text!r}")
     return int(text)
 
@@ -218,7 +218,7 @@ def _number(found: Mapping[str, str], name: str) -> int | None:
 def _time(found: Mapping[str, str], name: str) -> int | None:
     """A time in milliseconds since 1970; the option may also be ISO 8601, in UTC if no zone is given."""
     text = found.get(name)
-    if text is None or text.isdigit():
+    if text is None or text.isdecimal():
         return None if text is None else int(text)
     try:
         given = datetime.fromisoformat(text)

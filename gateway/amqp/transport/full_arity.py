@@ -2,7 +2,8 @@
 
 AMQP lets a sender leave out the nulls at the end of a list (part 1, 1.4), and proton does. A listener whose clients
 cannot read such frames uses `FullArityEngine`, which adds the nulls to what proton wrote. So that no frame becomes
-larger than the peer accepts, proton is shown a max-frame-size that is `RESERVE` bytes smaller.
+larger than the peer accepts, proton is shown a max-frame-size that is `RESERVE` bytes smaller. The same clients detach
+links whose session they have ended (`late_detaches`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gateway.amqp.engine.listener import EngineListener
 from gateway.amqp.link.config import EngineConfig
 from gateway.amqp.message.section_index import opened
 from gateway.amqp.sasl.frames import AMQP_HEADER
+from gateway.amqp.transport.late_detaches import LateDetaches
 from gateway.errors import AmqpError
 
 RESERVE: Final = 64
@@ -133,10 +135,11 @@ class FullArityEngine(Engine):
     def __init__(self, config: EngineConfig, owner: EngineListener[Engine], *, server: bool) -> None:
         super().__init__(config, owner, server=server)
         self._reserve: Final = FrameReserve()
+        self._late: Final = LateDetaches()
 
     def receive(self, data: bytes) -> None:
         """See `Engine`."""
-        if data := self._reserve.pass_on(data):
+        if data := self._reserve.pass_on(self._late.pass_on(data)):
             super().receive(data)
 
     def take_pieces(self) -> list[bytes]:

@@ -15,6 +15,7 @@ from tests.support.amqp.messages import properties_list
 from tests.support.eventhubs.hubs import HubGateway, sas
 from tests.support.eventhubs.peer import BATCH, HubPeer, batch, data, epoch
 from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import wait_until
 
 TOKEN = "servicebus.windows.net:sastoken"
 OUT_OF_RANGE = "com.microsoft:argument-out-of-range"
@@ -89,10 +90,11 @@ def test_a_link_without_an_address_is_refused(client: HubPeer) -> None:
         {SELECTOR: frames.Described(SELECTOR, 7)},
         {SELECTOR: frames.Described(SELECTOR, "x" * 5000)},
         {SELECTOR: frames.Described(SELECTOR, "amqp.annotation.x-opt-offset > 'many'")},
+        {SELECTOR: frames.Described(SELECTOR, "amqp.annotation.x-opt-offset > '\u0663'")},
         {SELECTOR: frames.Described(SELECTOR, "amqp.annotation.x-opt-offset > '9999999999999999999'")},
         {Symbol(name): frames.Described(SELECTOR, "amqp.annotation.x-opt-offset > '1'") for name in "ab"},
     ],
-    ids=["no filter", "a number", "long", "no number", "too great", "two"],
+    ids=["no filter", "a number", "long", "no number", "no ASCII", "too great", "two"],
 )
 def test_filters(client: HubPeer, hub: str, filters: dict[Symbol, object]) -> None:
     source = frames.source(f"{hub}/ConsumerGroups/g/Partitions/0", filter=filters)
@@ -169,8 +171,10 @@ def test_answers_have_the_id_of_their_request(client: HubPeer, hubs: HubGateway,
         batch(data(b"good"), data(b"cut off")[:-3]),
         batch(data(b"good")) + b"\x00\x53\x75\x40",
         b"\x01\x02\x03",
+        batch(data(b"good"), bytes.fromhex("005377c103015001")),
+        batch(*[data(b"")] * 5000, bytes.fromhex("005377a102fffe")),
     ],
-    ids=range(7),
+    ids=range(9),
 )
 def test_batches_that_are_none(client: HubPeer, hub: str, payload: bytes) -> None:
     before = last(client, hub)
@@ -182,11 +186,45 @@ def test_batches_that_are_none(client: HubPeer, hub: str, payload: bytes) -> Non
 
 
 @pytest.mark.row("EH-9")
+@pytest.mark.parametrize("payload", [b"", bytes.fromhex("005377c103015001"), data(b"cut off")[:-1]], ids=range(3))
+def test_events_that_are_none(client: HubPeer, hub: str, payload: bytes) -> None:
+    before = last(client, hub)
+    client.attach_sender(f"{hub}/Partitions/0")
+    client.transfer(payload)
+    rejected = client.until("disposition", first=client.last_delivery).state
+    assert (rejected.name, rejected["error"]["condition"]) == ("rejected", OUT_OF_RANGE)
+    assert last(client, hub) == before
+
+
+@pytest.mark.row("EH-9", "EH-11")
+def test_a_batch_may_have_more_events_than_fit_into_the_queue_to_kafka(client: HubPeer, hub: str) -> None:
+    """1 MB holds 104,000 empty events, and `create_batch` of the client for Python fills it."""
+    before = last(client, hub)
+    client.attach_sender(f"{hub}/Partitions/0")
+    client.transfer_whole(batch(*[data(b"")] * 104_000), message_format=BATCH)
+    client.transfer_whole(batch(data(b"behind it")), message_format=BATCH)
+    settled = client.until("disposition", first=client.last_delivery - 1)
+    while settled.last != client.last_delivery:
+        assert settled.state.name == "accepted"
+        settled = client.until("disposition")
+    assert settled.state.name == "accepted"
+    assert last(client, hub) == before + 104_001
+
+
+@pytest.mark.row("EH-9")
+def test_a_batch_may_come_settled(client: HubPeer, hub: str) -> None:
+    before = last(client, hub)
+    client.attach_sender(f"{hub}/Partitions/0")
+    client.transfer_whole(batch(*[data(b"")] * 5000), message_format=BATCH, settled=True)
+    client.detach()
+    assert client.until("detach").error is None
+    wait_until(lambda: last(client, hub) == before + 5000, "the settled events")
+
+
+@pytest.mark.row("EH-9")
 def test_a_batch_may_have_more_events_than_a_message_has_sections(client: HubPeer, hub: str) -> None:
     before = last(client, hub)
     client.attach_sender(f"{hub}/Partitions/0")
-    whole = batch(*[data(b"")] * 12_000)
-    client.transfer(whole[:60_000], message_format=BATCH, more=True)
-    client.send("transfer", handle=0, delivery_id=client.last_delivery, payload=whole[60_000:])
+    client.transfer_whole(batch(*[data(b"")] * 12_000), message_format=BATCH)
     assert client.until("disposition", first=client.last_delivery).state.name == "accepted"
     assert last(client, hub) == before + 12_000

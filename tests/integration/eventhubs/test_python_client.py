@@ -176,6 +176,8 @@ def test_the_key_decides_what_its_user_may_do(hubs: HubGateway, hub: str, produc
     with client:
         error = _refused(lambda: client.send_event(EventData("not allowed"), partition_id="0"))
     assert "not allowed to send" in str(error)
+    assert hub in str(error)
+    assert "events/" not in str(error), "the client does not know the address that the policy maps its event hub to"
     assert bodies(received(hubs, hub, 1, key="guest")) == ["for the guest"]
     assert hubs.gateway.wait_log("link attached", user="guest", direction="out")
 
@@ -192,3 +194,16 @@ def test_tls_without_the_emulator(start_gateway: Gateways, authority: Authority)
     with client:
         client.send_event(EventData("private"), partition_id="0")
         assert client.get_partition_properties("0")["last_enqueued_sequence_number"] == 0
+
+
+@pytest.mark.row("EH-3", "EH-12", part="quiet")
+def test_what_the_client_does_is_never_bad_input(hubs: HubGateway, hub: str) -> None:
+    """It detaches the links of a session behind its end, when it closes a connection."""
+    before = len(hubs.gateway.log())
+    client = EventHubProducerClient.from_connection_string(hubs.connection(), eventhub_name=hub, **QUICK)
+    with client:
+        assert client.get_eventhub_properties()["eventhub_name"] == hub
+    connection = hubs.gateway.wait_log("link attached", after=before, address="$management")["connection"]
+    assert hubs.gateway.wait_log("connection closed", connection=connection)["error"] is None
+    mine = [line["event"] for line in hubs.gateway.log() if line.get("connection") == connection]
+    assert "bad input" not in mine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import quote, unquote
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -83,6 +84,23 @@ def test_bad_tokens_and_bad_requests(hubs: HubGateway, hub: str, peer: HubPeer) 
     assert "SharedAccessSignature" not in hubs.gateway.process.text()
 
 
+@pytest.mark.row("EH-2")
+def test_a_token_in_the_wrong_place_is_not_in_the_log(hubs: HubGateway, hub: str) -> None:
+    token = sas(hubs.resource(hub), seconds=4321)
+    with HubPeer(hubs.port) as peer:
+        peer.refused(token, sends=True)
+        peer.refused(f"{hub}/{token}")
+        peer.refused(f"sb://127.0.0.1/{quote(token, safe='')}/x/y")
+        peer.attach(token, False, 77, source=frames.source("s"), target=frames.target(hub))
+        peer.until("detach")
+        assert peer.request("$management", operation=token, type="com.microsoft:eventhub", name=token).status == 501
+    signature = token.partition("&sig=")[2].partition("&")[0]
+    text = hubs.gateway.process.text()
+    assert "&sig=…" in text
+    for form in (signature, unquote(signature), quote(signature)):
+        assert form not in text
+
+
 @pytest.mark.row("EH-4")
 def test_links_end_when_their_token_expires(hubs: HubGateway, hub: str, peer: HubPeer) -> None:
     resource = hubs.resource(hub)
@@ -105,7 +123,8 @@ def test_management(hubs: HubGateway, hub: str, client: HubPeer) -> None:
     empty = client.request("$management", type="com.microsoft:partition", partition="0", **read).body
     assert (empty["last_enqueued_sequence_number"], empty["is_partition_empty"]) == (-1, True)
     assert client.request("$management", type="com.microsoft:partition", partition="9", **read).status == 404
-    assert client.request("$management", type="com.microsoft:partition", **read).status == 404
+    for wrong in ({}, {"partition": 0}, {"partition": ""}, {"partition": "0", "name": 7}):
+        assert client.request("$management", **{"type": "com.microsoft:partition", **read, **wrong}).status == 400
     assert client.request("$management", type="com.microsoft:queue", **read).status == 501
     missing, resource = "no-such-hub", hubs.resource("no-such-hub")
     client.put_token(resource, sas(resource))

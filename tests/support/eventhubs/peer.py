@@ -14,6 +14,8 @@ from tests.support.amqp.messages import sections as parts
 from tests.support.amqp.peer import Peer
 
 BATCH = 0x80013700
+FRAME = 60_000
+"""Bytes of a message in one frame."""
 
 
 class ManagementAnswer(NamedTuple):
@@ -69,6 +71,14 @@ class HubPeer(Peer):
         """Send a token for a resource."""
         kind = "servicebus.windows.net:sastoken"
         return self.request("$cbs", token, operation="put-token", type=kind, name=resource)
+
+    def transfer_whole(self, payload: bytes, handle: int = 0, **fields: Any) -> None:
+        """Send one message in as many frames as it needs."""
+        parts_ = [payload[start : start + FRAME] for start in range(0, len(payload), FRAME)]
+        self.transfer(parts_[0], handle, more=len(parts_) > 1, **fields)
+        for number, part in enumerate(parts_[1:], 2):
+            more = number < len(parts_)
+            self.send("transfer", handle=handle, delivery_id=self.last_delivery, more=more, payload=part)
 
     def refused(self, address: str, *, sends: bool = False, **fields: Any) -> frames.Composite:
         """Attach; return the error with which the link is refused."""

@@ -7,11 +7,32 @@ from azure.eventhub._buffered_producer._partition_resolver import generate_hash_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.eventhubs.messages import LastEvent, event, grouped, unpack
+from bridges.eventhubs.messages import LastEvent, event, grouped
 from bridges.eventhubs.partition_hash import partition_of
+from bridges.eventhubs.unpacking import unpack
 from gateway.amqp.codec.codec import Long, Symbol, Timestamp, encode
 from gateway.amqp.message import sections
 from gateway.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
+
+INVALID = {
+    "005377c103015001": "a map with an odd count",
+    "005377d000000005000000ff40": "255 items in five bytes",
+    "005377e0050299010203": "an array of an unknown constructor",
+    "005377a102fffe": "text that is not UTF-8",
+    "005376c0030250015002": "a sequence that is cut off",
+    "005374c1070101a1016b5601": "application properties with a value too many",
+    "005373c005025101a1ff": "a property that is cut off",
+    "005372c10602a3016b5602005375a000": "an annotation whose boolean is 2",
+    "005375a000005378c1070201a1016b5001": "a footer that its items do not fill",
+}
+
+
+def deep(levels: int) -> bytes:
+    """Lists in lists."""
+    value = b"\x45"
+    for _ in range(levels):
+        value = b"\xd0" + (len(value) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x01" + value
+    return value
 
 
 def message(body: bytes = b"x", key: object = None, **annotations: object) -> bytes:
@@ -39,12 +60,12 @@ def instructions(data: bytes) -> dict[str, object]:
 @pytest.mark.row("EH-9")
 def test_a_batch_is_its_messages() -> None:
     one, two = message(b"one"), message(b"two", color="red")
-    assert unpack(batch(one, two)) == [one, two]
+    assert list(unpack(batch(one, two))) == [one, two]
 
 
 @pytest.mark.row("EH-10")
 def test_the_key_of_a_batch_is_that_of_its_events() -> None:
-    events = unpack(batch(message(b"one"), message(b"two", color="red"), key="k"))
+    events = list(unpack(batch(message(b"one"), message(b"two", color="red"), key="k")))
     assert [annotations(each).get("x-opt-partition-key") for each in events] == ["k", "k"]
     assert annotations(events[1])["color"] == "red"
 
@@ -58,12 +79,24 @@ def test_the_key_of_a_batch_is_that_of_its_events() -> None:
         batch(message(), b""),
         batch(message(), message()[:-1]),
         b"",
+        *(batch(message(), bytes.fromhex(odd)) for odd in INVALID),
+        batch(message(), b"\x00\x53\x77" + deep(33)),
     ],
 )
 def test_a_broken_batch_is_refused(data: bytes) -> None:
     with pytest.raises(AmqpError) as caught:
-        unpack(data)
+        list(unpack(data))
     assert caught.value.condition == DECODE_ERROR
+
+
+@pytest.mark.row("EH-9")
+def test_every_form_of_body_is_an_event() -> None:
+    value, sequence = (b"\x00\x53" + code + deep(20) for code in (b"\x77", b"\x76"))
+    bare = sections.section(sections.PROPERTIES, ["id"])
+    symbolic = b"\x00\xa3\x10amqp:data:binary\xa0\x01x"
+    footed = message() + sections.section(sections.FOOTER, {Symbol("hash"): b"1"})
+    events = [value, sequence, bare, symbolic, footed, message(b"y" * 300)]
+    assert list(unpack(batch(*events))) == events
 
 
 @pytest.mark.row("EH-10")
@@ -126,7 +159,7 @@ def test_a_body_of_null_is_an_empty_one() -> None:
     """The client for JavaScript sends it as a data section, whose value must be a binary."""
     null, ends_so = b"\x00\x53\x75\x40", message(b"\x00\x53\x75\x40")
     packed = b"".join(b"\x00\x53\x75" + encode(each) for each in (null, ends_so))
-    assert unpack(packed) == [message(b""), ends_so]
+    assert list(unpack(packed)) == [message(b""), ends_so]
 
 
 @pytest.mark.row("EH-10")

@@ -70,6 +70,11 @@ class Handler:
         ("a" * 2000, "a" * 1024 + "…"),
         ("x/$temp/y", "x/$temp/…"),
         ("c-1-$replies.core/AbC '$temp/s'", "c-1-$replies.core/… '$temp/…'"),
+        ("SharedAccessSignature sr=a%2Fb&sig=Ab%2B%3D&se=17", "SharedAccessSignature sr=a%2Fb&sig=…&se=17"),
+        ("'sr%3Da%26SIG%3Dxyz' is no address", "'sr%3Da%26SIG%3D…' is no address"),
+        ("Endpoint=sb://h/;SharedAccessKey=k+/=;EntityPath=e", "Endpoint=sb://h/;SharedAccessKey=…;EntityPath=e"),
+        ("jwt eyJhbGciOiJ9.eyJzdWIi.c2ln'", "jwt eyJhbGciOiJ9.…'"),
+        ("signals/design=1/monkey", "signals/design=1/monkey"),
     ],
 )
 def test_addresses_are_cut(address: str | None, expected: str | None) -> None:
