@@ -1,4 +1,4 @@
-"""The unmodified clients for JavaScript, Go and Java: what one of them sends, the others receive (EH-12)."""
+"""The unmodified clients for JavaScript, Go, Java and Python: what one of them sends, the others receive (EH-12)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def kafka_records(hubs: HubGateway, hub: str, count: int) -> list[tuple[str, str
     )
 
 
-@pytest.mark.row("EH-12", part="JavaScript, Go and Java")
+@pytest.mark.row("EH-12", part="each with each")
 def test_each_receives_what_the_others_sent(hubs: HubGateway, java: JavaHubs, tmp_path: Path) -> None:
     hub = hubs.hub()
     clients: dict[str, HubClient | JavaClient] = {library: HubClient(library, hubs, hub) for library in LIBRARIES}
@@ -85,7 +85,7 @@ def test_each_receives_what_the_others_sent(hubs: HubGateway, java: JavaHubs, tm
         assert sorted(tuple(each[field] for field in FIELDS) for each in got) == kafka_records(hubs, hub, len(bodies))
 
 
-@pytest.mark.row("EH-12", part="JavaScript and Go")
+@pytest.mark.row("EH-12", part="JavaScript, Go and Python")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_checkpoints_outlive_a_kill(hubs: HubGateway, tmp_path: Path, library: str) -> None:
     hub, checkpoints = hubs.hub(), tmp_path / "checkpoints.json"
@@ -136,7 +136,7 @@ def test_positions_of_a_java(hubs: HubGateway, java: JavaHubs) -> None:
     assert found == {case: list(range(first, 5)) for case, first in cases.items()}
 
 
-@pytest.mark.row("EH-6", "EH-12", part="JavaScript and Go")
+@pytest.mark.row("EH-6", "EH-12", part="JavaScript, Go and Python")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_positions(hubs: HubGateway, library: str) -> None:
     hub, cases = timed(hubs)

@@ -1,8 +1,9 @@
-"""The clients of Event Hubs for other languages, unmodified, as child processes that print JSON lines."""
+"""The clients of Event Hubs, unmodified, as child processes that print JSON lines."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ from tests.support.gateway.process import PATIENCE, Process
 from tests.support.project.commands import program
 from tests.support.project.parts import CLIENTS, folder
 
-LIBRARIES = ("js", "go")
+LIBRARIES = ("js", "go", "python")
 
 
 def command(library: str) -> tuple[list[str], dict[str, str]]:
     """Return the command of a client, and its environment."""
     if library == "go":
         return [str(folder("eventhubs-go") / "client")], {}
+    if library == "python":
+        return [sys.executable, str(CLIENTS / "eventhubs-python" / "client.py")], {}
     modules = {"NODE_PATH": str(folder("eventhubs-js") / "node_modules")}
     return [program("node"), str(CLIENTS / "eventhubs-js" / "client.js")], modules
 
