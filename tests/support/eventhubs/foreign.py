@@ -21,7 +21,7 @@ def command(library: str) -> tuple[list[str], dict[str, str]]:
     if library == "go":
         return [str(folder("eventhubs-go") / "client")], {}
     if library == "python":
-        return [sys.executable, str(CLIENTS / "eventhubs-python" / "client.py")], {}
+        return [sys.executable, str(Path(__file__).with_name("python_client.py"))], {}
     modules = {"NODE_PATH": str(folder("eventhubs-js") / "node_modules")}
     return [program("node"), str(CLIENTS / "eventhubs-js" / "client.js")], modules
 

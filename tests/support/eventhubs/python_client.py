@@ -1,8 +1,8 @@
 """azure-eventhub, unmodified: sends what the arguments say, or subscribes with checkpoints, and prints JSON lines.
 
-python client.py send CONNECTION HUB
-python client.py subscribe CONNECTION HUB GROUP COUNT [CHECKPOINTS]
-python client.py read CONNECTION HUB PARTITION COUNT offset|sequence|from|time|earliest VALUE
+python_client.py send CONNECTION HUB
+python_client.py subscribe CONNECTION HUB GROUP COUNT [CHECKPOINTS]
+python_client.py read CONNECTION HUB PARTITION COUNT offset|sequence|from|time|earliest VALUE
 """
 
 from __future__ import annotations
