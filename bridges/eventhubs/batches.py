@@ -17,10 +17,10 @@ from gateway.errors import AmqpError
 if TYPE_CHECKING:
     from gateway.amqp.link.handlers import Delivery, Transfer
 
-IN_FLIGHT: Final = 2048
+IN_FLIGHT: Final = 1024
 """Events of one link's batches that may be without an outcome."""
-AT_ONCE: Final = 1024
-"""Events that are checked before others have their turn."""
+AT_ONCE: Final = 256
+"""Events that are checked before others have their turn: a millisecond, as long as a slice of input."""
 
 
 class EventBatch:
