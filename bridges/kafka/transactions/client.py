@@ -8,19 +8,22 @@ these records have none, and their reports are counted (decision 89).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final, Protocol
 
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridges.kafka.common import ahead, errors
 from bridges.kafka.common.ahead import StoredPosition
 from bridges.kafka.common.librdkafka import ClientSettings
 from bridges.kafka.produce.client import Header
+from bridges.kafka.transactions.leftovers import Leftovers, OpenPlaces, Place, SentOffsets
 from bridges.kafka.transactions.outbox import make_outbox
 from gateway.amqp.link.handlers import Transfer
-from gateway.tasks import DaemonThreads, run_in
+from gateway.errors import AmqpError
+from gateway.tasks import DaemonThreads, run_in, until
 
 _CALL: Final = 10.0
 """Seconds that one call may block; it is then repeated, as librdkafka demands."""
@@ -31,6 +34,8 @@ _LEAST: Final = 0.01
 _FEW: Final = 256
 _PAUSE: Final = 0.001
 """Seconds until reports are taken when more records are in flight: those of many answers cost as much as of one."""
+_NOTHING: Final = Leftovers()
+log = structlog.get_logger(logger_name="kafka")
 
 
 class ReportsListener(Protocol):
@@ -43,7 +48,20 @@ class ReportsListener(Protocol):
 class TransactionalClient:
     """A Kafka client with at most one open transaction; used from the event loop only."""
 
-    def __init__(self, settings: ClientSettings, loop: asyncio.AbstractEventLoop, threads: DaemonThreads) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        loop: asyncio.AbstractEventLoop,
+        threads: DaemonThreads,
+        places: OpenPlaces,
+        before: Leftovers = _NOTHING,
+    ) -> None:
+        """`before`: what earlier clients with its transactional.id may have left open."""
+        self._places: Final = places
+        self._before = before
+        self._topics: Final[set[str]] = set()
+        self._offsets: Final[list[SentOffsets]] = []
+        """Where the transaction has records, and its positions."""
         self._settings: Final = settings
         self._loop: Final = loop
         self._threads: Final = threads
@@ -71,17 +89,24 @@ class TransactionalClient:
         """Its transactional.id."""
         return str(self._settings["transactional.id"])
 
+    @property
+    def left(self) -> Leftovers:
+        """What it may leave open when it fails."""
+        return self._before.with_more(self._topics, self._offsets)
+
     # -- records
 
     def produce(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: list[Header] | None
     ) -> None:
         """Write a record; raises BufferError or KafkaException."""
+        self._topics.add(topic)
         self._outbox.put(topic, partition, key, value, headers)
         self._put(1)
 
     def put_messages(self, topic: str, partition: int, messages: list[Transfer], start: int, rules: int) -> int:
         """As `ProduceClient.put_messages`."""
+        self._topics.add(topic)
         end = self._outbox.put_messages(topic, partition, messages, start, rules)
         self._put(end - start)
         return end
@@ -130,12 +155,13 @@ class TransactionalClient:
         """Whether it may begin transactions."""
         return self._initialised
 
-    def begin(self, listener: ReportsListener) -> None:
+    def begin(self, listener: ReportsListener | None) -> None:
         """Begin a transaction, when initialised; `listener` learns of its records. Raises KafkaException.
 
         librdkafka's main thread takes note of it; nothing goes to Kafka, so that no thread is needed.
         """
         self._listener = listener
+        self._forget()
         try:
             self._client.begin_transaction()
         except KafkaException as error:
@@ -147,10 +173,47 @@ class TransactionalClient:
         async with self._initialising:
             if not self._initialised:
                 await self._repeat(self._client.init_transactions)
+                await self._end_before()
                 self._initialised = True
+
+    async def _end_before(self) -> None:
+        """End what earlier clients have left open in logs, by a transaction that is aborted. Raises KafkaException."""
+        if not self._before:
+            return
+        try:
+            places = await self._places.find(self._before.topics)
+            if places or self._before.offsets:
+                await self._end_in(places)
+        except (KafkaException, AmqpError) as error:
+            self.fatal = True  # librdkafka initialises a client once
+            if isinstance(error, AmqpError):
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT, error.description)) from error
+            raise
+        self._before = _NOTHING
+
+    async def _end_in(self, places: Collection[Place]) -> None:
+        """The record that each place takes is in a transaction that is aborted, so that hardly anybody sees it."""
+        log.warning("ending what a kafka transaction has left", client=self.identifier, partitions=len(places))
+        self.begin(None)
+        for topic, partition in places:
+            self.produce(topic, partition, b"", b"", None)
+        await until(lambda: not self._in_flight, _PATIENCE)
+        for each in self._before.offsets:
+            await self._offer(each)
+        await self.abort()
+
+    async def _offer(self, offsets: SentOffsets) -> None:
+        """Make positions a part of the transaction; if Kafka refuses them, there is nothing to end, or no right to."""
+        try:
+            await self.send_offsets(*offsets)
+        except KafkaException as error:
+            if self.fatal:
+                raise
+            log.warning("kafka positions perhaps left open", group=offsets.group, reason=errors.cause_of(error).str())
 
     async def send_offsets(self, group: str, topic: str, positions: Mapping[int, StoredPosition]) -> None:
         """Make positions of a group a part of the transaction. Raises KafkaException."""
+        self._offsets.append(SentOffsets(group, topic, positions))
         places = [
             TopicPartition(topic, partition, at.offset, ahead.written(at) or "") for partition, at in positions.items()
         ]
@@ -180,9 +243,15 @@ class TransactionalClient:
         self._ending = True
         try:
             await self._repeat(call, patience)
+            self._forget()
         finally:
             self._ending = False
             self._ended()
+
+    def _forget(self) -> None:
+        """No transaction is open."""
+        self._topics.clear()
+        self._offsets.clear()
 
     def _ended(self) -> None:
         """Tell of the records whose reports the call has taken; it fails if there are any that were not written."""

@@ -3,11 +3,13 @@
 A client is made when all others are in use, up to a limit, and used again by later transactions: first the one that has
 been idle for the longest, for Kafka begins no transaction until it has written the markers of the client's last one.
 So that there is always one that has rested, another is made beforehand (decision 107). Transactional ids are the same
-after a restart, so that the first transactions abort what a killed process has left open.
+after a restart, so that the first transactions abort what a killed process has left open. A client that has failed is
+replaced at once by one with its id, which ends what that has left open (decision 108).
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections import deque
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from bridges.kafka.common import errors
 from bridges.kafka.produce.producer import SETTINGS
 from bridges.kafka.transactions.branch import KafkaBranch
 from bridges.kafka.transactions.client import TransactionalClient
+from bridges.kafka.transactions.leftovers import Leftovers, OpenPlaces
 from bridges.kafka.transactions.turns import CommitTurns
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.instance import instance
@@ -34,6 +37,8 @@ _MARGIN_MS: Final = 15_000
 """How much longer Kafka waits than the gateway: its time runs from the first record, and the gateway must be first."""
 _CLOSING: Final = 3.0
 """Seconds that transactions have to end when the cluster is closed."""
+_AGAIN: Final = 5.0
+"""Seconds until Kafka is asked again whether a client may take the place of a failed one."""
 log = structlog.get_logger(logger_name="kafka")
 
 
@@ -50,6 +55,10 @@ class TransactionalClients:
         self._used: Final[dict[TransactionalClient, KafkaBranch]] = {}
         self._free: Final[list[int]] = list(range(most - 1, -1, -1))
         self._numbers: Final[dict[TransactionalClient, int]] = {}
+        self._renewed: Final[deque[TransactionalClient]] = deque()
+        """Those that take the places of failed ones, and are not ready: only a transaction without another gets one."""
+        self._left: Final[dict[str, Leftovers]] = {}
+        """What failed clients may have left open, by their transactional ids."""
         self._spares = True
         """Whether a client is made before it is needed, when no other is idle."""
         self._prefix, self._timeout_ms = f"scopegate-{instance()}", 60_000 + _MARGIN_MS
@@ -70,14 +79,19 @@ class TransactionalClients:
         return branch
 
     def _take(self) -> TransactionalClient:
-        if not self._idle and not self._free:
+        if not (self._idle or self._free or self._renewed):
             text = f"{self._most} transactions on event logs are open (transactional_producers); try again later"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
-        client = self._idle.popleft() if self._idle else self._make(self._free.pop())
+        client = self._next()
         if not self._idle and self._free and self._spares:
             self._idle.append(spare := self._make(self._free.pop()))
             self.cluster.supervisor.start(self._prepare(spare), "kafka-transaction-spare")
         return client
+
+    def _next(self) -> TransactionalClient:
+        if self._idle:
+            return self._idle.popleft()
+        return self._make(self._free.pop()) if self._free else self._renewed.popleft()
 
     async def _prepare(self, spare: TransactionalClient) -> None:
         try:
@@ -100,7 +114,8 @@ class TransactionalClients:
         settings = {**SETTINGS, **self.cluster.settings(), **own}
         # librdkafka refuses records that may wait for longer than their transaction.
         settings["message.timeout.ms"] = min(int(settings["message.timeout.ms"]), self._timeout_ms)
-        return TransactionalClient(settings, self.cluster.loop, self._threads)
+        left = self._left.pop(identifier, Leftovers())
+        return TransactionalClient(settings, self.cluster.loop, self._threads, OpenPlaces(self.cluster), left)
 
     async def abort(self, identifier: str) -> None:
         """Abort what a process that is gone has left open; no effect on the transactions of this process."""
@@ -116,24 +131,52 @@ class TransactionalClients:
         except KafkaException as error:
             log.warning("kafka transaction left to its time-out", reason=errors.cause_of(error).str())
         finally:
-            client.close()
+            self._close(client)
             self._free.extend(own)
 
     def _identifier(self, number: int) -> str:
         return f"{self._prefix}-{number}"
 
     def give_back(self, client: TransactionalClient) -> None:
-        """The transaction is over; a client that can do nothing any more is replaced at the next one."""
+        """The transaction is over; a client that can do nothing any more is replaced."""
         self._used.pop(client, None)
         if not client.fatal:
             self._idle.append(client)
             return
         log.warning("transactional kafka client replaced", cluster=self.cluster.name, client=client.identifier)
+        number = self._numbers[client]
         self._drop(client)
+        self.cluster.supervisor.start(self._renew(number), "kafka-transaction-renewal")
 
     def _drop(self, client: TransactionalClient) -> None:
         self._free.append(self._numbers.pop(client))
+        self._close(client)
+
+    def _close(self, client: TransactionalClient) -> None:
+        if left := client.left:
+            self._left[client.identifier] = left
         client.close()
+
+    async def _renew(self, number: int) -> None:
+        """End what the client with this number has left open, as soon as Kafka can; the new client is idle then."""
+        pause = 0.0
+        while number in self._free and self._identifier(number) in self._left:
+            self._free.remove(number)
+            self._renewed.append(client := self._make(number))
+            await asyncio.sleep(pause)
+            try:
+                await client.initialise()
+            except KafkaException as error:
+                if not pause:
+                    log.warning("kafka client not replaced yet", reason=errors.cause_of(error).str())
+            if client not in self._renewed:  # a transaction has it
+                return
+            self._renewed.remove(client)
+            if client.initialised and client.identifier == self._identifier(number):
+                self._idle.append(client)
+                return
+            self._drop(client)
+            pause = _AGAIN
 
     def fenced(self) -> None:
         """Another process has taken over an identifier, for no position: use some that no other process has."""
@@ -160,6 +203,7 @@ class TransactionalClients:
     def _all(self) -> Iterator[TransactionalClient]:
         yield from self._idle
         yield from self._used
+        yield from self._renewed
 
     @property
     def held(self) -> int:

@@ -15,6 +15,9 @@ from bridges.kafka.transactions import client
 from bridges.kafka.transactions.client import TransactionalClient
 from gateway.tasks import DaemonThreads, until
 
+NOWHERE: Any = None
+"""Nothing was left open: nobody is asked where."""
+
 
 class Producer:
     """A client whose cluster is silent; `deaf`: it does not keep its time limits either."""
@@ -47,7 +50,7 @@ def made(monkeypatch: pytest.MonkeyPatch, *, deaf: bool) -> tuple[TransactionalC
     )
     monkeypatch.setattr(client, "make_outbox", lambda *_: outbox)
     settings = {"transactional.id": "id", "transaction.timeout.ms": 500}
-    return TransactionalClient(settings, asyncio.get_running_loop(), DaemonThreads(1, "test")), producer
+    return TransactionalClient(settings, asyncio.get_running_loop(), DaemonThreads(1, "test"), NOWHERE), producer
 
 
 @pytest.mark.parametrize(("call", "patience"), [("commit", 0.5), ("abort", 0.3)])
@@ -90,7 +93,7 @@ async def test_reports_of_many_records_are_taken_together(monkeypatch: pytest.Mo
     outbox.wakeups = lambda _, wake: SimpleNamespace(wake=wake, expect=lambda: None)
     monkeypatch.setattr(client, "make_outbox", lambda *_: outbox)
     monkeypatch.setattr(client, "_FEW", 1)
-    tried = TransactionalClient({}, asyncio.get_running_loop(), DaemonThreads(1, "test"))
+    tried = TransactionalClient({}, asyncio.get_running_loop(), DaemonThreads(1, "test"), NOWHERE)
     wakeups: Any = tried._wakeups
     tried.produce("topic", 0, None, b"", None)
     wakeups.wake()

@@ -12,9 +12,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.transactions import pool
 from bridges.kafka.transactions.client import TransactionalClient
+from bridges.kafka.transactions.leftovers import Leftovers
 from bridges.kafka.transactions.pool import TransactionalClients
 from gateway.errors import AmqpError
-from gateway.tasks import DaemonThreads, Supervisor
+from gateway.tasks import DaemonThreads, Supervisor, until
 
 REFUSED = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "not yours", True)
 
@@ -26,15 +27,21 @@ class Client:
 
     def __init__(self, identifier: str, refusal: KafkaError | None) -> None:
         self.identifier, self._refusal = identifier, refusal
-        self.fatal = self.closed = False
+        self.fatal = self.closed = self.initialised = False
+        self.left = Leftovers()
 
     async def initialise(self) -> None:
         if self._refusal is not None:
             self.fatal = self._refusal.fatal()
             raise KafkaException(self._refusal)
+        self.left, self.initialised = Leftovers(), True
 
     def close(self) -> None:
         self.closed = True
+
+
+def number_of(client: Client) -> str:
+    return client.identifier.rpartition("-")[2]
 
 
 class Pool:
@@ -51,15 +58,16 @@ class Pool:
 
     def _make(self, identifier: str) -> Client:
         number = identifier.rpartition("-")[2]
-        self.made.append(Client(number, self.refused.get(number)))
-        return self.made[-1]
+        self.made.append(client := Client(identifier, self.refused.get(number)))
+        client.left = self.clients._left.pop(identifier, Leftovers())
+        return client
 
     async def transaction(self) -> str:
         """Begin and end one; return the number of its client."""
         client: Any = self.begin()
         await asyncio.sleep(0)
         self.clients.give_back(client)
-        return str(client.identifier)
+        return number_of(client)
 
     def begin(self) -> Any:
         return self.clients.begin(Any)  # type: ignore[arg-type]
@@ -81,7 +89,7 @@ async def test_clients_take_turns(monkeypatch: pytest.MonkeyPatch, supervisor: S
 
 async def test_there_is_a_spare_beside_those_in_use(monkeypatch: pytest.MonkeyPatch, supervisor: Supervisor) -> None:
     tried = Pool(monkeypatch, 3, supervisor)
-    used = [tried.begin().identifier for _ in range(3)]
+    used = [number_of(tried.begin()) for _ in range(3)]
     assert used == ["0", "1", "2"]
     with pytest.raises(AmqpError, match="3 transactions on event logs are open"):
         tried.begin()
@@ -125,6 +133,44 @@ async def test_clients_whose_ids_another_process_uses_are_replaced(
     assert [each.closed for each in tried.made] == [True, True, False, False]
 
 
+LEFT = Leftovers(frozenset({"topic"}))
+
+
+async def test_a_client_that_has_left_something_open_is_replaced_at_once(
+    monkeypatch: pytest.MonkeyPatch, supervisor: Supervisor
+) -> None:
+    """Nobody waits for the next transaction; and no other client than one with its id can end what it has left."""
+    tried = Pool(monkeypatch, 20, supervisor)
+    failed = tried.begin()
+    failed.fatal, failed.left = True, LEFT
+    tried.clients.give_back(failed)
+    await until(lambda: tried.made[-1].initialised and len(tried.made) == 3, 10)
+    await asyncio.sleep(0)
+    assert [number_of(each) for each in tried.made] == ["0", "1", "0"]
+    assert [await tried.transaction() for _ in range(3)] == ["1", "0", "1"]
+    assert not tried.clients._left
+
+
+async def test_a_client_is_replaced_until_kafka_answers(
+    monkeypatch: pytest.MonkeyPatch, supervisor: Supervisor
+) -> None:
+    """Transactions get other ones meanwhile, as long as there are any."""
+    monkeypatch.setattr(pool, "_AGAIN", 0.01)
+    tried = Pool(monkeypatch, 2, supervisor)
+    failed = tried.begin()
+    failed.fatal, failed.left = True, LEFT
+    tried.refused["0"] = KafkaError(KafkaError._TRANSPORT, "no answer", True)
+    tried.clients.give_back(failed)
+    await until(lambda: len(tried.made) > 3, 10)
+    assert all(each.closed for each in tried.made[2:-1])
+    assert await tried.transaction() == "1"
+    del tried.refused["0"]
+    await until(lambda: tried.made[-1].initialised, 10)
+    await asyncio.sleep(0)
+    assert [await tried.transaction() for _ in range(2)] == ["1", "0"]
+    assert not tried.clients._left
+
+
 async def test_a_transaction_waits_for_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """A spare is taken while Kafka is asked for it: it is asked once."""
     calls: list[str] = []
@@ -135,8 +181,9 @@ async def test_a_transaction_waits_for_its_client(monkeypatch: pytest.MonkeyPatc
         client=producer, reports=lambda: (0, 0), waiting=lambda: 0, wakeups=lambda *_: SimpleNamespace()
     )
     monkeypatch.setattr("bridges.kafka.transactions.client.make_outbox", lambda *_: outbox)
+    places: Any = None
     settings = {"transactional.id": "id", "transaction.timeout.ms": 500}
-    client = TransactionalClient(settings, asyncio.get_running_loop(), DaemonThreads(2, "test"))
+    client = TransactionalClient(settings, asyncio.get_running_loop(), DaemonThreads(2, "test"), places)
     listener: Any = SimpleNamespace(on_reports=lambda *_: None)
     await asyncio.gather(client.initialise(), client.initialise())
     client.begin(listener)
