@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import pytest
@@ -14,7 +15,9 @@ from tests.support.gateway.crossing import Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.plugins.fixtures import served
 from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.three_kafkas import KafkaBrokers
 from tests.support.transactions.controller import Controller, in_transaction
 from tests.support.transactions.topics import committed, consuming, silent
 
@@ -53,6 +56,19 @@ def three(document: Document, topic: str, inputs: Inputs) -> list[Client]:
     """Clients that are going to commit, to roll back, and to commit a position."""
     plain = [Client(document, topic, body) for body in (b"commit", b"undo")]
     return [*plain, Client(document, topic, b"at", inputs)]
+
+
+def commit_three(document: Document, topic: str) -> None:
+    """More transactions than there were: no producer is stuck."""
+    with Peer(document.edge) as peer:
+        peer.start()
+        controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
+        for _ in range(3):
+            txn_id = controller.declare()
+            while not outbox.send(message(b"after"), state=in_transaction(txn_id)).matches({"outcome": "accepted"}):
+                assert controller.discharge(txn_id, fail=True).matches("accepted")  # Kafka is not back yet
+                txn_id = controller.declare()
+            assert controller.discharge(txn_id).matches("accepted")
 
 
 @contextmanager
@@ -108,14 +124,42 @@ def test_each_discharge_is_answered_although_kafka_is_silent(start_gateway: Gate
         outcome = positions.controller.outcome(resuming)
         assert outcome["error"]["condition"] == "amqp:transaction:rollback"
         assert idle.controller.discharge(idle.txn_id)["error"]["condition"] == "amqp:transaction:timeout"
-    with Peer(document.edge) as peer:
-        peer.start()
-        controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
-        for _ in range(3):  # more than there were: no producer is stuck
-            txn_id = controller.declare()
-            while not outbox.send(message(b"after"), state=in_transaction(txn_id)).matches({"outcome": "accepted"}):
-                assert controller.discharge(txn_id, fail=True).matches("accepted")  # Kafka is not back yet
-                txn_id = controller.declare()
-            assert controller.discharge(txn_id).matches("accepted")
+    commit_three(document, topic)
     wait_until(lambda: committed(own_kafka.bootstrap, topic).count(b"after") == 3, "what was committed", 2 * PATIENCE)
     assert set(committed(own_kafka.bootstrap, topic)) - {b"commit"} == {b"after"}
+
+
+@pytest.fixture
+def brokers() -> Iterator[KafkaBrokers]:
+    """Three brokers that the test may stop and kill."""
+    yield from served(KafkaBrokers())
+
+
+@pytest.mark.soak
+def test_what_was_rolled_back_stays_so_if_kafka_ends_it_without_a_leader(
+    start_gateway: Gateways, brokers: KafkaBrokers
+) -> None:
+    """Kafka 4.3 leaves the transaction open in the log, for the next commit of the same producer (decision 108)."""
+    document = Document(id="gw-leaderless", log="json")
+    document.scope()["transaction_timeout"] = "5s"
+    document.kafka(brokers.bootstrap)
+    replicated = brokers.create_topic()
+    start_gateway(document.text)
+    first = Client(document, replicated, b"first")
+    first.work()
+    assert first.controller.discharge(first.txn_id).matches("accepted")
+    alone = next(number for number in brokers.brokers if number != brokers.leader("__transaction_state"))
+    topic = brokers.create_topic_on(alone)
+    undo = Client(document, topic, b"undo")
+    undo.work()
+    with ExitStack() as stopped:
+        for broker in brokers.brokers.values():
+            stopped.enter_context(silent(broker))
+        undoing = undo.controller.discharging(undo.txn_id, fail=True)
+        assert undo.controller.outcome(undoing).matches("accepted")
+        brokers.brokers[alone].kill()
+    time.sleep(30)  # Kafka times the transaction out, which it looks for each 10 s
+    brokers.brokers[alone].start()
+    commit_three(document, topic)
+    wait_until(lambda: committed(brokers.bootstrap, topic).count(b"after") == 3, "what was committed", 2 * PATIENCE)
+    assert committed(brokers.bootstrap, topic) == 3 * [b"after"]

@@ -112,6 +112,14 @@ class KafkaBrokers(Server):
         wait_until(lambda: self.leader(topic) > 0, f"a leader of {topic}")
         return topic
 
+    def create_topic_on(self, number: int) -> str:
+        """A topic of one partition on one broker alone: without that one it has no leader."""
+        topic = f"alone-{uuid.uuid4().hex[:6]}"
+        new = NewTopic(topic, num_partitions=1, replica_assignment=[[number]], config={"min.insync.replicas": "1"})
+        self.admin.create_topics([new])[topic].result(PATIENCE)
+        wait_until(lambda: self.leader(topic) == number, f"a leader of {topic}")
+        return topic
+
     def leader(self, topic: str) -> int:
         """Who leads its partition; -1: nobody."""
         found = self.admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions.get(0)

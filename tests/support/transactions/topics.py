@@ -13,8 +13,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.support.amqp.frames import source
 from tests.support.amqp.peer import RECEIVER, Peer
 from tests.support.gateway.crossing import Inbox
-from tests.support.gateway.process import PATIENCE
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.gateway.process import PATIENCE, Server
 
 GROUP = "event-streams-consumer-group"
 
@@ -34,7 +33,7 @@ def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> 
 
 
 @contextmanager
-def silent(kafka: KafkaBroker) -> Iterator[None]:
+def silent(kafka: Server) -> Iterator[None]:
     """The broker answers nothing meanwhile."""
     assert kafka.process is not None
     process = kafka.process
