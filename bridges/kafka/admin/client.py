@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -38,6 +39,7 @@ _NOT_READY: Final = frozenset(
     }
 )
 """Errors for a short time after a topic was created or the leader of a partition changed; `_NOENT`: none is known."""
+_SILENT: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT})
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
 _ELAPSED: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
 _OAUTH_SETTINGS: Final = "sasl.oauthbearer."
@@ -140,7 +142,9 @@ class Admin:
         try:
             answer = self._client.describe_configs([resource], request_timeout=self._timeout)
             found = answer[resource].result(self._timeout + 1)
-        except KafkaException:  # reading settings takes a separate permission; use the defaults
+        except KafkaException as error:  # reading settings takes a separate permission; use the defaults
+            if errors.cause_of(error).code() in _SILENT:
+                raise
             return _MAX_MESSAGE_BYTES, None, False
         timestamp_type, cleanup, max_bytes = (_value(found, name) for name in _TOPIC_SETTINGS)
         append_time = None if timestamp_type is None else timestamp_type == "LogAppendTime"
@@ -181,4 +185,7 @@ class Admin:
         requested = {TopicPartition(topic, partition): spec for partition in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         answers = self._client.list_offsets(requested, isolation_level=level, request_timeout=self._timeout)
-        return {key.partition: answer.result(self._timeout + 1).offset for key, answer in answers.items()}
+        found = {key.partition: answer.result(self._timeout + 1).offset for key, answer in answers.items()}
+        if OFFSET_INVALID in found.values():  # librdkafka's result for a broker that did not answer in time
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no offsets within {self._timeout:g} s"))
+        return found

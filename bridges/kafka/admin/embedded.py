@@ -72,6 +72,11 @@ class EmbeddedKafka:
         name = "rd_kafka_mock_broker_set_up" if reachable else "rd_kafka_mock_broker_set_down"
         _function(name, ctypes.c_int, _pointer, ctypes.c_int32)(self._cluster, 1)
 
+    def be_silent(self) -> None:
+        """Answer no request from now on, though connections stay, to try out such an outage."""
+        delay = _function("rd_kafka_mock_broker_set_rtt", ctypes.c_int, _pointer, ctypes.c_int32, ctypes.c_int)
+        delay(self._cluster, 1, 3_600_000)
+
     def close(self) -> None:
         """Stop the broker; its records are lost."""
         if self._cluster:

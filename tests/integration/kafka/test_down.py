@@ -37,6 +37,23 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_who_attaches_while_kafka_is_silent_is_refused() -> None:
+    """Connections stay, and no request is answered: what librdkafka makes of that is not where the log begins."""
+    kafka = EmbeddedKafka()
+    kafka.create_topic(TOPIC, 2)
+    streams = Streams(ClusterConfig(kafka.bootstrap, refresh=60, retry=0.1, timeout=0.7, plain=True))
+    try:
+        await streams.receiver(TOPIC, after="@earliest")
+        kafka.be_silent()
+        for after in ("@earliest", "@latest", "000000000000000001"):
+            with pytest.raises(AmqpError) as refused:
+                await streams.receiver(TOPIC, after=after)
+            assert refused.value.condition == INTERNAL_ERROR
+    finally:
+        await streams.close()
+        kafka.close()
+
+
 async def test_kafka_down_at_start(outage: tuple[Streams, EmbeddedKafka]) -> None:
     streams, kafka = outage
     sender = await streams.sender(TOPIC)
