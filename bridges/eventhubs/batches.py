@@ -124,8 +124,9 @@ class BatchQueue:
             self._run()
 
     def clear(self) -> None:
-        """The link is over."""
-        self._waiting.clear()
+        """The link is over: nothing more is handed over."""
+        while self._waiting:
+            self._waiting.popleft().left = 0
 
     def _run(self) -> None:
         """Check and hand over what may be now."""

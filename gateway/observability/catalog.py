@@ -56,6 +56,7 @@ RARE: Final[dict[str, MetricDescription]] = {
     "tls_failures": _counter("Failed TLS handshakes."),
     "connections_accepted": _counter("Connections accepted.", "scope"),
     "connections_closed": _counter("Accepted connections that have ended.", "scope"),
+    "idle_timeouts": _counter("Connections closed because nothing came within our idle time-out.", "scope"),
     "connector_opens": _counter("Connections a connector has opened.", "connector"),
     "bridge_failures": _counter("Times an end of a bridge was not there, or no more.", "bridge"),
     "pull_failures": _counter("Times a queue could not be pulled from, or no more.", "connector"),

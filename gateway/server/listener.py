@@ -300,7 +300,9 @@ class Listener:
             self._quota.disconnected()
         self._report.increment("connections_closed", self.settings.scope)
         self._count_bytes(connection)
-        if engine is not None and engine.faulted:
+        if engine is not None and engine.silent:
+            self._report.increment("idle_timeouts", self.settings.scope)
+        elif engine is not None and engine.faulted:
             self._report.bad_input(
                 error.condition if error else "unknown", connection=connection.name, error=str(error), **_cause(error)
             )

@@ -29,7 +29,7 @@ from gateway.amqp.link.config import CallSoon, EngineConfig, PeerInfo
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.state import DetachKind, LinkState
 from gateway.amqp.proton import batch, proton_data
-from gateway.amqp.proton.transport_errors import reworded
+from gateway.amqp.proton.transport_errors import SILENT, reworded
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.instance import instance
 
@@ -48,7 +48,7 @@ class Engine(Restraint):
         self._owner: Final = owner
         self._soon: CallSoon | None = owner.soon
         self._server: Final = server
-        self.dirty = self.opened = self.closed = self.faulted = self.discarding = False
+        self.dirty = self.opened = self.closed = self.faulted = self.silent = self.discarding = False
         self.remote_container = self.remote_product = ""
         self.remote_hostname: str | None = None
         self.offered = self.desired = frozenset[str]()
@@ -342,6 +342,7 @@ class Engine(Restraint):
     def _transport_error(self) -> None:
         error = reworded(proton_data.read_condition(lib.pn_transport_condition(self._transport)))
         self._output.reword(error)
+        self.silent = error.description == SILENT
         self._faulted()
         self.touch()
         self.lost(error)

@@ -12,6 +12,8 @@ from typing import Final
 from gateway.errors import FRAMING_ERROR, INTERNAL_ERROR, INVALID_FIELD, NOT_ALLOWED, AmqpError
 
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
+SILENT: Final = "nothing was received within the idle time-out of our open"
+"""What is said to a peer that sends nothing: its network may be gone, or it pauses."""
 _CONDITIONS: Final = {"amqp:not allowed": NOT_ALLOWED, "amqp:session:invalid-field": INVALID_FIELD}
 """Conditions of proton that AMQP does not define."""
 _TEXTS: Final = tuple(
@@ -20,7 +22,7 @@ _TEXTS: Final = tuple(
         (r"no such channel: (\d+)", None, r"no session has begun on channel \1"),
         (r"no such handle: (\d+)", UNATTACHED_HANDLE, r"no link is attached at handle \1"),
         (r"illegal delivery range: (\w+)-(\w+)", None, r"a disposition has the empty range \1 to \2 (in hex)"),
-        (r"local-idle-timeout expired", None, "nothing was received within the idle time-out of our open"),
+        (r"local-idle-timeout expired", None, SILENT),
         (r"link name already attached: (?s:.*)", None, "a link of this name and direction is attached on this session"),
     )
 )

@@ -68,7 +68,7 @@ class GatewayMetrics:
 
     def _expect_scope(self, scope: str, rules: list[str]) -> None:
         report = self._gateway.report
-        for name in ("connections_accepted", "connections_closed", "logins_revoked"):
+        for name in ("connections_accepted", "connections_closed", "idle_timeouts", "logins_revoked"):
             report.metrics.expect(name, scope)
         for direction in _DIRECTIONS:
             report.metrics.expect("links_attached", scope, direction)

@@ -141,14 +141,16 @@ def test_a_settled_batch_waits_for_nothing(owner: Owner) -> None:
     assert len(owner.events) == 4 * IN_FLIGHT, "the next one waits again"
 
 
-def test_the_end_of_the_link_ends_the_waiting(owner: Owner) -> None:
+@pytest.mark.parametrize("outcome", [ACCEPTED, FAILED], ids=["written", "not written"])
+def test_the_end_of_the_link_ends_the_waiting(owner: Owner, outcome: Outcome) -> None:
     owner.put(1, 3 * IN_FLIGHT)
+    owner.put(2, 3)
     owner.turn()
     owner.open = False
     owner.queue.clear()
-    owner.settle(IN_FLIGHT)
+    owner.settle(IN_FLIGHT, outcome)
     owner.turn()
-    assert (len(owner.events), len(owner.queue), owner.finished) == (IN_FLIGHT, 0, [])
+    assert (len(owner.events), len(owner.queue), owner.gone) == (IN_FLIGHT, 0, [])
 
 
 @given(st.lists(st.tuples(st.integers(1, 2 * IN_FLIGHT), st.booleans(), st.booleans()), max_size=5), st.data())
