@@ -26,10 +26,13 @@ AT_ONCE: Final = 256
 class EventBatch:
     """One batch; its size on the connection's account is that of the message, so its events are read when needed."""
 
-    __slots__ = ("_checked", "_events", "_read", "_unchecked", "delivery", "in_flight", "left", "outcome", "settled")
+    __slots__ = ("_events", "_read", "_unchecked", "delivery", "in_flight", "left", "number", "outcome", "settled")
 
-    def __init__(self, delivery: Delivery, settled: bool, read: Callable[[], Iterator[bytes]]) -> None:
-        """`read` gives the events, each checked when it is its turn."""
+    def __init__(
+        self, delivery: Delivery, settled: bool, read: Callable[[], Iterator[bytes]], number: int | None = None
+    ) -> None:
+        """`read` gives the events, each checked when it is its turn; `number`: they belong together."""
+        self.number: Final = number
         self.delivery: Final = delivery
         self.settled: Final = settled
         self.outcome: Outcome = ACCEPTED
@@ -75,8 +78,8 @@ class BatchOwner(Protocol):
     @property
     def open(self) -> bool: ...
 
-    def hand_over(self, events: list[Transfer], *, last: bool) -> None:
-        """Hand events to the node; `last`: they are the last ones of their batch."""
+    def hand_over(self, batch: EventBatch, events: list[Transfer], *, last: bool) -> None:
+        """Hand events of a batch to the node; `last`: there are no more of it."""
 
     def abandoned(self, batch: EventBatch) -> None:
         """The node does not get the other events of this batch."""
@@ -166,5 +169,5 @@ class BatchQueue:
         self._in_flight += len(events)
         if last := not batch.left:
             self._waiting.popleft()
-        self._owner.hand_over(events, last=last)
+        self._owner.hand_over(batch, events, last=last)
         return True

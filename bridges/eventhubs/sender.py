@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -58,6 +60,8 @@ class HubSender(WrappedIncomingLink):
         self._owed = 0
         self.batches: Final = BatchQueue(self, lambda step: later(0, partial(link.attempt, step)))
         self._handler: BatchIncoming | None = None
+        self._together: int | None = None
+        self._numbers: Final = itertools.count(zlib.crc32(link.name.encode()))  # links begin at different partitions
         self.accept_all: Final = None  # type: ignore[misc]  # each outcome may belong to a batch
 
     @property
@@ -71,6 +75,11 @@ class HubSender(WrappedIncomingLink):
     @property
     def properties(self) -> ValueMap:
         return self._properties
+
+    @property
+    def together(self) -> int | None:
+        """Event Hubs writes a batch without a key to one partition, each batch to the next one."""
+        return self._together
 
     def accept(
         self,
@@ -117,13 +126,27 @@ class HubSender(WrappedIncomingLink):
         else:
             self._link.settle(delivery, self._tagged(outcome, delivery))
 
+    def put(
+        self, delivery: Delivery, settled: bool, read: Callable[[], Iterator[bytes]], *, together: bool
+    ) -> None:
+        """Hand over what `read` gives, behind the batches before it; `together`: to one partition."""
+        number = next(self._numbers) if together else None
+        self.batches.put(EventBatch(delivery, settled, read, number))
+
     # -- as the owner of batches
 
-    def hand_over(self, events: list[Transfer], *, last: bool) -> None:
+    def hand_over(self, batch: EventBatch, events: list[Transfer], *, last: bool) -> None:
         """See `BatchOwner`, as below."""
+        self._owed += len(events) - last
+        outer, self._together = self._together, batch.number
+        try:
+            self._pass_on(events)
+        finally:
+            self._together = outer
+
+    def _pass_on(self, events: list[Transfer]) -> None:
         handler = self._handler
         assert handler is not None  # messages come after the attach
-        self._owed += len(events) - last
         if takes_batches(handler):
             handler.on_transfers(events)
         else:
@@ -176,7 +199,7 @@ class _Unpacker(IncomingWrapper[BatchIncoming]):
         is_batch = link.peer.message_format == BATCH_FORMAT
         if is_batch or link.batches:
             unpacked = unpack if is_batch else _single
-            link.batches.put(EventBatch(delivery, settled, lambda: map(self._translated, unpacked(data))))
+            link.put(delivery, settled, lambda: map(self._translated, unpacked(data)), together=is_batch)
             return
         try:
             (event_,) = _single(data)

@@ -162,6 +162,14 @@ class WrappedIncomingLink(WrappedLink[IncomingLink], WrappedOrigin):
         """Accepts several deliveries at once; only links of peers have it."""
 
     @property
+    def together(self) -> int | None:
+        """While messages are handed over that belong together, a number that is theirs; few links have it.
+
+        A log writes those of them that have neither key nor partition to one partition.
+        """
+        return getattr(self._link, "together", None)
+
+    @property
     def granted(self) -> int:
         return self._link.granted
 

@@ -36,6 +36,8 @@ from gateway.links.reject import reject_delivery
 from gateway.observability.redaction import redact
 
 _ANY: Final = -1
+_KEY: Final = b"-key"
+"""Part of both annotations that become a key."""
 _PAUSE: Final = 0.1
 """Seconds before the credit of released messages is granted again."""
 log = structlog.get_logger(logger_name="kafka")
@@ -110,12 +112,30 @@ class LogSender(BatchIncoming):
     def on_transfers(self, messages: Sequence[Transfer]) -> None:
         """Several messages: runs of usual ones go to Kafka in one call each. Any other may end the link."""
         at, rules = 0, self._rules
+        partition = self._partition if self._together is None else self._common_partition(messages)
         while at < len(messages) and self._link.open:
-            if rules is not None and self._topic is not None and self._cluster.up:
-                at = self._producer.produce_messages(self._name, self._partition, messages, at, self, rules)
+            if rules is not None and partition is not None and self._topic is not None and self._cluster.up:
+                at = self._producer.produce_messages(self._name, partition, messages, at, self, rules)
             if at < len(messages):
                 self.on_transfer(*messages[at])
                 at += 1
+
+    @property
+    def _together(self) -> int | None:
+        """What messages have in common that go to one partition (`gateway.links.wrapped_link`)."""
+        return getattr(self._link, "together", None) if self._bound is None else None
+
+    def _common_partition(self, messages: Sequence[Transfer]) -> int | None:
+        """The partition of messages that belong together; None: some may have a key, which is looked for one by one."""
+        if any(_KEY in data for _, data, _ in messages):
+            return None
+        return self._place()
+
+    def _place(self) -> int:
+        """The partition of a message that has no key and names none."""
+        if self._topic is None or (common := self._together) is None:
+            return self._partition
+        return common % self._topic.partitions
 
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         """One message: produce it, or settle it at once with an error."""
@@ -126,7 +146,7 @@ class LogSender(BatchIncoming):
         try:
             context = None if settled else delivery
             if self._shortcut and (plain := plain_value(data)) is not None:
-                self._producer.produce(self._name, self._partition, None, plain, None, self, context)
+                self._producer.produce(self._name, self._place(), None, plain, None, self, context)
             else:
                 self._producer.produce(self._name, *self._record(topic, data), self, context)
         except AmqpError as error:
@@ -175,7 +195,8 @@ class LogSender(BatchIncoming):
         layout, partition = sections.walk(data), self._partition
         if layout.da != layout.ma:
             partition = self._target(sections.delivery_annotations(data, layout), partition, topic)
-        return partition, *self._writer.record(data, layout)
+        key, value, headers = self._writer.record(data, layout)
+        return self._place() if key is None and partition == _ANY else partition, key, value, headers
 
     def on_detach(self, error: AmqpError | None) -> None:
         """The link is over; records in flight are still written, and their outcomes are dropped."""

@@ -32,9 +32,10 @@ class Owner:
         self.refused: list[object] = []
         self.at_once: Outcome | None = None
 
-    def hand_over(self, events: list[Transfer], *, last: bool) -> None:
+    def hand_over(self, batch: EventBatch, events: list[Transfer], *, last: bool) -> None:
         self.lasts += last
-        for batch, event, _ in events:
+        for each, event, _ in events:
+            assert each is batch
             self.events.append(event)
             if self.at_once is None:
                 self.waiting.append(batch)
