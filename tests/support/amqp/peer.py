@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self
 from tests.support.amqp import frames
 from tests.support.amqp.frames import AMQP_HEADER, MAX_FRAME, SASL_HEADER, Frame, matches
 from tests.support.amqp.wire_types import wrong_fields
-from tests.support.gateway.process import PATIENCE
+from tests.support.gateway.process import PATIENCE, free_port
 
 SENDER = False
 RECEIVER = True
@@ -328,7 +328,7 @@ class Listener:
     """The remote container of a connector: accepts the gateway's connections as scripted peers."""
 
     def __init__(self, port: int = 0) -> None:
-        self._socket = socket.create_server(("127.0.0.1", port))
+        self._socket = socket.create_server(("127.0.0.1", port or free_port()))
         self.port: int = self._socket.getsockname()[1]
 
     def accept(self, seconds: float = PATIENCE) -> Peer:

@@ -59,7 +59,9 @@ share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
-broker.session.timeout.ms=2000
+# A broker that is stopped for longer loses its partitions for a moment, and what ends transactions then (decision 108);
+# one that was killed comes back only after it.
+broker.session.timeout.ms=6000
 broker.heartbeat.interval.ms=500
 log.retention.check.interval.ms=1000
 log.cleaner.backoff.ms=500

@@ -23,6 +23,7 @@ controlled.shutdown.enable=true
 replica.lag.time.max.ms=3000
 auto.leader.rebalance.enable=false
 log.index.size.max.bytes=65536
+broker.session.timeout.ms=2000
 """
 
 _ALONE = (
