@@ -196,27 +196,27 @@ class _Unpacker(IncomingWrapper[BatchIncoming]):
     def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None:
         """Hand over an event, behind the batches before it."""
         link = self._link
-        is_batch = link.peer.message_format == BATCH_FORMAT
-        if is_batch or link.batches:
-            unpacked = unpack if is_batch else _single
-            link.put(delivery, settled, lambda: map(self._translated, unpacked(data)), together=is_batch)
-            return
-        try:
-            (event_,) = _single(data)
-            self._handler.on_transfer(delivery, self._translated(event_), settled)
-        except AmqpError as error:
-            reject_delivery(link, delivery, error, settled)
-            link.grant(1)
+        if link.peer.message_format == BATCH_FORMAT:
+            link.put(delivery, settled, lambda: map(self._translated, unpack(data)), together=True)
+        elif link.batches:
+            link.put(delivery, settled, lambda: map(self._event, (data,)), together=False)
+        else:
+            try:
+                event_ = self._event(data)
+            except AmqpError as error:
+                reject_delivery(link, delivery, error, settled)
+                link.grant(1)
+            else:
+                self._handler.on_transfer(delivery, event_, settled)
 
     def on_detach(self, error: AmqpError | None) -> None:
         self._link.batches.clear()
         super().on_detach(error)
 
+    def _event(self, data: bytes) -> bytes:
+        """A message that is an event itself. Raises AmqpError if it is none."""
+        check(data)
+        return self._translated(data)
+
     def _translated(self, data: bytes) -> bytes:
         return grouped(data, self._link.partitioner) if has_key(data) else data
-
-
-def _single(data: bytes) -> Iterator[bytes]:
-    """A message that is an event itself."""
-    check(data)
-    yield data

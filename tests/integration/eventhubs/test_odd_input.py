@@ -212,6 +212,24 @@ def test_a_batch_may_have_more_events_than_fit_into_the_queue_to_kafka(client: H
 
 
 @pytest.mark.row("EH-9")
+def test_events_keep_their_order_behind_a_large_batch(client: HubPeer, hub: str) -> None:
+    before = last(client, hub)
+    client.attach_sender(f"{hub}/Partitions/0")
+    client.transfer_whole(batch(*[data(b"")] * 5000), message_format=BATCH)
+    client.transfer(data(b"single"))
+    client.transfer(b"\x01\x02\x03")
+    client.transfer_whole(batch(data(b"x")), message_format=BATCH)
+    first = client.last_delivery - 3
+    wanted = {first: "accepted", first + 1: "accepted", first + 2: "rejected", first + 3: "accepted"}
+    found: dict[int, str] = {}
+    while len(found) < 4:
+        told = client.until("disposition")
+        found |= dict.fromkeys(range(told.first, (told.last or told.first) + 1), told.state.name)
+    assert found == wanted
+    assert last(client, hub) == before + 5002
+
+
+@pytest.mark.row("EH-9")
 def test_a_batch_may_come_settled(client: HubPeer, hub: str) -> None:
     before = last(client, hub)
     client.attach_sender(f"{hub}/Partitions/0")
