@@ -38,13 +38,10 @@ WORST: dict[str, tuple[str, Callable[[int], str]]] = {
 
 
 def milliseconds(matches: Callable[[str], bool], text: str) -> float:
-    """Processor time, the best of several: what else runs can only make one slower."""
-    best = float("inf")
-    for _ in range(7):
-        start = time.process_time_ns()
-        assert not matches(text)
-        best = min(best, time.process_time_ns() - start)
-    return best / 1e6
+    """Processor time of one call."""
+    start = time.process_time_ns()
+    assert not matches(text)
+    return (time.process_time_ns() - start) / 1e6
 
 
 @pytest.mark.row("FX-5-25")
@@ -54,10 +51,11 @@ def test_worst_patterns_take_time_linear_in_the_text(name: str) -> None:
     assert len(pattern) <= 4096
     matches = compiled(pattern)
     assert matches is not None
-    small, large = milliseconds(matches, text(SMALL)), milliseconds(matches, text(LARGE))
+    # in turns: the machine may be twice as fast a moment later
+    found = [(milliseconds(matches, text(SMALL)), milliseconds(matches, text(LARGE))) for _ in range(7)]
     # four times the text: quadratic growth would be sixteen times the time; half a millisecond is lost in noise
-    assert large < 8 * small + 0.5
-    assert large < 500
+    assert any(large < 8 * small + 0.5 for small, large in found), found
+    assert min(large for _, large in found) < 500
 
 
 @pytest.mark.parametrize("size", [4096, 4097])
