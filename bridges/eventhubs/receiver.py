@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gateway.amqp.link.link import Link as PeerLink
     from gateway.amqp.proton.proton_data import TerminusFields
 
+
 class EndFollower(Protocol):
     """Follows the end of a partition."""
 

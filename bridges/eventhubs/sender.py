@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from gateway.amqp.link.link import Link as PeerLink
     from gateway.amqp.proton.proton_data import TerminusFields
 
-
 LARGEST: Final = 1024 * 1024
 """The largest message or batch in bytes, as in Event Hubs."""
 

@@ -40,6 +40,7 @@ _NOT_READY: Final = frozenset(
 )
 """Errors for a short time after a topic was created or the leader of a partition changed; `_NOENT`: none is known."""
 _SILENT: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT})
+"""Kafka has not answered, which says nothing about what it would allow."""
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
 _ELAPSED: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
 _OAUTH_SETTINGS: Final = "sasl.oauthbearer."

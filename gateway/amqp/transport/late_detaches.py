@@ -1,6 +1,6 @@
 """Drops the detaches of sessions that the peer has ended.
 
-A frame behind the end of its session is an error (AMQP 1.0 part 2, 2.5.7). The client of Event Hubs for Python sends
+A frame behind the end of its session is an error (AMQP 1.0 part 2, 2.5.5). The client of Event Hubs for Python sends
 one for each link, whenever it closes a connection.
 """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from tests.support.plugins.fixtures import served
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.servers.three_kafkas import KafkaBrokers
 from tests.support.transactions.controller import Controller, in_transaction
-from tests.support.transactions.topics import committed, consuming, silent
+from tests.support.transactions.topics import aborted, committed, consuming, silent
 
 
 class Inputs(NamedTuple):
@@ -158,7 +157,7 @@ def test_what_was_rolled_back_stays_so_if_kafka_ends_it_without_a_leader(
         undoing = undo.controller.discharging(undo.txn_id, fail=True)
         assert undo.controller.outcome(undoing).matches("accepted")
         brokers.brokers[alone].kill()
-    time.sleep(30)  # Kafka times the transaction out, which it looks for each 10 s
+    wait_until(lambda: aborted(brokers.bootstrap), "Kafka to end the transaction without a marker", 2 * PATIENCE)
     brokers.brokers[alone].start()
     commit_three(document, topic)
     wait_until(lambda: committed(brokers.bootstrap, topic).count(b"after") == 3, "what was committed", 2 * PATIENCE)

@@ -16,6 +16,9 @@ from tests.support.gateway.crossing import Inbox
 from tests.support.gateway.process import PATIENCE, Server
 
 GROUP = "event-streams-consumer-group"
+_STATE = 16
+"""The place of the state in a coordinator's record: behind a version, producer id, epoch and time limit."""
+_COMPLETE_ABORT = 5
 
 
 def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
@@ -30,6 +33,18 @@ def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> 
     assert record.error().code() == KafkaError._PARTITION_EOF, record.error()
     consumer.close()
     return found
+
+
+def aborted(bootstrap: str) -> bool:
+    """Whether a transaction has been aborted as far as its coordinator knows: the state is in its log (KIP-98)."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "t", "log_level": 0, "enable.partition.eof": True})
+    consumer.assign([TopicPartition("__transaction_state", 0, 0)])
+    found = set[int]()
+    while (record := consumer.poll(PATIENCE)) is not None and record.error() is None:
+        if (value := record.value()) is not None:
+            found.add(value[_STATE])
+    consumer.close()
+    return _COMPLETE_ABORT in found
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from bridges.kafka.admin.client import Admin
 
@@ -28,6 +29,35 @@ class Broker:
         return {resources[0]: future}
 
 
+class Refusing:
+    """Answers with an error."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        future: Future[Any] = Future()
+        future.set_exception(KafkaException(KafkaError(self.code)))
+        return {resources[0]: future}
+
+
+def settings_of(client: Any) -> tuple[Any, ...]:
+    """What is made of a client's answer."""
+    admin = Admin({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, timeout=1, plain=False)
+    admin._client = client  # type: ignore[misc]
+    return admin._settings("topic")
+
+
+def test_who_may_not_read_settings_uses_their_defaults() -> None:
+    assert settings_of(Refusing(KafkaError.TOPIC_AUTHORIZATION_FAILED)) == (1_048_588, None, False)
+
+
+@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT])
+def test_settings_are_not_guessed_while_kafka_is_silent(code: int) -> None:
+    with pytest.raises(KafkaException):
+        settings_of(Refusing(code))
+
+
 @pytest.mark.parametrize(
     ("reported", "expected"),
     [
@@ -39,7 +69,4 @@ class Broker:
     ],
 )
 def test_a_setting_that_is_not_told_has_its_default(reported: dict[str, str | None], expected: tuple[Any, ...]) -> None:
-    admin = Admin({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, timeout=1, plain=False)
-    client: Any = Broker(**reported)
-    admin._client = client  # type: ignore[misc]
-    assert admin._settings("topic") == expected
+    assert settings_of(Broker(**reported)) == expected
