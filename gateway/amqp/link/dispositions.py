@@ -102,13 +102,21 @@ def _error(error: AmqpError) -> Described:
 
 
 def read_transactional(delivery: ProtonDelivery) -> tuple[bytes, Outcome] | None:
-    """The transaction and outcome of a peer's transfer or disposition; None: it has another state (4.5.6).
+    """The transaction and outcome of a peer's transfer or disposition (4.5.6).
 
-    Raises AmqpError (DECODE_ERROR) for a transactional-state without a transaction.
+    None: it has another state, or none since the last one was forgotten. Raises AmqpError (DECODE_ERROR) for a
+    transactional-state without a transaction.
     """
     if lib.pn_delivery_remote_state(delivery) != TRANSACTIONAL:
         return None
-    return transactional(proton_data.read_bytes(lib.pn_disposition_data(lib.pn_delivery_remote(delivery))))
+    fields = proton_data.read_bytes(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
+    return transactional(fields) if fields else None
+
+
+def forget_transactional(delivery: ProtonDelivery) -> None:
+    """Forget the peer's state after a rollback: proton shows the last one again when the peer settles without any."""
+    if lib.pn_delivery_remote_state(delivery) == TRANSACTIONAL:
+        lib.pn_data_clear(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
 
 
 class _LastState:

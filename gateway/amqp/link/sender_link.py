@@ -198,8 +198,10 @@ class SenderHalf(LinkState):
         """Handle an outcome in a transaction (part 4, 4.4.2)."""
         state = dispositions.read_transactional(delivery)
         found, settled = self.engine.peer.transactions, bool(lib.pn_delivery_settled(delivery))
-        if state is None or found is None or not found.knows(state[0]):
-            self.detach(unknown(b"" if state is None else state[0]))
+        if state is None:  # settled without one after a rollback
+            self.updated(delivery, number, 0)
+        elif found is None or not found.knows(state[0]):
+            self.detach(unknown(state[0]))
         elif number in self.acquired:
             self.acquired[number].told(number, delivery, settled, state[1], state[0])
         elif settled:
@@ -382,3 +384,5 @@ class UnsettledRetirement:
 
     def roll_back(self) -> None:
         """The message has no outcome, as before."""
+        if self.open and not self._replaced:
+            dispositions.forget_transactional(self._delivery)

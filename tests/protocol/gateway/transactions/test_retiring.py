@@ -53,6 +53,19 @@ def test_an_unsettled_message_keeps_no_outcome_when_it_is_rolled_back(served: Se
     assert outbox.outcome(delivery).matches("accepted")
 
 
+def test_a_message_may_be_settled_without_an_outcome_after_the_rollback(served: Served) -> None:
+    """Its state in the transaction holds no more, so its sender is told as much as its receiver has said."""
+    controller, inbox, outbox = receiving(served, "chat/undone")
+    txn_id, delivery = controller.declare(), outbox.post(message(b"1"))
+    number = inbox.transfer().delivery_id
+    inbox.peer.disposition(number, in_transaction(txn_id, "released"), settled=False)
+    assert controller.discharge(txn_id, fail=True).matches("accepted")
+    inbox.peer.disposition(number, None, settled=True)
+    assert outbox.outcome(delivery) is None
+    outbox.post(message(b"2"))
+    assert sections(inbox.take())["data"] == b"2"
+
+
 LATER = [("released", False, "released"), ("released", True, "released"), (None, True, "accepted")]
 """What the receiver says after `accepted`, whether it settles then, and what the sender is told."""
 
