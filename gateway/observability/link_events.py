@@ -126,7 +126,7 @@ class LinkEvents:
             mechanism=connection.peer.mechanism or None,
             tls=None if tls is None else tls.version(),
             container=redact(engine.remote_container if engine is not None else None),
-            product=engine.remote_product if engine is not None else "",
+            product=redact(engine.remote_product) if engine is not None else "",
         )
 
     def connection_closed(self, connection: Connection, error: AmqpError | None) -> None:
