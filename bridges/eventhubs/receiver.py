@@ -78,18 +78,12 @@ class HubReceiver(WrappedOutgoingLink):
         if self._tracker is not None:
             self._tracker.stop()
 
+    def told(self, error: AmqpError) -> AmqpError:
+        return error_of(named(error, self._source.address or "", self._hub))
+
     def refuse(self, error: AmqpError) -> None:
         self.untrack()
-        self._link.refuse(self._told(error))
-
-    def detach(self, error: AmqpError | None = None) -> None:
-        self._link.detach(None if error is None else self._told(error))
-
-    def withdraw(self, error: AmqpError) -> None:
-        self._link.withdraw(self._told(error))
-
-    def _told(self, error: AmqpError) -> AmqpError:
-        return error_of(named(error, self._source.address or "", self._hub))
+        super().refuse(error)
 
     def send(self, data: bytes, context: SendContext, settled: bool = False) -> None:
         self._link.send(event(data, self._last), context, settled)

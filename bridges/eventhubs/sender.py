@@ -96,20 +96,11 @@ class HubSender(WrappedIncomingLink):
             _Unpacker(self._handler, self), capabilities=capabilities, max_message_size=largest, understands=understands
         )
 
-    def refuse(self, error: AmqpError) -> None:
-        self._link.refuse(self._told(error))
-
-    def detach(self, error: AmqpError | None = None) -> None:
-        self._link.detach(None if error is None else self._told(error))
-
-    def withdraw(self, error: AmqpError) -> None:
-        self._link.withdraw(self._told(error))
+    def told(self, error: AmqpError) -> AmqpError:
+        return error_of(named(error, self._target.address or "", self._hub))
 
     def fail(self, error: AmqpError) -> None:
-        self._link.fail(self._told(error))
-
-    def _told(self, error: AmqpError) -> AmqpError:
-        return error_of(named(error, self._target.address or "", self._hub))
+        self._link.fail(self.told(error))
 
     def grant(self, credit: int) -> None:
         """Grant what is not owed: the node returns credit for each event, and the client has used that of a batch."""

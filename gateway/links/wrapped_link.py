@@ -34,7 +34,10 @@ AcceptAll: TypeAlias = "Callable[[list[Delivery]], None]"
 
 
 class WrappedLink(Generic[LinkT]):
-    """Passes on what links of both directions have; a subclass puts a handler around the node's (`around`)."""
+    """Passes on what links of both directions have.
+
+    A subclass puts a handler around the node's (`around`), or tells the peer of errors in other words (`told`).
+    """
 
     def __init__(self, link: LinkT) -> None:
         self._link: Final = link
@@ -140,15 +143,20 @@ class WrappedLink(Generic[LinkT]):
     def draining(self) -> bool:
         return self._link.draining
 
+    # -- its errors
+
+    def told(self, error: AmqpError) -> AmqpError:
+        """What the peer is told, for an error of the node."""
+        return error
+
     def refuse(self, error: AmqpError) -> None:
-        self._link.refuse(error)
+        self._link.refuse(self.told(error))
 
     def detach(self, error: AmqpError | None = None) -> None:
-        self._link.detach(error)
+        self._link.detach(None if error is None else self.told(error))
 
     def withdraw(self, error: AmqpError) -> None:
-        self._link.withdraw(error)
-
+        self._link.withdraw(self.told(error))
 
 
 class WrappedIncomingLink(WrappedLink[IncomingLink], WrappedOrigin):

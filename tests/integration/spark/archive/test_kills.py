@@ -54,10 +54,10 @@ def kills(phases: Sequence[str]) -> Iterator[Death]:
         yield phases[place], "python" if (place + around + SEED) % 2 else "java"
 
 
-def deaths(phases: Sequence[str], first: str) -> Iterator[Any]:
+def deaths(phases: Sequence[str], first: str) -> list[Any]:
     """Parameters: the command killed in one phase; in `make soak`, all that there is to kill in each."""
-    yield pytest.param([(first, "python")], id="once")
-    yield pytest.param(list(kills(phases)), id="each-phase", marks=pytest.mark.soak)
+    each = list(kills(phases))
+    return [pytest.param([(first, "python")], id="once"), pytest.param(each, id="each-phase", marks=pytest.mark.soak)]
 
 
 def kill(process: Process, moment: Phase, who: str) -> bool:
