@@ -147,8 +147,7 @@ class Cluster:
     def _make_scheduler(self, isolation: str, single: bool) -> FetchScheduler:
         def reader(owner: ReaderOwner) -> PartitionReader:
             queue = (SINGLE if single else self._share).queue
-            how = {"single": single, "plain": self.plain}
-            return PartitionReader(self.settings(), self.loop, owner, isolation, queue, **how)
+            return PartitionReader(self.settings(), self.loop, owner, isolation, queue, single=single)
 
         return FetchScheduler(
             reader,

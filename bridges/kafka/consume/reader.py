@@ -44,13 +44,11 @@ _SETTINGS: Final[ClientSettings] = {
     "enable.partition.eof": True,  # the only exact sign of the end, because control records have offsets as well
     "auto.offset.reset": "error",
     "fetch.queue.backoff.ms": 1,  # with the default of 1000 both sides are idle once the queue is full
-    "fetch.wait.max.ms": 500,
+    "fetch.wait.max.ms": 50,  # so long does a partition that is read to its end hold up the others (decision 113)
     "allow.auto.create.topics": False,
 }
 _SINGLE: Final[ClientSettings] = {"fetch.message.max.bytes": SINGLE.queue, "queued.min.messages": 1}
 """For reading single records; Kafka sends a larger record nevertheless."""
-_MOCK: Final[ClientSettings] = {"fetch.wait.max.ms": 50}
-"""librdkafka's mock cluster answers when the time is up, whatever has come meanwhile."""
 _MESSAGE: Final = 1_000_000
 """librdkafka's default `message.max.bytes`; `fetch.max.bytes` must not be smaller."""
 _POSITION_LOST: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
@@ -103,13 +101,12 @@ class PartitionReader:
         queue: int = QUEUE,
         *,
         single: bool = False,
-        plain: bool = False,
     ) -> None:
         """`queue`: bytes that may wait in the client; the next answer may have the same size in addition.
 
-        `single`: for single records, so that little of what follows them is fetched. `plain`: see `Cluster.plain`.
+        `single`: for single records, so that little of what follows them is fetched.
         """
-        own = {**settings, **_SETTINGS, **(_SINGLE if single else {}), **(_MOCK if plain else {})}
+        own = {**settings, **_SETTINGS, **(_SINGLE if single else {})}
         self._settings: Final = {**own, **bounded(settings, queue), "isolation.level": isolation}
         self._poll: Final = poll.poller_for(settings, SINGLE.batch if single else BATCH)
         self._loop: Final = loop

@@ -157,7 +157,7 @@ async def test_the_thread_checks_unless_every_link_filters(client: RecordClient,
     loop, came = asyncio.get_running_loop(), asyncio.Queue[Fetched]()
     owner = ReaderOwner(lambda _, fetched: came.put_nowait(fetched), print, print, print)
     offset = taken(client, [written(BIG[0])])[0][0][0].offset()
-    reader = PartitionReader({"bootstrap.servers": client.bootstrap, "log_level": 0}, loop, owner, plain=True)
+    reader = PartitionReader({"bootstrap.servers": client.bootstrap, "log_level": 0}, loop, owner)
     reader.start()
     try:
         reader.set_filtered((TOPIC, 0), filtered)
