@@ -288,7 +288,7 @@ class Connection(asyncio.Protocol):
             transport.write_eof()
             self.hub.loop.call_later(_CLOSE_GRACE, self.abort)
         else:
-            transport.close()
+            self.abort(gently=True)
 
     def take_bytes(self) -> tuple[int, int]:
         """The bytes that came in and went out since the last call."""
@@ -333,8 +333,12 @@ class Connection(asyncio.Protocol):
 
     def abort(self, gently: bool = False) -> None:
         """Close the socket at once; `gently`: after pending output was sent."""
-        if self.transport is not None:
-            (self.transport.close if gently else self.transport.abort)()
+        if (transport := self.transport) is None:
+            return
+        if not gently:
+            transport.abort()
+        elif not transport.is_closing():  # asyncio's TLS transport can neither be asked nor aborted if closed twice
+            transport.close()
 
     # -- the engine's owner
 

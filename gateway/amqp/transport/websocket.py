@@ -61,7 +61,8 @@ class WebSocketTransport(asyncio.Transport):
 
     def close(self) -> None:
         self.write_eof()
-        self._socket.close()
+        if not self._socket.is_closing():  # TLS has no half to end: there, the end of the WebSocket has closed it
+            self._socket.close()
 
     def abort(self) -> None:
         self._socket.abort()

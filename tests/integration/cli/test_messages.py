@@ -245,6 +245,19 @@ def test_a_certificate_logs_in(commands: Commands) -> None:
     assert run("send", url, commands.topic(), "--body", "x", *login).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["send", "receive", "request"])
+def test_the_commands_print_nothing_but_their_summary_over_tls(commands: Commands, name: str) -> None:
+    """Both the end of the AMQP connection and that of the command close the socket."""
+    pair = commands.authority.client("carol")
+    login = ("--ca", str(commands.authority.ca), "--cert", str(pair.cert), "--key", str(pair.key))
+    address = {"send": f"events/{TOPICS[0]}", "receive": "chat/tls", "request": "echo"}[name]
+    options = ("--wait", "0.2") if name == "receive" else ("--body", "x")
+    done = run(name, f"amqps://localhost:{commands.tls}", address, *options, *login)
+    assert done.returncode == 0, done.stderr
+    summary = {"send": "sent 1 message in ", "receive": "received 0 messages in ", "request": ""}[name]
+    assert re.fullmatch(rf"({re.escape(summary)}[\d.]+ s\n)?", done.stderr), done.stderr
+
+
 def test_plain_without_tls_has_to_be_allowed(commands: Commands) -> None:
     env = {"SCOPEGATE_PASSWORD": PASSWORD}
     url = f"127.0.0.1:{commands.plain}"
