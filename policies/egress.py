@@ -6,12 +6,12 @@ connection, by `address_allowed`. What no rule allows is denied.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from policies.internal_topics import TopicPatterns
 from policies.model.scopes.sinks import SinkEntry, SinkKind, SinkTls, UrlPattern
 from policies.text.diagnostics import PolicyLine
 from policies.values.hosts import IpAddress
@@ -59,8 +59,7 @@ class SinkRule:
     """Scheme, host and port of each container of the connector."""
     address: Pattern | None
     cluster: str | None
-    topics: re.Pattern[str] = field(compare=False)
-    topic_patterns: tuple[str, ...]
+    topics: TopicPatterns
     public: bool
     networks: tuple[IpNetwork, ...]
     tls: SinkTls | None
@@ -80,7 +79,7 @@ class SinkRule:
                 and self.local.match(destination.address) is not None
             )
         if self.cluster is not None:
-            return not destination.hosts and self.topics.fullmatch(destination.address) is not None
+            return not destination.hosts and self.topics.matches(destination.address)
         return bool(destination.hosts) and self._matches_host(destination) and self._accepts_address(destination)
 
     def _matches_host(self, destination: SinkDestination) -> bool:
@@ -92,14 +91,16 @@ class SinkRule:
 
     def _accepts_address(self, destination: SinkDestination) -> bool:
         if destination.protocol == "kafka":
-            return self.topics.fullmatch(destination.address) is not None
+            return self.topics.matches(destination.address)
         if self.address is None or destination.protocol != "amqp":
             return True
         return routable(destination.address) and self.address.match(destination.address) is not None
 
 
-def sink_rule(entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], where: PolicyLine) -> SinkRule:
-    """Compile an entry; `endpoints` are those of its connector, if it names one."""
+def sink_rule(
+    entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], topics: TopicPatterns, where: PolicyLine
+) -> SinkRule:
+    """Compile an entry; `endpoints` are those of its connector, if it names one, and `topics` those it allows."""
     return SinkRule(
         protocols=frozenset(entry.protocol),
         to=entry.to,
@@ -108,8 +109,7 @@ def sink_rule(entry: SinkEntry, endpoints: frozenset[tuple[str, str, int]], wher
         endpoints=endpoints,
         address=entry.address,
         cluster=entry.cluster,
-        topics=re.compile("|".join(re.escape(topic).replace(r"\*", ".*") for topic in entry.topics)),
-        topic_patterns=entry.topics,
+        topics=topics,
         public="public" in entry.networks,
         networks=tuple(network for network in entry.networks if not isinstance(network, str)),
         tls=entry.tls,

@@ -1,8 +1,8 @@
-"""Internal Kafka topics: captures of a rule never lead to one; the rule's template has to name it literally.
+"""Internal Kafka topics: captures and wildcards never lead to one; the policy has to name it literally.
 
 Internal topics are those that start with `__` (Kafka's own), the gateway's journal and the dead-letter topics of
 address rules. Otherwise a rule like `events/{topic}` would give access to consumer offsets and to dead letters of other
-addresses.
+addresses, and a sink entry for any topic would let subscriptions forge rows of the journal and offsets of groups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from policies.model.policy import Policy
 from policies.model.scopes.addresses import KafkaRule
 from policies.values.patterns import Template
 
-_UNFILLED: Final = "\0"  # stands for a capture; no topic name contains it
+_UNFILLED: Final = "\0"  # stands for a capture or a wildcard; no topic name contains it
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,9 @@ class Reserved:
     names: re.Pattern[str]
     what: str
 
-    def hides(self, template: Template, topic: str) -> bool:
-        """Whether `topic` is one of them only because of the captures that `template` was filled with."""
-        if self.names.fullmatch(topic) is None:
-            return False
-        return self.names.fullmatch(template.fill(dict.fromkeys(template.names, _UNFILLED))) is None
+    def hides(self, unfilled: str, topic: str) -> bool:
+        """Whether `topic` is one of them only because of what stands for the captures or wildcards of `unfilled`."""
+        return self.names.fullmatch(topic) is not None and self.names.fullmatch(unfilled) is None
 
 
 _KAFKAS: Final = Reserved(re.compile(r"__.*", re.DOTALL), "is internal to Kafka")
@@ -50,6 +48,31 @@ class ReservedTopics:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TopicPatterns:
+    """Patterns of topics, in which * is any text, except that it reaches no internal topic."""
+
+    patterns: tuple[str, ...]
+    reserved: tuple[Reserved, ...] = (_KAFKAS,)
+
+    def matches(self, topic: str) -> bool:
+        """Whether one of them reaches this topic."""
+        return any(self._reaches(pattern, topic) for pattern in self.patterns)
+
+    def _reaches(self, pattern: str, topic: str) -> bool:
+        text = ".*".join(map(re.escape, pattern.split("*")))
+        unfilled = pattern.replace("*", _UNFILLED)
+        return re.fullmatch(text, topic) is not None and not any(each.hides(unfilled, topic) for each in self.reserved)
+
+
+def sink_topics(policy: Policy, patterns: tuple[str, ...], cluster: str | None) -> TopicPatterns:
+    """The topics of an entry of `sinks`, at a cluster of the policy; None: at servers that may be any of them."""
+    known = reserved_topics(policy)
+    clusters = known.values() if cluster is None else [known[cluster]]
+    reserved = [_KAFKAS, *(kind for each in clusters for kind in (*each.own, *each.dead_letters))]
+    return TopicPatterns(patterns, tuple(dict.fromkeys(reserved)))
+
+
 def reserved_topics(policy: Policy) -> dict[str, ReservedTopics]:
     """The internal topics of every cluster, by its name."""
     return {
@@ -64,7 +87,8 @@ def _hidden(
     if template is None or not template.names:
         return None
     topic = template.fill(captures)
-    what = next((each.what for each in reserved if each.hides(template, topic)), None)
+    unfilled = template.fill(dict.fromkeys(template.names, _UNFILLED))
+    what = next((each.what for each in reserved if each.hides(unfilled, topic)), None)
     return None if what is None else f"its {key} {what}, which a rule has to name literally"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from policies.egress import SinkRule, sink_rule
+from policies.internal_topics import sink_topics
 from policies.model.filters import Filters
 from policies.model.kafka import EMBEDDED
 from policies.model.policy import Policy
@@ -75,7 +76,7 @@ def compile_sinks(policy: Policy, tree: Tree) -> dict[tuple[str, str], tuple[Sin
     """Compile the sinks of all managers, by scope and name, each with its line in the file."""
     return {
         (name, manager.name): tuple(
-            _sink(entry, scope, tree.policy_line(("scopes", name, "subscriptions", at, "sinks", number)))
+            _sink(policy, entry, scope, tree.policy_line(("scopes", name, "subscriptions", at, "sinks", number)))
             for number, entry in enumerate(manager.sinks)
         )
         for name, scope in policy.scopes.items()
@@ -83,10 +84,10 @@ def compile_sinks(policy: Policy, tree: Tree) -> dict[tuple[str, str], tuple[Sin
     }
 
 
-def _sink(entry: SinkEntry, scope: ScopeSection, where: PolicyLine) -> SinkRule:
+def _sink(policy: Policy, entry: SinkEntry, scope: ScopeSection, where: PolicyLine) -> SinkRule:
     remotes = (remote for connector in scope.connect if connector.name == entry.connector for remote in connector.to)
     endpoints = frozenset(("amqps" if each.tls else "amqp", each.host.lower(), each.port) for each in remotes)
-    return sink_rule(entry, endpoints, where)
+    return sink_rule(entry, endpoints, sink_topics(policy, entry.topics, entry.cluster), where)
 
 
 def manager_rules(policy: CompiledPolicy) -> tuple[ManagerRules, ...]:

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.egress import SinkDestination, address_allowed, allows, sink_rule
+from policies.internal_topics import TopicPatterns
 from policies.model.scopes.sinks import SinkEntry
 from policies.text.diagnostics import PolicyLine
 from policies.values.hosts import HostError, address_of, parse_host
 from policies.values.networks import is_public
 
 _ENTRY: Final = SinkEntry.model_validate({"protocol": "http", "to": "https://**", "handshake": "off"})
-ANY_NAME: Final = sink_rule(_ENTRY, frozenset(), PolicyLine("p", 1))
+ANY_NAME: Final = sink_rule(_ENTRY, frozenset(), TopicPatterns(_ENTRY.topics), PolicyLine("p", 1))
 FORBIDDEN: Final = st.one_of(
     st.ip_addresses(v=4, network="127.0.0.0/8"),
     st.ip_addresses(v=4, network="10.0.0.0/8"),

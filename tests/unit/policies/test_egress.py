@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from policies.egress import SinkDestination, SinkRule, address_allowed, allows, sink_rule
+from policies.internal_topics import TopicPatterns
 from policies.model.scopes.sinks import SCHEMES, SinkEntry, SinkKind
 from policies.text.diagnostics import PolicyLine
 from policies.values.hosts import HostError, address_of, parse_host
@@ -55,7 +56,7 @@ SPELLINGS: Final = _words(
 
 def rule(to: str, protocol: SinkKind = "http", **keys: object) -> SinkRule:
     entry = SinkEntry.model_validate({"protocol": protocol, "to": to, **keys})
-    return sink_rule(entry, frozenset(), PolicyLine("p", 1))
+    return sink_rule(entry, frozenset(), TopicPatterns(entry.topics), PolicyLine("p", 1))
 
 
 def place(url: str, protocol: SinkKind = "http", address: str = "") -> SinkDestination:
@@ -242,6 +243,10 @@ OTHERS: Final = [
     ({"protocol": "amqp", "connector": "c", "address": "push/*"}, place("amqps://b.example", "amqp", "push/x"), True),
     ({"protocol": "amqp", "connector": "c", "address": "push/*"}, place("amqps://b.example", "amqp", "push"), False),
     ({"protocol": "kafka", "cluster": "m"}, place("kafka:///", "kafka", "any"), True),
+    ({"protocol": "kafka", "cluster": "m"}, place("kafka:///", "kafka", "__consumer_offsets"), False),
+    ({"protocol": "kafka", "cluster": "m", "topics": "*_offsets"}, place("kafka:///", "kafka", "__offsets"), False),
+    ({"protocol": "kafka", "cluster": "m", "topics": "__*"}, place("kafka:///", "kafka", "__mine"), True),
+    ({"protocol": "kafka", "to": "kafka://k1"}, place("kafka://k1", "kafka", "__x"), False),
     ({"protocol": "kafka", "cluster": "m", "topics": "out.*"}, place("kafka:///", "kafka", "out.x"), True),
     ({"protocol": "kafka", "cluster": "m", "topics": "out.*"}, place("kafka:///", "kafka", "outx"), False),
     ({"protocol": "kafka", "cluster": "m", "topics": "out.*"}, place("kafka:///", "kafka", "x.out.y"), False),
@@ -269,7 +274,8 @@ OTHERS: Final = [
 def test_the_other_protocols_are_allowed_by_their_own_places(
     entry: dict[str, object], where: SinkDestination, allowed: bool
 ) -> None:
-    found = sink_rule(SinkEntry.model_validate(entry), frozenset([("amqps", "b.example", 5671)]), PolicyLine("p", 1))
+    made, containers = SinkEntry.model_validate(entry), frozenset([("amqps", "b.example", 5671)])
+    found = sink_rule(made, containers, TopicPatterns(made.topics), PolicyLine("p", 1))
     assert (allows([found], where) is not None) is allowed
 
 
