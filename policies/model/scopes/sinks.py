@@ -192,8 +192,10 @@ class SinkEntry(Strict):
     )
     cluster: Name | None = Field(default=None, description="kafka: cluster that the sink kafka:/// means")
     topics: OneOrMany[TopicPattern] = Field(
-        default=("*",), min_length=1, description="kafka: topics, in which * is any text, but reaches no internal topic (names that start with __, "
-        "the journal, dead-letter topics): name them literally"
+        default=("*",),
+        min_length=1,
+        description="kafka: topics, in which * is any text, but reaches no internal topic (names that start with __, "
+        "the journal, dead-letter topics): name them literally",
     )
     networks: OneOrMany[Networks] = Field(
         default=("public",),
