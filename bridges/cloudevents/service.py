@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
 
+MayLogIn = Callable[[str, str], bool]
+"""Whether, in this scope, a name can be a user."""
+
+
 class GatewayServices(NamedTuple):
     """The services of the gateway that managers use; see `gateway.server.client_api.SubscriptionParts`."""
 
@@ -83,7 +87,9 @@ class GatewayAddresses:
 class RunningManager:
     """A manager with its delivery and its sinks."""
 
-    def __init__(self, rules: ManagerRules, policy: CompiledPolicy, services: GatewayServices) -> None:
+    def __init__(
+        self, rules: ManagerRules, policy: CompiledPolicy, services: GatewayServices, may_log_in: MayLogIn
+    ) -> None:
         self._services: Final = services
         self._rules = rules
         self._inputs = _inputs_of(rules, policy)
@@ -95,13 +101,13 @@ class RunningManager:
         self._dispatcher: Final = SubscriptionDispatcher(settings, shared, open_sink, self._event_of, self.metrics)
         if services.report.journal is not None:
             self._dispatcher.observer.rows = JournalRows()
-        self.manager: Final = SubscriptionManager(rules, self._dependencies(rules, policy))
+        self.manager: Final = SubscriptionManager(rules, self._dependencies(rules, policy, may_log_in))
         self.routes: Final = ManagerRoutes(self.manager)
         self.responder: Final = ManagerResponder(self.manager, services.supervisor)
         self._dispatcher.start()
         self._task: Final = services.supervisor.keep(self.manager.run, f"subscriptions:{rules.full_name}")
 
-    async def configure(self, rules: ManagerRules, policy: CompiledPolicy) -> None:
+    async def configure(self, rules: ManagerRules, policy: CompiledPolicy, may_log_in: MayLogIn) -> None:
         """Continue under another policy."""
         inputs = _inputs_of(rules, policy)
         same = inputs == self._inputs
@@ -109,7 +115,7 @@ class RunningManager:
         if not same:
             self._sinks.reconfigure(rules, self._sink_dependencies(policy))
             self._dispatcher.reconfigure(dispatcher_settings(rules))
-        await self.manager.configure(rules, self._dependencies(rules, policy), same_rules=same)
+        await self.manager.configure(rules, self._dependencies(rules, policy, may_log_in), same_rules=same)
 
     async def close(self) -> None:
         """Stop delivery; positions are kept."""
@@ -158,9 +164,9 @@ class RunningManager:
     async def _save(self, manager: str, id: str, before: RefreshToken, renewed: RefreshToken) -> None:
         await self.manager.store_renewed_token(id, before, renewed)
 
-    def _dependencies(self, rules: ManagerRules, policy: CompiledPolicy) -> ManagerDependencies:
+    def _dependencies(self, rules: ManagerRules, policy: CompiledPolicy, may_log_in: MayLogIn) -> ManagerDependencies:
         keys = None if policy.signing is None else SubscriptionKeys(make_ring(policy.signing), wall_clock_ms)
-        codec = SubscriptionCodec(rules, keys, self._sinks.protocols)
+        codec = SubscriptionCodec(rules, keys, self._sinks.protocols, partial(may_log_in, rules.scope))
         urls = (each.public_url for each in policy.model.scopes[rules.scope].api if each.public_url is not None)
         return ManagerDependencies(
             self._services.store,
@@ -199,7 +205,7 @@ class SubscriptionManagers:
         if services.context.journal is not None:
             services.context.journal.sources.append(self._journal_rows)
 
-    async def install(self, policy: CompiledPolicy) -> None:
+    async def install(self, policy: CompiledPolicy, may_log_in: MayLogIn) -> None:
         """Run the managers of this policy; those that already run continue, and subscriptions keep their positions."""
         await self._services.gateway_addresses.resolve(policy)
         wanted = {rules.full_name: rules for rules in manager_rules(policy)}
@@ -211,9 +217,9 @@ class SubscriptionManagers:
             self._last_rows += _journal_rows(removed)
         for name, rules in wanted.items():
             if (running := self._running.get(name)) is not None:
-                await running.configure(rules, policy)
+                await running.configure(rules, policy, may_log_in)
             else:
-                started = self._running[name] = RunningManager(rules, policy, self._services)
+                started = self._running[name] = RunningManager(rules, policy, self._services, may_log_in)
                 self._services.readiness.add(_readiness_name(name), started.ready, required=False)
                 self._services.context.responders[rules.scope, rules.name] = started.responder
 

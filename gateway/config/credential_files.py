@@ -76,7 +76,7 @@ def load_credential_files(policy: CompiledPolicy, check_cluster: CheckCluster) -
     problems += _admin(policy, credentials)
     problems += _tracing(policy)
     for name, scope in policy.model.scopes.items():
-        for place, listener in _listeners(scope):
+        for place, listener in listeners_of(scope):
             problems += _listener(policy, listener, credentials, ("scopes", name, *place))
         for at, connector in enumerate(scope.connect):
             problems += _connector(policy, connector, credentials, ("scopes", name, "connect", at, "tls"))
@@ -103,7 +103,7 @@ def mistake_at(policy: CompiledPolicy, loc: Loc, message: str) -> str:
     return str(parse(policy.text.encode(), str(policy.file)).locate(Diagnostic(loc, message)))
 
 
-def _listeners(scope: ScopeSection) -> Iterator[tuple[Loc, ListenerSection | ApiSection]]:
+def listeners_of(scope: ScopeSection) -> Iterator[tuple[Loc, ListenerSection | ApiSection]]:
     """Everything that listens in a scope, with its place there."""
     yield from ((("listen", at), each) for at, each in enumerate(scope.listen))
     yield from ((("api", at), each) for at, each in enumerate(scope.api))
@@ -119,7 +119,7 @@ def _sinks(scope: ScopeSection) -> Iterator[tuple[Loc, SinkTls]]:
 
 def _exposed(policy: CompiledPolicy) -> Iterator[str]:
     """Warnings about files with secrets or users that every user of this machine may read or change."""
-    listeners = [listener for scope in policy.model.scopes.values() for _, listener in _listeners(scope)]
+    listeners = [listener for scope in policy.model.scopes.values() for _, listener in listeners_of(scope)]
     private = [secret.file for secret in policy.secrets] + [each.tls.key for each in listeners if each.tls is not None]
     if (admin := policy.model.gateway.admin.tls) is not None:
         private.append(admin.key)
@@ -138,7 +138,7 @@ def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
     admin = policy.model.gateway.admin.tls
     names: list[str | None] = [] if admin is None else [admin.cert, admin.client_ca]
     for scope in policy.model.scopes.values():
-        for _, listener in _listeners(scope):
+        for _, listener in listeners_of(scope):
             names += [] if listener.tls is None else [listener.tls.cert, listener.tls.client_ca]
         for connector in scope.connect:
             names += [connector.tls.cert, connector.tls.ca]
@@ -151,7 +151,7 @@ def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
 def _unknown_users(policy: CompiledPolicy, credentials: CredentialFiles) -> Iterator[str]:
     """Warnings about users in `access` that cannot log in anywhere in the scope, where passwords are the only way."""
     for name, scope in policy.model.scopes.items():
-        listeners = [each for _, each in _listeners(scope)]
+        listeners = [each for _, each in listeners_of(scope)]
         if not listeners or not all(map(_by_password, listeners)):
             continue
         stores = [credentials.users_of(each) for each in listeners]
@@ -164,10 +164,14 @@ def _unknown_users(policy: CompiledPolicy, credentials: CredentialFiles) -> Iter
 
 def _by_password(listener: ListenerSection | ApiSection) -> bool:
     """Whether every user of a listener is in its users file."""
+    return listener.users is not None and not mechanisms_of(listener) & {"anonymous", "external", "certificate"}
+
+
+def mechanisms_of(listener: ListenerSection | ApiSection) -> set[str]:
+    """How clients of a listener log in, in lower case."""
     from policies.model.scopes.listen import ListenerSection
 
-    mechanisms = {name.lower() for name in (listener.sasl if isinstance(listener, ListenerSection) else listener.auth)}
-    return listener.users is not None and not mechanisms & {"anonymous", "external", "certificate"}
+    return {name.lower() for name in (listener.sasl if isinstance(listener, ListenerSection) else listener.auth)}
 
 
 def _users(path: Path, warnings: list[str]) -> UserStore:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from gateway.config.known_users import may_log_in
 from gateway.http.listeners import ApiListeners
 from gateway.state.subscriptions.store import SubscriptionStore
 from gateway.tasks import Supervisor
@@ -45,8 +47,11 @@ class SubscriptionParts(NamedTuple):
 class SubscriptionService(Protocol):
     """The subscription managers of a gateway (`bridges.cloudevents.service`)."""
 
-    async def install(self, policy: CompiledPolicy) -> None:
-        """Run the managers of this policy; managers that were there before continue."""
+    async def install(self, policy: CompiledPolicy, may_log_in: Callable[[str, str], bool]) -> None:
+        """Run the managers of this policy; managers that were there before continue.
+
+        `may_log_in`: whether, in this scope, a name can be a user.
+        """
 
     def applications(self) -> Iterable[tuple[str, str, Application]]:
         """The HTTP application of each manager, with its scope and path."""
@@ -80,7 +85,7 @@ class ClientApi:
             self._service = self._make(self._parts)
             self._parts.supervisor.keep(self._parts.store.run, "subscription-store")
         if self._service is not None:
-            await self._service.install(policy)
+            await self._service.install(policy, partial(may_log_in, policy.model, credentials))
             self._listeners.mount(self._service.applications())
         await self._listeners.install(policy, credentials)
         if any(scope.api for scope in scopes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from bridges.cloudevents.delivery.state import Reason
@@ -30,10 +30,15 @@ class SubscriptionCodec:
         rules: ManagerRules,
         keys: SubscriptionKeys | None,
         protocols: Collection[SinkProtocol],
+        may_log_in: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """`keys` is None if the policy has none. `protocols` are the protocols whose libraries are installed."""
+        """`keys` is None if the policy has none. `protocols` are the protocols whose libraries are installed.
+
+        `may_log_in`: whether a name can be a user of the scope.
+        """
         self._rules: Final = rules
         self._keys: Final = keys
+        self._may_log_in: Final = may_log_in
         self.protocols: Final = frozenset(protocols)
 
     def parse(
@@ -89,7 +94,7 @@ class SubscriptionCodec:
         """The reason why this policy does not allow the subscription; None if it does."""
         if subscription.secrets_unreadable:
             return Reason.CREDENTIAL
-        if policy_violations(subscription, self._rules):
+        if not self._may_log_in(subscription.owner) or policy_violations(subscription, self._rules):
             return Reason.POLICY
         named, owner = subscription.config.addresses, subscription.owner
         if named is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,12 +15,14 @@ from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.servers.http_sink import HttpSinkServer, http_sink
 from tests.support.subscriptions.api import (
     PATH,
+    USERS,
     ApiClient,
     EventWriter,
     api_port,
     eventually,
     sink_ports,
     subscription_policy,
+    write_users,
 )
 
 ROUNDS = (pytest.param(20, 20, id="few"), pytest.param(100, 100, id="many", marks=pytest.mark.soak))
@@ -126,6 +129,25 @@ async def test_a_reload_that_takes_the_right_away_suspends(running: Running) -> 
         assert await running.state() == ("active", None)
         await running.sinks[0].wait_for(len(before) + 1)
         assert ids(running.sinks[0])[-1] == f"while-{change}"
+
+
+async def test_a_user_who_is_removed_gets_no_events_any_more(running: Running) -> None:
+    """Nobody has taken a right from the owner, who can log in no more: not even to delete the subscription."""
+    operator = running._replace(api=ApiClient(running.api.port, "ops"))
+    users = Path(running.document.scope()["api"][0]["users"])
+    assert (await running.api.ask("POST", PATH, running.proposal(id="a"))).status == 201
+    write_users(users, [name for name in USERS if name != "billing"])
+
+    async def suspended() -> bool:
+        return await operator.state() == ("suspended", "policy")
+
+    await eventually(suspended)
+    assert (await running.api.ask("GET", PATH)).status == 401
+    running.events.write("orders", "while", type="a.x")
+    assert ids(running.sinks[0]) == []
+    write_users(users)
+    await running.sinks[0].wait_for(1)
+    assert ids(running.sinks[0]) == ["while"]
 
 
 @pytest.mark.row("CE-P-4")
