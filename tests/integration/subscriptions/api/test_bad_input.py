@@ -269,6 +269,7 @@ CASES: Final[dict[str, Case]] = {
     "amqp-65-properties": setting(AMQP, "linkproperties", {f"p{n}": 1 for n in range(65)}, "64"),
     "circle-kafka": setting(KAFKA, "topicname", "orders", "would feed itself"),
     "circle-amqp": Case("/sink", "would feed itself", {**AMQP, "sink": "amqp:///events/orders"}),
+    "kafka-client-id": setting(KAFKA, "clientid", "__admin_client", "does not begin with __"),
     "kafka-acks-2": setting(KAFKA, "acks", "2", "0, 1 or all"),
     "kafka-topic-space": setting(KAFKA, "topicname", "a b", "a topic"),
     "kafka-extractor": setting(KAFKA, "partitionkeyextractor", "data:", "JSON pointer"),
