@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from policies.checks.access import check_access
 from policies.checks.admin import check_admin
 from policies.checks.kafka import check_cluster, check_setting, check_topic
+from policies.checks.pipeline import check_pipeline
 from policies.checks.sasl import check_connector, check_listener
 from policies.checks.subscriptions import check_api, check_service, check_subscriptions
 from policies.model.kafka import EMBEDDED
@@ -34,7 +35,7 @@ def check_parts(parts: PolicyParts) -> Iterator[Diagnostic]:
     yield from _binds(parts)
     yield from _journal(parts)
     yield from check_admin(parts.gateway)
-    yield from _pipeline(parts)
+    yield from check_pipeline(parts, _no_such)
     for cluster in parts.kafka:
         yield from check_cluster(cluster)
     for setting in parts.settings:
@@ -88,16 +89,6 @@ def _journal(parts: PolicyParts) -> Iterator[Diagnostic]:
     journal = gateway.value.journal if gateway is not None and gateway.ok("journal") else None
     if journal is not None and journal.kafka not in parts.cluster_names:
         yield _no_such(("gateway", "journal", "kafka"), "Kafka cluster", journal.kafka, parts.cluster_names)
-
-
-def _pipeline(parts: PolicyParts) -> Iterator[Diagnostic]:
-    if parts.pipeline is None or not parts.pipeline.ok("kafka") or (name := parts.pipeline.value.kafka) is None:
-        return
-    loc = "pipeline", "kafka"
-    if name not in parts.cluster_names:
-        yield _no_such(loc, "Kafka cluster", name, parts.cluster_names)
-    elif any(part.value.bootstrap == EMBEDDED and part.loc[-1] == name for part in parts.kafka):
-        yield Diagnostic(loc, "this cluster is embedded in the gateway, where no job of the pipeline can reach it")
 
 
 class _Place(NamedTuple):

@@ -10,6 +10,7 @@ from policies.values.folders import archive_problem, url_problem
 from policies.values.units import Duration, Size, parse_duration, parse_size
 
 Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+Address = Annotated[str, StringConstraints(min_length=1)]
 
 
 def _start(value: object) -> object:
@@ -84,8 +85,9 @@ class PipelineArchive(StrictSection):
     s3_region: Annotated[str, StringConstraints(min_length=1)] | None = Field(
         default=None, description="region of the bucket for s3://…; default: AWS_REGION"
     )
-    topics: dict[Topic, str | None] = Field(
-        default_factory=dict, description="topic: its address in the archive; default: the name of the topic"
+    topics: dict[Topic, Address | None] = Field(
+        default_factory=dict,
+        description="topic: its address in the archive, another one for each topic; default: the name of the topic",
     )
     start: Annotated[str, BeforeValidator(_start)] = Field(
         default="earliest", description="where to begin with a new topic: earliest, latest, or a time (ISO 8601)"

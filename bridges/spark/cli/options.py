@@ -17,6 +17,7 @@ from bridges.spark.cli.local_path import ArchivePath, LocalPath
 from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.session import LOG
 from gateway.plural import counted
+from policies.values.archived import shared_addresses
 from policies.values.units import parse_duration
 
 if TYPE_CHECKING:
@@ -146,8 +147,21 @@ def pause(ctx: click.Context, param: click.Parameter, value: str | float) -> flo
 
 
 def topic_addresses(topics: tuple[str, ...]) -> dict[str, str]:
-    """The addresses in the archive by topic, from the values TOPIC[=ADDRESS] of `--topic`."""
-    return {topic: address or topic for topic, _, address in (each.partition("=") for each in topics)}
+    """The addresses in the archive by topic, from the values TOPIC[=ADDRESS] of `--topic`. Raises `click.UsageError`.
+
+    Each topic is named once and has an address of its own.
+    """
+    found: dict[str, str] = {}
+    for text in topics:
+        topic, given, address = text.partition("=")
+        if not topic or (given and not address):
+            raise click.UsageError(f"--topic {text!r} is not TOPIC or TOPIC=ADDRESS")
+        if topic in found:
+            raise click.UsageError(f"--topic names {topic} twice")
+        found[topic] = address or topic
+    for _, problem in shared_addresses(found):
+        raise click.UsageError(f"--topic: {problem} (TOPIC=ADDRESS)")
+    return found
 
 
 def unknown_mappings(count: int) -> str:

@@ -44,6 +44,7 @@ def verify(
     """
     if against and not topics:
         raise click.UsageError("name the topics to compare with: --topic TOPIC[=ADDRESS]")
+    named = topic_addresses(topics)
     kafka = settings(bootstrap, policy, cluster) if against else None
     with errors_reported():
         from bridges.spark import jobs
@@ -53,7 +54,7 @@ def verify(
         _print(found)
         failed = bool(found.problems)
         if kafka is not None:
-            failed |= _compare(place, kafka, topic_addresses(topics), sample)
+            failed |= _compare(place, kafka, named, sample)
     sys.exit(1 if failed else 0)
 
 

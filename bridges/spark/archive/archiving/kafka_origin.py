@@ -15,6 +15,7 @@ from bridges.spark.archive.write.task import ArchiveBatch
 from bridges.spark.errors import PipelineError
 from bridges.spark.kafka_settings import portable_settings
 from gateway.errors import AmqpError
+from policies.values.archived import shared_addresses
 
 Start = str | datetime
 
@@ -23,7 +24,12 @@ class KafkaOrigin:
     """Topics of one cluster, each under an address of the archive."""
 
     def __init__(self, settings: Mapping[str, str], topics: Mapping[str, str], start: Start = "earliest") -> None:
-        """`settings` are librdkafka's; `topics` maps topics to addresses; `start` is for topics not yet archived."""
+        """`settings` are librdkafka's; `topics` maps topics to addresses; `start` is for topics not yet archived.
+
+        Raises `PipelineError` if two topics have one address.
+        """
+        for _, problem in shared_addresses(topics):
+            raise PipelineError(problem)
         self._topics: Final = dict(topics)
         self._start: Final = start
         self._settings: Final = portable_settings(settings)

@@ -111,7 +111,7 @@ def repeated(count: Count) -> str:
 
 def row_differences(ranges: Sequence[Range], counts: Counts) -> list[str]:
     """Differences between the rows and the ranges of one commit: duplicates, rows outside of them, wrong counts."""
-    expected = {(each.address, each.partition): each for each in ranges if not each.gap_reason}
+    expected = _by_partition(each for each in ranges if not each.gap_reason)
     found = []
     for key in sorted({*expected, *counts}):
         count = counts.get(key, Count(0, 0, -1, -1))
@@ -127,4 +127,14 @@ def row_differences(ranges: Sequence[Range], counts: Counts) -> list[str]:
         if count.rows and (count.first < wanted.start or count.last >= wanted.end):
             span = f"{wanted.start} to {wanted.end - 1}"
             found.append(f"{name}: offsets {count.first} to {count.last} are outside {span}")
+    return found
+
+
+def _by_partition(ranges: Iterable[Range]) -> dict[tuple[str, int], Range]:
+    """One range for each partition, from its first to its last offset, with the rows of all its ranges."""
+    found: dict[tuple[str, int], Range] = {}
+    for each in ranges:
+        before = found.get((each.address, each.partition), replace(each, rows=0))
+        start, end = min(before.start, each.start), max(before.end, each.end)
+        found[each.address, each.partition] = replace(each, start=start, end=end, rows=before.rows + each.rows)
     return found

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bridges.spark.archive.contents.audit import Count, Counts, partition_name
-from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.storage.paths import StoragePath, readable
 from bridges.spark.archive.write.chunks import Chunk
 from bridges.spark.archive.write.files import FileReport
@@ -48,14 +47,20 @@ def _joined(parts: Sequence[RangeReport]) -> Count:
 
 
 def unreported(chunks: Iterable[Chunk], reports: Iterable[TaskReport]) -> list[str]:
-    """Errors for ranges that are not reported exactly once."""
-    times = Counter(each[:4] for report in reports for each in report.ranges)
+    """Errors for ranges that are not both requested and reported exactly once."""
+    requested = Counter((each.address, each.partition, each.start, each.end) for chunk in chunks for each in chunk)
+    reported = Counter(each[:4] for report in reports for each in report.ranges)
+    counts = {key: (requested[key], reported[key]) for key in sorted({*requested, *reported})}
     return [
-        f"{_name(each)}: offsets {each.start} to {each.end - 1} are reported {count} times"
-        for chunk in chunks
-        for each in chunk
-        if (count := times[each.address, each.partition, each.start, each.end]) != 1
+        f"{partition_name(key[:2])}: offsets {key[2]} to {key[3] - 1} are {_times(*times)}"
+        for key, times in counts.items()
+        if times != (1, 1)
     ]
+
+
+def _times(requested: int, reported: int) -> str:
+    asked = "" if requested == 1 else f"requested {requested} times and "
+    return f"{asked}reported {reported} times"
 
 
 def file_differences(reports: Iterable[TaskReport], base: StoragePath) -> list[str]:
@@ -105,10 +110,6 @@ def _offsets(metadata: pq.FileMetaData) -> tuple[int, int]:
     index = metadata.schema.names.index("offset")
     statistics = [metadata.row_group(each).column(index).statistics for each in range(metadata.num_row_groups)]
     return min(each.min for each in statistics), max(each.max for each in statistics)
-
-
-def _name(each: Range) -> str:
-    return partition_name((each.address, each.partition))
 
 
 def unknown_rows(reports: Iterable[TaskReport]) -> int:

@@ -83,6 +83,21 @@ class SkippingSource(NamedTuple):
         )
 
 
+class Meeting(NamedTuple):
+    """An origin that has the events of two topics at one address, as the command line accepted once."""
+
+    origins: tuple[ArchiveOrigin, ArchiveOrigin]
+
+    def logs(self) -> Iterable[Log]:
+        return [log for each in self.origins for log in each.logs()]
+
+    def source(self) -> RangeSource:
+        return self.origins[1].source()
+
+    def holding(self, gaps: Sequence[Range]) -> Iterable[Range]:
+        return self.origins[1].holding(gaps)
+
+
 def dropping(reports: Sequence[TaskReport], staging: Path) -> list[str]:
     """What the driver sees if rows are gone between the tasks that count and the files that are found."""
     for path in staging.glob("*.parquet"):
@@ -170,3 +185,23 @@ def test_offsets_that_are_no_events_are_no_loss(
     assert (verify(archive).rows, verify(archive).problems) == (40, ())
     (held,) = verify(archive).ranges
     assert (held.start, held.end) == (0, 72)
+
+
+@pytest.mark.parametrize("first", [50, 20])
+def test_two_topics_at_one_address_are_not_counted_as_one(
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path, first: int
+) -> None:
+    """Rows were counted by address and partition: those of one topic stood for those of the other."""
+    origins = []
+    for count in (first, 50):
+        topic = kafka_broker.create_topic()
+        produce(kafka_broker, topic, count, 1)
+        origins.append(KafkaOrigin({"bootstrap.servers": kafka_broker.bootstrap}, {topic: "orders"}))
+    said = refused(spark, Archive(tmp_path / "archive"), Meeting((origins[0], origins[1])))
+    assert "orders, partition 0: " in said
+    assert "nothing is committed" in said
+
+
+def test_an_origin_of_two_topics_at_one_address_is_refused() -> None:
+    with pytest.raises(PipelineError, match=r"the topics a and b have one address, x: give each its own"):
+        KafkaOrigin({"bootstrap.servers": "127.0.0.1:1"}, {"a": "x", "c": "y", "b": "x"})

@@ -47,6 +47,28 @@ def test_a_time_that_is_none_is_wrong_use() -> None:
     assert "'yesterday' is not a time like" in done.stderr
 
 
+@pytest.mark.parametrize("command", [("archive", "ARCHIVE", "--once"), ("verify", "ARCHIVE", "--against", "kafka")])
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [
+        (("a=x", "b=x"), "--topic: the topics a and b have one address, x: give each its own (TOPIC=ADDRESS)"),
+        (("x", "b=x"), "the topics x and b have one address, x"),
+        (("t=x", "t=y"), "--topic names t twice"),
+        (("t", "t"), "--topic names t twice"),
+        (("t=",), "--topic 't=' is not TOPIC or TOPIC=ADDRESS"),
+        (("=x",), "--topic '=x' is not TOPIC or TOPIC=ADDRESS"),
+    ],
+)
+def test_each_topic_is_named_once_and_has_an_address_of_its_own(
+    command: tuple[str, ...], topics: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    """Of two topics at one address, one was archived under the name of both."""
+    words = [each.replace("ARCHIVE", str(tmp_path / "a")) for each in command]
+    options = [each for topic in topics for each in ("--topic", topic)]
+    done = CliRunner().invoke(main, ["pipeline", *words, "--kafka", "127.0.0.1:1", *options])
+    assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+
+
 def of_policy(folder: Path, text: str) -> dict[str, object]:
     """The options that `archive` has with this section in its policy."""
     policy = folder / "policy.yaml"
@@ -67,6 +89,19 @@ def test_a_policy_has_defaults_of_outages_and_metrics(written: str, read: object
 def test_a_port_of_metrics_that_is_none_is_named_with_its_place(written: str, tmp_path: Path) -> None:
     with pytest.raises(ClickException, match=r":3:31: pipeline.archive.metrics: must be a port or host:port"):
         of_policy(tmp_path, f"metrics: {written}")
+
+
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [
+        ("{a: x, b: x}", r":3:40: pipeline.archive.topics.b: the topics a and b have one address, x: give each its"),
+        ("{a: , b: a}", r":3:39: pipeline.archive.topics.b: the topics a and b have one address, a"),
+        ('{a: ""}', r":3:34: pipeline.archive.topics.a: must not be empty"),
+    ],
+)
+def test_a_topic_of_a_policy_has_an_address_of_its_own(topics: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ClickException, match=said):
+        of_policy(tmp_path, f"topics: {topics}")
 
 
 @pytest.mark.parametrize("words", [("archive", "", "--topic", "t"), ("verify", ""), ("erase", "", "--key", "k")])

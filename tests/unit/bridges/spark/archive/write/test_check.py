@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bridges.spark.archive.contents.audit import Count
+from bridges.spark.archive.contents.audit import Count, row_differences, with_row_counts
 from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest.commits import FilePart
 from bridges.spark.archive.write.check import check_apart, file_differences, row_counts, unknown_rows, unreported
@@ -111,11 +111,32 @@ def test_each_range_is_reported_once(report: TaskReport, times: int) -> None:
     assert unreported([chunk], [TaskReport(ranges)]) == said
 
 
+def test_a_range_is_requested_once_and_a_report_of_none_is_named(report: TaskReport) -> None:
+    """Two topics at one address were two equal ranges, and one report counted for both."""
+    one, other = Range("a", 0, 5, 10), Range("a", 1, 0, 4)
+    assert unreported([(one, other), (other,)], [report]) == [
+        "a, partition 1: offsets 0 to 3 are requested 2 times and reported 1 times"
+    ]
+    assert unreported([(one,)], [report]) == [
+        "a, partition 1: offsets 0 to 3 are requested 0 times and reported 1 times"
+    ]
+
+
+def test_rows_that_two_ranges_of_a_partition_claim_are_added() -> None:
+    counts = {("a", 0): Count(5, 5, 0, 4)}
+    ranges = [Range("a", 0, 0, 5), Range("a", 0, 0, 3), Range("a", 0, 5, 9, gap_reason="lost")]
+    assert row_differences(with_row_counts(ranges, counts), counts) == [
+        "a, partition 0: 5 rows in the files, 10 in the manifest"
+    ]
+    halves = [Range("a", 0, 0, 2, 2), Range("a", 0, 2, 5, 3)]
+    assert row_differences(halves, counts) == []
+
+
 @pytest.mark.parametrize("field", ["address", "partition", "start", "end"])
 def test_a_report_of_another_range_does_not_count(report: TaskReport, field: str) -> None:
     other = {"address": "b", "partition": 2, "start": 6, "end": 11}[field]
     wanted = replace(Range("a", 0, 5, 10), **{field: other})
-    assert len(unreported([(wanted,)], [report])) == 1
+    assert len(unreported([(wanted, Range("a", 1, 0, 4))], [report])) == 2
 
 
 def test_counts_of_a_partition_are_joined_in_the_order_of_its_ranges() -> None:
