@@ -8,7 +8,7 @@ from typing import Final
 from policies.model.scopes.access import AccessRule
 from policies.parts.parts import PolicyPart, ScopeParts
 from policies.text.diagnostics import Diagnostic
-from policies.values.patterns import Pattern, Segment
+from policies.values.patterns import Pattern, PatternShape, Segment
 
 _EVERYBODY: Final = "*"
 
@@ -36,7 +36,7 @@ def _on(entry: PolicyPart[AccessRule], rules: list[Pattern]) -> Iterator[Diagnos
             yield Diagnostic((*entry.loc, "on"), text, warning=True)
 
 
-def overlap(one: Pattern, other: Pattern) -> bool:
+def overlap(one: Pattern | PatternShape, other: Pattern) -> bool:
     """Whether some address may match both patterns; False is certain, True is not."""
     mine, theirs = one.segments, other.segments
     if (len(mine) > len(theirs) and not other.rest) or (len(theirs) > len(mine) and not one.rest):

@@ -10,6 +10,7 @@ from policies.checks.access import check_access
 from policies.checks.admin import check_admin
 from policies.checks.kafka import check_cluster, check_setting, check_topic
 from policies.checks.pipeline import check_pipeline
+from policies.checks.relay_ends import check_relay_end
 from policies.checks.sasl import check_connector, check_listener
 from policies.checks.subscriptions import check_api, check_service, check_subscriptions
 from policies.model.kafka import EMBEDDED
@@ -193,6 +194,8 @@ def _relay(rule: PolicyPart[RelayRule], scope: ScopeParts, parts: PolicyParts) -
     elif name not in others | scope.connector_names:
         known = others | scope.connector_names
         yield _no_such(loc, "other scope or connector of this scope", name, known, _elsewhere(name, parts))
+    elif name in others:
+        yield from check_relay_end(rule, parts)
     replies = rule.value.replies
     if replies.mode == "none" and replies.uses is not None:
         yield Diagnostic((*rule.loc, "replies", "uses"), "replies: none routes no responses that could be counted")
