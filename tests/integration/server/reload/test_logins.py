@@ -93,6 +93,17 @@ def test_a_user_goes_with_the_last_listener_of_the_scope(house: House) -> None:
     revoked(bob)
 
 
+def test_a_changed_password_takes_no_login_away(house: House) -> None:
+    """As with most servers; `scopegate close` ends what the old one has opened."""
+    bob = house.bob()
+    users_file(Path(house.one), bob="bob's new password", carol="carol's password")
+    assert house.reload() == 0
+    stays(bob)
+    scram(house.document.edge, "bob", "bob's new password").close()
+    with pytest.raises(AssertionError):
+        house.bob()
+
+
 def test_a_user_who_was_removed_goes_although_the_new_port_is_taken(house: House) -> None:
     bob, carol = house.bob(), scram(house.document.edge, "carol", "carol's password")
     users_file(house.folder / "one.yaml", carol="carol's password")
