@@ -15,7 +15,8 @@
 #include "../amqp/message/_section_offsets.h"
 
 enum { PROPERTIES_AT = 3, TO = 2, REPLY_TO = 4, SHORT_TEXT = 0xA1, LONG_TEXT = 0xB1 };
-enum { MAX_LENGTH = 1024, DIGITS = 32 }; /* characters of an address (redaction.py); room for a number */
+enum { MAX_LENGTH = 1024, SHORTEST_TOKEN = 40 }; /* characters of an address, and of a token (redaction.py) */
+enum { DIGITS = 32 }; /* room for a number */
 
 typedef struct {
     const uint8_t *data; /* NULL: absent */
@@ -27,12 +28,36 @@ typedef struct {
 #define MESSAGE_TO ",\"message_to\":\""
 #define MESSAGE_REPLY_TO ",\"message_reply_to\":\""
 
-/* Whether the characters stand for themselves in JSON, and none may begin what is redacted. */
+/* Whether a character stands for itself in JSON, and begins nothing that is redacted: `$temp/`, `%24temp/`, `sig=`. */
+static bool stands_for_itself(uint8_t character) {
+    switch (character) {
+    case '"': case '\\': case '$': case '%': case '=':
+        return false;
+    default:
+        return character >= 0x20 && character <= 0x7E;
+    }
+}
+
+static bool is_base64url(uint8_t character) {
+    uint8_t letter = character | 0x20;
+    return (letter >= 'a' && letter <= 'z') || (character >= '0' && character <= '9') || character == '-' ||
+           character == '_';
+}
+
+/* Whether the third character ends what a JSON web token begins with, in any case. */
+static bool begins_web_token(const uint8_t *at) {
+    return (at[2] | 0x20) == 'j' && (at[1] | 0x20) == 'y' && (at[0] | 0x20) == 'e';
+}
+
+/* Whether the text is the same in JSON, and has nothing that may be redacted: neither such a character nor a token. */
 static bool is_plain(text found) {
-    size_t index;
-    for (index = 0; index < found.size; index++)
-        if (found.data[index] < 0x20 || found.data[index] > 0x7E || strchr("\"\\$", found.data[index]) != NULL)
+    size_t index, run = 0;
+    for (index = 0; index < found.size; index++) {
+        run = is_base64url(found.data[index]) ? run + 1 : 0;
+        if (!stands_for_itself(found.data[index]) || run == SHORTEST_TOKEN ||
+            (run > 2 && begins_web_token(found.data + index - 2)))
             return false;
+    }
     return found.size <= MAX_LENGTH;
 }
 

@@ -156,6 +156,26 @@ def test_forged_reply_addresses_are_not_found(place: Place, received: ReceivedRe
     assert received.answers.empty()
 
 
+MISSPELLED = (
+    "/{}", "queue://{}", "amqp://host/{}", "{}/$info", "{}\n", "x-{}",
+    "$REPLIES.core/{token}", "$replies.core//{token}", "$replies.core.{token}", "$replies.core_{token}",
+    "$replies/core/{token}", "%24replies.core/{token}", "%2524replies.core%252F{token}", ".core/{token}", "{token}",
+)  # fmt: skip
+
+
+def test_misspelled_reply_addresses_lead_nowhere(place: Place, received: ReceivedRequest) -> None:
+    """The last test of this file looks for their token in the log."""
+    token = received.reply_to.partition("/")[2]
+    anonymous, peer = Outbox(place.core, None), connected(place.core)
+    for handle, spelling in enumerate(MISSPELLED):
+        address = spelling.format(received.reply_to, token=token)
+        assert anonymous.send(message(to=address)).matches({"error": "amqp:not-found"}), spelling
+        peer.attach(f"to {address}", SENDER, handle, target=frames.target(address))
+        peer.expect("attach", target=None)
+        peer.expect("detach", closed=True, error="amqp:not-found")
+    assert received.answers.empty()
+
+
 @pytest.mark.row("RA-2.3-13")
 def test_previous_annotations_of_a_wrong_type_are_invalid_fields(place: Place) -> None:
     for capable in (True, False):
