@@ -20,8 +20,9 @@ from bridges.spark.archive.iceberg import iceberg_problems
 from bridges.spark.archive.manifest.checkpoint import Summary
 from bridges.spark.archive.manifest.commits import Commit, File
 from bridges.spark.archive.manifest.history import History
-from bridges.spark.archive.storage.paths import StoragePath, digest
+from bridges.spark.archive.storage.paths import digest
 from bridges.spark.archive.store import MANIFEST, Archive
+from bridges.spark.archive.unknown_files import unknown_files
 from bridges.spark.errors import PipelineError
 from gateway.plural import counted
 
@@ -119,7 +120,7 @@ class _Audit:
     def verdict(self) -> VerifyVerdict:
         """The result."""
         found = self._found + ([] if self._damaged else self._row_problems())
-        found += [f"{path}: in no commit" for path in self._unknown_files()]
+        found += unknown_files(self._archive, self._known.has, self._summary.number)
         found += table_problems(self._archive, self._history)
         found += iceberg_problems(self._archive, self._history)
         merged = [
@@ -140,15 +141,6 @@ class _Audit:
                 text = f"{counted(self._present[key], 'row')} in the files, {ranged} in the manifest{removed}"
                 found.append(f"{partition_name(key)}: {text}")
         return found
-
-    def _unknown_files(self) -> list[StoragePath]:
-        there = map(str, self._archive.path.glob("address=*/date=*/*.parquet"))
-        names = (path.removeprefix(f"{self._archive.path}/") for path in there)
-        strange = sorted(name for name in names if not self._known.has(name))
-        pending = {name for name in strange if self._archive.writer.pending(name.rpartition("/")[2])}
-        later = self._archive.history().commits(self._summary.number)
-        latest = {file.path for commit in later for file in commit.files}
-        return [self._archive.path / name for name in strange if name not in latest | pending]
 
 
 def _segment_problems(archive: Archive, history: History) -> list[str]:

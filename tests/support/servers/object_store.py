@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from unittest.mock import patch
 
 from bridges.spark.archive.storage.s3 import ObjectPath, S3Settings
@@ -40,6 +41,13 @@ class ObjectStore(Server):
         command = [str(folder("object-store") / "server"), f"127.0.0.1:{self.port}", KEY, BUCKET]
         self.process = Process("object-store", command)
         self.process.wait_ready(lambda: answers(self.port), "the object store to listen")
+
+    def create_folder(self, key: str) -> None:
+        """Create what the console of an object store calls a folder: an empty object whose name ends with a slash."""
+        connection = HTTPConnection("127.0.0.1", self.port)
+        connection.request("PUT", f"/{BUCKET}/{key}/", b"", {"Authorization": f"Credential={KEY}/"})
+        assert connection.getresponse().status == 200
+        connection.close()
 
     def path(self, prefix: str = "") -> ObjectPath:
         """A prefix that no other test uses."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +21,9 @@ from bridges.spark.errors import PipelineError
 
 SEGMENTS: Final = "segments"
 T = TypeVar("T")
+_OWN: Final = re.compile(
+    rf"(?:checkpoint-)?(\d{{8,}})\.json|{SEGMENTS}/\d{{8,}}-\d{{8,}}(?:-[0-9a-f]{{8}})?\.parquet|(?:{SEGMENTS}/)?\.[^/]*"
+)
 
 
 def manifest_path(folder: StoragePath, number: int) -> StoragePath:
@@ -30,6 +34,14 @@ def manifest_path(folder: StoragePath, number: int) -> StoragePath:
 def checkpoint_path(folder: StoragePath, number: int) -> StoragePath:
     """The checkpoint of the commits up to a number."""
     return folder / f"checkpoint-{number:08}.json"
+
+
+def is_of_manifest(name: str) -> bool:
+    """Whether the manifest's folder may have this file: commits, checkpoints, segments, locks and unfinished files."""
+    found = _OWN.fullmatch(name)
+    if found is None or (number := found[1]) is None:
+        return found is not None
+    return int(number) > 0 and number == f"{int(number):08}"
 
 
 def read_commit(path: StoragePath) -> Commit:

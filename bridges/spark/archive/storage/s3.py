@@ -255,13 +255,12 @@ class ObjectPath:
             obstore.delete(self._store, self.key)
 
     def below(self) -> Iterator[ObjectPath]:
-        """All objects below this path, a page at a time."""
+        """All objects below this path, a page at a time, without empty ones: consoles create them for folders."""
         import obstore
 
         with self._errors():
             for page in obstore.list(self._store, f"{self.key}/" if self.key else None):
-                for each in page:
-                    yield replace(self, key=each["path"])
+                yield from (replace(self, key=each["path"]) for each in page if each["size"])
 
     def names(self) -> list[str]:
         """The names of the objects directly below this path."""

@@ -125,6 +125,16 @@ def test_an_object_of_no_job_is_reported(object_store: ObjectStore) -> None:
     (archive.path / file.path).copy_to(archive.path / f"{file.folder}/00000001-abcdefab-12345678.parquet")
     (problem,) = verify(archive).problems
     assert problem.endswith("00000001-abcdefab-12345678.parquet: in no commit")
+    (archive.path / f"{file.folder}/00000001-abcdefab-12345678.parquet").unlink()
+    names = [
+        "_manifest/2.json", f"{file.folder}/_a.parquet", f"{file.folder}/sub/a.parquet", f"{file.folder}/zzz",
+        "address=o/zzz.parquet", "other/a.parquet", "zzz",
+    ]  # fmt: skip
+    for name in (*names, "_x/a.parquet", f"{file.folder}/_SUCCESS"):
+        (archive.path / file.path).copy_to(archive.path / name)
+    for name in ("", "/address=o", "/empty"):
+        object_store.create_folder(f"{archive.path.key}{name}")
+    assert verify(archive).problems == tuple(f"{archive.path / name}: in no commit" for name in names)
     (archive.path / file.path).unlink()
     assert any(each.endswith("is missing") for each in verify(archive).problems)
 
