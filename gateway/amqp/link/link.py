@@ -181,6 +181,8 @@ class Link(TransactedReceiverHalf, SenderHalf):
             return
         self.window = lib.pn_link_credit(self.ptr)
         self.draining = bool(lib.pn_link_get_drain(self.ptr))
+        if self.owed:
+            self.keep_owed()
         if self.acquisition is not None and self.acquisition.withholds():
             self.handler.on_credit()
         elif self.window > 0 and self.engine.blocked:

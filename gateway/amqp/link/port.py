@@ -86,6 +86,9 @@ class EnginePort(Protocol[LinkT]):
     def hold_up(self, link: LinkT) -> None:
         """Call `flowed` of `link` when it may send again."""
 
+    def owes_drain(self, link: LinkT) -> None:
+        """Try `credit_returned` of `link` after each write, until it succeeds or the link ends."""
+
     def withholds(self, link: LinkT) -> bool:
         """Whether `link` must not grant credit until its `grant_withheld` is called."""
 

@@ -55,9 +55,9 @@ class LinkState:
         "acquisition", "attach_listener", "context", "counted", "counter", "decision", "default_outcome", "desired",
         "draining", "durable", "engine", "failure", "filter_rules", "fixed_properties", "gone", "handle", "handler",
         "held", "incoming", "leaving", "left", "max_message_size", "message_format", "most", "name", "named", "open",
-        "outcome_counts", "presettled", "properties", "proton_address", "ptr", "refusals", "requester", "serial",
-        "session", "since", "source", "target", "totals", "transfers", "unannounced", "understands", "unsettled",
-        "window",
+        "outcome_counts", "owed", "presettled", "properties", "proton_address", "ptr", "refusals", "requester",
+        "serial", "session", "since", "source", "target", "totals", "transfers", "unannounced", "understands",
+        "unsettled", "window",
     )  # fmt: skip
 
     context: NodeData
@@ -113,6 +113,7 @@ class LinkState:
         """Deliveries; accepted ones (`outcome_counts` has the other outcomes); refused messages."""
         self.outcome_counts, self.acquired = {}, {}
         self.totals: dict[str, int] | None = None  # what `recount` has reset, by outcome, and `transfers`
+        self.owed = 0  # credit that a drain returns as soon as all messages are written
         self.counted = 0  # deliveries that `transfers` leaves out (`recount`), and credit that we gave back
         self.handle = -1  # of a sender of ours, once its attach is written
         self.since = 0.0

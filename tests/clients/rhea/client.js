@@ -114,6 +114,8 @@ const commands = {
             source, name: options.durable, properties: link_properties(),
             credit_window: options.exact ? 0 : Math.min(count, 1000),
         });
+        receiver.drain = Boolean(options.drain);
+        receiver.on('receiver_drained', () => connection.close());
         if (options.exact) receiver.add_credit(count);
         receiver.on('receiver_open', () => print('attached', {properties: receiver.properties || {}}));
         receiver.on('message', (context) => finish('message', describe(context.message)));

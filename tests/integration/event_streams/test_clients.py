@@ -19,6 +19,7 @@ from tests.support.amqp.proton_clients import Failed, LinkProperties, Login, Rec
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import Process
 from tests.support.servers.embedded_kafka import EmbeddedKafka
+from tests.support.servers.kafka import writing
 
 POSITION = "amqp:event-streams-delivery-annotations-filter"
 PARTITION, GROUP, EPOCH = "event-streams-partition", "event-streams-consumer-group", "event-streams-epoch"
@@ -197,6 +198,17 @@ def test_a_client_that_knows_only_its_names_goes_on_where_it_was(place: Place, c
     place.fill(topic, b"5")
     again = client(place.port).begin(f"events/{topic}", 3, **names).finish()
     assert [event.body for event in again] == ["3", "4", "5"]
+
+
+@pytest.mark.row("CORE-13", part="a full session")
+def test_rhea_reads_a_log_to_its_end_though_its_session_takes_less_at_once(place: Place) -> None:
+    """With its default settings that is 2,048 events; a drain ends when the credit that is left has come back."""
+    topic, count = place.topic(), 4000
+    with writing(place.broker.bootstrap) as produce:
+        for number in range(count):
+            produce(topic, b"%d" % number)
+    events = Rhea(place.port).begin(f"events/{topic}", 5000, offset="@earliest", drain="yes").finish()
+    assert [event.body for event in events] == [str(number) for number in range(count)]
 
 
 @pytest.mark.row("ES-6-3", "ES-4-16")

@@ -1,0 +1,27 @@
+"""Drains whose answer waits for messages that are not written yet (AMQP 1.0 part 2, 2.6.7).
+
+Part of the engine. Only links that owe an answer take time here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine.output import Output
+    from gateway.amqp.link.link import Link
+
+
+class Drains:
+    """The links that owe the answer to a drain."""
+
+    def __init__(self, output: Output) -> None:
+        self._output: Final = output
+        self.links: Final[dict[Link, None]] = {}
+
+    def answer(self) -> list[bytes]:
+        """After a write: answer those drains of which all messages are written; returns the output of that."""
+        answered = [link for link in self.links if link.credit_returned()]
+        for link in answered:
+            del self.links[link]
+        return self._output.take() if answered else []
