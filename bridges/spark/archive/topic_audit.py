@@ -8,30 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bridges.kafka.admin.offsets import Offsets
-from bridges.kafka.admin.records import RecordReads, StoredRecord
+from bridges.kafka.admin.records import RecordReads
 from bridges.kafka.admin.span_reader import Span
 from bridges.spark.archive.contents.audit import partition_name, read_offsets
-from bridges.spark.archive.contents.file_layout import restored
-from bridges.spark.archive.contents.messages import record_times
 from bridges.spark.archive.contents.ranges import Range
-from bridges.spark.archive.manifest.commits import File, JsonObject
+from bridges.spark.archive.manifest.commits import File
 from bridges.spark.archive.removals import Removals
-from bridges.spark.archive.storage.paths import StoragePath, readable
 from bridges.spark.archive.store import Archive
+from bridges.spark.archive.topic_sample import differences, file_spans
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
 
-_STRETCHES: Final = 16
-"""Number of places in a partition that are sampled."""
-_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "body", "application_properties", "record")
 Spans = Sequence[tuple[int, int]]
 """Offsets, [start, end)."""
 
@@ -59,10 +52,9 @@ class _Partition:
     rows: int
     removed: bool
     """Whether rows were removed on purpose: an event in a gap is not a loss if it is one of them."""
-    files: list[tuple[File, int, int]]
-    """The files, with their first and last offsets."""
+    files: list[File]
     runs: list[NDArray[np.int64]]
-    """Starts and ends of the runs of offsets with a row."""
+    """Starts and ends of the runs of offsets with a row, by file."""
 
 
 def compare_topics(
@@ -120,7 +112,7 @@ def _add_file(archive: Archive, found: dict[tuple[str, int], _Partition], file: 
             raise PipelineError(f"{archive.path / file.path} has rows of a partition that the manifest does not have")
         mine = np.sort(offsets[partitions == number])
         own.rows += len(mine)
-        own.files.append((file, int(mine[0]), int(mine[-1])))
+        own.files.append(file)
         breaks = np.flatnonzero(np.diff(mine) > 1)
         starts, ends = np.append(mine[0], mine[breaks + 1]), np.append(mine[breaks], mine[-1]) + 1
         own.runs.append(np.stack([starts, ends]))
@@ -212,50 +204,10 @@ def _sampled(
     archive: Archive, records: RecordReads, topic: str, partition: int, held: _Partition, low: int, sample: int
 ) -> tuple[int, list[str]]:
     """The number of rows that were compared, and their differences from the topic's records."""
-    compared, found = set[int](), []
-    files = [each for each in held.files if each[2] >= low]
-    stretch = max(sample // _STRETCHES, 1)
-    places = min(_STRETCHES, sample)
-    for number in range(places if files else 0):
-        file, first, last = files[number * len(files) // places]
-        start = max(low, first + (last - first) * number // max(places - 1, 1) - stretch + 1)
-        rows = _rows(archive.path / file.path, partition, start, stretch)
-        if not rows:
-            continue
-        stored = {
-            each.offset: each
-            for each in records.read(topic, partition, min(rows), max(rows) + 1, max(rows) - min(rows) + 1)
-        }
-        for offset, row in rows.items():
-            if offset in compared:  # samples of short partitions overlap
-                continue
-            if (record := stored.get(offset)) is not None and row["record"] is not None:
-                compared.add(offset)
-                if different := _differences(row, record):
-                    found.append(f"the {', '.join(different)} of the event at offset {offset} differs from the topic's")
-    return len(compared), found
-
-
-def _rows(path: StoragePath, partition: int, start: int, count: int) -> dict[int, JsonObject]:
-    try:
-        chosen = [("partition", "=", partition), ("offset", ">=", start), ("offset", "<", start + count)]
-        table = pq.read_table(readable(path), columns=list(_COLUMNS), filters=chosen, partitioning=None)
-        found = table.combine_chunks()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
-    rows: dict[int, JsonObject] = {}
-    for batch in map(restored, found.to_batches()):
-        times = record_times(batch.column("timestamp"), batch.column("record")).to_pylist()
-        parts = batch.drop_columns(["timestamp"]).to_pylist()
-        rows |= {each["offset"]: {**each, "time": time} for each, time in zip(parts, times, strict=True)}
-    return rows
-
-
-def _differences(row: JsonObject, stored: StoredRecord) -> list[str]:
-    record = row["record"]
-    value = row["body"] if record["value_in_body"] else record["value"]
-    headers = [(each["key"], each["value"]) for each in record["headers"] or ()]
-    pairs = {"key": (row["key"], stored.key), "value": (value, stored.value), "headers": (headers, stored.headers)}
-    found = [name for name, (archived, in_topic) in pairs.items() if archived != in_topic]
-    same_time = row["time"] is None or row["time"] == stored.timestamp_ms
-    return found if same_time else [*found, "timestamp"]
+    compared, found = 0, []
+    for number, start, end in file_spans(held.runs, low, sample):
+        path = archive.path / held.files[number].path
+        count, different = differences(records, topic, partition, path, start, end)
+        compared += count
+        found += different
+    return compared, found

@@ -1,4 +1,4 @@
-"""The offsets that no file has, however rows are spread over files."""
+"""The offsets that no file has, and a sample of the rows, however rows are spread over files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridges.spark.archive.topic_audit import gaps
+from bridges.spark.archive.topic_sample import file_spans
 
 OFFSETS = st.sets(st.integers(0, 60))
 
@@ -23,3 +24,22 @@ def test_gaps_are_what_no_run_has(files: list[set[int]], widths: list[tuple[int,
     missing = [offset for start, end in found for offset in range(start, end)]
     assert missing == [offset for start, end in spans for offset in range(start, end) if offset not in held]
     assert all(start < end for start, end in found)
+
+
+@given(
+    st.dictionaries(st.integers(0, 400), st.integers(0, 4), max_size=120), st.integers(0, 99), st.integers(0, 70)
+)  # fmt: skip
+def test_a_sample_has_as_many_rows_as_it_should_and_both_ends(
+    rows: dict[int, int], low: int, sample: int
+) -> None:
+    """Offsets without a row, and short files, counted as if they had been compared."""
+    files = [sorted(offset for offset, file in rows.items() if file == number) for number in range(5)]
+    files = [each for each in files if each]
+    runs = [np.array([each, [offset + 1 for offset in each]]) for each in files]
+    spans = file_spans(runs, low, sample)
+    chosen = [offset for number, start, end in spans for offset in files[number] if start <= offset < end]
+    left = [offset for each in sorted(files, key=lambda own: max(own[0], low)) for offset in each if offset >= low]
+    assert len(set(chosen)) == len(chosen) == min(sample, len(left))
+    assert set(chosen) <= set(left)
+    if len(chosen) > 1:
+        assert {left[0], left[-1]} <= set(chosen)
