@@ -23,8 +23,9 @@ from gateway.routing.announcements import RequiredCapabilities
 from gateway.routing.destination_link import Destination, DestinationLink
 from gateway.routing.message_router import WINDOW
 from gateway.routing.reply_rights import requester_at
-from gateway.routing.reserved import ME, replies_address
+from gateway.routing.reserved import ME
 from gateway.routing.response_router import AdmissionRequired, ResponseRouter
+from policies.reserved import SENT_ONLY, replies_address
 
 if TYPE_CHECKING:
     from gateway.nodes.base import Resolver
@@ -84,7 +85,7 @@ def _supported_requests(scope: Resolver, link: IncomingLink) -> tuple[tuple[str,
 def attach_replies(scope: Resolver, link: NodeLink, address: str) -> None:
     """Attach a sender of responses to a response address of this gateway."""
     if not is_incoming(link):
-        raise AmqpError(NOT_ALLOWED, "this address accepts responses; nothing can be received from it")
+        raise AmqpError(NOT_ALLOWED, SENT_ONLY)
     destination_of = _responses(scope, address, link.user)
     router = ResponseRouter(link, destination_of, scope.context.waits, window=response_window(scope))
     router.start(announced_capabilities(link, scope.context.transforms.routes(link.context.scope)))

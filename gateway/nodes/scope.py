@@ -32,10 +32,10 @@ from gateway.nodes.redirect import redirected
 from gateway.nodes.temporary import Temporaries
 from gateway.principal import GatewayItself, Principal, Requester, User, client, user_name
 from gateway.response.rate_limit import Buckets
-from gateway.routing.reserved import TEMPORARY, replies_address
 from gateway.tracing.links import traced
 from gateway.transactions.coordinator import attach_coordinator
 from gateway.transactions.table import TransactionLimits
+from policies.reserved import TEMPORARY, replies_address, response_suffix
 from policies.rules import (
     INFO_SUFFIX,
     MAX_HOPS,
@@ -170,12 +170,10 @@ class Scope:
         The gateway behind a connector may use the same name for its scope. An address that this gateway has not issued
         belongs to that gateway if a rule leads there; otherwise this gateway refuses it.
         """
-        if not address.startswith(self._replies):
-            return False
-        separator, token = address[len(self._replies) : len(self._replies) + 1], address[len(self._replies) + 1 :]
-        if separator != "/":
-            return not separator
-        return self.rules.route(address) is None or self.context.transforms.issued(self.name, token)
+        suffix = response_suffix(self.name, address)
+        if not suffix:
+            return suffix is not None
+        return self.rules.route(address) is None or self.context.transforms.issued(self.name, suffix[1:])
 
     def passes_on(self, address: str, cookie: bytes | None) -> bool:
         """Whether a link target of a previous gateway, in a response with its cookie, looks like one of this gateway.

@@ -8,7 +8,7 @@ from gateway.amqp.codec.codec import Described, Symbol, Ulong
 from gateway.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_DELETED, AmqpError, quoted
 from gateway.nodes.direct.node import DirectNode
 from gateway.principal import Principal, User
-from gateway.routing.reserved import TEMPORARY
+from policies.reserved import TEMPORARY
 
 if TYPE_CHECKING:
     from gateway.links.link import NodeLink

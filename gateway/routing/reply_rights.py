@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.errors import UNAUTHORIZED_ACCESS, AmqpError, quoted
 from gateway.principal import Container, Requester, User
-from gateway.routing.reserved import TEMPORARY
+from policies.reserved import TEMPORARY
 from policies.rules import RelayRoute
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Addresses that are reserved in every scope, and `$me` as a reply-to (ledger CORE-10, RA 2.3)."""
+"""`$me` as a reply-to: the other half of a link pair (RA 2.3). `policies.reserved` has the other reserved addresses."""
 
 from __future__ import annotations
 
@@ -12,15 +12,7 @@ from gateway.links.link_context import Pair
 
 ME: Final = "$me"
 """The other half of the link pair that a request came on."""
-TEMPORARY: Final = "$temp/"
-"""The prefix of addresses of temporary nodes."""
-_REPLIES: Final = "$replies"
 _TEXT: Final = ME.encode()
-
-
-def replies_address(scope: str) -> str:
-    """The response address of `scope`."""
-    return f"{_REPLIES}.{scope}"
 
 
 def asks_me(data: bytes) -> bool:

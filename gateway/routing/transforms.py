@@ -37,7 +37,8 @@ from gateway.response.crossing_rule import (
 from gateway.response.rewrite import Rewriter
 from gateway.routing.announcements import supports_annotations
 from gateway.routing.cookie_offload import offloading
-from gateway.routing.reserved import asks_me, own_address, replies_address, with_own_address
+from gateway.routing.reserved import asks_me, own_address, with_own_address
+from policies.reserved import replies_address
 
 if TYPE_CHECKING:
     from gateway.links.link import MessageTarget, Transform

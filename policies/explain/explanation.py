@@ -1,17 +1,21 @@
 """Explains the gateway's answer to a user at an address, with the lines of the policy that decide it.
 
-The answer comes from `ScopeRules.decide`, the function that an attach calls, so the two cannot differ.
+The answer comes from `ScopeRules.decide`, the function that an attach calls, so the two cannot differ; at addresses
+that the gateway resolves before it asks the rules, from `reserved_address`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Final
 
 from policies.explain.assignment import assignment_lines
 from policies.explain.replies import replies_lines
+from policies.explain.reserved import ReservedAddress, reserved_address
 from policies.model.scopes.access import Action
+from policies.reserved import response_suffix
 from policies.rules import (
     MAX_HOPS,
     NOT_FOUND,
@@ -62,6 +66,47 @@ class Explanation:
 
 def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action: Action) -> Explanation:
     """What happens when `user` in `scope` attaches at `address`; KeyError when there is no such scope."""
+    reserved = reserved_address(policy.scopes[scope], action, address)
+    by = _explain_rules if reserved is None else partial(_explain_reserved, reserved)
+    return by(policy, scope, user, address, action)
+
+
+def _explain_reserved(
+    reserved: ReservedAddress, policy: CompiledPolicy, scope: str, user: str, address: str, action: Action
+) -> Explanation:
+    return Explanation(
+        scope=scope,
+        user=user,
+        address=address,
+        action=action,
+        allowed=reserved.condition is None,
+        condition=reserved.condition,
+        kind=reserved.kind,
+        route=reserved.what,
+        route_where=None,
+        access_where=None,
+        traced=None,
+        replies=(),
+        lines=(
+            f"{_question(user, address, action)} in scope {scope}",
+            *reserved.lines(),
+            *_moved_by_gateway(policy, scope, address, action),
+        ),
+    )
+
+
+def _question(user: str, address: str, action: Action) -> str:
+    return f"{printable(user)} wants to {VERBS[action]} {printable(address)}"
+
+
+def _moved_by_gateway(policy: CompiledPolicy, scope: str, address: str, action: Action) -> Iterator[str]:
+    """What pulls and bridges of the gateway itself have to do with the address."""
+    if action == "send":
+        yield from (f"  pulled   {line}" for line in _pulled(policy, scope, address))
+    yield from (f"  bridge   {line}" for line in _bridged(policy, scope, address, action))
+
+
+def _explain_rules(policy: CompiledPolicy, scope: str, user: str, address: str, action: Action) -> Explanation:
     rules = policy.scopes[scope]
     hops = follow_relays(policy, rules.decide(user, action, address).route)
     decision = decide_behind_relays(rules.decide(user, action, address), hops)
@@ -70,11 +115,8 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
     where = decision.route.where if decision.route else rule.where if rule else None
     allowed = action == "send" and decision.condition is None
     replies = tuple(replies_lines(policy, scope, user, decision.route, hops)) if allowed else ()
-    pulled = _pulled(policy, scope, address) if action == "send" else ()
-    bridged = _bridged(policy, scope, address, action)
     routes = [route for route in (decision.route, *(route for _, route in hops)) if route is not None]
     traced = _traced(policy, decision, hop_kind(scope, action, routes), rule)
-    question = f"{printable(user)} wants to {VERBS[action]} {printable(address)}"
     return Explanation(
         scope=scope,
         user=user,
@@ -89,12 +131,11 @@ def explain(policy: CompiledPolicy, scope: str, user: str, address: str, action:
         traced=traced,
         replies=replies,
         lines=(
-            *_lines(rules, decision, hops, question, address),
+            *_lines(rules, decision, hops, _question(user, address, action), address),
             *(f"  links    {line}" for line in _links(decision, hops, action)),
             *([f"  traced   {traced}"] if traced else []),
             *(f"  {line}" for line in replies),
-            *(f"  pulled   {line}" for line in pulled),
-            *(f"  bridge   {line}" for line in bridged),
+            *_moved_by_gateway(policy, scope, address, action),
             *(f"  answers  {line}" for line in _answers(scope, address, action)),
         ),
     )
@@ -119,9 +160,8 @@ def _links(decision: Decision, hops: list[tuple[str, Route | None]], action: Act
 
 def _answers(scope: str, address: str, action: Action) -> Iterator[str]:
     """How responses to this address are routed: all gateways with a scope of this name have the same addresses."""
-    own = f"$replies.{scope}"
-    if action == "send" and (address == own or address.startswith(f"{own}/")):
-        yield "this gateway accepts responses with its own cookies or tokens here, regardless of the lines above;"
+    if action == "send" and response_suffix(scope, address) is not None:
+        yield "this gateway accepts responses with its own tokens here, regardless of the lines above;"
         yield "responses with tokens of another gateway, for a scope of this name, take the route above"
 
 

@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gateway.admin.documents.common import Document, moment, shown
+from policies.explain.reserved import reserved_address
 
 if TYPE_CHECKING:
     from gateway.config.certificates import CertificateFile, CertificateTimes
     from gateway.config.policy_state import ReloadOutcome
     from gateway.observability.refusals import RecentRefusal
+    from policies.model.scopes.access import Action
     from policies.rules import CompiledPolicy
 
 _KINDS = ("direct", "relay", "kafka", "service", "redirect")
@@ -107,6 +109,9 @@ def _line(refusal: RecentRefusal, policy: CompiledPolicy) -> str | None:
     rules = policy.scopes.get(refusal.scope)
     if rules is None or refusal.address is None:
         return None
+    action: Action = "send" if refusal.action == "send" else "receive"
+    if (reserved := reserved_address(rules, action, refusal.address)) is not None:
+        return f"{reserved.what}; no address rule decides"
     rule = rules.rule(refusal.address.removesuffix("/$info"))
     if rule is None:
         return "no address rule matches"

@@ -281,12 +281,43 @@ def test_what_a_rule_names_literally_is_reached(address: str, topic: str | None)
     assert (route.topic if isinstance(route, KafkaRoute) else None) == topic
 
 
-@pytest.mark.parametrize("address", ["$replies.edge", "$replies.edge/token"])
-def test_explain_tells_response_addresses_of_two_gateways_apart(policy: CompiledPolicy, address: str) -> None:
-    lines = explain(policy, "edge", "ann", address, "send").lines
-    assert lines[-2].startswith("  answers  this gateway accepts responses with its own cookies or tokens here")
-    assert lines[-1].endswith("tokens of another gateway, for a scope of this name, take the route above")
-    assert not any("answers" in line for line in explain(policy, "edge", "ann", f"{address[:11]}x", "send").lines)
+def test_explain_tells_response_addresses_of_two_gateways_apart() -> None:
+    rule = "{match: '$replies.edge/*', direct: balanced}"
+    chained = load_text(f"scopes: {{edge: {{addresses: [{rule}], access: [{{may: send}}]}}}}")
+    answer = explain(chained, "edge", "ann", "$replies.edge/token", "send")
+    assert (answer.allowed, answer.kind) == (True, "direct")
+    assert answer.lines[-2].startswith("  answers  this gateway accepts responses with its own tokens here")
+    assert answer.lines[-1].endswith("tokens of another gateway, for a scope of this name, take the route above")
+    assert not any("answers" in line for line in explain(chained, "edge", "ann", "$replies.edgex", "send").lines)
+    assert explain(chained, "edge", "ann", "$replies.edge/token", "receive").condition == "amqp:unauthorized-access"
+    assert explain(chained, "edge", "ann", "$replies.edge", "info").condition == "amqp:not-found"
+
+
+@pytest.mark.parametrize(
+    ("address", "action", "condition"),
+    [
+        ("$replies.edge", "send", None),
+        ("$replies.edge", "receive", "amqp:not-allowed"),
+        ("$replies.edge", "info", "amqp:not-allowed"),
+        ("$replies.edge/token", "send", "amqp:not-found"),
+        ("$replies.edge/token", "receive", "amqp:not-allowed"),
+        ("$temp/name", "send", "amqp:not-found"),
+    ],
+)
+def test_explain_needs_no_rule_at_reserved_addresses(
+    policy: CompiledPolicy, address: str, action: str, condition: str | None
+) -> None:
+    answer = explain(policy, "edge", "ann", address, action)  # type: ignore[arg-type]
+    assert (answer.allowed, answer.condition) == (condition is None, condition)
+    assert answer.lines[1].endswith("; no rule of the policy decides")
+    assert answer.lines[-1].startswith(f"  result   {condition or 'allowed'}")
+
+
+@pytest.mark.parametrize("address", ["$replies.core", "$replies.edgex", "$replies", "$temp", "$replies.edge.x"])
+def test_other_addresses_with_a_dollar_need_a_rule(policy: CompiledPolicy, address: str) -> None:
+    assert explain(policy, "edge", "ann", address, "send").lines[1] == (
+        "  address  no entry of scopes.edge.addresses matches"
+    )
 
 
 def test_explain_says_what_the_gateway_itself_brings(policy: CompiledPolicy) -> None:

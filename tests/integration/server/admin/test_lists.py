@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from itertools import product
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -113,6 +115,26 @@ def test_refusals_name_the_line_of_the_policy(admin: Admin) -> None:
     assert abs(int(secret["policy"].partition(";")[0].rpartition(":")[2]) - line) <= 1
     assert secret["policy"].endswith("; no access entry allows send")
     assert "no-rabbit" not in str(login)
+
+
+RESERVED = ("$replies.edge", "$replies.edge/token", "$replies.core", "$replies.edgex", "$temp/name", "$temp")
+
+
+def test_explain_answers_as_an_attach_at_reserved_addresses(admin: Admin) -> None:
+    with Peer(admin.document.edge) as peer:
+        peer.start()
+        for handle, (address, receives) in enumerate(product(RESERVED, (False, True))):
+            query = {"scope": "edge", "user": "anonymous", "address": address}
+            said = admin.ask("GET", f"/explain?{urlencode({**query, 'action': 'receive' if receives else 'send'})}")[1]
+            terminus = {"source": frames.source(address)} if receives else {"target": frames.target(address)}
+            attach = peer.attach(f"reserved-{handle}", receives, handle, **terminus).until("attach")
+            attached = (attach.source if receives else attach.target) is not None
+            error = None if attached else peer.until("detach", closed=True).error["condition"]
+            assert (said["allowed"], said["condition"]) == (attached, error), (address, receives)
+    refused = {each["address"]: each["policy"] for each in admin.listed("/refusals?limit=20")}
+    assert refused["$replies.edge"] == "the response address of this scope; no address rule decides"
+    assert refused["$temp/…"] == "a temporary node; no address rule decides"
+    assert refused["$replies.core"] == "no address rule matches"
 
 
 def test_refusals_are_bounded(admin: Admin) -> None:
