@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from policies.schema import allowed_keys, is_form, nearest, node_at
 from policies.text.diagnostics import Diagnostic, Loc
 from policies.text.tree import Tree
+from policies.values.units import with_unit
 
 # Keys that a later version may have: their message differs from that of unknown keys.
 _NOT_YET: Final = {
@@ -73,7 +74,7 @@ def _message(detail: ErrorDetails, loc: Loc) -> str:
         return detail["msg"] + _typo(detail["input"])
     if kind.endswith("_type"):
         return f"must be {_TYPES.get(kind.removesuffix('_type'), 'something else')}{_allowed(loc)}"
-    return _limit(kind, context) or detail["msg"]
+    return _limit(kind, context, loc) or detail["msg"]
 
 
 def _unknown(key: str, known: list[str]) -> str:
@@ -128,7 +129,8 @@ def _guess(name: str | None) -> str:
     return f", did you mean {name}?" if name else ""
 
 
-def _limit(kind: str, context: Mapping[str, object]) -> str | None:
+def _limit(kind: str, context: Mapping[str, object], loc: Loc) -> str | None:
+    written = {name: _written(value, loc) for name, value in context.items()}
     texts = {
         "greater_than_equal": "must be at least {ge}",
         "less_than_equal": "must be at most {le}",
@@ -137,7 +139,14 @@ def _limit(kind: str, context: Mapping[str, object]) -> str | None:
         "string_too_long": "must have at most {max_length} characters",
         "string_pattern_mismatch": "must be {form} (allowed: {pattern})",
     }
-    return texts[kind].format(**context, form=_form(str(context.get("pattern")))) if kind in texts else None
+    return texts[kind].format(**written, form=_form(str(context.get("pattern")))) if kind in texts else None
+
+
+def _written(value: object, loc: Loc) -> object:
+    """A limit as the file has to say it: with a unit where the value needs one."""
+    node = node_at(loc)
+    patterns = [each["pattern"] for each in (node, *node.get("anyOf", ())) if "pattern" in each]
+    return with_unit(value, patterns[0]) if isinstance(value, int) and patterns else value
 
 
 def _form(pattern: str) -> str:

@@ -182,6 +182,15 @@ def _check_redis(value: str) -> None:
         raise ValueError("must be memory or a URL like redis://host:6379/0")
 
 
+def with_unit(value: int, pattern: str) -> str:
+    """A value as a file says it where it has the form `pattern`: in the largest unit that makes a whole number."""
+    units = {_DURATION_PATTERN: _DURATIONS, _SIZE_PATTERN: _SIZES}.get(pattern)
+    if units is None:
+        return str(value)
+    size, unit = max((size, unit) for unit, size in units.items() if value % size == 0)
+    return f"{value // size}{unit}"
+
+
 def _text(pattern: str | None = None, *examples: str) -> JsonSchemaValue:
     schema: JsonSchemaValue = {"type": "string", "examples": list(examples)}
     return schema | ({"pattern": pattern} if pattern else {})

@@ -78,7 +78,7 @@ WRONG_SAID = """\
 2:16: keys.active: no key of the ring has this id (allowed: a)
 2:29: keys.ring.a: environment variable NOPE is not set
 2:49: keys.seal: must be true or false
-2:58: keys.skew: must be at most 300000
+2:58: keys.skew: must be at most 5m
 2:62: keys.create: not in this version: this version creates topics only by kafka.<name>.topics (embedded); leave the key out (allowed: active, ring, expiry, skew, seal, max_cookie)
 4:21: kafka.main.bootstrap: must be embedded or servers, like "kafka1:9092,kafka2:9092"
 4:38: kafka.main.client.acks: reserved: the gateway's guarantees depend on this setting
@@ -275,7 +275,7 @@ def test_a_key_must_be_usable(value: str, said: str) -> None:
         ("{sasl: scram-sha-256}", "scram-sha-256 needs users"),
         ("{sasl: external}", "external needs tls with client_ca"),
         ("{tls: {cert: u, key: u, require_client_cert: true}}", "needs client_ca"),
-        ("{limits: {max_frame_size: 511B}}", "must be at least 512"),
+        ("{limits: {max_frame_size: 511B}}", "must be at least 512B"),
         ("{limits: {connections: 0}}", "must be at least 1"),
         ("{limits: {connections: many}}", "must be a whole number"),
         ("{bind: 5672}", 'needs "host:port"'),
@@ -289,6 +289,22 @@ def test_a_key_must_be_usable(value: str, said: str) -> None:
 def test_mistakes_of_a_listener(listener: str, said: str) -> None:
     (line,) = mistakes(f"scopes: {{edge: {{access: [{{may: send}}], listen: [{listener}]}}}}", files={"u": b"x"})
     assert said in line
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("keys: {active: a, ring: {a: {env: K}}, skew: 6m}", "keys.skew: must be at most 5m"),
+        ("keys: {active: a, ring: {a: {env: K}}, expiry: 1ms}", "keys.expiry: must be at least 1s"),
+        ("keys: {active: a, ring: {a: {env: K}}, max_cookie: 1MB}", "keys.max_cookie: must be at most 4KiB"),
+        ("gateway: {memory: 1MB}", "gateway.memory: must be at least 64MiB"),
+        ("gateway: {lease: 301s}", "gateway.lease: must be at most 5m"),
+        ("scopes: {edge: {transaction_timeout: 15m}}", "transaction_timeout: must be at most 14m"),
+    ],
+)
+def test_limits_have_the_unit_that_the_value_needs(text: str, said: str) -> None:
+    whole = text if text.startswith("scopes") else f"{text}\nscopes: {{edge: {{}}}}"
+    assert any(line.endswith(said) for line in mistakes(whole))
 
 
 @pytest.mark.parametrize(

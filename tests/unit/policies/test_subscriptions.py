@@ -67,7 +67,7 @@ def sink(rest: str) -> str:
         (text(f"[{manager('dialects: [jq]')}]"), "(allowed: basic, filters, sql, amqp-sql)"),
         (text(f"[{manager('delivery: {retry: {min: 2m, max: 1m}}')}]"), "retry: min must not be longer than max"),
         (text(f"[{manager('delivery: {order: fifo}')}]"), "(allowed: key, partition, none)"),
-        (text(f"[{manager('limits: {object: 2MiB}')}]"), "object: must be at most 1048576"),
+        (text(f"[{manager('limits: {object: 2MiB}')}]"), "object: must be at most 1MiB"),
         (text(f"[{manager('handshakes: {}')}]"), "unknown key; did you mean handshake?"),
         (text(oauth("https://l.example/t")), "oauth: tokens are stored "
             "encrypted, which needs keys"),
@@ -111,7 +111,7 @@ def sink(rest: str) -> str:
         (text("[]", api="[{auth: digest}]"), "(allowed: basic, certificate, anonymous)"),
         (text("[]", api="[{auth: anonymous, public_url: 'https://u@x'}]"), "public_url: needs a URL like"),
         (text("[]", api="[{auth: anonymous, bind: '127.0.0.1:8672'}]"), "bind: 127.0.0.1:8672 is already in use"),
-        (text("[]", api="[{auth: anonymous, limits: {body: 1B}}]"), "body: must be at least 1024"),
+        (text("[]", api="[{auth: anonymous, limits: {body: 1B}}]"), "body: must be at least 1KiB"),
         (text("[]", access="[{may: subscribes}]"), "(allowed: send, receive, info, subscribe)"),
     ],
 )  # fmt: skip

@@ -288,7 +288,7 @@ async def test_counts_wait_for_the_topic_and_nothing_of_them_is_lost() -> None:
     ("journal", "problem"),
     [
         ("{kafka: mian}", "gateway.journal.kafka: there is no Kafka cluster mian; did you mean main?"),
-        ("{kafka: main, interval: 50ms}", "gateway.journal.interval: must be at least 100"),
+        ("{kafka: main, interval: 50ms}", "gateway.journal.interval: must be at least 100ms"),
         ("{topic: x}", "gateway.journal.kafka"),
         ("{kafka: main, topic: 'a b'}", "gateway.journal.topic"),
     ],
