@@ -26,8 +26,8 @@ class AmqpError(Exception):
     """One AMQP error: `condition` is the symbol on the wire, `info` its map (symbol keys).
 
     `description` is for people at the peer: it names the problem and the way out, and never contains a secret, a cookie
-    or another scope's addresses. `scope` is the scope whose addresses or peers it mentions; None: it mentions only the
-    link or message of the peer that gets it. `told_to` makes the error for a peer.
+    or another scope's addresses. `scope` is the scope whose addresses, nodes or peers it mentions; None: that of the
+    peer that gets it. `told_to` makes the error for a peer.
     """
 
     def __init__(
@@ -46,6 +46,14 @@ class AmqpError(Exception):
         self.fault: Final = fault
         self.scope = scope
 
+    def of(self, scope: str | None) -> AmqpError:
+        """The error as one of `scope`, unless it has one; another object, because some go to many."""
+        if self.scope is not None or scope is None:
+            return self
+        found = AmqpError(self.condition, self.description, info=self.info, fault=self.fault, scope=scope)
+        found.__cause__ = self.__cause__
+        return found
+
     def of_nobody(self) -> AmqpError:
         """Mark the description as not for any peer, because it mentions an address that no peer has named."""
         if self.scope is not None:
@@ -58,9 +66,14 @@ class AmqpError(Exception):
             return self
         if self.condition in _ELSEWHERE:
             text = "the node behind this address is in another container"
-            return AmqpError(NOT_FOUND, text, fault=Fault.GATEWAY)
+            return AmqpError(NOT_FOUND, text, fault=Fault.GATEWAY, scope=scope)
         text = f"the node behind this address {_BEYOND.get(self.condition, _REFUSED)}"
-        return AmqpError(self.condition, text, fault=self.fault)
+        return AmqpError(self.condition, text, fault=self.fault, scope=scope)
+
+    def tagged(self, tag: bytes, scope: str) -> AmqpError:
+        """The error for a peer in `scope` about its message with this delivery-tag (ledger A24)."""
+        info = {**self.info, "delivery-tag": tag}
+        return AmqpError(self.condition, self.description, info=info, fault=self.fault, scope=scope)
 
 
 def told(error: AmqpError | None, scope: str) -> AmqpError | None:

@@ -26,6 +26,8 @@ class ExpiryTimer(Protocol):
 class DependentLink(Protocol):
     """A link that needs a token."""
 
+    @property
+    def scope(self) -> str: ...
     def end(self, error: AmqpError) -> None: ...
 
 
@@ -114,7 +116,7 @@ class Authorization:
         for link, (wanted, user) in list(self._links.items()):
             if self._covering(wanted) != user:
                 self._links.pop(link, None)
-                link.end(AmqpError(UNAUTHORIZED_ACCESS, why))
+                link.end(AmqpError(UNAUTHORIZED_ACCESS, why, scope=link.scope))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -86,7 +86,7 @@ class KafkaNode:
         rules = link.filter_rules or RULES
         if self._route.reading.filter_without_position == "earliest":
             rules = rules._replace(earliest=True)
-        parsed = read(link.source.filter, rules)
+        parsed = read(link.source.filter, rules, link.scope)
         if member is None:
             return partial(self._attach_receiver, link, parsed)
         return partial(self._groups.attach, link, parsed, member)

@@ -65,7 +65,7 @@ def filters_in_force(local: NodeLink, remote: Mapping[Value, Value]) -> tuple[Va
     if local.incoming:
         return dict(remote), TRUE
     own = {name: value for name, value in local.source.filter.items() if remote.get(name) != value}
-    rest = read(own, local.filter_rules or RULES)
+    rest = read(own, local.filter_rules or RULES, local.scope)
     return {**remote, **rest.in_force}, rest.predicate
 
 

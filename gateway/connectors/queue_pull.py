@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gateway.amqp.codec.types import ValueMap
 from gateway.amqp.link.handlers import Incoming
-from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.link.outcomes import Outcome, from_node
 from gateway.amqp.message.hop import ROUTING
 from gateway.amqp.message.response_support import SUPPORTED, annotated
 from gateway.amqp.proton.proton_data import ABSENT, AttachReply
@@ -181,7 +181,7 @@ class PulledSender(InternalLink[Incoming], Incoming):
         """The outcome of the node is the outcome at the queue."""
         self._busy -= 1
         if self._remote is not None:
-            self._remote.settle(delivery, outcome)
+            self._remote.settle(delivery, from_node(outcome, self.behind))
             self._ask()
 
     def drop(self, delivery: Delivery) -> None:

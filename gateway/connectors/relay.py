@@ -154,6 +154,9 @@ class Relay(TransactedNode):
     def _end_local(self, action: RelayAction, error: AmqpError | None) -> None:
         if self._renamed and error is not None:
             error.of_nobody()
+        self._tell_local(action, error)
+
+    def _tell_local(self, action: RelayAction, error: AmqpError | None) -> None:
         if action is RelayAction.REFUSE_LOCAL:
             text = "the container has ended the link without a reason"
             self.local.refuse(error or AmqpError(DETACH_FORCED, text, fault=Fault.BACKEND))
@@ -213,7 +216,7 @@ class Relay(TransactedNode):
         try:
             in_force, predicate = filters_in_force(local, given.filter)
         except AmqpError as error:
-            self._end_local(self._after(RelayEvent.UNANSWERABLE), error)
+            self._tell_local(self._after(RelayEvent.UNANSWERABLE), error)
             return
         end = SenderEndpoint(self, local) if is_incoming(local) else self._receiver_endpoint(predicate)
         self.join(end)

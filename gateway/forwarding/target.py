@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from gateway.amqp.codec.types import ValueMap
 from gateway.amqp.link.config import EngineConfig, PeerInfo
 from gateway.amqp.link.handlers import Incoming
-from gateway.amqp.link.outcomes import Outcome
+from gateway.amqp.link.outcomes import Outcome, from_node
 from gateway.amqp.message.hop import ROUTING, may_be_annotated, only
 from gateway.amqp.message.response_support import SUPPORTED, annotated
 from gateway.amqp.proton.proton_data import ABSENT
@@ -134,7 +134,7 @@ class ForwardingTarget(InternalLink[Incoming]):
     def settle(self, delivery: InFlightEvent, outcome: Outcome) -> None:
         """The node's outcome of an event."""
         if self.open:
-            self._flow.outcome(delivery, outcome)
+            self._flow.outcome(delivery, from_node(outcome, self.behind))
 
     def drop(self, delivery: InFlightEvent) -> None:
         """Nothing: only pre-settled messages are dropped, and there are none."""

@@ -26,6 +26,12 @@ class RouteDecision:
     rule: str
     routes: tuple[Route, ...]
 
+    @property
+    def node_scope(self) -> str:
+        """The scope of the node, which the last route leads to."""
+        before = self.routes[-2] if len(self.routes) > 1 else None
+        return before.scope if isinstance(before, RelayRoute) and before.scope is not None else self.scope
+
 
 class DecidedLink(Protocol):
     """What a reload uses of a link."""

@@ -43,6 +43,7 @@ class InternalLink(ABC, Generic[HandlerT]):
     fence: int = 0
     offset_group: str | None = None
     draining = presettled = acquiring = False
+    behind: str | None = None
     filter_rules: Rules | None = None
 
     def __init__(self, context: LinkContext, requester: Requester) -> None:
@@ -73,11 +74,11 @@ class InternalLink(ABC, Generic[HandlerT]):
 
     def refuse(self, error: AmqpError) -> None:
         """The node refuses the link."""
-        self.end(error)
+        self.end(error.of(self.behind))
 
     def detach(self, error: AmqpError | None = None) -> None:
         """The node ends the link."""
-        self.end(error)
+        self.end(None if error is None else error.of(self.behind))
 
     def attempt(self, step: Callable[[], None]) -> None:
         """As `LinkState.attempt`: if the step fails, end this link and raise the error."""
@@ -89,7 +90,7 @@ class InternalLink(ABC, Generic[HandlerT]):
 
     def withdraw(self, error: AmqpError) -> None:
         """As `Link.withdraw`; the outer link settles its messages."""
-        self.end(error)
+        self.end(error.of(self.behind))
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:
         """After a reload: end the link if the policy no longer allows it."""

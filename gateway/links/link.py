@@ -104,6 +104,8 @@ class NodeLink(Protocol):
     """The decision of the policy; None: no rule applies (temporary nodes, responses)."""
     counter: LinkCounter | None
     """The journal's counts of this link; None: there is no journal."""
+    behind: str | None
+    """The scope of its node, if that is another one than that of the other end, which hears none of its words."""
 
     @property
     def incoming(self) -> bool:
@@ -194,6 +196,9 @@ class MessageOrigin(Protocol):
     def scope(self) -> str: ...
     @property
     def open(self) -> bool: ...
+    @property
+    def behind(self) -> str | None:
+        """As `NodeLink.behind`."""
     @property
     def rejects(self) -> bool:
         """Whether the sender understands the outcome `rejected`."""

@@ -12,13 +12,7 @@ def reject_delivery(link: MessageOrigin, delivery: Delivery, error: AmqpError, s
 
     In both cases `info` has the delivery-tag (ledger A24); of an error in another scope only the condition is sent.
     """
-    foreign = error.told_to(link.scope)
-    shown = AmqpError(
-        foreign.condition,
-        foreign.description,
-        info={**foreign.info, "delivery-tag": link.tag(delivery)},
-        fault=foreign.fault,
-    )
+    shown = error.of(link.behind).told_to(link.scope).tagged(link.tag(delivery), link.scope)
     link.message_refused(error)
     if settled or not link.rejects:
         if settled:  # otherwise only the detach answers it (AT-2.2.2-7)

@@ -75,6 +75,14 @@ class WrappedLink(Generic[LinkT]):
     def counter(self, counter: LinkCounter | None) -> None:
         self._link.counter = counter
 
+    @property
+    def behind(self) -> str | None:
+        return self._link.behind
+
+    @behind.setter
+    def behind(self, behind: str | None) -> None:
+        self._link.behind = behind
+
     # -- the attach
 
     @property

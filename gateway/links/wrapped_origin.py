@@ -22,6 +22,10 @@ class WrappedOrigin:
     __slots__ = ()
 
     @property
+    def behind(self: _AroundOrigin) -> str | None:
+        return self._link.behind
+
+    @property
     def rejects(self: _AroundOrigin) -> bool:
         return self._link.rejects
 

@@ -114,12 +114,15 @@ class _CrossScopeHandler(IncomingWrapper[BatchIncoming]):
             data = self._transformed(data)
         except CookieOffload:
             text = "the response address is too long for a transaction: its cookie must be stored first"
-            raise AmqpError(NOT_IMPLEMENTED, text) from None
+            raise AmqpError(NOT_IMPLEMENTED, text, scope=self._link.context.scope) from None
         self._handler.on_post(post, data)
 
     def _transformed(self, data: bytes) -> bytes:
         crossing = self._transform()
-        return data if crossing is None else crossing(data)
+        try:
+            return data if crossing is None else crossing(data)
+        except AmqpError as error:  # about the message, not about the topic
+            raise error.of(self._link.context.scope) from error.__cause__
 
     def _not_transformed(self, delivery: Delivery, settled: bool, why: AmqpError | CookieOffload) -> None:
         if isinstance(why, AmqpError):

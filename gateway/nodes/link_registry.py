@@ -36,7 +36,7 @@ class LinkRegistry:
         key = _key(link)
         holder, self._holders[key] = self._holders.get(key), link
         if holder is not None:
-            holder.end(AmqpError(STOLEN, _TEXT))
+            holder.end(AmqpError(STOLEN, _TEXT, scope=holder.scope))
         return holder
 
     def release(self, link: Link) -> None:

@@ -135,6 +135,7 @@ class Scope:
 
         `passed_on`: the address belongs to another gateway, even if it looks like a response address of this one.
         """
+        _lead(link, self.name)
         with self._journaled(link, address, principal):
             if address.startswith(TEMPORARY):
                 node = self.temporaries.at(address)
@@ -154,7 +155,7 @@ class Scope:
         try:
             yield
         except AmqpError as error:
-            error.scope = error.scope or self.name
+            error.scope = error.scope or link.behind or self.name
             if self.context.journal is not None:
                 self.context.journal.refused(link, self.name, address, user_name(principal), error)
             raise
@@ -189,6 +190,7 @@ class Scope:
         action: Action = "send" if link.incoming else "receive"
         decided = self.decide(action, address, principal)
         link.decision = decided
+        _lead(link, decided.node_scope)
         if (journal := self.context.journal) is not None:
             journal.allowed(link, self.name, address, user_name(principal), "", decided.routes, decided.rule)
         first = decided.routes[0]
@@ -301,9 +303,9 @@ class Scope:
         try:
             now = self.decide(action, decided.address, decided.principal)
         except AmqpError as error:
-            error.scope = error.scope or self.name
-            return error
-        return differs(decided, now) or follow_response_routing(link, decided.routes[0], now)
+            return error.of(self.name)
+        changed = differs(decided, now) or follow_response_routing(link, decided.routes[0], now)
+        return None if changed is None else changed.of(self.name)
 
     def unnamed(self, link: Link) -> AmqpError | None:
         """Why a link without an address is not allowed; None: it is."""
@@ -341,3 +343,8 @@ class Scope:
 
     def _drop(self, key: tuple[str, str]) -> None:
         self.direct_nodes.pop(key, None)
+
+
+def _lead(link: NodeLink, scope: str) -> None:
+    """A link leads to a node in `scope`: if that is another one, its other end hears no words of the node (RA 1)."""
+    link.behind = None if scope == link.scope else scope

@@ -62,9 +62,16 @@ class _AnswerLink:
     def __call__(self, link: IncomingLink, data: bytes) -> Destination:
         scope = self._scope
         if link.context.scope != scope.name and (crossing := self._transform(link)) is not None:
-            data = crossing(data)
+            data = self._crossed(link, crossing, data)
         request = read_request(data, honoured=scope.context.transforms.routes(scope.name))
         return answer_destination(scope, link, request, echo(request))
+
+    @staticmethod
+    def _crossed(link: IncomingLink, crossing: Transform, data: bytes) -> bytes:
+        try:
+            return crossing(data)
+        except AmqpError as error:  # about the message, not about the service
+            raise error.of(link.context.scope) from error.__cause__
 
     def _transform(self, link: IncomingLink) -> Transform | None:
         """The transform of requests from another scope; decided again after a reload."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from gateway.amqp.link.handlers import Incoming
-from gateway.amqp.link.outcomes import RELEASED, Outcome
+from gateway.amqp.link.outcomes import RELEASED, Outcome, from_node
 from gateway.amqp.link.transactions import PostedMessage
 from gateway.amqp.message.hop import ROUTING, may_be_annotated, only
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
@@ -127,7 +127,7 @@ class DestinationLink(InternalLink[Incoming]):
     ) -> None:
         self.max_message_size, self.understands = max_message_size, understands
         if not self.gone and (missing := self._router.demands.missing(capabilities, properties)) is not None:
-            self.refuse(missing)
+            self.end(missing)
         if self.accepted(self.instrumented(handler)):
             self._attended = handler.attended
             posts, self._posts = self._posts, []
@@ -149,7 +149,7 @@ class DestinationLink(InternalLink[Incoming]):
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         self.busy -= 1
         self._done += 1
-        self._link.settle(delivery, outcome)
+        self._link.settle(delivery, from_node(outcome, self.behind))
         self._router.passed()
 
     def fail(self, error: AmqpError) -> None:
@@ -197,6 +197,7 @@ class DestinationLink(InternalLink[Incoming]):
             post.refuse(AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many messages wait for this destination"))
 
     def _give_post(self, post: PostedMessage, data: bytes) -> None:
+        post.behind = self.behind
         try:
             self.handler.on_post(post, only(data, self.understands) if may_be_annotated(data) else data)
         except AmqpError as error:

@@ -48,7 +48,7 @@ class LinkRevalidator:
             if error is None or not (link.open or link.waits):
                 yield False
                 continue
-            link.withdraw(error)
+            link.withdraw(error.of(link.scope))
             yield True
 
     def _checked(self, link: Link) -> AmqpError | None:
@@ -79,19 +79,13 @@ class LinkRevalidator:
             return None
         scope = self._scopes.get(node.scope)
         if scope is None:
-            return AmqpError(CONNECTION_FORCED, "the scope was removed from the policy")
+            return AmqpError(CONNECTION_FORCED, "the scope was removed from the policy", scope=node.scope)
         return scope.revalidate(link) or self._backend(node)
 
     def _backend(self, node: RouteDecision) -> AmqpError | None:
-        last = node.routes[-1]
+        last, where = node.routes[-1], node.node_scope
         if isinstance(last, KafkaRoute) and last.cluster in self._replaced.clusters:
-            return AmqpError(DETACH_FORCED, "the cluster behind this address has changed; attach again")
-        if isinstance(last, RelayRoute) and (_last_scope(node), last.connector) in self._replaced.connectors:
-            return AmqpError(DETACH_FORCED, "the connector behind this address has changed; attach again")
+            return AmqpError(DETACH_FORCED, "the cluster behind this address has changed; attach again", scope=where)
+        if isinstance(last, RelayRoute) and (where, last.connector) in self._replaced.connectors:
+            return AmqpError(DETACH_FORCED, "the connector behind this address has changed; attach again", scope=where)
         return None
-
-
-def _last_scope(node: RouteDecision) -> str:
-    """The scope of the last route."""
-    before = node.routes[-2] if len(node.routes) > 1 else None
-    return before.scope if isinstance(before, RelayRoute) and before.scope is not None else node.scope

@@ -33,6 +33,14 @@ class TracedPost:
         return self._post.transaction
 
     @property
+    def behind(self) -> str | None:
+        return self._post.behind
+
+    @behind.setter
+    def behind(self, behind: str | None) -> None:
+        self._post.behind = behind
+
+    @property
     def settled(self) -> bool:
         return self._post.settled
 

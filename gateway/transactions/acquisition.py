@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Provisional
 from gateway.amqp.link.sender_link import SettledRetirement, UnsettledRetirement
-from gateway.amqp.link.transactions import PostingHandler, Retirement
+from gateway.amqp.link.transactions import Retirement, RetiringLink
 from gateway.errors import TRANSACTION_ROLLBACK, AmqpError
 from gateway.transactions.acquisition_states import (
     MAX_ACQUIRED,
@@ -47,7 +47,7 @@ class AcquiringTransaction(Protocol):
 class KnownTransactions(Protocol):
     """What it uses of all transactions of its connection (`gateway.transactions.table.TransactionTable`)."""
 
-    def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None: ...
+    def retire(self, link: RetiringLink, txn_id: bytes, retirement: Retirement) -> None: ...
     def violated(self, txn_id: bytes, error: AmqpError) -> None: ...
 
 
@@ -139,7 +139,7 @@ class Acquisition:
             self._retire(retirement)
 
     def _retire(self, retirement: Retirement) -> None:
-        self._transactions.retire(self._link.handler, self._link.scope, self.txn_id, retirement)
+        self._transactions.retire(self._link, self.txn_id, retirement)
 
     def _take(self, number: int, delivery: ProtonDelivery, *, settled: bool) -> SendContext:
         """A message is this acquisition's no more; `settled`: its receiver has settled it, or cannot have it."""

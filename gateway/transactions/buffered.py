@@ -110,6 +110,7 @@ class BufferedMessage:
         self.context: Final[LinkContext] = origin.context
         self.requester: Final[Requester] = origin.requester
         self.scope: Final = origin.scope
+        self.behind: Final = origin.behind
         self._node: Final = node
         self._origin: Final = origin
         self._data: Final = data

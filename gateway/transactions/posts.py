@@ -21,11 +21,12 @@ _TOO_MUCH: Final = (
 class Post:
     """A message that was posted in a transaction (4.4.1); it gets one outcome, which holds if that is committed."""
 
-    __slots__ = ("_delivery", "_link", "settled", "tag", "transaction")
+    __slots__ = ("_delivery", "_link", "behind", "settled", "tag", "transaction")
 
     def __init__(self, transaction: Transaction, link: TransactedLink, delivery: int, *, settled: bool) -> None:
         self.transaction: Final = transaction
         self.settled: Final = settled
+        self.behind = link.behind
         self._link: Final = link
         self._delivery: Final = delivery
         self.tag: Final = link.tag(delivery)
@@ -33,9 +34,9 @@ class Post:
     def pass_to(self, on_post: Callable[[PostedMessage, bytes], None], data: bytes) -> None:
         """Pass the message on, and refuse it if that raises AmqpError."""
         try:
-            self.transaction.check()
+            self.transaction.check(self._link.scope)
             if self._link.engine.refusing:
-                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH)
+                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH, scope=self._link.scope)
             on_post(self, data)
         except AmqpError as error:
             self.refuse(error)
@@ -63,8 +64,7 @@ class Post:
         """The message is refused: by an outcome if its sender can get one, else the transaction fails (AT 2.2.2)."""
         link = self._link
         link.message_refused(error)
-        foreign = error.told_to(link.scope)
-        shown = AmqpError(foreign.condition, foreign.description, info={**foreign.info, "delivery-tag": self.tag})
+        shown = error.of(self.behind).told_to(link.scope).tagged(self.tag, link.scope)
         if not self.settled and link.rejects:
             self._settle(Rejected(shown))
             link.grant(1)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from gateway.amqp.link.outcomes import FAILED
-from gateway.amqp.link.transactions import PostingHandler, Retirement, TransactedLink
+from gateway.amqp.link.transactions import Retirement, RetiringLink, TransactedLink
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.routing.fair_share import Timer
 from gateway.transactions.acquisition import Acquisition
@@ -111,19 +111,19 @@ class TransactionTable:
         else:
             self._parts[link] = txn_id
 
-    def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
+    def retire(self, link: RetiringLink, txn_id: bytes, retirement: Retirement) -> None:
         transaction = self._known[txn_id]
         try:
-            transaction.check()
-            handler.on_retire(transaction, retirement)
+            transaction.check(link.scope)
+            link.handler.on_retire(transaction, retirement)
             transaction.retire(retirement)
         except AmqpError as error:
-            transaction.fail(error.told_to(scope))
+            transaction.fail(error.of(link.behind).told_to(link.scope))
             retirement.roll_back()
 
     def acquire(self, link: object, txn_id: bytes) -> Acquisition:
         transaction, sender = self._known[txn_id], cast("SenderHalf", link)
-        transaction.check()
+        transaction.check(sender.scope)
         if isinstance(before := transaction.acquirer(sender), Acquisition):
             return before  # its limit counts all that the link has got, whatever the flows between named
         sender.handler.on_acquire(transaction)

@@ -88,10 +88,10 @@ class Transaction:
         working = self.state is TransactionState.ACTIVE and self._resource is resource
         return cast(BranchT, self._branch) if working else None
 
-    def check(self) -> None:
-        """Raise the error of work that comes now, if it is too late for it."""
+    def check(self, scope: str | None = None) -> None:
+        """Raise the error of work that comes now, if it is too late for it; it is of `scope`, the controller's."""
         if self._step(TransactionEvent.WORK) is TransactionAction.REFUSE:
-            raise self._refusal().with_traceback(None)  # else the same error keeps the frames of each time
+            raise self._refusal().of(scope).with_traceback(None)  # else the same error keeps the frames of each time
 
     def retire(self, retired: Retirement) -> None:
         """Give a message its outcome when the transaction is discharged; raises AmqpError if there are too many."""

@@ -60,6 +60,7 @@ class TransactedRecords(Protocol):
 class PostedDeadLetter:
     """A dead letter in a transaction (`PostedMessage`): nobody waits for its outcome but the transaction."""
 
+    behind: str | None = None
     settled: Final = True
     tag: Final = b""
     attached: Final = True

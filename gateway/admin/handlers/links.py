@@ -100,7 +100,7 @@ async def close_link(source: AdminSource, request: Request) -> Response:
     if link is None:
         return _unknown()
     about = link_document(key[0], link, None, None)
-    link.withdraw(AmqpError(DETACH_FORCED, reason))
+    link.withdraw(AmqpError(DETACH_FORCED, reason, scope=link.scope))
     shown = {name: about[name] for name in ("address", "user")}
     source.audit(caller_of(request).name, "close link", id=about["id"], why=reason, **shown)
     return json_response({"closed": about["id"]})

@@ -96,6 +96,13 @@ SETTLED: Final = Outcome()
 FAILED: Final = Modified(failed=True)
 
 
+def from_node(outcome: Outcome, scope: str | None) -> Outcome:
+    """The outcome, as one of a node in `scope`; None: the node is in the scope of the peer."""
+    if scope is None or not isinstance(outcome, Rejected) or outcome.error is None:
+        return outcome
+    return Rejected(outcome.error.of(scope))
+
+
 def spoken_in(outcome: Outcome, scope: str) -> Outcome:
     """The outcome, as one of a peer in `scope`."""
     if isinstance(outcome, Rejected) and outcome.error is not None:

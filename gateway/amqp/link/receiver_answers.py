@@ -7,7 +7,7 @@ from typing import Final, Self
 from cproton_ffi import ffi, lib
 
 from gateway.amqp.link import dispositions
-from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected
+from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Rejected, from_node
 from gateway.amqp.link.state import LinkState
 from gateway.amqp.proton import batch
 from gateway.errors import MESSAGE_SIZE_EXCEEDED, RESOURCE_LIMIT_EXCEEDED, TRANSFER_LIMIT_EXCEEDED, AmqpError
@@ -73,6 +73,7 @@ class ReceiverAnswers(LinkState):
             self.accepted += 1
         else:
             told = self.engine.config.told_outcome
+            outcome = from_node(outcome, self.behind)
             outcome = outcome if told is None else told(outcome)
             self.held.remove(delivery)
             pointer = batch.delivery_at(delivery)
@@ -124,6 +125,7 @@ class ReceiverAnswers(LinkState):
 
     def _reject(self, delivery: int, settled: bool, error: AmqpError) -> None:
         """Reject a message before it reaches a node; end its link if the sender cannot get `rejected`."""
+        error = self.own(error)
         self.message_refused(error)
         if (settled and not self._never_settled) or not self.rejects:
             self.detach(error)
@@ -138,7 +140,7 @@ class ReceiverAnswers(LinkState):
             else:
                 self.settle(delivery, RELEASED)
             return
-        error = AmqpError(RESOURCE_LIMIT_EXCEEDED, TOO_MUCH)
+        error = self.own(AmqpError(RESOURCE_LIMIT_EXCEEDED, TOO_MUCH))
         self.message_refused(error)
         shared = self.engine.config.shared
         if not settled:
@@ -151,7 +153,7 @@ class ReceiverAnswers(LinkState):
 
     def _too_large(self, size: int) -> None:
         text = f"the message has at least {size} bytes; the max-message-size of this link is {self.max_message_size}"
-        self.detach(AmqpError(MESSAGE_SIZE_EXCEEDED, text))
+        self.detach(self.own(AmqpError(MESSAGE_SIZE_EXCEEDED, text)))
 
     def _no_credit(self) -> None:
-        self.detach(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit"))
+        self.detach(self.own(AmqpError(TRANSFER_LIMIT_EXCEEDED, "a transfer arrived without link credit")))

@@ -78,7 +78,7 @@ class ReceiverHalf(ReceiverAnswers):
             self.forget(delivery)
         if self.engine.ignored > _IGNORED:
             text = f"{_IGNORED} resumed deliveries are not in the unsettled map of any attach"
-            self.detach(AmqpError(RESOURCE_LIMIT_EXCEEDED, text))
+            self.detach(self.own(AmqpError(RESOURCE_LIMIT_EXCEEDED, text)))
         else:
             self.grant(1)
 
@@ -182,7 +182,7 @@ class ReceiverHalf(ReceiverAnswers):
     def _unsupported(self, delivery: int) -> None:
         """Reject annotations on a link whose target did not announce support (RA-2.3-3)."""
         text = "the message has response annotations, but this target did not announce response-address-supported"
-        error = AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": self.tag(delivery)})
+        error = self.own(AmqpError(NOT_IMPLEMENTED, text, info={"delivery-tag": self.tag(delivery)}))
         self.message_refused(error)
         self.detach(error)
 
@@ -224,7 +224,7 @@ class ReceiverHalf(ReceiverAnswers):
                 self.engine.receivers[self.proton_address] = self.held
 
     def _too_much(self) -> None:
-        error = AmqpError(RESOURCE_LIMIT_EXCEEDED, TOO_MUCH)
+        error = self.own(AmqpError(RESOURCE_LIMIT_EXCEEDED, TOO_MUCH))
         self.message_refused(error)
         self.detach(error)
 

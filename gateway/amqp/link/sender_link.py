@@ -201,13 +201,13 @@ class SenderHalf(LinkState):
         if state is None:  # settled without one after a rollback
             self.updated(delivery, number, 0)
         elif found is None or not found.knows(state[0]):
-            self.detach(unknown(state[0]))
+            self.detach(self.own(unknown(state[0])))
         elif number in self.acquired:
             self.acquired[number].told(number, delivery, settled, state[1], state[0])
         elif settled:
             self._settle_in(found, number, delivery, *state)
         elif state[1] is not SETTLED:  # else it has no outcome yet
-            found.retire(self.handler, self.scope, state[0], UnsettledRetirement(self, number, delivery, state[1]))
+            found.retire(self, state[0], UnsettledRetirement(self, number, delivery, state[1]))
 
     def _settle_in(
         self: Self, found: Transactions, number: int, delivery: ProtonDelivery, txn_id: bytes, outcome: Outcome
@@ -217,7 +217,7 @@ class SenderHalf(LinkState):
             outcome = found.undecided if self.default_outcome is SETTLED else self.default_outcome
         context = self.unsettled.take(number)
         self.settle_at_once(delivery)
-        found.retire(self.handler, self.scope, txn_id, SettledRetirement(self, context, outcome, number=number))
+        found.retire(self, txn_id, SettledRetirement(self, context, outcome, number=number))
 
     def settle_sent(self, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
         """Settle a message of ours whose transaction is committed, unless that has happened before."""
@@ -250,10 +250,10 @@ class SenderHalf(LinkState):
         if txn_id is None:
             self.acquisition = None
         elif not isinstance(txn_id, bytes):
-            raise malformed("the txn-id in the properties of a flow is binary")
+            raise self.own(malformed("the txn-id in the properties of a flow is binary"))
         elif self.acquisition is None or self.acquisition.txn_id != txn_id:
             if found is None or not found.knows(txn_id):
-                raise unknown(txn_id)
+                raise self.own(unknown(txn_id))
             self.acquisition = found.acquire(self, txn_id)
             self.unsettled.in_batches = False  # an accepted message is looked up by its number from now on
 

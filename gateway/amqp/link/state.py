@@ -52,12 +52,12 @@ class LinkState:
 
     __slots__ = (
         "_at_once", "_granted", "_never_settled", "_partial_body", "_several", "_withheld", "accepted", "acquired",
-        "acquisition", "attach_listener", "context", "counted", "counter", "decision", "default_outcome", "desired",
-        "draining", "durable", "engine", "failure", "filter_rules", "fixed_properties", "gone", "handle", "handler",
-        "held", "incoming", "leaving", "left", "max_message_size", "message_format", "most", "name", "named", "open",
-        "outcome_counts", "owed", "presettled", "properties", "proton_address", "ptr", "refusals", "requester",
-        "serial", "session", "since", "source", "target", "totals", "transfers", "unannounced", "understands",
-        "unsettled", "window",
+        "acquisition", "attach_listener", "behind", "context", "counted", "counter", "decision", "default_outcome",
+        "desired", "draining", "durable", "engine", "failure", "filter_rules", "fixed_properties", "gone", "handle",
+        "handler", "held", "incoming", "leaving", "left", "max_message_size", "message_format", "most", "name",
+        "named", "open", "outcome_counts", "owed", "presettled", "properties", "proton_address", "ptr", "refusals",
+        "requester", "serial", "session", "since", "source", "target", "totals", "transfers", "unannounced",
+        "understands", "unsettled", "window",
     )  # fmt: skip
 
     context: NodeData
@@ -72,6 +72,8 @@ class LinkState:
     """When its attach was taken, in seconds since 1970."""
     leaving: NodeData
     """The transform of requests in a topic for its reader (`topic_requests`)."""
+    behind: str | None
+    """See `gateway.links.link.NodeLink`."""
     outcome_counts: dict[str, int]
     attach_listener: AttachListener[Self] | None
     """Of a link of ours."""
@@ -102,7 +104,7 @@ class LinkState:
         self.unannounced = False  # our target did not announce that responses follow annotations (RA-2.3-3)
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
         self.decision = self.counter = self.filter_rules = self.context = self.leaving = None
-        self.attach_listener = self.acquisition = self.named = None
+        self.attach_listener = self.acquisition = self.named = self.behind = None
         self.requester: Requester = engine.peer.requester  # the requester of its messages
         self.desired = frozenset[str]()  # the desired-capabilities of the attach
         self.message_format = 0  # of the message that the handler gets now (`EngineConfig.message_formats`)
@@ -196,7 +198,7 @@ class LinkState:
             step()
         except Exception:
             text = "the gateway cannot continue this link; attach again. Its log says why"
-            self.detach(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY))
+            self.detach(self.own(AmqpError(INTERNAL_ERROR, text, fault=Fault.GATEWAY)))
             raise
 
     def leave(self: Self) -> None:
@@ -208,13 +210,18 @@ class LinkState:
             self.engine.touch()
             self.ended(None)
 
+    def own(self, error: AmqpError) -> AmqpError:
+        """An error about the link and its messages themselves, of whatever scope their node is."""
+        return error.of(self.scope)
+
     def fail(self, error: AmqpError) -> None:
         """A settled message cannot be refused: end its link."""
         self.detach(error)
 
     def _close(self: Self, error: AmqpError | None) -> None:
         self.failure = error
-        proton_data.write_condition(lib.pn_link_condition(self.ptr), told(error, self.scope))
+        shown = None if error is None else error.of(self.behind)
+        proton_data.write_condition(lib.pn_link_condition(self.ptr), told(shown, self.scope))
         self.engine.detached(self)
         lib.pn_link_close(self.ptr)
         self.engine.touch()

@@ -49,7 +49,7 @@ class StrictHandler(IncomingWrapper[Incoming]):
         """The message for the handler; raises AmqpError for an annotation that is not understood."""
         found = unknown_annotation(data, self._understands)
         if found is not None:
-            raise _not_understood(found)
+            raise self._link.own(_not_understood(found))
         return only(data, self._understands) if may_be_annotated(data) else data
 
     def _refuse(self, delivery: Delivery, settled: bool, error: AmqpError) -> None:

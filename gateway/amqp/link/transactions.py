@@ -64,6 +64,9 @@ class Enlisting(Protocol):
 class PostedMessage(Protocol):
     """A message in a transaction (4.4.1), as nodes use it: it gets one of these calls."""
 
+    behind: str | None
+    """The scope of the node that it goes to, if that is another one than its sender's."""
+
     @property
     def transaction(self) -> Enlisting: ...
     @property
@@ -215,15 +218,22 @@ class TransactedEngine(Protocol):
     def touch(self) -> None: ...
 
 
-class TransactedLink(Protocol):
-    """What transactions use of a link."""
+class RetiringLink(Protocol):
+    """What transactions use of a link whose messages get an outcome."""
 
-    @property
-    def engine(self) -> TransactedEngine: ...
     @property
     def handler(self) -> PostingHandler: ...
     @property
     def scope(self) -> str: ...
+    @property
+    def behind(self) -> str | None: ...
+
+
+class TransactedLink(RetiringLink, Protocol):
+    """What transactions use of a link whose messages are posted."""
+
+    @property
+    def engine(self) -> TransactedEngine: ...
     @property
     def rejects(self) -> bool: ...
     @property
@@ -254,8 +264,8 @@ class Transactions(Protocol):
     def part(self, link: TransactedLink, txn_id: bytes | None) -> None:
         """A message of the link has begun in this transaction; None: it has come whole, or never will."""
 
-    def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
-        """The peer, which is in `scope`, gave a message of ours an outcome in a known transaction."""
+    def retire(self, link: RetiringLink, txn_id: bytes, retirement: Retirement) -> None:
+        """The peer gave a message of ours on `link` an outcome in a known transaction."""
 
     def acquire(self, link: object, txn_id: bytes) -> Acquiring:
         """What a `SenderHalf` sends is in a known transaction from now on; raises AmqpError if that cannot be."""

@@ -70,7 +70,9 @@ class TransactedNode(DirectNode):
             return transform(post.data)
         except CookieOffload:
             text = "the response address is too long for a transaction: its cookie must be stored first"
-            raise AmqpError(NOT_IMPLEMENTED, text) from None
+            raise AmqpError(NOT_IMPLEMENTED, text, scope=post.context.scope) from None
+        except AmqpError as error:  # about the message, not about the container
+            raise error.of(post.context.scope) from error.__cause__
 
     def credited(self, receiver: ReceiverEndpoint) -> None:
         """Use new credit for waiting posts first."""

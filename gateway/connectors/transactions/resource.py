@@ -9,8 +9,8 @@ from gateway.amqp.link.outcomes import SETTLED, spoken_in
 from gateway.amqp.link.transactions import (
     Acquiring,
     Enlisting,
-    PostingHandler,
     Retirement,
+    RetiringLink,
     TransactedLink,
     unknown,
 )
@@ -93,9 +93,9 @@ class ContainerTransactions:
     def part(self, link: TransactedLink, txn_id: bytes | None) -> None:
         """No effect: the container discharges nothing."""
 
-    def retire(self, handler: PostingHandler, scope: str, txn_id: bytes, retirement: Retirement) -> None:
+    def retire(self, link: RetiringLink, txn_id: bytes, retirement: Retirement) -> None:
         """The container has settled a post within the transaction (4.4.1)."""
-        spoken_in(retirement.outcome, scope)
+        spoken_in(retirement.outcome, link.scope)
         retirement.commit()
 
     def acquire(self, link: object, txn_id: bytes) -> Acquiring:

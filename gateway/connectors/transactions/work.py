@@ -49,6 +49,7 @@ class RemotePost:
         self.context: Final[LinkContext] = origin.context
         self.requester: Final[Requester] = origin.requester
         self.scope: Final = origin.scope
+        self.behind: Final = origin.behind
         self._node: Final = node
         self._origin: Final = origin
         self.owner: WorkOwner | None = None

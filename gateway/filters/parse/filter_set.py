@@ -167,12 +167,20 @@ def prepare() -> None:
         language.prepare()
 
 
-def read(filters: Mapping[Value, Value], rules: Rules = RULES) -> FilterSet:
-    """The filter set of a source.
+def read(filters: Mapping[Value, Value], rules: Rules = RULES, scope: str | None = None) -> FilterSet:
+    """The filter set of a source of a peer in `scope`.
 
     Raises AmqpError with `filter` in its info, the name of the entry: INVALID_FIELD for a malformed one,
-    NOT_IMPLEMENTED for an unknown one that is refused, RESOURCE_LIMIT_EXCEEDED for one that is too large.
+    NOT_IMPLEMENTED for an unknown one that is refused, RESOURCE_LIMIT_EXCEEDED for one that is too large. It quotes the
+    peer's own filters, so that it is of `scope`, wherever the node is.
     """
+    try:
+        return _read(filters, rules)
+    except AmqpError as error:
+        raise error.of(scope) from None
+
+
+def _read(filters: Mapping[Value, Value], rules: Rules) -> FilterSet:
     if len(filters) > rules.limits.items:
         raise exceeded(f"the filter set has {len(filters)} filters", rules.limits.items)
     reader = _FilterSetReader(rules)

@@ -262,7 +262,7 @@ class DirectNode:
                 if transform is not None:
                     data = transform(data)
             except AmqpError as error:
-                reject_delivery(link, delivery, error, settled)
+                reject_delivery(link, delivery, error.of(context.scope), settled)
                 self.distribute_credit()
                 return
             except CookieOffload as wait:

@@ -25,7 +25,7 @@ ACCESS: Final = MessageAccess()
 
 def filters_of(link: OutgoingLink) -> FilterSet:
     """The filters of an attach; raises AmqpError if they are refused."""
-    return read(link.source.filter, link.filter_rules or RULES)
+    return read(link.source.filter, link.filter_rules or RULES, link.scope)
 
 
 def message_test(predicate: Predicate) -> Test | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.amqp.codec.codec import Symbol
+from gateway.amqp.codec.codec import Described, Symbol
 from tests.support.amqp import frames
 from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import RECEIVER, SENDER, Listener
@@ -185,8 +185,31 @@ def test_a_rejection_by_a_container_and_its_name(fars: Callable[[], Far]) -> Non
     peer = connected(far.edge)
     peer.attach("link", SENDER, target=frames.target("far/y"))
     error = peer.until("detach").error
-    assert error["condition"] == "amqp:link:detach-forced"
-    assert error["description"].startswith("the container behind this address")
+    assert_own_words(error, "amqp:link:detach-forced", "has ended the link; try again")
+    peer = connected(far.core)
+    peer.attach("link", SENDER, target=frames.target("far/y"))
+    assert peer.until("detach").error["description"].startswith("the container behind this address")
+
+
+@pytest.mark.row("RA-1-1")
+@pytest.mark.parametrize("address", ["plain/filtered", "far/x"])
+def test_a_filter_of_the_peer_is_its_own_business(place: Place, fars: Callable[[], Far], address: str) -> None:
+    """What is wrong with it is told wherever the node is, which is nothing that the peer does not know."""
+    far = fars().accept() if address == "far/x" else None
+    peer = connected(place.edge if far is None else far.edge)
+    wrong = {Symbol("sql"): Described(Symbol("amqp:sql-filter"), "a =")}
+    peer.attach("link", RECEIVER, source=frames.source(address, filter=wrong))
+    if far is not None:
+        far.agree(far.attach(), source=frames.source(address))
+    error = peer.until("detach", closed=True, error="amqp:invalid-field").error
+    assert "line 1, column 4" in error["description"]
+    assert error["info"] == {Symbol("filter"): "sql"}
+
+
+@pytest.mark.row("RA-1-1")
+def test_a_fault_of_the_peer_is_told_wherever_the_node_is(place: Place) -> None:
+    sender = Outbox(place.edge, "plain/nobody")
+    assert sender.fails(message()).error["description"] == "a transfer arrived without link credit"
 
 
 NOTE = {Symbol("x-opt-note"): SECRET}

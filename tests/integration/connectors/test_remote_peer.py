@@ -342,7 +342,7 @@ def test_an_attach_waits_for_a_container_that_is_down_and_is_refused_in_the_end(
     gone.disconnect()
     patient.expect("attach", target=None)
     detach = patient.expect("detach", closed=True, error="amqp:link:detach-forced")
-    assert detach.error["description"] == "the container behind this address is not connected; try again"
+    assert detach.error["description"] == "the node behind this address has ended the link; try again"
     assert anonymous.outcome(routed).matches({"error": "amqp:link:detach-forced"})
     with Listener(nobody) as listener:
         answered(far := listener.accept())

@@ -24,12 +24,15 @@ scopes:
       - {{match: "far/{{how}}", relay: core, address: echo}}
       - {{match: "rewritten", relay: core, address: echo, replies: rewrite}}
       - {{match: "echo", service: echo}}
+      - {{match: "work/*", relay: core}}
       - {{match: "q/**", direct: balanced}}
       - {{match: "private/**", direct: balanced}}
-    access: [{{who: "*", may: send, on: ["echo", "far/**", "rewritten", "q/**"]}}, {{who: "*", may: receive, on: "**"}}]
+    access:
+      - {{who: "*", may: send, on: ["echo", "far/**", "rewritten", "work/**", "q/**"]}}
+      - {{who: "*", may: receive, on: "**"}}
   core:
     listen: [{{bind: "127.0.0.1:{core}"}}]
-    addresses: [{{match: echo, service: echo}}]
+    addresses: [{{match: echo, service: echo}}, {{match: "work/*", direct: balanced}}]
     access: [{{who: "*", may: [send, receive], on: "**"}}]
 """
 COOKIE = bytes(range(200))
@@ -155,3 +158,40 @@ def test_a_settled_request_is_answered_settled(place: Place, sender: Outbox) -> 
     assert sender.fails(message(reply_to="$me"), settled=True, delivery_tag=b"t").error["info"] == {
         Symbol("delivery-tag"): b"t"
     }
+
+
+@pytest.mark.row("RA-1-1")
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize(
+    ("address", "condition", "words"),
+    [
+        ("far/x", "amqp:not-found", "does not exist"),
+        ("rewritten", "amqp:precondition-failed", "has refused this"),
+    ],
+)
+def test_what_a_service_misses_is_not_told_in_another_scope(
+    place: Place, address: str, condition: str, words: str, settled: bool
+) -> None:
+    """A client of the scope hears that the request has no reply-to, another one the condition alone."""
+    sender = Outbox(place.edge, address)
+    sender.credit()
+    payload = message(b"ask")
+    told = sender.fails(payload, settled=True).error if settled else sender.send(payload)["error"]
+    assert (told["condition"], told["description"]) == (condition, f"the node behind this address {words}")
+    near = Outbox(place.edge, "echo")
+    near.credit()
+    assert near.send(payload)["error"]["description"] == "the request has no reply-to"
+
+
+@pytest.mark.row("RA-1-1", "RA-3-7")
+def test_what_a_service_misses_in_a_response_is_not_told_to_the_responder(place: Place) -> None:
+    """The requester has named a service as its reply-to: which one, and what it needs, is its scope's business."""
+    worker, client = Inbox(place.core, "work/a", capable=True), Outbox(place.edge, "work/a")
+    client.credit()
+    client.post(message(b"ask", message_id="m", reply_to="echo"))
+    cookie = hop_annotations(worker.take())["response-address-cookie"]
+    responder = Outbox(place.core, "$replies.core")
+    responder.credit()
+    error = responder.send(message(b"yes", da={"address-cookie": cookie}))["error"]
+    assert error["condition"] == "amqp:not-found"
+    assert error["description"] == "the node behind this address does not exist"

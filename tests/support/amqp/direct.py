@@ -54,7 +54,7 @@ class Wire:
         if self.open:
             self.outcomes[delivery] = outcome.name
 
-    scope = "here"
+    scope, behind = "here", None
 
     def tag(self, delivery: Any) -> bytes:
         return b"tag"

@@ -63,7 +63,7 @@ class BranchClient:
 class BranchWorld:
     """A branch, the link of its messages, and the client."""
 
-    unfinished, open = 0, True
+    unfinished, open, behind = 0, True, None
     """As a connection, and as a link."""
 
     def __init__(self, turns: CommitTurns | None = None, client: BranchClient | None = None) -> None:

@@ -125,6 +125,7 @@ class Timers:
 
 
 class Dependent:
+    scope = "edge"
     ended: AmqpError | None = None
 
     def end(self, error: AmqpError) -> None:

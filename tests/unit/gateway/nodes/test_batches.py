@@ -152,7 +152,8 @@ def test_what_crosses_is_handed_on_before_what_ends_the_link() -> None:
         return data
 
     class Ending:
-        context, open, scope, rejects = SimpleNamespace(replies="rewrite"), True, "edge", True
+        context, open = SimpleNamespace(replies="rewrite", scope="edge"), True
+        scope, behind, rejects = "edge", "core", True
 
         def fail(self, error: AmqpError) -> None:
             self.open = False

@@ -41,7 +41,7 @@ class Store:
 class Responder:
     """The link that brings responses: what became of them."""
 
-    scope, user, name = "core", "anonymous", "responses"
+    scope, user, name, behind = "core", "anonymous", "responses", None
     context, requester = SimpleNamespace(answer=True), nobody("core")
     source, target, properties, presettled, engine = None, SimpleNamespace(_replace=lambda **_: None), {}, False, None
     rejects, granted = True, 0

@@ -44,7 +44,7 @@ class Post:
         self.accepted = True
 
 
-ORIGIN: Any = SimpleNamespace(context=None, requester=None, scope="edge")
+ORIGIN: Any = SimpleNamespace(context=None, requester=None, scope="edge", behind=None)
 
 
 def filled(node: Node, *sizes: int) -> tuple[BufferedBranch, list[Any]]:

@@ -20,7 +20,7 @@ from tests.support.amqp.messages import message
 def receiving(text: str) -> Any:
     """As much of a link as an attach looks at before it is answered."""
     given = {Symbol("f"): Described(Symbol("amqp:sql-filter"), text)}
-    return SimpleNamespace(incoming=False, source=SimpleNamespace(filter=given), filter_rules=None)
+    return SimpleNamespace(incoming=False, source=SimpleNamespace(filter=given), filter_rules=None, scope="edge")
 
 
 def test_a_node_made_for_a_link_that_is_refused_goes_again() -> None:
