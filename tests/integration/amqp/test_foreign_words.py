@@ -92,6 +92,23 @@ def test_a_response_that_cannot_be_delivered(place: Place, capable: bool, anonym
 
 @pytest.mark.row("RA-3-7")
 @pytest.mark.parametrize("capable", [False, True])
+def test_a_response_whose_requester_has_closed_its_receiver(place: Place, capable: bool) -> None:
+    """docs/guide/errors.md says so of a dynamic one, whose node has ended with it."""
+    service, client, _, _ = pair(place, capable=capable)
+    answers = Inbox(client.peer, None, 1, source=frames.source(None, dynamic=True))
+    client.post(message(reply_to=answers.attach.source["address"], message_id="m"))
+    asked = service.take()
+    client.peer.detach(1)
+    client.peer.until("detach", handle=1)
+    to = "$replies.core" if capable else sections(asked)["properties"]["reply_to"]
+    responder = Outbox(place.core, to)
+    responder.credit()
+    error = responder.send(answer(cookie_of(asked)) if capable else message(b"yes"))["error"]
+    assert_own_words(error, "amqp:not-found", "does not exist")
+
+
+@pytest.mark.row("RA-3-7")
+@pytest.mark.parametrize("capable", [False, True])
 def test_a_response_that_its_receiver_rejects(place: Place, capable: bool) -> None:
     service, client, answers, reply_to = pair(place, capable=capable)
     client.post(message(reply_to=reply_to, message_id="m"))
