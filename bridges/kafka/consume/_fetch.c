@@ -173,10 +173,14 @@ static bool is_stored_header(const screen *screen, const char *value, int32_t si
     return false;
 }
 
+static bool is_bare_name(const screen *screen, const header_sizes *sizes, const char *name) {
+    return is_equal(name, sizes->name, screen->bare.name, screen->bare.name_size);
+}
+
 static bool may_match(const screen *screen, const Run *run, const entry *each) {
     const char *at = headers_of(run, each), *name = NULL, *value = NULL;
     header_sizes sizes = {0, 0};
-    bool whole = false;
+    bool unsure = false; /* whether the message may have properties that no header says */
     int32_t left;
     Py_ssize_t index;
     for (left = each->headers; left > 0; left--) {
@@ -184,14 +188,14 @@ static bool may_match(const screen *screen, const Run *run, const entry *each) {
         for (index = 0; index < screen->count; index++)
             if (is_pair(screen->pairs + index, &sizes, name, value))
                 return true;
-        whole = whole || is_pair(&screen->whole, &sizes, name, value);
+        unsure = unsure || is_pair(&screen->whole, &sizes, name, value) ||
+                 (left > 1 && is_bare_name(screen, &sizes, name));
     }
-    if (name == NULL)
-        return false;
-    if (is_equal(name, sizes.name, screen->bare.name, screen->bare.name_size))
+    if (name == NULL || unsure)
+        return unsure;
+    if (is_bare_name(screen, &sizes, name))
         return is_stored_header(screen, value, sizes.value);
-    return whole || (sizes.name >= screen->reserved_size &&
-                     memcmp(name, screen->reserved, (size_t)screen->reserved_size) == 0);
+    return sizes.name >= screen->reserved_size && memcmp(name, screen->reserved, (size_t)screen->reserved_size) == 0;
 }
 
 static int parse_pairs(PyObject *given, screen *screen) {

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from bridges.kafka.consume._fetch import seal
 from bridges.kafka.records.digest import sha256
 from gateway.amqp.codec.decoder import skip
-from gateway.amqp.message.sections import walk
+from gateway.amqp.message.sections import SectionOffsets, walk
 from gateway.errors import AmqpError
 
 BARE: Final = "amqp.bare"
@@ -34,6 +34,7 @@ DATA_VALUE: Final = 1
 SECTIONS_VALUE: Final = 2
 """The value is the encoded body sections."""
 
+_KINDS: Final = (DATA_VALUE, SECTIONS_VALUE)
 _DIGEST: Final = 16
 _PREFIX: Final = 1 + _DIGEST + 1
 _VALUE: Final = b"\x00\x53\x77"
@@ -85,24 +86,30 @@ def wrap(
 
 
 def unwrap(envelope: bytes, key: bytes | None, value: bytes | None, headers: list[Header]) -> RestoredMessage | None:
-    """The message as it was sent; None: the record has been changed since it was written."""
-    if len(envelope) < _PREFIX or envelope[0] not in (DATA_VALUE, SECTIONS_VALUE):
+    """The message as it was sent; None: no gateway wrote the record so, or it has been changed since it was written."""
+    stored = stored_sections(envelope)
+    if stored is None:
         return None
     kind, exact = envelope[0], envelope[1 + _DIGEST :]
     if envelope != _sealed(kind, exact, key, value, headers):
         return None
-    start = 1 + exact[0]
+    return _assembled(*stored, _body(kind, exact[1 : 1 + exact[0]], value))
+
+
+def stored_sections(envelope: bytes | None) -> tuple[bytes, SectionOffsets] | None:
+    """The sections in an `amqp.bare` and their offsets, without checking the digest; None: no gateway wrote it so."""
+    if not envelope or len(envelope) < _PREFIX or envelope[0] not in _KINDS:
+        return None
+    start = _PREFIX + envelope[_PREFIX - 1]
+    if start > len(envelope):
+        return None
+    sections = envelope[start:]
     try:
-        return _assembled(exact[start:], _body(kind, exact[1:start], value))
+        layout = walk(sections)
     except AmqpError:
         return None
-
-
-def sections_of(envelope: bytes | None) -> bytes:
-    """The sections in an `amqp.bare`, without checking the digest; b"" if it is too short."""
-    if not envelope or len(envelope) < _PREFIX:
-        return b""
-    return envelope[_PREFIX + envelope[_PREFIX - 1] :]
+    _, da, ma, _, _, _, body, footer, _ = layout
+    return (sections, layout) if da == ma and body == footer else None
 
 
 def is_body(data: bytes) -> bool:
@@ -140,11 +147,11 @@ def _body(kind: int, prefix: bytes, value: bytes | None) -> bytes | None:
     return body if is_body(body) else None
 
 
-def _assembled(sections: bytes, body: bytes | None) -> RestoredMessage | None:
-    _, da, ma, _, _, _, body_at, footer, _ = walk(sections)
-    if body is None or da != ma or body_at != footer:
+def _assembled(sections: bytes, layout: SectionOffsets, body: bytes | None) -> RestoredMessage | None:
+    if body is None:
         return None
-    return _new(RestoredMessage, (sections[:da], sections[da:body_at] + body + sections[footer:]))
+    da, at = layout.da, layout.body
+    return _new(RestoredMessage, (sections[:da], sections[da:at] + body + sections[at:]))
 
 
 def split_envelope(headers: list[Header]) -> tuple[bytes | None, list[Header]]:

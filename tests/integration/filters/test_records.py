@@ -82,6 +82,28 @@ def test_records_of_others_match_as_the_messages_they_become(place: StreamPlace,
         assert offsets(answer) == found, given
 
 
+NO_ENVELOPES = (
+    None, b"", b"1", b"\x01", b"\x02" + b"x" * 16, b"\x01" + b"x" * 17, b"\x03" + bytes(40), b"\x7f" + b"x" * 40,
+    b"\x02" + b"x" * 40, b"\x01" + bytes(17) + message(b"a body"),
+)  # fmt: skip
+
+
+@pytest.mark.row("FX-2-5")
+def test_a_record_whose_amqp_bare_cannot_be_read_is_one_of_others(place: StreamPlace, kafka: Kafka) -> None:
+    keyed = [kafka.put(b"x", [("amqp.bare", each)], key=b"k") for each in NO_ENVELOPES]
+    colored = [kafka.put(b"x", [("color", b"red"), ("amqp.bare", each)]) for each in NO_ENVELOPES]
+    whole = kafka.put(message(app={"color": "red"}), [("amqp.body", b"message"), ("amqp.bare", b"1")], key=b"k")
+    for given, found in [
+        (sql("EXISTS(m.[x-opt-kafka-key])"), keyed),
+        (sql("NOT EXISTS(m.[x-opt-kafka-key])"), [*colored, whole]),
+        (props("message-annotations", {Symbol("event-streams-group-key"): "k"}), keyed),
+        (sql("NOT EXISTS(m.[x-opt-kafka-key]) AND color LIKE 'r%' AND p.subject IS NULL"), [*colored, whole]),
+        (RED, [*colored, whole]),
+    ]:
+        for answer in answers(place.port, f"events/{kafka.topic}", given, given):
+            assert offsets(answer) == found, given
+
+
 @pytest.mark.row("FX-2-5")
 def test_a_record_that_was_changed_counts_as_it_is_delivered(place: StreamPlace, kafka: Kafka) -> None:
     """Headers changed in place, taken away, put behind: filters follow what consumers see."""

@@ -4,6 +4,7 @@ A record that the gateway wrote has the encoded sections of its message in the h
 like those of any message. The headers of any other record are the application properties; those of a CloudEvent have
 other names in the message. Every other field is read from the encoded message.
 
+An `amqp.bare` that no gateway reads makes a record one of another producer, which is encoded before it is evaluated.
 The digest in `amqp.bare` is not checked here: it covers the value, and the cost of a filter must not depend on the size
 of the records that it skips. If a tool has changed a record, its headers take precedence over the stored sections.
 Therefore application properties are looked up in both; a record that may match is encoded, which checks the digest, and
@@ -19,7 +20,8 @@ from typing import Final
 
 from bridges.kafka.records.annotations import OFFSET, SOURCE_PARTITION, TIMESTAMP, TIMESTAMP_TYPE, TYPES, offset_text
 from bridges.kafka.records.cloudevents import HEADER_PREFIX, VERSION, event_header, event_value
-from bridges.kafka.records.envelope import BARE, Header
+from bridges.kafka.records.encode import MESSAGE as WHOLE_MESSAGE
+from bridges.kafka.records.envelope import BARE, Header, stored_sections
 from bridges.kafka.records.headers import BODY, RESERVED, as_property
 from bridges.kafka.records.record import KafkaRecord
 from bridges.kafka.records.routing import ROUTING, routing_value
@@ -35,6 +37,8 @@ Written = tuple[bytes, SectionOffsets, KafkaRecord]
 Plain = tuple[HeaderMap, KafkaRecord]
 """A record of another producer."""
 MESSAGE: Final = MessageAccess()
+WHOLE: Final = BODY, WHOLE_MESSAGE
+"""The header of a record whose value is a whole message."""
 STORED: Final = frozenset(
     {
         MessageSection.HEADER,
@@ -271,12 +275,26 @@ def _later(headers: HeaderMap, name: str, other: str | None) -> str:
     return name if other is None else max(name, other, key=list(headers).index)
 
 
+def written_source(headers: list[Header], record: KafkaRecord) -> Written | None:
+    """The source for a record that the gateway wrote, and a tool may have changed since; None: of any other record."""
+    name, envelope = headers[-1]
+    stored = stored_sections(envelope) if name == BARE else None
+    return None if stored is None else (stored[0], stored[1], record)
+
+
+def changed_source(headers: list[Header], record: KafkaRecord) -> tuple[Plain, bool] | None:
+    """The source for a record that the gateway wrote if a tool has changed it since, and whether it is a CloudEvent.
+
+    None: the value may then be a whole message, so only the encoded message can be evaluated.
+    """
+    last = dict(headers)
+    return None if BODY in last and WHOLE in headers else ((last, record), VERSION in last)
+
+
 def plain_source(headers: list[Header], record: KafkaRecord) -> tuple[Plain, bool] | None:
     """The source for a record of another producer, and whether it is a CloudEvent.
 
-    None: the record also has a stored message, so only its encoded message can be evaluated.
+    None: the record also has a header of a stored message, so only its encoded message can be evaluated.
     """
     last = dict(headers)
-    if BARE in last or BODY in last:
-        return None
-    return (last, record), VERSION in last
+    return None if BARE in last or BODY in last else ((last, record), VERSION in last)

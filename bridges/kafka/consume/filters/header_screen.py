@@ -1,8 +1,9 @@
 """A cheap test of a record's headers before a filter reads any field (FX 2-2). Pure.
 
 Most filters match few records and require an application property to equal a text. Such a property is either a header
-with that content, whoever wrote the record, or it is in `amqp.bare`. If neither is so, the record does not match,
-neither as it was written nor as a tool has changed it.
+with that content, whoever wrote the record, or it is in `amqp.bare` behind the other headers, where the gateway writes
+it. If neither is so, the record does not match, neither as it was written nor as a tool has changed it. A record with
+`amqp.bare` elsewhere passes, and so does one whose value may be a whole message.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridges.kafka.consume._fetch import Run
+from bridges.kafka.consume.filters.access import WHOLE
 from bridges.kafka.records.cloudevents import HEADER_PREFIX, PREFIXES
-from bridges.kafka.records.encode import MESSAGE
 from bridges.kafka.records.envelope import BARE, Header
-from bridges.kafka.records.headers import BODY, RESERVED
+from bridges.kafka.records.headers import RESERVED
 from bridges.kafka.records.record import KafkaRecord
 from gateway.filters.evaluate.compile import conjuncts
 from gateway.filters.index.keys import texts_of
@@ -22,7 +23,7 @@ from gateway.filters.predicate import FieldReference, MessageSection, Predicate
 
 _MAX_TEXTS: Final = 4
 """Searching for more texts than this costs more than reading the fields."""
-_WHOLE_MESSAGE: Final = (BODY, MESSAGE)
+_WHOLE_IN_C: Final = WHOLE[0].encode(), WHOLE[1]
 _NO_TEXT: Final = "\ufffd"
 """Stands for bytes of a header's name that are not UTF-8."""
 
@@ -34,7 +35,7 @@ class HeaderScreen:
         self._contents: Final = contents
         self._pairs: Final = [(name, content) for name in names for content in contents]
         pairs = tuple((name.encode("utf-8", "surrogatepass"), content) for name, content in self._pairs)
-        self._in_c: Final = (pairs, BARE.encode(), RESERVED.encode(), (BODY.encode(), MESSAGE))
+        self._in_c: Final = (pairs, BARE.encode(), RESERVED.encode(), _WHOLE_IN_C)
 
     def passed(self, records: Sequence[KafkaRecord]) -> Sequence[KafkaRecord]:
         """The records of a run that may match."""
@@ -50,10 +51,12 @@ class HeaderScreen:
         for pair in self._pairs:
             if pair in headers:
                 return True
+        if WHOLE in headers or BARE in dict(headers[:-1]):
+            return True
         name, stored = headers[-1]
         if name == BARE:
             return stored is not None and any(content in stored for content in self._contents)
-        return name.startswith(RESERVED) or _WHOLE_MESSAGE in headers
+        return name.startswith(RESERVED)
 
 
 def screen(predicate: Predicate) -> HeaderScreen | None:

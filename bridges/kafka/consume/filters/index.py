@@ -13,11 +13,12 @@ from bridges.kafka.consume.filters.access import (
     PlainAccess,
     Written,
     WrittenAccess,
+    changed_source,
     plain_source,
+    written_source,
 )
 from bridges.kafka.consume.filters.record_filter import RecordFilter
-from bridges.kafka.records.cloudevents import VERSION
-from bridges.kafka.records.envelope import BARE, Header, sections_of
+from bridges.kafka.records.envelope import Header
 from bridges.kafka.records.record import KafkaRecord
 from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
@@ -72,21 +73,23 @@ class RecordFilterIndex(Generic[K]):
         headers = record.headers()
         if not headers:
             return self._plain.ask(({}, record))
-        if headers[-1][0] == BARE:
-            return self._of_written(headers, record)
+        written = written_source(headers, record)
+        if written is not None:
+            return self._of_written(headers, written)
         found = plain_source(headers, record)
         if found is None:
             return Candidates((), self._filters)
         return (self._event if found[1] else self._plain).ask(found[0])
 
-    def _of_written(self, headers: list[Header], record: KafkaRecord) -> Candidates[K]:
-        stored = sections_of(headers[-1][1])
+    def _of_written(self, headers: list[Header], source: Written) -> Candidates[K]:
         try:
-            found = self._written.ask((stored, walk(stored), record))
+            found = self._written.ask(source)
         except AmqpError:
             return Candidates((), self._filters)
-        last = dict(headers)
-        visible = (self._event if VERSION in last else self._plain).ask((last, record)).found
+        changed = changed_source(headers, source[-1])
+        if changed is None:
+            return Candidates((), self._filters)
+        visible = (self._event if changed[1] else self._plain).ask(changed[0]).found
         return found._replace(found={*found.found, *visible}) if visible else found
 
     def matching(self, data: bytes, candidates: Candidates[K]) -> list[K]:

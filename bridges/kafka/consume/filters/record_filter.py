@@ -11,12 +11,14 @@ from bridges.kafka.consume.filters.access import (
     STORED,
     EventAccess,
     PlainAccess,
+    Written,
     WrittenAccess,
+    changed_source,
     plain_source,
+    written_source,
 )
 from bridges.kafka.consume.filters.header_screen import screen
-from bridges.kafka.records.cloudevents import VERSION
-from bridges.kafka.records.envelope import BARE, Header, sections_of
+from bridges.kafka.records.envelope import Header
 from bridges.kafka.records.record import KafkaRecord
 from gateway.amqp.message.sections import walk
 from gateway.errors import AmqpError
@@ -58,11 +60,14 @@ class RecordFilter:
 
     def may_match(self, record: KafkaRecord) -> bool | None:
         """Whether the record matches, from its headers alone; None: its encoded message must be evaluated."""
+        if self._written is None:  # then no other kind of record has the fields either
+            return None
         headers = record.headers()
         if not headers:
             return self._plain(({}, record)) if self._plain is not None else None
-        if headers[-1][0] == BARE:
-            return self._written_matches(headers, record)
+        written = written_source(headers, record)
+        if written is not None:
+            return self._written_matches(headers, written)
         if self._plain is None or self._event is None:
             return None
         found = plain_source(headers, record)
@@ -70,23 +75,20 @@ class RecordFilter:
             return None
         return (self._event if found[1] else self._plain)(found[0])
 
-    def _written_matches(self, headers: list[Header], record: KafkaRecord) -> bool | None:
+    def _written_matches(self, headers: list[Header], source: Written) -> bool | None:
         """Whether a record that the gateway wrote matches; None: it may, by its stored sections or by its headers.
 
         Which of the two count depends on the digest, which is checked when the record is encoded.
         """
-        if self._written is None:
-            return None
-        stored = sections_of(headers[-1][1])
         try:
-            if self._written((stored, walk(stored), record)):
+            if self._written is None or self._written(source):
                 return None
         except AmqpError:
             return None
         if self._plain is None or self._event is None:
             return False
-        last = dict(headers)
-        return None if (self._event if VERSION in last else self._plain)((last, record)) else False
+        changed = changed_source(headers, source[-1])
+        return None if changed is None or (self._event if changed[1] else self._plain)(changed[0]) else False
 
     def matches(self, data: bytes) -> bool:
         """Whether an encoded message matches; False if it cannot be decoded."""

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
 from bridges.kafka.consume.filters.record_filter import RecordFilter
 from bridges.kafka.consume.selection import SharedFilterPass, matching
+from bridges.kafka.records.envelope import DATA_VALUE, wrap
 from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.message import sections
 from gateway.errors import AmqpError
 from gateway.filters.parse.sql import parse_sql
+from tests.support.amqp.messages import message
 from tests.support.filters import naive_filter as naive
 from tests.support.filters import strategies as random
+from tests.support.kafka.record_forms import UNREADABLE
 from tests.support.plugins.examples import examples
 
 MOMENT = "2026-11-21T20:00:00.5Z"
@@ -80,6 +83,8 @@ def check(predicate: Any, record: Record) -> None:
     assert chosen.matches(data) is expected
     assert chosen.may_match(record) in (None, expected)
     assert [event.data for event in matching(predicate).select(batch_of(record))] == ([data] if expected else [])
+    ((_, together),) = SharedFilterPass([matching(predicate)]).select(batch_of(record)).items()
+    assert [event.data for event in together] == ([data] if expected else [])
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -165,6 +170,54 @@ def test_of_a_record_that_was_changed_nothing_comes_that_does_not_match(
         assert shown is True, event
 
 
+SHOWN = st.sampled_from(
+    [
+        "m.[x-opt-kafka-key] IS NULL",
+        "m.[x-opt-kafka-key] IS NOT NULL AND NOT a = 'a'",
+        "m.[event-streams-group-key] = 'k'",
+        "m.[event-streams-group-key] LIKE 'k%' OR p.content_type = 'ab'",
+        "m.[x-opt-kafka-tombstone]",
+        "NOT EXISTS(m.[x-opt-kafka-tombstone])",
+        "EXISTS(m.[x-opt-kafka-headers])",
+        "p.content_type IS NULL AND p.subject IS NULL",
+        "h.priority = 4",
+    ]
+).map(parse_sql)
+"""Filters on what a record becomes in the sections that records of ours store."""
+
+
+WHOLE = [("amqp.body", b"message")]
+DAMAGED = st.builds(
+    lambda key, value, whole, headers, envelope: Record(key, value, [*whole, *headers, ("amqp.bare", envelope)]),
+    st.sampled_from((None, b"k")),
+    st.sampled_from((None, b"v")) | random.messages(),
+    st.sampled_from(([], [], WHOLE)),
+    st.just([]) | OTHERS | HEADERS,
+    UNREADABLE,
+)
+"""Records of others with a header that has the name of ours, which is passed over in the message."""
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(SHOWN, DAMAGED)
+def test_a_header_with_the_name_of_ours_makes_no_record_ours(predicate: Any, record: Record) -> None:
+    check(predicate, record)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(random.PREDICATES | TERMS, DAMAGED)
+def test_a_header_with_the_name_of_ours_takes_no_property_away(predicate: Any, record: Record) -> None:
+    check(predicate, record)
+
+
+def test_texts_are_looked_for_in_each_amqp_bare_that_has_them() -> None:
+    """Whoever can compute the digest may put `amqp.bare` before other headers, with properties that these lack."""
+    sealed = wrap(DATA_VALUE, b"", message(None, app={"a": "a"}), b"k", b"v", [("b", b"b")])
+    for headers in [("amqp.bare", sealed), ("b", b"b")], [("b", b"b"), ("amqp.bare", sealed)]:
+        check(parse_sql("a = 'a'"), Record(b"k", b"v", headers))
+        check(parse_sql("a = 'b'"), Record(b"k", b"v", headers))
+
+
 def test_places_in_the_log_are_those_of_the_delivery_annotations() -> None:
     record = Record(None, b"x", [("color", b"red")])
     for text, expected in {
@@ -216,15 +269,16 @@ def test_each_record_is_decoded_once_for_all_the_links_on_a_partition() -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(
-    st.lists(random.PREDICATES | random.KEYED, min_size=2, max_size=8, unique=True),
+    st.lists(random.PREDICATES | random.KEYED | SHOWN, min_size=2, max_size=8, unique=True),
     random.messages(),
     HEADERS,
+    UNREADABLE,
     st.lists(st.integers(0, 7), max_size=4),
 )
 def test_filters_looked_at_together_say_what_each_says_alone(
-    predicates: Any, data: bytes, headers: Any, left: list[int]
+    predicates: Any, data: bytes, headers: Any, envelope: bytes | None, left: list[int]
 ) -> None:
-    records = [Record(b"k", b"v", headers)]
+    records = [Record(b"k", b"v", headers), Record(b"k", b"v", [*headers, ("amqp.bare", envelope)])]
     with suppress(AmqpError):
         records.append(Record(*RecordWriter().record(data, sections.walk(data))))
     members = [matching(predicate) for predicate in predicates]

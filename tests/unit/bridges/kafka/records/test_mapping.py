@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from bridges.kafka.records import envelope
 from bridges.kafka.records.envelope import DATA_VALUE, SECTIONS_VALUE, wrap
 from bridges.kafka.records.mapping import (
     CREATE_TIME,
@@ -383,6 +384,14 @@ def test_a_forged_amqp_bare_is_no_way_to_send_malformed_messages(kind, prefix, s
     assert layout.header == layout.ma
     assert sections.body_values(data, layout) == [value]
     assert layout.footer == layout.end
+
+
+def test_an_amqp_bare_that_is_cut_off_restores_nothing():
+    """Its prefix would be shorter than it says, though prefix and value are a body and the digest is right."""
+    sealed = envelope._sealed(DATA_VALUE, b"\x05\0\x53\x77", b"k", b"\x40", [])
+    data, layout = _message(b"k", b"\x40", [("amqp.bare", sealed)])
+    assert sections.message_annotations(data, layout)["x-opt-kafka-key"] == b"k"
+    assert sections.body_values(data, layout) == [b"\x40"]
 
 
 def test_a_value_that_is_no_message_is_shown_as_data():

@@ -10,13 +10,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridges.kafka.consume.batches import BatchCache, FetchedBatch, PartitionBuffer
 from bridges.kafka.consume.poll import poll_fallback, poll_native
+from bridges.kafka.consume.selection import SharedFilterPass, matching
 from bridges.kafka.records.mapping import RecordReader
 from bridges.spark.archive.contents.file_layout import restored, stored
 from bridges.spark.archive.contents.messages import with_messages
 from bridges.spark.archive.write.records import PartitionRecords, RecordDecoder, count_unknown
+from bridges.spark.columns.arrow import compile_filter
 from bridges.spark.columns.rows import EventRow, record_batch
-from tests.support.kafka.record_forms import RECORDS, TOPIC, RecordClient, clients, poll_records
+from gateway.filters.parse.sql import parse_sql
+from tests.support.kafka.record_forms import (
+    DAMAGED,
+    FOREIGN,
+    INTACT,
+    RECORDS,
+    TOPIC,
+    RecordClient,
+    clients,
+    poll_records,
+)
 from tests.support.plugins.examples import examples
 
 
@@ -94,3 +107,40 @@ def test_rows_are_the_same_in_c(client: RecordClient, records: list[Any], left_o
         (each.offset(), each.timestamp()[0], each.key(), each.value(), each.headers()) for each in messages[:count]
     ]
     assert count_unknown(found) == sum(is_unknown(each.headers() or []) for each in messages[:count])
+
+
+FILTERS = st.sampled_from(
+    [
+        "a.color = 'red'",
+        "a.color IN ('red', 'blue') AND NOT a.size = 'red'",
+        "a.color IS NULL",
+        "a.[cloudEvents:color] = 'red'",
+        "m.[x-opt-kafka-key] IS NULL",
+        "EXISTS(m.[x-opt-kafka-key])",
+        "m.[event-streams-group-key] = 'red' OR p.subject = 's'",
+        "m.[x-opt-kafka-tombstone]",
+        "NOT EXISTS(m.[x-opt-kafka-tombstone]) AND EXISTS(m.[x-opt-kafka-key])",
+        "p.content_type IS NULL",
+    ]
+).map(parse_sql)
+
+
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(records=st.lists(DAMAGED | FOREIGN | INTACT, min_size=1, max_size=20), predicate=FILTERS)
+def test_links_receive_what_a_filter_over_the_rows_finds(
+    client: RecordClient, records: list[Any], predicate: Any
+) -> None:
+    for key, value, headers in records:
+        client.producer.produce(TOPIC, value, key, headers=headers)
+    assert client.producer.flush(10) == 0
+    chosen, log = matching(predicate), PartitionBuffer(TOPIC, 0, BatchCache(1 << 20), lambda log, position: None)
+    for runs in (
+        poll_records(poll_native, client.runs, len(records)),
+        poll_records(poll_fallback, client.messages, len(records)),
+    ):
+        rows = with_messages(RecordDecoder().rows(PartitionRecords(0, run, len(run)) for run in runs))
+        found = rows.filter(compile_filter(predicate)(rows)).column("offset").to_pylist()
+        batches = [FetchedBatch(log, run[0].offset(), run[-1].offset() + 1, run) for run in runs]
+        assert [event.offset for batch in batches for event in chosen.select(batch)] == found
+        together = [SharedFilterPass([chosen]).select(batch)[chosen] for batch in batches]
+        assert [event.offset for events in together for event in events] == found
