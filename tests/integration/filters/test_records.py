@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from bridges.kafka.records.mapping import RecordWriter
 from gateway.amqp.codec.codec import Int, Symbol
+from gateway.amqp.message.sections import walk
 from gateway.filters.position.event_stream import offset_symbol
-from tests.support.amqp.messages import message, sections
+from tests.support.amqp.messages import message, section, sections
 from tests.support.filters.corpus import RED, app, props, sql
 from tests.support.filters.streams import Answer, StreamPlace, answers, begin
 from tests.support.gateway.gateway import Gateways
@@ -102,6 +104,25 @@ def test_a_record_whose_amqp_bare_cannot_be_read_is_one_of_others(place: StreamP
     ]:
         for answer in answers(place.port, f"events/{kafka.topic}", given, given):
             assert offsets(answer) == found, given
+
+
+@pytest.mark.row("FX-2-5")
+def test_a_tombstone_of_ours_has_its_annotation_for_filters_too(place: StreamPlace, kafka: Kafka) -> None:
+    """As in the message: the annotation is not among what the record stores."""
+    null = message(None, ma={"event-streams-group-key": "k"}) + section(0x77, None)
+    (key, deleted, headers), (_, kept, others) = (
+        RecordWriter(tombstones=each).record(null, walk(null)) for each in (True, False)
+    )
+    assert deleted is None
+    assert kept
+    kafka.put(deleted, headers, key)
+    kafka.put(kept, others, key)
+    found = answers(
+        place.port,
+        f"events/{kafka.topic}",
+        *map(sql, ("m.[x-opt-kafka-tombstone]", "NOT EXISTS(m.[x-opt-kafka-tombstone])")),
+    )
+    assert [offsets(each) for each in found] == [[0], [1]]
 
 
 @pytest.mark.row("FX-2-5")

@@ -74,7 +74,7 @@ CHANGES: dict[str, Callable[[list[Header]], list[Header]]] = {
     "seal": lambda headers: [(name, (content or b"")[:-1]) for name, content in headers],
 }
 WRITTEN = written()
-INTACT = (MESSAGES | st.sampled_from(USUAL)).map(lambda data: to_record(data, walk(data))[:3])
+INTACT = (MESSAGES | st.sampled_from(USUAL)).map(lambda data: to_record(data, walk(data), tombstones=True)[:3])
 KEYS = st.none() | SMALL | st.sampled_from(("é".encode(), b"\xff", b"k" * 255, b"k" * 256))
 WHOLE_VALUES = st.just(STORED + message(b"body")) | st.binary(max_size=5)
 BEFORE = st.lists(st.tuples(NAMES, CONTENTS) | st.just((BODY, MESSAGE)), max_size=3)

@@ -276,10 +276,15 @@ def _later(headers: HeaderMap, name: str, other: str | None) -> str:
 
 
 def written_source(headers: list[Header], record: KafkaRecord) -> Written | None:
-    """The source for a record that the gateway wrote, and a tool may have changed since; None: of any other record."""
+    """The source for a record that the gateway wrote, and a tool may have changed since.
+
+    None: for any other record, and for a tombstone, whose message gets an annotation when it is encoded.
+    """
     name, envelope = headers[-1]
     stored = stored_sections(envelope) if name == BARE else None
-    return None if stored is None else (stored[0], stored[1], record)
+    if stored is None or (len(record) == 0 and record.value() is None):
+        return None
+    return stored[0], stored[1], record
 
 
 def changed_source(headers: list[Header], record: KafkaRecord) -> tuple[Plain, bool] | None:

@@ -210,6 +210,16 @@ def test_a_header_with_the_name_of_ours_takes_no_property_away(predicate: Any, r
     check(predicate, record)
 
 
+@settings(max_examples=examples(100), deadline=None)
+@given(random.PREDICATES | SHOWN)
+def test_a_tombstone_of_ours_has_its_annotation(predicate: Any) -> None:
+    head = message(None, ma={"event-streams-group-key": "k"}, app={"a": "a"})
+    data = head + sections.section(sections.AMQP_VALUE, None)
+    key, value, headers = RecordWriter(tombstones=True).record(data, sections.walk(data))
+    assert (key, value) == (b"k", None)
+    check(predicate, Record(key, value, headers))
+
+
 def test_texts_are_looked_for_in_each_amqp_bare_that_has_them() -> None:
     """Whoever can compute the digest may put `amqp.bare` before other headers, with properties that these lack."""
     sealed = wrap(DATA_VALUE, b"", message(None, app={"a": "a"}), b"k", b"v", [("b", b"b")])
