@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gateway.amqp.codec.types import ValueList
@@ -26,7 +26,15 @@ from gateway.amqp.engine.performatives import (
 )
 from gateway.amqp.link.attach_info import AttachInfo, read_attach_info, refusal
 from gateway.amqp.link.port import RESUMED
-from gateway.amqp.proton.batch import CONTROL, ONE_STATE, OTHER_FORMAT, SCAN_STATE, WITH_STATE, scan
+from gateway.amqp.proton.batch import (
+    CONTROL,
+    LARGE_CREDIT,
+    ONE_STATE,
+    OTHER_FORMAT,
+    SCAN_STATE,
+    WITH_STATE,
+    scan,
+)
 from gateway.errors import FRAMING_ERROR, ILLEGAL_STATE, RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 _HEAD: Final = struct.Struct(">IBBH")
@@ -35,8 +43,10 @@ _HEADER_SIZE: Final = 8
 _PER_MESSAGE: Final = (b"\x00\x53\x13", b"\x00\x53\x14", b"\x00\x53\x15")
 _TRANSFER: Final = _PER_MESSAGE[1]
 _ERROR: Final = b"\x00\x53\x1d"
-_FROM_NOW_ON: Final = (OTHER_FORMAT, WITH_STATE)
-"""What the scan finds that concerns all later transfers; anything else is a place to cut."""
+_NO_CUT: Final = (OTHER_FORMAT, WITH_STATE, LARGE_CREDIT)
+"""What the scan finds that concerns all later transfers, or is mended at once; anything else is a place to cut."""
+_MUCH: Final = 0x7F
+"""The first byte of a credit that is as good as any larger one: more than 2,130 million messages."""
 _FORMATS: Final = 4096
 """Maximum number of incomplete deliveries of other formats that are remembered from one push to the next."""
 _LONGEST_NAME: Final = 4096
@@ -77,14 +87,19 @@ class ControlFrameInspector:
 
     # -- once per push
 
-    def scanned(self, data: bytes) -> Sequence[tuple[int, int, int]]:
-        """The positions where `data` has to be cut, with reason (`scan`) and channel; nearly always none."""
+    def scanned(self, data: bytes) -> tuple[bytes, Sequence[tuple[int, int, int]]]:
+        """What proton may read for `data`, and where that has to be cut: positions, with reason (`scan`) and channel.
+
+        That is nearly always `data` itself, and no position.
+        """
         if (found := scan(self._scan, data, 0, len(data))) is None:
-            return ()
+            return data, ()
         kinds = [what for _, what, _ in found]
         self.watching = self.watching or OTHER_FORMAT in kinds
         self.transacting = self.transacting or WITH_STATE in kinds
-        return [each for each in found if each[1] not in _FROM_NOW_ON]
+        if LARGE_CREDIT in kinds:
+            data = _with_less_credit(data, [position for position, what, _ in found if what == LARGE_CREDIT])
+        return data, [each for each in found if each[1] not in _NO_CUT]
 
     @property
     def one_state(self) -> bool:
@@ -214,3 +229,11 @@ class ControlFrameInspector:
     def begun(self) -> tuple[int, int]:
         """The channel and handle-max of the next begin, in order of arrival."""
         return self._begun.popleft()
+
+
+def _with_less_credit(data: bytes, positions: Iterable[int]) -> bytes:
+    """The data with less credit where proton would take it for none: it reads 2^31 and more as a negative number."""
+    changed = bytearray(data)
+    for position in positions:
+        changed[position] = _MUCH
+    return bytes(changed)

@@ -62,7 +62,8 @@ class Input:
         if self._room <= 0:
             return
         start = 0
-        for position, what, channel in self.inspector.scanned(data):
+        data, cuts = self.inspector.scanned(data)
+        for position, what, channel in cuts:
             if what == SPLIT_DISPOSITION:
                 self.inspector.disposition_text = self.inspector.split_text(data, position)
             elif what == ACQUISITION:

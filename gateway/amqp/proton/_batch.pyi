@@ -86,6 +86,7 @@ BEFORE_ACQUISITION: int
 ACQUISITION: int
 CUT_TEXT: int
 SPLIT_DISPOSITION: int
+LARGE_CREDIT: int
 
 def bind(addresses: tuple[int, ...], /) -> None: ...
 def send(link: int, number: int, data: bytes, into: Unsettled | Tally | None, context: object, /) -> bool: ...

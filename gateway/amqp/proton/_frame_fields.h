@@ -1,5 +1,5 @@
 /* Reads fields of a peer's transfers and flows that proton does not expose: a message-format other than 0, a resumed
- * delivery (part 2, 2.7.5), and a flow that requests an echo (2.7.4). Only the usual encodings are read. */
+ * delivery (part 2, 2.7.5), a flow that requests an echo or grants a very large credit (2.7.4). Only the usual encodings are read. */
 
 /* The size of an encoded uint or null; 0 for any other type. */
 static size_t uint_size(const uint8_t *at, size_t left) {
@@ -8,6 +8,15 @@ static size_t uint_size(const uint8_t *at, size_t left) {
         return 0;
     size = at[0] == 0x43 || at[0] == 0x40 ? 1 : at[0] == 0x52 ? 2 : at[0] == 0x70 ? 5 : 0;
     return size <= left ? size : 0;
+}
+
+/* The bytes of a list before its first field, and how many fields it has; 0: not the usual encoding. */
+static size_t list_head(const uint8_t *at, size_t left, size_t *count) {
+    if (left >= 3 && at[0] == 0xC0)
+        return *count = at[2], 3;
+    if (left >= 9 && at[0] == 0xD0 && !at[5] && !at[6] && !at[7])
+        return *count = at[8], 9;
+    return 0;
 }
 
 /* What the scan says of a transfer. */
@@ -50,11 +59,7 @@ static int transfer_kind(const uint8_t *at, size_t left, const uint8_t **state, 
     size_t size, count, index;
     if (left >= 1 && at[0] == 0x45)
         return USUAL_TRANSFER;
-    if (left >= 3 && at[0] == 0xC0)
-        count = at[2], size = 3;
-    else if (left >= 9 && at[0] == 0xD0 && !at[5] && !at[6] && !at[7])
-        count = at[8], size = 9;
-    else
+    if ((size = list_head(at, left, &count)) == 0)
         return UNUSUAL_TRANSFER;
     at += size, left -= size;
     for (index = 0; index < 2 && index < count; index++) {
@@ -84,17 +89,26 @@ static size_t boolean_size(const uint8_t *at, size_t left) {
     return size <= left ? size : 0;
 }
 
+/* The offset of the first byte of a link-credit of 2^31 or more, which proton takes for less than none; 0: the flow has
+ * none, or the byte is not there yet. */
+static size_t large_credit(const uint8_t *fields, size_t left) {
+    size_t count, index, at = 0, size = list_head(fields, left, &count);
+    if (size == 0 || count < 7)
+        return 0;
+    for (index = 0; index < 6; index++) { /* the seventh field is link-credit */
+        at += size, left -= size;
+        if ((size = uint_size(fields + at, left)) == 0)
+            return 0;
+    }
+    at += size, left -= size;
+    return left >= 2 && fields[at] == 0x70 && fields[at + 1] >= 0x80 ? at + 1 : 0;
+}
+
 /* What a flow requests: an echo for its link, for its session, or none. */
 static int requested_echo(const uint8_t *at, size_t left) {
-    size_t size, count, index;
+    size_t count, index, size = list_head(at, left, &count);
     bool link = false;
-    if (left >= 3 && at[0] == 0xC0)
-        count = at[2], size = 3;
-    else if (left >= 9 && at[0] == 0xD0 && !at[5] && !at[6] && !at[7])
-        count = at[8], size = 9;
-    else
-        return NO_ECHO;
-    if (count < 10)
+    if (size == 0 || count < 10)
         return NO_ECHO;
     for (index = 0; index < 9; index++) { /* the tenth field is echo */
         at += size, left -= size;

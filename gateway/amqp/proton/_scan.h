@@ -6,7 +6,7 @@
  */
 #define MAX_HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
 
-enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, BEFORE_ACQUISITION, ACQUISITION, WITH_STATE, NO_ECHO = 0 };
+enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, BEFORE_ACQUISITION, ACQUISITION, WITH_STATE, LARGE_CREDIT, NO_ECHO = 0 };
 
 #include "_frame_fields.h"
 
@@ -100,6 +100,18 @@ static int inspect_frame(scan_state *state, const uint8_t *frame, size_t size, s
     return code == 0x17 ? add_finding(findings, position, BEFORE_END, channel) : 0;
 }
 
+/* Report a credit that is too large for proton if its first byte is behind the first `known` bytes of this frame, of which
+ * byte `known` is at `position`; `size` bytes of it are there. -1 on an exception. */
+static int find_large_credit(const uint8_t *frame, size_t size, size_t known, size_t position, findings *findings) {
+    size_t body = size < 8 ? 0 : 4 * (size_t)frame[4], head = 0, at;
+    if (body < 8 || body >= size || frame[5] != 0 || performative_code(frame + body, size - body, &head) != 0x13)
+        return 0;
+    body += head;
+    if ((at = large_credit(frame + body, size - body)) == 0 || body + at < known)
+        return 0;
+    return add_finding(findings, position + body + at - known, LARGE_CREDIT, frame[6] << 8 | frame[7]);
+}
+
 /* Whether the error's description contains a NUL, at which proton cuts it off. */
 static bool has_cut_description(const uint8_t *frame, size_t size) {
     const uint8_t *end = frame + size, *at = memmem(frame, size, "\0S\x1d", 3);
@@ -165,7 +177,7 @@ static bool head_complete(const scan_state *state) {
 /* Scan the bytes from `start` to `end`; -1 on an exception. */
 static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size_t end, findings *findings) {
     const uint8_t *frame;
-    size_t size, more, begin, body, at = start;
+    size_t size, more, begin, body, held, at = start;
     state->one_state = 1, state->control = state->unfinished_control;
     while (at < end) {
         if (state->skip) {
@@ -178,7 +190,11 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
         if (state->held == 0 && end - at >= MAX_HEAD)
             frame = data + at;
         else {
-            at += fill_head(state, data + at, end - at);
+            held = state->held;
+            more = fill_head(state, data + at, end - at);
+            if (find_large_credit(state->head, state->held, held, at, findings) < 0)
+                return -1;
+            at += more;
             if (!head_complete(state))
                 continue;
             frame = state->head;
@@ -192,6 +208,8 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
         } else {
             begin = frame != state->head ? at : at - start > state->held ? at - state->held : start;
             if (inspect_frame(state, frame, size < MAX_HEAD ? size : MAX_HEAD, begin, findings) < 0)
+                return -1;
+            if (frame != state->head && find_large_credit(frame, size < MAX_HEAD ? size : MAX_HEAD, 0, at, findings) < 0)
                 return -1;
             if ((body = disposition_body(frame, size < MAX_HEAD ? size : MAX_HEAD)) != 0) {
                 if ((frame == state->head && at - begin != state->held) || size > end - begin)
@@ -220,7 +238,8 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
  * error description proton cuts off (the third item is its size instead of a channel); SPLIT_DISPOSITION: a disposition
  * ends here of which a part arrived earlier; BEFORE_ACQUISITION: a flow begins here, or not before this
  * position, that may name a transaction; ACQUISITION: it ends here, and its echo is reported after it; WITH_STATE: a
- * transfer has a state, so that from now on messages may be those of transactions. Afterwards the byte ONE_STATE of
+ * transfer has a state, so that from now on messages may be those of transactions; LARGE_CREDIT: here is the first byte of a
+ * link-credit of 2^31 or more. Afterwards the byte ONE_STATE of
  * `state` is 1 if the messages that end in the data came with the same state, except those that began in earlier data and
  * have several frames: these are never in a run. The byte CONTROL is 0 if all of the data belongs to transfers, flows,
  * dispositions and empty frames.
