@@ -20,8 +20,8 @@ from bridges.spark.archive.contents.audit import partition_name, read_offsets
 from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest.commits import File
 from bridges.spark.archive.removals import Removals
+from bridges.spark.archive.row_samples import differences, file_spans
 from bridges.spark.archive.store import Archive
-from bridges.spark.archive.topic_sample import differences, file_spans
 from bridges.spark.errors import PipelineError
 from gateway.errors import AmqpError
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridges.spark.archive.row_samples import file_spans
 from bridges.spark.archive.topic_audit import gaps
-from bridges.spark.archive.topic_sample import file_spans
 
 OFFSETS = st.sets(st.integers(0, 60))
 
