@@ -106,7 +106,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     for offsets, time in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
         if offsets in found and time in found:
             raise PipelineError(f"format scopegate: {offsets} and {time} are mutually exclusive")
-    return ReadOptions(
+    options = ReadOptions(
         **_peer(found),
         starting=_offsets(found, "startingOffsets", ("earliest", "latest")),
         starting_time=_time(found, "startingTimestamp"),
@@ -118,6 +118,20 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         max_tasks=_number(found, "maxTasks"),
         columns=_columns(found.get("columns")),
     )
+    _check_order(options)
+    return options
+
+
+def _check_order(options: ReadOptions) -> None:
+    """Raise `PipelineError` for a batch that would end before its start, and so be empty without a word."""
+    starts, ends = ({} if isinstance(each, str) else each for each in (options.starting, options.ending))
+    for partition, start in starts.items():
+        if (end := ends.get(partition, start)) < start:
+            place = f"partition {partition} ends at offset {end}, before its start at {start}"
+            raise PipelineError(f"format scopegate: startingOffsets and endingOffsets: {place}")
+    start_time, end_time = options.starting_time, options.ending_time
+    if start_time is not None and end_time is not None and end_time < start_time:
+        raise PipelineError("format scopegate: endingTimestamp is before startingTimestamp")
 
 
 def selected_columns(given: Mapping[str, str]) -> tuple[str, ...]:

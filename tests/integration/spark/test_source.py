@@ -167,6 +167,14 @@ def test_an_archive_over_amqp_has_every_event_once(
         ({"startingOffsets": "soon"}, "format scopegate: option startingOffsets has to be earliest, latest or JSON"),
         ({"startingOffsets": '{"7": 0}'}, "startingOffsets: events/{topic} has no partition 7 (it has 1)"),
         ({"endingOffsets": '{"0": 99}'}, "endingOffsets: partition 0 of events/{topic} ends at offset 5, not 99"),
+        (
+            {"startingOffsets": '{"0": 4}', "endingOffsets": '{"0": 3}'},
+            "format scopegate: startingOffsets and endingOffsets: partition 0 ends at offset 3, before its start at 4",
+        ),
+        (
+            {"startingTimestamp": "7", "endingTimestamp": "6"},
+            "format scopegate: endingTimestamp is before startingTimestamp",
+        ),
         ({"address": "direct"}, "direct at {url}: "),
         ({"address": "events/none"}, "events/none at {url}: there is no event log"),
         ({"url": "amqp://127.0.0.1:1"}, "events/{topic} at amqp://127.0.0.1:1: amqp://127.0.0.1:1 is not reached: "),

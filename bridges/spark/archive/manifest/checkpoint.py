@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.manifest.commits import OPEN, Commit, File, FilePart, JsonObject, RemovedRows
+from bridges.spark.archive.manifest.shape import TypeForm, misfits
 
 FORMAT: Final = 2
 """Version 1 covers manifests of versions 1 and 2."""
@@ -147,11 +148,21 @@ def to_json(checkpoint: Checkpoint) -> str:
     }, separators=(",", ":"))  # fmt: skip
 
 
+_READ_INTO: Final[Mapping[str, TypeForm]] = {
+    "number": int, "ends": tuple[Range, ...], "replaced": Mapping[str, int], "totals": Totals,
+    "segments": tuple[ManifestSegment, ...],
+}  # fmt: skip
+"""The types of the keys of a checkpoint."""
+
+
 def from_json(data: bytes) -> Checkpoint:
     """A checkpoint. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` if the text is invalid."""
     found: JsonObject = json.loads(data)
     if (version := found["format"]) not in READ:
         raise ValueError(f"checkpoint of version {version}, this scopegate reads version {READ[-1]}")
+    for name, kind in _READ_INTO.items():
+        for problem in misfits(found[name], kind, {}, name):
+            raise ValueError(problem)
     ends = [Range(**each) for each in found["ends"]]
     return Checkpoint(
         found["number"],

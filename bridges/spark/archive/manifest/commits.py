@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from bridges.spark.archive.contents.ranges import Range
+from bridges.spark.archive.manifest.shape import misfits
 
 JsonObject: TypeAlias = dict[str, Any]
 """A manifest or a part of it; the classes below validate the contents."""
@@ -140,10 +141,12 @@ def to_json(commit: Commit) -> str:
 
 
 def from_json(data: bytes) -> Commit:
-    """Parse a manifest. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` if it is invalid."""
+    """Parse a manifest. Raises `ValueError` if it is invalid."""
     found: JsonObject = json.loads(data)
-    if (version := found.pop("format")) not in READ:
+    if isinstance(found, dict) and (version := found.pop("format", None)) not in READ:
         raise ValueError(f"manifest of version {version}, this scopegate reads version {READ[-1]}")
+    for problem in misfits(found, Commit, {"gap_reason": _GAP_REASON}):
+        raise ValueError(problem)
     ranges = tuple(map(_range, found.pop("ranges")))
     files = tuple(map(_file, found.pop("files")))
     removed = tuple(RemovedRows(**each) for each in found.pop("removed", ()))

@@ -60,7 +60,8 @@ def _read(path: StoragePath, parse: Callable[[bytes], T], what: str) -> T:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PipelineError(f"{path}: not {what} ({type(error).__name__}: {error})") from None
+        reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise PipelineError(f"{path}: not {what} ({reason})") from None
 
 
 def read_segment(folder: StoragePath, segment: ManifestSegment, columns: Sequence[str] | None = None) -> pa.Table:
