@@ -25,7 +25,7 @@ PREFIX: Final = "/api/v1"
 SESSION: Final = f"{PREFIX}/session"
 _CALLER: Final = "scopegate.caller"
 _STILL: Final = "scopegate.still"
-_READS: Final = ("GET", "HEAD", "OPTIONS")
+READS: Final = ("GET", "HEAD", "OPTIONS")
 _LOCAL: Final = ("localhost", "scopegate")
 """Names that need no address of this machine in the policy: the second one is what the commands say."""
 
@@ -73,7 +73,7 @@ class AdminGate:
         if not names_us(request.headers.get("host", ""), self._hosts()):
             text = "the Host of the request is no name of this gateway (gateway.admin.hosts)"
             return error_response(421, "host", text)
-        path, reads = request.scope["path"], request.method in _READS
+        path, reads = request.scope["path"], request.method in READS
         if reads and not path.startswith("/api/"):
             return None
         if not same_origin(request):

@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.admin.access.gate import PREFIX
+from gateway.admin.access.gate import PREFIX, READS
+from gateway.admin.body import check_no_body
 from gateway.admin.console.pages import page_routes
 from gateway.admin.handlers import connections, groups, links, lists, live, policy, sessions, steering
 from gateway.admin.queries import BadQuery, check_names
@@ -82,7 +83,10 @@ def make_admin_app(source: AdminSource) -> Starlette:
 
 def _endpoint(source: AdminSource, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        return await handlers["GET" if request.method == "HEAD" else request.method](source, request)
+        handler = handlers["GET" if request.method == "HEAD" else request.method]
+        if handler is not sessions.begin_session and request.method not in READS:
+            await check_no_body(request)
+        return await handler(source, request)
 
     return endpoint
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,14 +12,13 @@ from gateway.admin.access.gate import caller_of
 from gateway.admin.access.identity import cookie_name
 from gateway.admin.access.protocol import peer_of
 from gateway.admin.access.sessions import LIFETIME
+from gateway.admin.body import small_body
 from gateway.admin.queries import BadQuery, check_names
 from gateway.http.failures import TooManyFailures
 from gateway.http.request import error_response, json_response
 
 if TYPE_CHECKING:
     from gateway.admin.source import AdminSource
-
-_BODY: Final = 4096
 
 
 async def show_session(source: AdminSource, request: Request) -> Response:
@@ -64,11 +63,7 @@ async def _token(request: Request) -> str:
     """The token of the body. A form of a page cannot send JSON; raises BadQuery."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise BadQuery('needs a body of the type application/json: {"token": "…"}')
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > _BODY:
-            raise BadQuery(f"the body may have {_BODY} bytes")
+    body = await small_body(request)
     try:
         token = json.loads(body)["token"]
     except (ValueError, KeyError, TypeError):

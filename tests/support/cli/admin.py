@@ -42,13 +42,15 @@ class Admin:
         found: list[dict[str, Any]] = json.loads(done.stdout)
         return found
 
-    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+    def ask(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: str | None = None
+    ) -> tuple[int, dict[str, Any]]:
         """Send one request; the socket is not closed by the gateway before the answer."""
         connection = HTTPConnection("localhost", timeout=PATIENCE)
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.connect(str(self.socket))
         try:
-            connection.request(method, f"/api/v1{path}", headers=dict(headers or {}))
+            connection.request(method, f"/api/v1{path}", body, headers=dict(headers or {}))
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         finally:

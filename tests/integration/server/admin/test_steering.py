@@ -61,6 +61,17 @@ def test_reloads_at_once_are_all_answered(admin: Admin) -> None:
     assert {(status, found["result"]) for status, found in answers} == {(200, "ok")}
 
 
+@pytest.mark.parametrize("body", ["{", '{"dry_run": true}', "[]", "null", "x" * 5000])
+def test_a_body_that_nobody_reads_is_refused(admin: Admin, body: str) -> None:
+    """Whoever asks for something else than the whole must not get the whole."""
+    for method, path in (("POST", "/drain"), ("POST", "/reload"), ("POST", "/check"), ("DELETE", "/connections/1")):
+        status, found = admin.ask(method, path, body=body)
+        assert (status, found["error"]) == (400, "query"), path
+    assert admin.gateway.is_ready()
+    assert not [line for line in admin.gateway.log() if line["event"] == "admin action"]
+    assert admin.ask("POST", "/check", body="{}")[0] == 200
+
+
 def test_drain_ends_the_gateway_in_order(admin: Admin) -> None:
     with Peer(admin.document.edge) as peer:
         peer.start()
