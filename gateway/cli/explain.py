@@ -31,9 +31,9 @@ class PolicyAnswer(Protocol):
 @click.option("--scope", required=True, help="The scope whose listener the client is connected to.")
 @click.option("--user", default="anonymous", show_default=True, help="The user.")
 @click.option("--address", help="The address of the link.")
-@click.option("--send", "action", flag_value="send", help="The client sends to the address.")
-@click.option("--receive", "action", flag_value="receive", help="The client receives from the address.")
-@click.option("--info", "action", flag_value="info", help="The client reads the $info of the address.")
+@click.option("--send", is_flag=True, help="The client sends to the address.")
+@click.option("--receive", is_flag=True, help="The client receives from the address.")
+@click.option("--info", is_flag=True, help="The client reads the $info of the address.")
 @click.option(
     "--subscribe",
     "proposal",
@@ -47,17 +47,19 @@ def explain(
     scope: str,
     user: str,
     address: str | None,
-    action: str | None,
     proposal: BinaryIO | None,
     manager: str | None,
     as_json: bool,
+    **actions: bool,
 ) -> None:
     """Show what the gateway would answer to a client, and which lines of the policy decide it.
 
     Needs none of the policy's secrets.
     """
-    if (action is None) == (proposal is None):
-        raise click.UsageError("name the action of the client: --send, --receive, --info or --subscribe FILE")
+    named = [action for action, given in actions.items() if given]
+    if len(named) + (proposal is not None) != 1:
+        raise click.UsageError("name one action of the client: --send, --receive, --info or --subscribe FILE")
+    action = named[0] if named else None
     if (address is None) != (action is None):
         raise click.UsageError("--send, --receive and --info need --address; --subscribe takes none")
     policy = load_policy(file, with_secrets=False)

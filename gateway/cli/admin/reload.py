@@ -9,6 +9,7 @@ import click
 
 from gateway.cli.admin.client import AdminClient, Item
 from gateway.cli.admin.options import admin_command
+from gateway.cli.common import fail
 from gateway.plural import counted
 
 
@@ -36,8 +37,8 @@ def reload(client: AdminClient, output: str, check: bool) -> None:
 
 
 def _print_problems(found: Item) -> None:
-    problems = found.get("problems", [found.get("message", "no answer")])
+    if (problems := found.get("problems")) is None:  # nothing was checked
+        fail(str(found.get("message", "no answer")))
     for problem in problems:
         click.echo(problem, err=True)
-    count = len(problems)
-    click.echo(f"{counted(count, 'mistake')}: the policy in force stays", err=True)
+    click.echo(f"{counted(len(problems), 'mistake')}: the policy in force stays", err=True)

@@ -85,7 +85,10 @@ def test_explain_allowed_and_refused() -> None:
 
 
 def test_explain_wants_a_scope_that_exists_and_an_action() -> None:
-    assert call("explain", QUICKSTART, "--scope", "edge", "--address", "a").exit_code == 2
+    for actions in ((), ("--send", "--receive"), ("--info", "--send"), ("--send", "--subscribe", "-")):
+        refused = call("explain", QUICKSTART, "--scope", "edge", "--address", "a", *actions)
+        assert refused.exit_code == 2, actions
+        assert "name one action of the client" in refused.stderr
     result = call("explain", QUICKSTART, "--scope", "edgy", "--address", "a", "--send")
     assert result.exit_code == 2
     assert "there is: edge, core" in result.stderr
