@@ -9,6 +9,7 @@ from gateway.amqp.codec.types import ValueMap
 from gateway.amqp.link.config import EngineConfig, PeerInfo
 from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.outcomes import Outcome, from_node
+from gateway.amqp.message.durable import durable
 from gateway.amqp.message.hop import ROUTING, may_be_annotated, only
 from gateway.amqp.message.response_support import SUPPORTED, annotated
 from gateway.amqp.proton.proton_data import ABSENT
@@ -152,8 +153,8 @@ class ForwardingTarget(InternalLink[Incoming]):
         if not self._announced and annotated(data):
             text = "the target of this bridge does not support response annotations"
             reject_delivery(self, item, AmqpError(NOT_IMPLEMENTED, text), settled=False)
-        else:
-            self.handler.on_transfer(item, data, False)
+        else:  # what is in a log is still there after a restart of the container, too
+            self.handler.on_transfer(item, data if self._end.connector is None else durable(data), False)
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:
         """After a reload: the connector may have been replaced, too."""

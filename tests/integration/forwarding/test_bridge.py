@@ -275,6 +275,7 @@ def test_a_topic_goes_to_a_queue_of_a_broker(
         parts = sections(transfer.payload)
         assert not any("event-streams-" in name for name in parts.get("delivery_annotations", {}))
         assert parts["message_annotations"]["event-streams-group-key"] == f"p{int(parts['data']) % PARTITIONS}"
+        assert parts["header"][0] is True, "else a restart of the broker loses what it has accepted"
         got.append(int(parts["data"]))
         peer.disposition(transfer.delivery_id, "accepted")
     for partition in range(PARTITIONS):

@@ -173,6 +173,7 @@ async def test_a_queue_behind_a_connector_gets_the_event(sinks: Sinks) -> None:
             await done(heard)
     login = Login(broker.port, broker.user, broker.password)
     got = await received(login, "push/q1", 40)
+    assert all(each.message.durable for each in got), "else a restart of the broker loses what it has accepted"
     assert [each.message.body for each in got] == [str(number).encode() for number in range(40)]
 
 

@@ -20,6 +20,7 @@ from bridges.cloudevents.sinks.amqp.sink import AmqpSender, AmqpSink
 from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.amqp.codec.types import Long, Symbol, Value, ValueMap
+from gateway.amqp.message.durable import durable
 from gateway.amqp.sasl.client import SaslClient
 from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.handshake import Handshake
@@ -48,12 +49,20 @@ def open_amqp(
     assert isinstance(settings, AmqpSettings)
     deliveries = Deliveries(settled=settings.settled)
     sender = _sender(dependencies, dependencies.scope(scope), subscription, settings, rule, deliveries)
+    encode: Callable[[CloudEvent], bytes]
     encode = _structured if settings.mode == "structured" else partial(amqp_binary, separator=settings.separator)
+    if rule.local is None:
+        encode = partial(_durable, encode)
     return AmqpSink(sender, deliveries, encode, delivery.timeout, delivery.window, listener, dependencies.supervisor)
 
 
 def _structured(event: CloudEvent) -> bytes:
     return amqp_structured(event)
+
+
+def _durable(encode: Callable[[CloudEvent], bytes], event: CloudEvent) -> bytes:
+    """A container that has accepted an event keeps it, as the stream does that it comes from."""
+    return durable(encode(event))
 
 
 def _sender(
