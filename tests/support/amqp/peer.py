@@ -81,8 +81,12 @@ class Peer:
         """Send bytes as they are."""
         shown = data[:16].hex(" ") + (" …" if len(data) > 16 else "")
         self.transcript.append(f"-> {len(data)} raw bytes: {shown}")
-        self._socket.sendall(data)
+        self.write(data)
         return self
+
+    def write(self, data: bytes) -> None:
+        """Write what is sent; `together` collects it instead."""
+        self._socket.sendall(data)
 
     def read(self, size: int, seconds: float | None = None) -> bytes:
         """Return exactly this many bytes, or fewer when the other side closed before."""
@@ -145,7 +149,7 @@ class Peer:
         body = frames.performative(kind, **fields) + payload
         raw = frames.framed(body, channel, kind=int(kind.startswith("sasl_")))
         self.transcript.append(f"-> {frames.parse(raw)!r}")
-        self._socket.sendall(raw)
+        self.write(raw)
         return self
 
     def receive(self, seconds: float | None = None) -> Frame | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,26 +9,11 @@ import pytest
 from tests.protocol.conftest import Served
 from tests.support.amqp.frames import source
 from tests.support.amqp.messages import message, sections
-from tests.support.amqp.peer import Peer
 from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.transactions.controller import Controller, in_transaction
+from tests.support.transactions.together import together
 
 MALFORMED = b"\x00\x53\x75\xa0\x7fshort"
-
-
-@contextmanager
-def together(peer: Peer) -> Iterator[None]:
-    """What the peer sends within is written at once."""
-    written: list[bytes] = []
-
-    def keep(data: bytes) -> Peer:
-        written.append(data)
-        return peer
-
-    peer.send_raw = keep  # type: ignore[method-assign]
-    yield
-    del peer.send_raw  # type: ignore[method-assign]
-    peer.send_raw(b"".join(written))
 
 
 def started(served: Served, address: str, **fields: Any) -> tuple[Controller, Outbox]:
