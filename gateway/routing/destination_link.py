@@ -14,6 +14,7 @@ from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.links.internal_link import InternalLink
 from gateway.links.link import Delivery, IncomingLink
 from gateway.routing.announcements import RequiredCapabilities
+from gateway.routing.opening_posts import OpeningPosts
 from gateway.routing.requester_limits import BESIDE, DETACHED, HeldMessage, RequesterLimit
 
 MAX_QUEUED: Final = 250
@@ -82,8 +83,7 @@ class DestinationLink(InternalLink[Incoming]):
         self._attended = False
         self._waiting: deque[HeldMessage] = deque()
         self.error: AmqpError | None = None
-        self._posts: list[tuple[PostedMessage, bytes]] = []
-        """Messages in transactions that came before the node answered the attach."""
+        self._posts: Final = OpeningPosts(self.perhaps_done)
 
     @property
     def address(self) -> str | None:
@@ -130,9 +130,9 @@ class DestinationLink(InternalLink[Incoming]):
             self.end(missing)
         if self.accepted(self.instrumented(handler)):
             self._attended = handler.attended
-            posts, self._posts = self._posts, []
-            for post, data in posts:
-                self._give_post(post, data)
+            if self._posts:
+                self._posts.answered(self._give_post)
+                self.perhaps_done()
 
     def grant(self, credit: int) -> None:
         if self._paused_credit is not None:
@@ -165,8 +165,8 @@ class DestinationLink(InternalLink[Incoming]):
         if was_open:
             self.handler.on_detach(error)
         self._router.forget(self)
-        for post, _ in self._posts:
-            post.refuse(error or AmqpError(RESOURCE_LIMIT_EXCEEDED, "the link has too many destinations"))
+        gone = error or AmqpError(RESOURCE_LIMIT_EXCEEDED, "the link has too many destinations")
+        self._posts.answered(lambda post, _: post.refuse(gone))
         for message in self._waiting:
             if error is None:
                 self._release(message.delivery, message.settled)
@@ -188,13 +188,15 @@ class DestinationLink(InternalLink[Incoming]):
             self._release(delivery, settled)
 
     def post(self, post: PostedMessage, data: bytes) -> None:
-        """Pass on a message in a transaction, as soon as the node has answered the attach."""
+        """Pass on a message in a transaction, as soon as the node has answered the attach.
+
+        It stays a part of its transaction if its link ends meanwhile, or has ended before its turn came.
+        """
         if self.open:
             self._give_post(post, data)
-        elif len(self._posts) < MAX_QUEUED:
-            self._posts.append((post, data))
+            self.perhaps_done()
         else:
-            post.refuse(AmqpError(RESOURCE_LIMIT_EXCEEDED, "too many messages wait for this destination"))
+            self._posts.add(post, data)
 
     def _give_post(self, post: PostedMessage, data: bytes) -> None:
         post.behind = self.behind
@@ -245,14 +247,14 @@ class DestinationLink(InternalLink[Incoming]):
 
     def perhaps_done(self) -> None:
         """After the end of the outer link: end this one if no message waits here; else the node charges what it has."""
-        if self._router.ended and not self._waiting:
+        if self._router.ended and not self._waiting and not self._posts:
             self.end(None)
         elif self._router.ended and self.open:
             self.handler.peer_left()
 
     @property
     def idle(self) -> bool:
-        return not self.busy
+        return not self.busy and not self._posts
 
     # -- for `fair_share`
 

@@ -119,8 +119,10 @@ class Acquisition:
             default = self._link.default_outcome
             outcome = ACCEPTED if default is SETTLED else default  # KM-12
         if settled:
+            before = self._link.unsettled.bytes
             context = self._take(number, delivery, settled=True)
-            self._apply(action, SettledRetirement(self._link, context, outcome, RELEASED, number=number))
+            size = before - self._link.unsettled.bytes
+            self._apply(action, SettledRetirement(self._link, context, outcome, RELEASED, number=number, size=size))
         else:
             self._apply(action, UnsettledRetirement(self._link, number, delivery, outcome))
 

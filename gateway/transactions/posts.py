@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Provisional, Rejected
-from gateway.amqp.link.transactions import PostedMessage, TransactedLink, UnansweredMessages
+from gateway.amqp.link.transactions import PostedMessage, TransactedLink, UnansweredMessages, WaitingPost
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, TRANSACTION_UNKNOWN, AmqpError
 
 if TYPE_CHECKING:
     from gateway.transactions.transaction import Transaction
+
+OnPost: TypeAlias = Callable[[PostedMessage, bytes], None]
 
 _TOO_MUCH: Final = (
     "this connection has too many messages in transactions or without an outcome (limits.memory, limits.user_memory, "
@@ -31,12 +33,23 @@ class Post:
         self._delivery: Final = delivery
         self.tag: Final = link.tag(delivery)
 
-    def pass_to(self, on_post: Callable[[PostedMessage, bytes], None], data: bytes) -> None:
-        """Pass the message on, and refuse it if that raises AmqpError."""
+    def pass_to(self, on_post: OnPost, data: bytes) -> None:
+        """Pass the message on when its turn has come, and refuse it if that raises AmqpError."""
         try:
             self.transaction.check(self._link.scope)
             if self._link.engine.refusing:
                 raise AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH, scope=self._link.scope)
+            if (order := self.transaction.order).waits:
+                order.add(QueuedPost(self, on_post, data), self._link.scope)
+            else:
+                on_post(self, data)
+        except AmqpError as error:
+            self.refuse(error)
+
+    def begin(self, on_post: OnPost, data: bytes) -> None:
+        """`pass_to` for a message whose turn has come; there was room for it when it came."""
+        try:
+            self.transaction.check(self._link.scope)
             on_post(self, data)
         except AmqpError as error:
             self.refuse(error)
@@ -65,7 +78,7 @@ class Post:
         link = self._link
         link.message_refused(error)
         shown = error.of(self.behind).told_to(link.scope).tagged(self.tag, link.scope)
-        if not self.settled and link.rejects:
+        if not self.settled and link.rejects and link.open:
             self._settle(Rejected(shown))
             link.grant(1)
             return
@@ -86,6 +99,20 @@ class Post:
             self._link.settle(self._delivery, provisional)
 
 
+class QueuedPost(WaitingPost):
+    """A message that waits for its turn (`order.QueuedWork`)."""
+
+    def __init__(self, post: Post, on_post: OnPost, data: bytes) -> None:
+        super().__init__(post, data)
+        self._own: Final = post
+        self._on_post: Final = on_post
+
+    def begin(self) -> None:
+        """See `QueuedWork`."""
+        self.taken()
+        self._own.begin(self._on_post, self.data)
+
+
 class Posts:
     """Messages of one link that were posted in one transaction, unsettled, in order."""
 
@@ -96,7 +123,7 @@ class Posts:
         self.messages: Final = messages
         self._link: Final = link
 
-    def one_by_one(self, on_post: Callable[[PostedMessage, bytes], None]) -> None:
+    def one_by_one(self, on_post: OnPost) -> None:
         """See `PostedMessages`, as everything below."""
         at = 0
         while at < len(self.messages) and self.post(at, on_post):
@@ -112,7 +139,7 @@ class Posts:
     def single(self, index: int) -> Post:
         return Post(self.transaction, self._link, self.messages[index][0], settled=False)
 
-    def post(self, index: int, on_post: Callable[[PostedMessage, bytes], None]) -> bool:
+    def post(self, index: int, on_post: OnPost) -> bool:
         self.single(index).pass_to(on_post, self.messages[index][1])
         return self._link.open
 

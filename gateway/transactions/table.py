@@ -15,6 +15,7 @@ from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.routing.fair_share import Timer
 from gateway.transactions.acquisition import Acquisition
 from gateway.transactions.posts import Post, Posts
+from gateway.transactions.retirements import retire_in_turn
 from gateway.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -108,18 +109,18 @@ class TransactionTable:
     def part(self, link: TransactedLink, txn_id: bytes | None) -> None:
         if txn_id is None:
             self._parts.pop(link, None)
+            self._keep(link)
         else:
             self._parts[link] = txn_id
 
+    def _keep(self, link: TransactedLink) -> None:
+        """A link whose last message is no more on its way may have ended."""
+        if not link.open:
+            for transaction in self._known.values():
+                transaction.order.keep()
+
     def retire(self, link: RetiringLink, txn_id: bytes, retirement: Retirement) -> None:
-        transaction = self._known[txn_id]
-        try:
-            transaction.check(link.scope)
-            link.handler.on_retire(transaction, retirement)
-            transaction.retire(retirement)
-        except AmqpError as error:
-            transaction.fail(error.of(link.behind).told_to(link.scope))
-            retirement.roll_back()
+        retire_in_turn(self._known[txn_id], link, retirement)
 
     def acquire(self, link: object, txn_id: bytes) -> Acquisition:
         transaction, sender = self._known[txn_id], cast("SenderHalf", link)

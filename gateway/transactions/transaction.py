@@ -6,10 +6,11 @@ Nothing here knows the wire, the loop or a clock. `discharge` and `end` tell the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol, cast
 
 from gateway.amqp.link.outcomes import ACCEPTED, Provisional
-from gateway.amqp.link.transactions import Answer, Branch, BranchT, Resource, Retirement
+from gateway.amqp.link.transactions import Answer, Branch, BranchT, Resource, Retirement, WaitingWork
 from gateway.errors import (
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
@@ -19,6 +20,7 @@ from gateway.errors import (
     AmqpError,
 )
 from gateway.transactions.acquisition_states import AcquisitionEvent
+from gateway.transactions.order import WorkOrder
 from gateway.transactions.states import TRANSITIONS, TransactionAction, TransactionEvent, TransactionState
 
 _MIXED: Final = (
@@ -56,6 +58,7 @@ class Transaction:
         self.state = TransactionState.ACTIVE
         self._reason: AmqpError | None = None
         """Why it can only be rolled back, or was."""
+        self.order: Final = WorkOrder()
         self.retired: list[Retirement] = []
         self._proposed: Final[dict[tuple[object, int], Retirement]] = {}
         """The last outcomes of messages that are not settled, by link and number."""
@@ -85,7 +88,7 @@ class Transaction:
 
     def enlisted(self, resource: Resource[BranchT]) -> BranchT | None:
         """See `Enlisting`."""
-        working = self.state is TransactionState.ACTIVE and self._resource is resource
+        working = self.state is TransactionState.ACTIVE and self._resource is resource and not self.order.waits
         return cast(BranchT, self._branch) if working else None
 
     def check(self, scope: str | None = None) -> None:
@@ -108,6 +111,15 @@ class Transaction:
             earlier.replace()
         if not retired.settled:
             self._proposed[retired.message] = retired
+
+    def wait_for(self, work: WaitingWork) -> None:
+        """See `Enlisting`: its time limits the wait."""
+        self._start()
+        self.order.wait_for(work)
+
+    def go_on(self, work: WaitingWork) -> None:
+        """See `Enlisting`."""
+        self.order.go_on(work)
 
     def acquire(self, link: object, acquirer: Acquirer) -> None:
         """What a link sends is acquired in this transaction (4.4.3)."""
@@ -153,7 +165,16 @@ class Transaction:
     # -- the end
 
     def discharge(self, *, fail: bool, then: Answer) -> None:
-        """Commit, or roll back if `fail`; `then` gets the result, now or later."""
+        """Commit after all earlier work, or roll back at once if `fail`; `then` gets the result, now or later."""
+        if fail and not self.order.discharged:
+            self.order.give_up()
+        if self.order.waits:
+            self._notice(AcquisitionEvent.DISCHARGE)
+            self.order.discharge(partial(self._discharge, fail, then))
+        else:
+            self._discharge(fail, then)
+
+    def _discharge(self, fail: bool, then: Answer) -> None:
         action = self._step(TransactionEvent.ROLLBACK if fail else TransactionEvent.COMMIT)
         if action is TransactionAction.REFUSE:
             self._forget_if_ended()
@@ -179,6 +200,9 @@ class Transaction:
 
     def lost(self) -> None:
         """The link to the coordinator has ended: roll back, unless the discharge is on its way (4.1)."""
+        if self.order.discharged:
+            return
+        self.order.give_up()
         if self._step(TransactionEvent.LOST) is TransactionAction.ROLL_BACK:
             self._roll_back()
         self._forget_if_ended()
@@ -189,6 +213,7 @@ class Transaction:
         self._reason = AmqpError(TRANSACTION_TIMEOUT, "the transaction took too long and was rolled back")
         if self._step(TransactionEvent.TIMEOUT) is TransactionAction.ROLL_BACK:
             self._roll_back()
+        self.order.give_up()  # at last: a discharge that waits ends the transaction
 
     def _commit(self) -> None:
         if self._branch is None:

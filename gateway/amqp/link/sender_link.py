@@ -215,9 +215,10 @@ class SenderHalf(LinkState):
         """A message is settled in a transaction; if no outcome was named, that is a state that is none (3.5.3)."""
         if outcome is SETTLED:
             outcome = found.undecided if self.default_outcome is SETTLED else self.default_outcome
-        context = self.unsettled.take(number)
+        before, context = self.unsettled.bytes, self.unsettled.take(number)
+        retirement = SettledRetirement(self, context, outcome, number=number, size=before - self.unsettled.bytes)
         self.settle_at_once(delivery)
-        found.retire(self, txn_id, SettledRetirement(self, context, outcome, number=number))
+        found.retire(self, txn_id, retirement)
 
     def settle_sent(self, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
         """Settle a message of ours whose transaction is committed, unless that has happened before."""
@@ -313,21 +314,23 @@ class SenderHalf(LinkState):
 class SettledRetirement:
     """A message that was settled in a transaction (`transactions.Retirement`)."""
 
-    __slots__ = ("_given", "_link", "_number", "_undone", "context", "outcome")
+    __slots__ = ("_given", "_link", "_number", "_size", "_undone", "context", "outcome")
     settled = True
 
     def __init__(
-        self, link: SenderHalf, context: SendContext, outcome: Outcome, undone: Outcome = FAILED, *, number: int = 0
-    ) -> None:
+        self, link: SenderHalf, context: SendContext, outcome: Outcome, undone: Outcome = FAILED, *,
+        number: int = 0, size: int = 0,
+    ) -> None:  # fmt: skip
         """`undone`: its outcome after a rollback; its receiver knows nothing of it any more.
 
-        `number`: 0 for a message that was sent settled.
+        `number`: 0 for a message that was sent settled. `size`: bytes that were unsettled until now.
         """
         self._link: Final = link
         self._number: Final = number
         self.context: Final = context
         self.outcome: Final = outcome
         self._undone: Final = undone
+        self._size: Final = size
         self._given = False
 
     @property
@@ -349,6 +352,10 @@ class SettledRetirement:
         """The message's context, for a resource that gives the outcome itself."""
         self._given = True
         return self.context
+
+    def hold(self, waits: bool) -> None:
+        """See `Retirement`: nothing else accounts for what is settled."""
+        self._link.keep(self._size if waits else -self._size)
 
     def commit(self) -> None:
         if not self._given:
@@ -400,6 +407,9 @@ class UnsettledRetirement:
     def hand_over(self) -> SendContext:
         """The message's context: it is settled with the transaction all the same."""
         return self.context
+
+    def hold(self, waits: bool) -> None:
+        """See `Retirement`."""
 
     def commit(self) -> None:
         if not self._replaced:

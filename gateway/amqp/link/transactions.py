@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from gateway.amqp.codec.types import Value
 from gateway.amqp.link.outcomes import Outcome, Provisional
@@ -41,6 +41,16 @@ class Resource(Protocol[BranchT_co]):
         """Begin its part of a transaction; raises AmqpError (RESOURCE_LIMIT_EXCEEDED) if it has no room."""
 
 
+class WaitingWork(Protocol):
+    """A part of a transaction that waits for something; all that came after it waits behind it."""
+
+    def give_up(self) -> None:
+        """The transaction is rolled back first."""
+
+    def keep(self) -> None:
+        """A link of the connection has ended: if it was the link of this one, account for it from now on."""
+
+
 class Enlisting(Protocol):
     """A transaction, as nodes and resources use it."""
 
@@ -59,6 +69,12 @@ class Enlisting(Protocol):
 
     def at_end(self, told: Callable[[bool], None]) -> None:
         """Call `told` once when the transaction ends: with True if it was committed."""
+
+    def wait_for(self, work: WaitingWork) -> None:
+        """The message that was just posted has to wait: its transaction goes on after `go_on`, for all that follows."""
+
+    def go_on(self, work: WaitingWork) -> None:
+        """The message was passed on or refused; no effect if it was given up."""
 
 
 class PostedMessage(Protocol):
@@ -89,6 +105,35 @@ class PostedMessage(Protocol):
 
     def refuse(self, error: AmqpError) -> None:
         """The message cannot be a part of the transaction."""
+
+
+class WaitingPost:
+    """A message that waits, for its destination or its turn, and has no outcome meanwhile (`WaitingWork`).
+
+    Its connection counts its bytes: here, if its link has ended.
+    """
+
+    def __init__(self, post: PostedMessage, data: bytes) -> None:
+        self.post: Final = post
+        self.data: Final = data
+        self._kept = 0
+
+    def keep(self) -> None:
+        """See `WaitingWork`."""
+        if not self.post.attached and not self._kept:
+            self._kept = len(self.data)
+            self.post.hold(self._kept)
+
+    def taken(self) -> None:
+        """It waits no more."""
+        if self._kept:
+            self.post.hold(-self._kept)
+            self._kept = 0
+
+    def give_up(self) -> None:
+        """See `WaitingWork`."""
+        self.taken()
+        self.post.release()
 
 
 class PostedMessages(Protocol):
@@ -164,6 +209,9 @@ class Retirement(Protocol):
 
         If its receiver has settled it, `commit` and `roll_back` do nothing from now on.
         """
+
+    def hold(self, waits: bool) -> None:
+        """Account for the message while its outcome waits, or no more; its link does so while it is unsettled."""
 
     def commit(self) -> None:
         """The outcome holds."""

@@ -15,6 +15,7 @@ from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.servers.kafka import KafkaBroker
 from tests.support.transactions.acquiring import Acquirer
 from tests.support.transactions.controller import Controller, in_transaction
+from tests.support.transactions.together import together
 from tests.support.transactions.topics import committed, consuming
 
 
@@ -164,3 +165,42 @@ def test_what_is_consumed_is_committed_with_what_is_made_of_it(place: Place, gro
     peer.disconnect()
     resumed = consuming(place.peer(name), inputs, 0, group=group)
     assert sections(resumed.take())["data"] == b"2"
+
+
+@pytest.mark.row("AT-2.2.2-11", part="destinations that are not open")
+def test_a_pipelined_transaction_over_the_null_target_is_committed_as_one(place: Place) -> None:
+    """Consume, transform, produce, as JMS does: no topic that is written is open when the commit comes.
+
+    A message to a topic that does not exist makes the first attempt fail: then the inputs come again.
+    """
+    inputs, outputs = place.broker.create_topic(), [place.broker.create_topic() for _ in range(2)]
+    peer = place.peer("pipelined")
+    controller, outbox = Controller(peer), Outbox(peer, None, 1)
+    outbox.credit()
+    inbox = consuming(peer, inputs, 2, group=False)
+    outbox.outcomes = controller.outcomes
+    feed = Outbox(place.peer(), f"events/{inputs}")
+    for number in range(4):
+        assert feed.send(message(b"%d" % number)).matches("accepted")
+    inbox.transfer()
+    inbox.transfer()
+    for fails in (True, False):
+        first = inbox.received - 2
+        txn_id = controller.declare()
+        with together(peer):
+            for number in range(2):
+                to = f"events/{outputs[number]}"
+                outbox.post(message(b"of %d" % number, to=to), state=in_transaction(txn_id), settled=True)
+                peer.disposition(first + number, in_transaction(txn_id, "accepted"))
+            if fails:
+                outbox.post(message(b"no", to="events/missing"), state=in_transaction(txn_id), settled=True)
+            discharging = controller.discharging(txn_id)
+        state = controller.outcome(discharging)
+        if fails:
+            assert state["error"]["condition"] == "amqp:transaction:rollback"
+            assert sorted(bytes(sections(inbox.transfer().payload)["data"]) for _ in range(4)) == [
+                b"0", b"1", b"2", b"3",
+            ]  # fmt: skip
+        else:
+            assert state.matches("accepted")
+    assert [place.committed(topic) for topic in outputs] == [[b"of 0"], [b"of 1"]]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.transactions.posts import Posts, UnansweredPosts
+from gateway.errors import NOT_FOUND, AmqpError
+from gateway.transactions.posts import Post, Posts, UnansweredPosts
 from gateway.transactions.transaction import Transaction
 
 
@@ -65,3 +68,23 @@ def test_any_runs_and_reports_give_each_message_one_outcome(runs: list[int], rep
     kept.accept(kept.left)
     assert [each for each, _, _ in link.settled] == list(range(sum(runs)))
     assert (link.credit, kept.left) == (sum(runs), 0)
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_refusal_that_its_sender_cannot_see_fails_the_transaction(attached: bool) -> None:
+    """A post may be refused after the end of its link: it waited for its destination."""
+    told: list[str] = []
+    link: Any = SimpleNamespace(
+        open=attached,
+        rejects=True,
+        scope="edge",
+        behind=None,
+        tag=lambda _: b"7",
+        settle=lambda _, outcome: told.append(outcome.outcome.name),
+        grant=lambda _: None,
+        detach=lambda _: None,
+        message_refused=lambda _: None,
+    )
+    of = transaction(b"t")
+    Post(of, link, 1, settled=False).refuse(AmqpError(NOT_FOUND, "no such topic"))
+    assert (told, of.failure is None) == ((["rejected"], True) if attached else ([], False))
