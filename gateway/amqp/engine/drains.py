@@ -8,20 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from gateway.amqp.engine.output import Output
     from gateway.amqp.link.link import Link
 
 
 class Drains:
     """The links that owe the answer to a drain."""
 
-    def __init__(self, output: Output) -> None:
-        self._output: Final = output
+    def __init__(self) -> None:
         self.links: Final[dict[Link, None]] = {}
 
-    def answer(self) -> list[bytes]:
-        """After a write: answer those drains of which all messages are written; returns the output of that."""
+    def answer(self) -> bool:
+        """After a write: answer those drains of which all messages are written, so that there is more to write."""
         answered = [link for link in self.links if link.credit_returned()]
         for link in answered:
             del self.links[link]
-        return self._output.take() if answered else []
+        return bool(answered)

@@ -15,7 +15,6 @@ from cproton_ffi import lib
 
 from gateway.amqp.codec.decoder import malformed
 from gateway.amqp.engine.dispatcher import Dispatcher
-from gateway.amqp.engine.drains import Drains
 from gateway.amqp.engine.echoes import Echoes
 from gateway.amqp.engine.input import Input
 from gateway.amqp.engine.listener import EngineListener
@@ -67,7 +66,6 @@ class Engine(Restraint):
         self._connection, self._transport, self._collector = connected(config, server=server)
         self._output = Output(self._transport, self.tally)
         self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
-        self._drains: Final = Drains(self._output)
         self._echoes: Final = Echoes(self._sessions, self._output)
         self._input: Final = Input(self._transport, self._dispatch_safely, self._before_end, self._echo, self._acquires)
         self._inspector: Final = self._input.inspector
@@ -148,8 +146,8 @@ class Engine(Restraint):
             if self._echoes.pending:
                 self._echoes.answer()
             pieces = output.take()
-            if self._drains.links:
-                pieces += self._drains.answer()
+            if self._drains.links and self._drains.answer():
+                pieces += output.take()
             self.tally.unflushed = 0
             self.largest_output = max(self.largest_output, sum(map(len, pieces)))
         if output.failure is not None and not self.paused:
@@ -286,10 +284,6 @@ class Engine(Restraint):
         """See `EnginePort`."""
         self._output.restate(accept, state)
         self.touch()
-
-    def owes_drain(self, link: Link) -> None:
-        """See `EnginePort`."""
-        self._drains.links[link] = None
 
     def detached(self, link: LinkState) -> None:
         """Our half of a link detaches."""

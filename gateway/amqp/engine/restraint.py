@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from gateway.amqp.engine.drains import Drains
 from gateway.amqp.proton import batch
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Restraint(ABC):
         self.tally: Final = batch.Tally()  # what the deliveries of this connection take
         self._withheld: set[Link] = set()
         self._held_up: Final[OrderedDict[Link, None]] = OrderedDict()
+        self._drains: Final = Drains()
         self._to_resume = 0  # how many may still resume since nothing was blocked any more
         self.unfinished = self.largest_output = 0
         """Bytes of incomplete messages that were read from proton; the largest output so far, which is the size of the
@@ -102,6 +104,10 @@ class Restraint(ABC):
     def hold_up(self, link: Link) -> None:
         """Let `link` resume when nothing blocks it any more."""
         self._held_up[link] = None
+
+    def owes_drain(self, link: Link) -> None:
+        """`link` answers a drain as soon as its messages are written."""
+        self._drains.links[link] = None
 
     def sends_no_more(self, link: Link) -> None:
         """`link` has ended."""

@@ -10,9 +10,9 @@ from cproton_ffi import ffi, lib
 from gateway.amqp.codec.decoder import malformed
 from gateway.amqp.codec.types import Value
 from gateway.amqp.link import dispositions
+from gateway.amqp.link.draining_sender import DrainingSender
 from gateway.amqp.link.handlers import OutgoingMessage, SendContext, Transfer
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, SETTLED, Outcome, Provisional
-from gateway.amqp.link.state import LinkState
 from gateway.amqp.link.transactions import NamedTransaction, Transactions, unknown
 from gateway.amqp.proton import batch
 from gateway.amqp.proton.handles import ProtonDelivery
@@ -22,7 +22,7 @@ _RECEIVED: Final = lib.PN_RECEIVED
 _GONE: Final = object()
 
 
-class SenderHalf(LinkState):
+class SenderHalf(DrainingSender):
     """The half of a link on which we send."""
 
     __slots__ = ()
@@ -269,37 +269,6 @@ class SenderHalf(LinkState):
             """See `Link`."""
 
     # -- the end
-
-    def drained(self: Self) -> None:
-        """Answer a drain: no more messages are available (2.6.7)."""
-        if self.open:
-            self.owed, self.window, self.draining = max(0, lib.pn_link_credit(self.ptr)), 0, False
-            if not self.credit_returned():
-                self.engine.owes_drain(self)
-            self.engine.touch()
-
-    def credit_returned(self) -> bool:
-        """Return the credit that a drain has left, and so write its answer; False: this has to be tried after a write.
-
-        proton writes the answer only in the write in which the credit is returned, and only if no message waits any
-        more by then. A message may wait for longer than that: for room in the peer's session (2.5.6).
-        """
-        if not self.open or not self.owed:
-            return True
-        if self.window > 0 or lib.pn_link_queued(self.ptr):
-            return False
-        self.counted += lib.pn_link_drained(self.ptr)
-        self.owed = 0
-        return True
-
-    def keep_owed(self) -> None:
-        """A flow has come before a drain was answered: what is owed is used for no message.
-
-        It is nevertheless the peer's: it can take some of it back, or the drain.
-        """
-        self.owed = max(0, min(self.owed, self.window)) if self.draining else 0
-        self.window -= self.owed
-        self.draining = self.draining and self.window > 0
 
     def take_unsettled(self) -> list[SendContext]:
         """The contexts of messages without an outcome, oldest first; for `on_detach`.

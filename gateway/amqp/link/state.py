@@ -74,6 +74,10 @@ class LinkState:
     """The transform of requests in a topic for its reader (`topic_requests`)."""
     behind: str | None
     """See `gateway.links.link.NodeLink`."""
+    serial: int
+    """Among the links of its connection."""
+    owed: int
+    """Credit that a drain returns as soon as all messages are written."""
     outcome_counts: dict[str, int]
     attach_listener: AttachListener[Self] | None
     """Of a link of ours."""
@@ -115,11 +119,10 @@ class LinkState:
         """Deliveries; accepted ones (`outcome_counts` has the other outcomes); refused messages."""
         self.outcome_counts, self.acquired = {}, {}
         self.totals: dict[str, int] | None = None  # what `recount` has reset, by outcome, and `transfers`
-        self.owed = 0  # credit that a drain returns as soon as all messages are written
         self.counted = 0  # deliveries that `transfers` leaves out (`recount`), and credit that we gave back
         self.handle = -1  # of a sender of ours, once its attach is written
         self.since = 0.0
-        self.serial = self.window = self._granted = self._withheld = 0  # `serial`: among the links of its connection
+        self.serial = self.window = self.owed = self._granted = self._withheld = 0
         self._partial_body: bytearray | None = None
         self.held: Final = Received(self, engine.tally)
         """Received messages without an outcome."""
