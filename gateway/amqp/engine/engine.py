@@ -110,8 +110,14 @@ class Engine(Restraint):
         """A flow comes that may name a transaction; None: its event is over (4.4.3)."""
         self._dispatcher.named = None if frame is None else named_transaction(frame)
 
-    def _echo(self, channel: int | None) -> None:
-        self._echoes.note(self._dispatcher.last_flow, channel)
+    def _echo(self, what: int, channel: int) -> None:
+        """Answer a flow: with `echo`, or with a drain of a sender of ours that has no credit to advance (2.6.7).
+
+        Such a drain from a sender of the peer is the answer to ours.
+        """
+        link = self._dispatcher.last_flow
+        if what != batch.EMPTY_DRAIN or (link is not None and not link.incoming):
+            self._echoes.note(link, channel if what == batch.ECHO_SESSION else None)
 
     def _fail(self, error: AmqpError) -> None:
         """End the connection with an error.

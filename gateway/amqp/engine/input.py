@@ -23,7 +23,6 @@ from gateway.amqp.proton.batch import (
     BEFORE_ACQUISITION,
     BEFORE_END,
     CUT_TEXT,
-    ECHO_LINK,
     SPLIT_DISPOSITION,
 )
 from gateway.amqp.proton.handles import ProtonTransport
@@ -41,13 +40,13 @@ class Input:
         transport: ProtonTransport,
         dispatch: Callable[[], None],
         before_end: Callable[[], None],
-        echo: Callable[[int | None], None],
+        echo: Callable[[int, int], None],
         acquires: Callable[[bytes | None], None],
     ) -> None:
         """`dispatch` handles the events of a piece; `before_end` is called before an end.
 
-        `echo` is called after a flow that asks for one of ours: of its link, or of the session on a channel; `acquires`
-        with one that may name a transaction before its event, and with None after it.
+        `echo` is called after a flow that is to be answered, with the reason (`scan`) and its channel; `acquires` with
+        one that may name a transaction before its event, and with None after it.
         """
         self._transport: Final = transport
         self._dispatch: Final = dispatch
@@ -83,7 +82,7 @@ class Input:
             elif what == BEFORE_ACQUISITION:
                 continue
             elif self._room > 0:
-                self._echo(None if what == ECHO_LINK else channel)
+                self._echo(what, channel)
         self._push(data, start, len(data))
         if self._room > 0:
             self.inspector.pushed(data, self._room)

@@ -87,6 +87,7 @@ ACQUISITION: int
 CUT_TEXT: int
 SPLIT_DISPOSITION: int
 LARGE_CREDIT: int
+EMPTY_DRAIN: int
 
 def bind(addresses: tuple[int, ...], /) -> None: ...
 def send(link: int, number: int, data: bytes, into: Unsettled | Tally | None, context: object, /) -> bool: ...

@@ -10,6 +10,11 @@ static size_t uint_size(const uint8_t *at, size_t left) {
     return size <= left ? size : 0;
 }
 
+/* Whether an encoded uint of this size is 0 or null. */
+static bool is_zero(const uint8_t *at, size_t size) {
+    return size == 1 || (size == 2 && at[1] == 0) || (size == 5 && !at[1] && !at[2] && !at[3] && !at[4]);
+}
+
 /* The bytes of a list before its first field, and how many fields it has; 0: not the usual encoding. */
 static size_t list_head(const uint8_t *at, size_t left, size_t *count) {
     if (left >= 3 && at[0] == 0xC0)
@@ -78,7 +83,7 @@ static int transfer_kind(const uint8_t *at, size_t left, const uint8_t **state, 
     at += size, left -= size;
     if ((size = uint_size(at, left)) == 0)
         return UNUSUAL_TRANSFER;
-    if (!(size == 1 || (size == 2 && at[1] == 0) || (size == 5 && !at[1] && !at[2] && !at[3] && !at[4])))
+    if (!is_zero(at, size))
         return UNUSUAL_TRANSFER;
     return transfer_flags(at + size, left - size, count - 4, state, bytes);
 }
@@ -104,22 +109,26 @@ static size_t large_credit(const uint8_t *fields, size_t left) {
     return left >= 2 && fields[at] == 0x70 && fields[at + 1] >= 0x80 ? at + 1 : 0;
 }
 
-/* What a flow requests: an echo for its link, for its session, or none. */
+static bool is_true(const uint8_t *at) { return at[0] == 0x41 || (at[0] == 0x56 && at[1]); }
+
+/* What a flow requests: an echo for its link, for its session, a drain without any credit (2.6.7), or nothing. */
 static int requested_echo(const uint8_t *at, size_t left) {
     size_t count, index, size = list_head(at, left, &count);
-    bool link = false;
-    if (size == 0 || count < 10)
+    bool link = false, spent = false, drain = false, echo = false;
+    if (size == 0 || count < 9)
         return NO_ECHO;
-    for (index = 0; index < 9; index++) { /* the tenth field is echo */
+    for (index = 0; index < 10 && index < count; index++) { /* the last of them are drain and echo */
         at += size, left -= size;
         if ((size = index < 8 ? uint_size(at, left) : boolean_size(at, left)) == 0)
             return NO_ECHO;
         link |= index == 4 && at[0] != 0x40;
+        spent |= index == 6 && is_zero(at, size);
+        drain |= index == 8 && is_true(at);
+        echo |= index == 9 && is_true(at);
     }
-    at += size, left -= size;
-    if ((size = boolean_size(at, left)) == 0 || !(at[0] == 0x41 || (at[0] == 0x56 && at[1])))
-        return NO_ECHO;
-    return link ? ECHO_LINK : ECHO_SESSION;
+    if (echo)
+        return link ? ECHO_LINK : ECHO_SESSION;
+    return link && spent && drain ? EMPTY_DRAIN : NO_ECHO;
 }
 
 /* Whether a flow may have a transaction in its properties (part 4, 4.4.3): whoever decodes it sees. */

@@ -6,7 +6,7 @@
  */
 #define MAX_HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
 
-enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, BEFORE_ACQUISITION, ACQUISITION, WITH_STATE, LARGE_CREDIT, NO_ECHO = 0 };
+enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, BEFORE_ACQUISITION, ACQUISITION, WITH_STATE, LARGE_CREDIT, EMPTY_DRAIN, NO_ECHO = 0 };
 
 #include "_frame_fields.h"
 
@@ -239,7 +239,7 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
  * ends here of which a part arrived earlier; BEFORE_ACQUISITION: a flow begins here, or not before this
  * position, that may name a transaction; ACQUISITION: it ends here, and its echo is reported after it; WITH_STATE: a
  * transfer has a state, so that from now on messages may be those of transactions; LARGE_CREDIT: here is the first byte of a
- * link-credit of 2^31 or more. Afterwards the byte ONE_STATE of
+ * link-credit of 2^31 or more; EMPTY_DRAIN: a flow that drains a link without credit ends here. Afterwards the byte ONE_STATE of
  * `state` is 1 if the messages that end in the data came with the same state, except those that began in earlier data and
  * have several frames: these are never in a run. The byte CONTROL is 0 if all of the data belongs to transfers, flows,
  * dispositions and empty frames.

@@ -1,6 +1,6 @@
 """A drain that comes while messages wait for room in the peer's session is answered once they are sent (2.6.7, 2.5.6).
 
-Each receiver has taken two of ten messages when its session is full, and asks for all credit back.
+Each of those receivers has taken two of ten messages when its session is full, and asks for all credit back.
 """
 
 from __future__ import annotations
@@ -216,3 +216,27 @@ def test_a_session_that_ends_owes_nothing(served: Served) -> None:
         receiver.flow()
         receiver.close()
         receiver.expect("close", error=None)
+
+
+@pytest.mark.parametrize("address", ["chat/empty", "events/orders"])
+def test_a_drain_without_credit_is_answered(served: Served, address: str) -> None:
+    """There is nothing to advance: the answer tells the state (2.6.7). It is given each time, and once."""
+    with served.peer() as receiver:
+        receiver.attach_receiver(address)
+        receiver.flow(0, link_credit=0, drain=True)
+        drained(receiver, 0)
+        receiver.flow(0, link_credit=3, drain=True)
+        drained(receiver, 3)
+        for _ in range(2):
+            receiver.flow(0, link_credit=0, delivery_count=3, drain=True)
+            drained(receiver, 3)
+        receiver.close()
+        receiver.expect("close", error=None)
+
+
+def test_the_answer_to_a_drain_of_ours_is_not_answered(served: Served) -> None:
+    """It looks like a drain without credit. Two gateways would answer each other for ever."""
+    with sender(served, "events/orders") as sends:
+        sends.flow(0, link_credit=0, drain=True)
+        sends.close()
+        sends.expect("close", error=None)
