@@ -229,6 +229,14 @@ def test_a_fault_of_the_peer_is_told_wherever_the_node_is(place: Place) -> None:
     assert sender.fails(message()).error["description"] == "a transfer arrived without link credit"
 
 
+@pytest.mark.row("RA-1-1", "CORE-7")
+def test_a_link_whose_name_was_taken_hears_so_wherever_the_node_is(place: Place) -> None:
+    first, second = (connected(place.edge, container_id="one") for _ in range(2))
+    for peer in (first, second):
+        peer.attach_receiver("plain/taken", name="taken")
+    assert first.until("detach", closed=True).error["description"].startswith("a link of the same name was attached")
+
+
 NOTE = {Symbol("x-opt-note"): SECRET}
 
 

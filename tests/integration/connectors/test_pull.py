@@ -242,3 +242,34 @@ def test_pulled_messages_are_counted_where_they_go(fars: Fars) -> None:
     outcome(far)
     name = 'scopegate_deliveries_total{direction="in",rule="in/{name}",scope="core"}'
     assert far.gateway.metrics()[name] == 1
+
+
+@pytest.mark.row("RA-1-1")
+@pytest.mark.parametrize(
+    ("to", "condition", "words"),
+    [
+        ("asked", "amqp:not-found", "the node behind this address does not exist"),
+        ("echo", "amqp:precondition-failed", "the request has no reply-to"),
+    ],
+)
+def test_the_container_does_not_hear_why_a_node_of_another_scope_refuses(
+    fars: Fars, to: str, condition: str, words: str
+) -> None:
+    far = fars(to).accept()
+    attach, handle = accept_receiver(far)
+    credit(far, attach)
+    far.peer.transfer(message(b"ask"), handle)
+    error = outcome(far)["error"]
+    assert (error["condition"], error["description"]) == (condition, words)
+
+
+@pytest.mark.row("RA-1-1")
+def test_the_container_does_not_hear_the_limit_of_a_receiver_in_another_scope(fars: Fars) -> None:
+    far = fars().accept()
+    attach, handle = accept_receiver(far)
+    inbox = Inbox(far.edge, "q/1", max_message_size=64)
+    credit(far, attach)
+    far.peer.transfer(message(b"x" * 100), handle)
+    error = outcome(far)["error"]
+    assert error["description"] == "the node behind this address does not accept messages of this size"
+    inbox.peer.close()

@@ -98,7 +98,9 @@ def test_a_reply_to_without_a_right_is_refused_at_the_request(
     service = Inbox(place.core, f"services/{name}", capable=capable)
     client = asks(place, way, name)
     sent = message(b"mine", to=f"svc/{name}", reply_to=reply_to, message_id="m")
-    assert client.send(sent).matches(REFUSED)
+    outcome = client.send(sent)
+    assert outcome.matches(REFUSED)
+    assert outcome["error"]["description"].startswith(f"reply-to '{reply_to}': the requester must have the right")
     assert service.empty()
 
 

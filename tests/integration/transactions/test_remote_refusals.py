@@ -138,6 +138,33 @@ def test_a_settled_post_to_a_container_without_coordinator(
     assert work.posted().payload.endswith(b"outside")
 
 
+@pytest.mark.row("RA-1-1")
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        ("core", "the container behind this address takes no part in transactions"),
+        ("edge", "the node behind this address does not support this"),
+    ],
+)
+@pytest.mark.parametrize("anonymous", [False, True])
+def test_a_client_of_another_scope_does_not_hear_that_there_is_a_container(
+    start_gateway: Gateways, listener: Listener, scope: str, words: str, anonymous: bool
+) -> None:
+    """Also if the refusal comes long after the message: the container is asked for its coordinator first."""
+    work = FarWork(start_gateway, listener, ", replies: {address: gateway}", scope=scope)
+    sender = work.outbox
+    if anonymous:
+        sender = Outbox(work.peer, None, 2)
+        sender.credit()
+    delivery = sender.post(message(b"x", to="far/x"), state=in_transaction(work.txn_id))
+    if anonymous:
+        work.far.take(work.far.attach())
+    no_coordinator(work.far)
+    error = sender.outcome(delivery)["outcome"]["error"]
+    assert error["condition"] == "amqp:not-implemented"
+    assert error["description"].startswith(words)
+
+
 @pytest.mark.row("CORE-9", part="acquisition at a remote container")
 def test_a_rollback_leaves_the_messages_of_a_container_with_the_client(
     start_gateway: Gateways, listener: Listener

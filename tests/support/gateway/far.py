@@ -22,6 +22,7 @@ scopes:
       - {{match: "far/**", relay: core}}
       - {{match: "one-way/**", relay: core, address: "far/x", replies: none}}
       - {{match: "q/**", direct: balanced}}
+      - {{match: asked, service: echo}}
     access: [{{who: "*", may: [send, receive], on: "**"}}]
   core:
     listen: [{{bind: "127.0.0.1:{core}"}}]
@@ -33,6 +34,7 @@ scopes:
       - {{match: "in/{{name}}", relay: edge, address: "q/{{name}}"}}
       - {{match: "here/**", direct: balanced}}
       - {{match: echo, service: echo}}
+      - {{match: asked, relay: edge}}
     bridge: [{bridge}]
     access: [{{who: "*", may: [send, receive], on: {open}}}]
 """

@@ -71,10 +71,13 @@ class FarCoordinator:
 class FarWork:
     """A client with a transaction, and a link of its to the container: for posts, or for retirements."""
 
-    def __init__(self, gateways: Gateways, listener: Listener, more: str = "", *, receives: bool = False) -> None:
+    def __init__(
+        self, gateways: Gateways, listener: Listener, more: str = "", *, receives: bool = False, scope: str = "core"
+    ) -> None:
+        """`scope` is the client's."""
         self.far = Far(gateways, listener, more)
         self.far.accept()
-        self.peer: Peer = connected(self.far.core)
+        self.peer: Peer = connected(getattr(self.far, scope))
         self.controller = Controller(self.peer)
         self.receives = receives
         self.peer.attach("work", RECEIVER if receives else SENDER, 1, **self._terminus())

@@ -85,6 +85,19 @@ def test_links_that_are_no_longer_allowed_hear_why(start_gateway: Gateways) -> N
     denied.detach().attach_receiver("chat/stays", handle=1)  # the connection of a closed link goes on
 
 
+def test_a_link_into_another_scope_hears_that_its_rule_has_changed(start_gateway: Gateways) -> None:
+    """It is a rule of its own scope, and no word of the other one."""
+    document = Document()
+    document.relay(replies="none")
+    gateway = start_gateway(document.text, env=KEYS)
+    peer = receiving(document.edge, "svc/a")
+    changed = document.but()
+    changed.scope()["addresses"][-1] |= {"match": "svc/{other}", "address": "services/{other}"}
+    gateway.reload(changed.text)
+    error = peer.until("detach", closed=True).error
+    assert error["description"] == "the rule for this address has changed; attach again"
+
+
 @pytest.mark.parametrize(
     "rule",
     [
