@@ -6,6 +6,7 @@ import pytest
 
 from gateway.amqp.codec.codec import Symbol
 from gateway.amqp.codec.types import Array
+from gateway.amqp.message.sections import HEADER, section
 from tests.support.amqp import frames
 from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import SENDER, Listener
@@ -97,7 +98,7 @@ def test_it_is_left_behind_on_the_way_to_another_container_too(fars: Fars) -> No
     attach, handle = accept_receiver(far)
     assert credit(far, attach) == 5
     far.peer.transfer(event(1, "0"), handle)
-    assert far.transfer(target) == message(b"1")
+    assert far.transfer(target) == section(HEADER, [True]) + message(b"1"), "durable, as in the log that it comes from"
     far.peer.disposition(0, "accepted")
     assert outcome(far).matches("accepted")
 
