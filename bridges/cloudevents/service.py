@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
 
-MayLogIn = Callable[[str, str], bool]
-"""Whether, in this scope, a name can be a user."""
+LoginCheck = Callable[[str], Callable[[str], bool]]
+"""Makes a function for a scope: whether a name can be a user there."""
 
 
 class GatewayServices(NamedTuple):
@@ -88,7 +88,7 @@ class RunningManager:
     """A manager with its delivery and its sinks."""
 
     def __init__(
-        self, rules: ManagerRules, policy: CompiledPolicy, services: GatewayServices, may_log_in: MayLogIn
+        self, rules: ManagerRules, policy: CompiledPolicy, services: GatewayServices, login_check: LoginCheck
     ) -> None:
         self._services: Final = services
         self._rules = rules
@@ -101,13 +101,13 @@ class RunningManager:
         self._dispatcher: Final = SubscriptionDispatcher(settings, shared, open_sink, self._event_of, self.metrics)
         if services.report.journal is not None:
             self._dispatcher.observer.rows = JournalRows()
-        self.manager: Final = SubscriptionManager(rules, self._dependencies(rules, policy, may_log_in))
+        self.manager: Final = SubscriptionManager(rules, self._dependencies(rules, policy, login_check))
         self.routes: Final = ManagerRoutes(self.manager)
         self.responder: Final = ManagerResponder(self.manager, services.supervisor)
         self._dispatcher.start()
         self._task: Final = services.supervisor.keep(self.manager.run, f"subscriptions:{rules.full_name}")
 
-    async def configure(self, rules: ManagerRules, policy: CompiledPolicy, may_log_in: MayLogIn) -> None:
+    async def configure(self, rules: ManagerRules, policy: CompiledPolicy, login_check: LoginCheck) -> None:
         """Continue under another policy."""
         inputs = _inputs_of(rules, policy)
         same = inputs == self._inputs
@@ -115,7 +115,7 @@ class RunningManager:
         if not same:
             self._sinks.reconfigure(rules, self._sink_dependencies(policy))
             self._dispatcher.reconfigure(dispatcher_settings(rules))
-        await self.manager.configure(rules, self._dependencies(rules, policy, may_log_in), same_rules=same)
+        await self.manager.configure(rules, self._dependencies(rules, policy, login_check), same_rules=same)
 
     async def close(self) -> None:
         """Stop delivery; positions are kept."""
@@ -164,9 +164,11 @@ class RunningManager:
     async def _save(self, manager: str, id: str, before: RefreshToken, renewed: RefreshToken) -> None:
         await self.manager.store_renewed_token(id, before, renewed)
 
-    def _dependencies(self, rules: ManagerRules, policy: CompiledPolicy, may_log_in: MayLogIn) -> ManagerDependencies:
+    def _dependencies(
+        self, rules: ManagerRules, policy: CompiledPolicy, login_check: LoginCheck
+    ) -> ManagerDependencies:
         keys = None if policy.signing is None else SubscriptionKeys(make_ring(policy.signing), wall_clock_ms)
-        codec = SubscriptionCodec(rules, keys, self._sinks.protocols, partial(may_log_in, rules.scope))
+        codec = SubscriptionCodec(rules, keys, self._sinks.protocols, login_check(rules.scope))
         urls = (each.public_url for each in policy.model.scopes[rules.scope].api if each.public_url is not None)
         return ManagerDependencies(
             self._services.store,
@@ -205,7 +207,7 @@ class SubscriptionManagers:
         if services.context.journal is not None:
             services.context.journal.sources.append(self._journal_rows)
 
-    async def install(self, policy: CompiledPolicy, may_log_in: MayLogIn) -> None:
+    async def install(self, policy: CompiledPolicy, login_check: LoginCheck) -> None:
         """Run the managers of this policy; those that already run continue, and subscriptions keep their positions."""
         await self._services.gateway_addresses.resolve(policy)
         wanted = {rules.full_name: rules for rules in manager_rules(policy)}
@@ -217,9 +219,9 @@ class SubscriptionManagers:
             self._last_rows += _journal_rows(removed)
         for name, rules in wanted.items():
             if (running := self._running.get(name)) is not None:
-                await running.configure(rules, policy, may_log_in)
+                await running.configure(rules, policy, login_check)
             else:
-                started = self._running[name] = RunningManager(rules, policy, self._services, may_log_in)
+                started = self._running[name] = RunningManager(rules, policy, self._services, login_check)
                 self._services.readiness.add(_readiness_name(name), started.ready, required=False)
                 self._services.context.responders[rules.scope, rules.name] = started.responder
 

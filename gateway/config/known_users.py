@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.config.credential_files import CredentialFiles, listeners_of, mechanisms_of
@@ -17,14 +17,14 @@ _ANONYMOUS: Final = "anonymous"
 """The way to log in without a name, and the name of the user that this makes."""
 
 
-def may_log_in(policy: Policy, credentials: CredentialFiles, scope: str, user: str) -> bool:
-    """Whether this can be a user of the scope, or of one that relays into it.
+def login_check(policy: Policy, credentials: CredentialFiles, scope: str) -> Callable[[str], bool]:
+    """A function that tells whether a name can be a user of the scope, or of one that relays into it.
 
     Certificates may have any name: where they are a login, everybody can be a user. The same is said of a scope where
     nothing listens.
     """
     listeners = [each for name in _entrances(policy, scope) for _, each in listeners_of(policy.scopes[name])]
-    return not listeners or any(_may_be_user(credentials, each, user) for each in listeners)
+    return lambda user: not listeners or any(_may_be_user(credentials, each, user) for each in listeners)
 
 
 def _entrances(policy: Policy, scope: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from gateway.config.known_users import may_log_in
+from gateway.config.known_users import login_check
 from gateway.http.listeners import ApiListeners
 from gateway.state.subscriptions.store import SubscriptionStore
 from gateway.tasks import Supervisor
@@ -47,10 +47,10 @@ class SubscriptionParts(NamedTuple):
 class SubscriptionService(Protocol):
     """The subscription managers of a gateway (`bridges.cloudevents.service`)."""
 
-    async def install(self, policy: CompiledPolicy, may_log_in: Callable[[str, str], bool]) -> None:
+    async def install(self, policy: CompiledPolicy, login_check: Callable[[str], Callable[[str], bool]]) -> None:
         """Run the managers of this policy; managers that were there before continue.
 
-        `may_log_in`: whether, in this scope, a name can be a user.
+        `login_check` makes a function for a scope: whether a name can be a user there.
         """
 
     def applications(self) -> Iterable[tuple[str, str, Application]]:
@@ -85,7 +85,7 @@ class ClientApi:
             self._service = self._make(self._parts)
             self._parts.supervisor.keep(self._parts.store.run, "subscription-store")
         if self._service is not None:
-            await self._service.install(policy, partial(may_log_in, policy.model, credentials))
+            await self._service.install(policy, partial(login_check, policy.model, credentials))
             self._listeners.mount(self._service.applications())
         await self._listeners.install(policy, credentials)
         if any(scope.api for scope in scopes):

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.amqp.sasl.user_file import load_users, make_entry
 from gateway.config.credential_files import CredentialFiles
-from gateway.config.known_users import may_log_in
+from gateway.config.known_users import login_check
 from tests.support.gateway.policy import load_text
 from tests.support.subscriptions.api import SALT
 
@@ -32,7 +32,7 @@ READ = dict.fromkeys([*STORES, "c", "k", "a"], b"")
 
 def known(user: str, *, listen: str = PASSWORD % "own", api: str = BASIC, outer: str = "", scope: str = "edge") -> bool:
     policy = load_text(POLICY.format(listen=listen, api=api, outer=outer), files=READ)
-    return may_log_in(policy.model, FILES, scope, user)
+    return login_check(policy.model, FILES, scope)(user)
 
 
 @pytest.mark.parametrize("user", ["own-user", "api-user"])
