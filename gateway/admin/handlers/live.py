@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from gateway.admin.access.gate import still_allowed
+from gateway.admin.access.gate import caller_of, still_allowed
 from gateway.admin.access.protocol import peer_of
 from gateway.admin.live.rates_document import rates_document
 from gateway.admin.queries import check_names
@@ -33,10 +33,12 @@ async def show_rates(source: AdminSource, request: Request) -> Response:
 async def stream_events(source: AdminSource, request: Request) -> Response:
     """`GET /events`: changes as server-sent events, one round a second; a client that does not read is dropped."""
     check_names(request.query_params, ())
+    caller = caller_of(request).name
+    if refusal := source.streams.refusal(caller):
+        status, text = refusal
+        return error_response(status, "toomany", text, {"retry-after": "5"})
     connection = peer_of(request).connection
-    stream = source.streams.open(connection.drop, lambda: still_allowed(request))
-    if stream is None:
-        return error_response(503, "toomany", "too many event streams", {"retry-after": "5"})
+    stream = source.streams.open(caller, connection.drop, lambda: still_allowed(request))
     connection.stream()
     return StreamingResponse(_parts(source, stream), headers=_HEADERS, media_type="text/event-stream")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
 STREAMS: Final = 32
 """Streams at a time; further ones are refused."""
+OWN: Final = STREAMS // 2
+"""Streams of one caller at a time, so that others have some left."""
 BEHIND: Final = 4
 """Rounds that a stream may be behind, beside what its socket holds, before it is dropped."""
 
@@ -16,8 +19,9 @@ BEHIND: Final = 4
 class ChangeStream:
     """One client's stream."""
 
-    def __init__(self, drop: Callable[[], None], allowed: Callable[[], bool]) -> None:
-        """`drop` closes the client's connection at once; `allowed`: whether it may still see this."""
+    def __init__(self, caller: str, drop: Callable[[], None], allowed: Callable[[], bool]) -> None:
+        """`drop` closes the client's connection at once; `allowed`: whether `caller` may still see this."""
+        self.caller: Final = caller
         self._drop: Final = drop
         self._allowed: Final = allowed
         self._rounds: Final[asyncio.Queue[bytes | None]] = asyncio.Queue(BEHIND + 1)
@@ -51,26 +55,36 @@ class ChangeStreams:
         """`dropped` gets the reason for each stream that is dropped."""
         self._dropped: Final = dropped
         self._open: Final[dict[ChangeStream, None]] = {}
+        self._of: Counter[str] = Counter()
+        """How many streams each caller has."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, drop: Callable[[], None], allowed: Callable[[], bool]) -> ChangeStream | None:
-        """A new stream; None: there are too many."""
-        if len(self._open) >= STREAMS:
-            return None
+    def refusal(self, caller: str) -> tuple[int, str] | None:
+        """The HTTP status and the reason why a caller gets no further stream; None: there is room."""
+        if self._of[caller] >= OWN:
+            return 429, f"{caller} has {OWN} event streams open, its limit; end one of them"
+        return (503, f"{STREAMS} event streams are open, the limit of the gateway") if len(self) >= STREAMS else None
+
+    def open(self, caller: str, drop: Callable[[], None], allowed: Callable[[], bool]) -> ChangeStream:
+        """A new stream, unless there is a `refusal`."""
 
         def dropped() -> None:
             self._dropped("event-stream-too-slow")
             drop()
 
-        stream = ChangeStream(dropped, allowed)
+        stream = ChangeStream(caller, dropped, allowed)
         self._open[stream] = None
+        self._of[caller] += 1
         return stream
 
     def remove(self, stream: ChangeStream) -> None:
         """A client has gone."""
-        self._open.pop(stream, None)
+        if stream in self._open:
+            del self._open[stream]
+            self._of[stream.caller] -= 1
+            self._of += Counter()  # without those that have none
 
     def publish(self, changes: Iterable[tuple[str, object]]) -> None:
         """Send a round of changes, each a name and a document, to all streams; it is encoded once."""

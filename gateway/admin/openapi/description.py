@@ -26,7 +26,7 @@ _REFUSALS: Final = {
     "403": "the role does not allow it, or the request is of a page of another origin",
     "404": "nothing has this name or id",
     "421": "the Host is no name of the gateway",
-    "429": "too many wrong tokens",
+    "429": "too many wrong tokens, or too many event streams of one caller",
     "503": "a backend does not answer, or there are too many streams",
 }
 

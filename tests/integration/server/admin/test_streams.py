@@ -131,6 +131,21 @@ def test_streams_without_end_and_readers_without_haste_do_no_harm(admin: AdminPo
     wait_until(lambda: Stream(admin).answer.status == 200, "room for another stream")
 
 
+def test_one_caller_leaves_streams_to_others(start_gateway: Gateways) -> None:
+    admin = AdminPort(start_gateway, Document())
+    with ExitStack() as stack:
+        def opened(token: str) -> Stream:
+            stream = Stream(admin, token)
+            stack.callback(stream.connection.close)
+            return stream
+
+        streams = [opened(OPS) for _ in range(17)]
+        assert [each.answer.status for each in streams] == [200] * 16 + [429]
+        refused = json.loads(streams[16].answer.read())
+        assert "16 event streams open, its limit" in json.dumps(refused)
+        assert opened(DASH).answer.status == 200
+
+
 def test_a_stream_ends_with_its_token_and_with_the_gateway(start_gateway: Gateways) -> None:
     admin = AdminPort(start_gateway, Document())
     with ExitStack() as stack:
