@@ -41,6 +41,8 @@ _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _MOVING: Final = frozenset(
     {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
 )
+_OF_SEVERAL: Final = frozenset({KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD})
+"""All that librdkafka tells of several records of a batch that the broker refuses, whatever the broker's reason."""
 _PAUSE: Final = 0.1
 
 
@@ -301,7 +303,10 @@ def _passes(error: KafkaError) -> bool:
 
 
 def _write_error(topic: str, error: KafkaError) -> AmqpError:
+    settings = "message.timestamp.before.max.ms and message.timestamp.after.max.ms"
     if error.code() == KafkaError.INVALID_TIMESTAMP:
-        settings = "message.timestamp.before.max.ms and message.timestamp.after.max.ms"
         return AmqpError(INTERNAL_ERROR, f"topic {topic} refuses the time of a record: raise its {settings}")
+    if error.code() in _OF_SEVERAL:
+        text = f"refuses records: their times (raise its {settings}), or that they have no key (if it is compacted)"
+        return AmqpError(INTERNAL_ERROR, f"topic {topic} {text}")
     return AmqpError(INTERNAL_ERROR, f"topic {topic} could not be written: {error.str()}")

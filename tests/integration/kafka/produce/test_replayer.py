@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -163,6 +164,16 @@ def test_a_topic_that_refuses_the_time_of_a_record_is_named_with_its_settings(ka
     writer = ReplayWriter(ReplayTarget({"bootstrap.servers": kafka_broker.bootstrap}, topic, 1, 1_000_000, topic), 0)
     with pytest.raises(AmqpError, match=rf"topic {topic} refuses the time of a record: .*after\.max\.ms"):
         writer.write([columns([(0, YEAR_10000, None, b"v", [])])], {0: 1})
+    writer.close()
+
+
+def test_the_times_of_several_records_of_a_batch_are_named_with_the_settings(kafka_broker: KafkaBroker) -> None:
+    topic = kafka_broker.create_topic()
+    writer = ReplayWriter(ReplayTarget({"bootstrap.servers": kafka_broker.bootstrap}, topic, 1, 1_000_000, topic), 0)
+    now = int(time.time() * 1000)
+    rows = [(0, when, None, b"v", []) for when in (now, YEAR_10000, now, YEAR_10000)]
+    with pytest.raises(AmqpError, match=rf"topic {topic} refuses records: their times .*after\.max\.ms"):
+        writer.write([columns(rows)], {0: 4})
     writer.close()
 
 
