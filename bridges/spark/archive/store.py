@@ -53,6 +53,12 @@ class Archive:
             return history.without_last()
         return history
 
+    def check_address(self, address: str) -> None:
+        """Raise `PipelineError` if the archive has never had this address."""
+        known = sorted({name for name, _ in self.readable().ends})
+        if address not in known:
+            raise PipelineError(f"the archive has no address {address} (it has: {', '.join(known) or 'none'})")
+
     def commits(self) -> list[Commit]:
         """All commits in their order, as they were written. Raises `PipelineError` for an invalid manifest."""
         return list(self.history().commits())

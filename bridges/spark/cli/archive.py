@@ -42,6 +42,10 @@ def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     return host or "127.0.0.1", int(port)
 
 
+def _start(ctx: click.Context, param: click.Parameter, value: str) -> str | datetime:
+    return value if value in ("earliest", "latest") else TimeParam().convert(value, param, ctx)
+
+
 @click.command(epilog=EXIT_CODES)
 @archive_argument
 @kafka_options
@@ -55,7 +59,7 @@ def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     "address=….",
 )  # fmt: skip
 @click.option(
-    "--start", default="earliest", show_default=True,
+    "--start", metavar="TEXT", callback=_start, default="earliest", show_default=True,
     help="Where to begin with a topic that is not in the archive yet: earliest, latest, or a time (ISO 8601).",
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="Stop at the end of the topics instead of running until SIGTERM.")
@@ -95,9 +99,9 @@ def _listener(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @spark_options
 def archive(
     archive: ArchiveText, bootstrap: str | None, policy: CompiledPolicy | None, cluster: str | None,
-    topics: tuple[str, ...], amqp: tuple[str, ...], start: str, once: bool, every: float, offsets: int, file_size: int,
-    fail: bool, fail_unknown: bool, format: Format | None, topic_settings: bool, groups: tuple[str, ...],
-    wait: float, as_json: bool, metrics: tuple[str, int] | None,
+    topics: tuple[str, ...], amqp: tuple[str, ...], start: str | datetime, once: bool, every: float, offsets: int,
+    file_size: int, fail: bool, fail_unknown: bool, format: Format | None, topic_settings: bool,
+    groups: tuple[str, ...], wait: float, as_json: bool, metrics: tuple[str, int] | None,
     master: str, conf: Mapping[str, str], jars: Path | None,
 ) -> None:  # fmt: skip
     """Copy topics to Parquet files in the folder ARCHIVE: every section and record unchanged, each offset once.
@@ -117,7 +121,7 @@ def archive(
         archived = partial(jobs.archive_node, located(archive), amqp_options(amqp))
         if topics:
             kafka, wanted = settings(bootstrap, policy, cluster), groups if groups or topic_settings else None
-            archived = partial(jobs.archive_topics, located(archive), kafka, named, start=_start(start), groups=wanted)
+            archived = partial(jobs.archive_topics, located(archive), kafka, named, start=start, groups=wanted)
         reporter = ArchiveReporter(as_json=as_json, metrics=_served(metrics))
         try:
             archived(
@@ -137,10 +141,6 @@ def archive(
 def _from_policy(name: str) -> bool:
     """Whether the value of an option comes from the policy's section `pipeline`."""
     return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
-
-
-def _start(text: str) -> str | datetime:
-    return text if text in ("earliest", "latest") else TimeParam().convert(text, None, click.get_current_context())
 
 
 def _served(at: tuple[str, int] | None) -> ArchiveMetrics | None:

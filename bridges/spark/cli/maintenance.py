@@ -64,7 +64,7 @@ def compact(
     with errors_reported():
         from bridges.spark.archive.maintenance import compaction
 
-        store, size = _opened(archive, dry_run=dry_run), file_size * 1024 * 1024
+        store, size = _opened(archive, address, dry_run=dry_run), file_size * 1024 * 1024
         if not dry_run:
             _finish(store, grace)
         tasks = compaction.plan(store.readable(), before or _today(), size, address)
@@ -113,7 +113,7 @@ def expire(archive: ArchiveText, before: date, address: str | None, dry_run: boo
     with errors_reported():
         from bridges.spark.archive.maintenance import removal
 
-        store = _opened(archive, dry_run=dry_run)
+        store = _opened(archive, address, dry_run=dry_run)
         found = removal.plan_expiry(store, before, address)
         if _confirmed(found, "delete", dry_run=dry_run, yes=yes):
             _print(removal.expire(store, found), "deleted")
@@ -140,18 +140,20 @@ def erase(
     with errors_reported():
         from bridges.spark.archive.maintenance import removal
 
-        store = _opened(archive, dry_run=dry_run)
+        store = _opened(archive, address, dry_run=dry_run)
         found = list(removal.plan_erasure(store, wanted, address))
         if _confirmed(found, "erase", dry_run=dry_run, yes=yes):
             _print(removal.erase(store, wanted, found), "erased")
 
 
-def _opened(path: ArchiveText, *, dry_run: bool) -> Archive:
+def _opened(path: ArchiveText, address: str | None, *, dry_run: bool) -> Archive:
     from bridges.spark.archive.maintenance.lock import settle
     from bridges.spark.archive.store import Archive
 
     archive = Archive(located(path))
     archive.readable()  # reports errors of the archive before anything is written
+    if address is not None:
+        archive.check_address(address)
     if not dry_run:
         settle(archive)
     return archive

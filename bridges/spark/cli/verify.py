@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
+from click.core import ParameterSource
 
 from bridges.spark.cli.defaults import kafka_options, settings
 from bridges.spark.cli.local_path import ArchiveText, located
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from bridges.spark.archive.storage.paths import StoragePath
     from bridges.spark.archive.verification import VerifyVerdict
     from policies.rules import CompiledPolicy
+
+_COMPARISON: Final = {"topics": "--topic", "bootstrap": "--kafka", "cluster": "--cluster", "sample": "--sample"}
 
 
 @click.command(epilog="Exit codes: 0 no errors; 1 errors (reported on stderr); 2 incorrect use of the command.")
@@ -42,7 +45,9 @@ def verify(
     Reports gaps and overlaps; rows that are missing, duplicated or out of range; files that are missing, changed or
     unknown. With --against kafka, reports events of the topics that the archive does not have, and records that differ.
     """
-    if against and not topics:
+    if not against:
+        _check_unused(click.get_current_context())
+    elif not topics:
         raise click.UsageError("name the topics to compare with: --topic TOPIC[=ADDRESS]")
     named = topic_addresses(topics)
     kafka = settings(bootstrap, policy, cluster) if against else None
@@ -56,6 +61,13 @@ def verify(
         if kafka is not None:
             failed |= _compare(place, kafka, named, sample)
     sys.exit(1 if failed else 0)
+
+
+def _check_unused(context: click.Context) -> None:
+    """Raise `click.UsageError` for an option that only a comparison reads: who gives it believes that there is one."""
+    for name, option in _COMPARISON.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option} is only for a comparison with topics: add --against kafka")
 
 
 def _print(found: VerifyVerdict) -> None:

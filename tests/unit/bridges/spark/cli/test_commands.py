@@ -47,6 +47,20 @@ def test_a_time_that_is_none_is_wrong_use() -> None:
     assert "'yesterday' is not a time like" in done.stderr
 
 
+def test_a_start_that_is_none_is_named_with_its_option() -> None:
+    done = CliRunner().invoke(main, ["pipeline", "archive", "a", "--kafka", "h:1", "--topic", "t", "--start", "today"])
+    assert done.exit_code == 2
+    assert "Invalid value for '--start': 'today' is not a time like" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--topic", "--kafka", "--cluster", "--sample"])
+def test_an_option_of_a_comparison_needs_one(option: str) -> None:
+    """Without --against it was ignored, and the archive seemed to have been compared with its topics."""
+    done = CliRunner().invoke(main, ["pipeline", "verify", "a", option, "1"])
+    assert done.exit_code == 2
+    assert f"{option} is only for a comparison with topics: add --against kafka" in done.stderr
+
+
 @pytest.mark.parametrize("command", [("archive", "ARCHIVE", "--once"), ("verify", "ARCHIVE", "--against", "kafka")])
 @pytest.mark.parametrize(
     ("topics", "said"),

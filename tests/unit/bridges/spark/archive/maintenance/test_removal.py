@@ -111,6 +111,15 @@ def test_a_key_is_gone_from_every_file_and_from_nothing_else(archive: Archive, c
     assert here("erase", archive.path, "--key", SECRET.decode()).stdout == "nothing to erase\n"
 
 
+@pytest.mark.parametrize("options", [("erase", "--key", "k"), ("expire", "--before", "1970-02-01"), ("compact",)])
+def test_an_address_that_the_archive_does_not_have_is_a_mistake(archive: Archive, options: tuple[str, ...]) -> None:
+    """Who mistypes the address must not believe that the key is gone."""
+    command, *more = options
+    said = here(command, archive.path, *more, "--address", "order", "--dry-run")
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr == "the archive has no address order (it has: orders, other)\n"
+
+
 def test_dates_are_deleted_whole(archive: Archive) -> None:
     said = here("expire", archive.path, "--before", "1970-01-02", "--dry-run")
     expected = ["would delete orders, 1970-01-01: 12 events", "would delete other, 1970-01-01: 6 events"]
