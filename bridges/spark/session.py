@@ -111,6 +111,8 @@ def session(name: str, engine: SparkEngine = LOCAL) -> Iterator[SparkSession]:
 
 _ENDED: Final = ("its Java process ended at once", "a process of Spark is gone")
 """Errors that mean that Java has not answered."""
+_FRAME: Final = re.compile(r"at \S+\(.*\)|\.\.\. \d+ more")
+"""A line of the stack of Java's exceptions."""
 
 
 def with_retries(master: str) -> str:
@@ -137,11 +139,12 @@ def _log_of_java(log: str | None) -> Iterator[BinaryIO | None]:
 
 
 def _last_line(stream: BinaryIO | None) -> str:
-    """The last line that Java wrote, for an error."""
+    """The last line that Java wrote, for an error; without the frames of an exception, which follow its text."""
     if stream is None:
         return ""
     stream.seek(max(os.fstat(stream.fileno()).st_size - _TAIL, 0))
-    lines = [line.strip() for line in stream.read().decode(errors="replace").splitlines() if line.strip()]
+    written = [line.strip() for line in stream.read().decode(errors="replace").splitlines()]
+    lines = [line for line in written if line and not _FRAME.match(line)]
     return f" ({lines[-1]})" if lines else ""
 
 

@@ -47,7 +47,7 @@ def views(
         from bridges.spark.views.views import ViewRequest, views_sql
 
         text = views_sql(located(archive), engine, ViewRequest(addresses, schema, prefix, files, sample))
-    if out is None:
-        click.echo(text, nl=False)
-    else:
-        out.write_text(text, encoding="utf-8")
+        if out is None:
+            click.echo(text, nl=False)
+        else:
+            out.write_text(text, encoding="utf-8")

@@ -55,7 +55,7 @@ def replay_to_topic(
     written by this run. Raises `PipelineError`.
     """
     archive = Archive(path)
-    replaying.check(archive, selection)
+    _check(archive, selection, offset_map)
     if dry_run:
         return replaying.count(archive, selection)
     state = read_state(path, selection.addresses[0]) if create or groups else None
@@ -73,6 +73,13 @@ def replay_to_topic(
     if groups or offset_map is not None:
         _restore(archive, selection, settings, topic, chosen, offset_map)
     return sent
+
+
+def _check(archive: Archive, selection: ArchiveSelection, offset_map: Path | None) -> None:
+    """Raise `PipelineError` if the archive has none of the events, or the offset map will have no folder."""
+    replaying.check(archive, selection)
+    if offset_map is not None and not offset_map.parent.is_dir():
+        raise PipelineError(f"{offset_map} cannot be written: {offset_map.parent} is not a folder")
 
 
 def chosen_groups(found: Mapping[str, Mapping[int, int]], patterns: Sequence[str]) -> dict[str, Mapping[int, int]]:

@@ -39,3 +39,11 @@ def test_lines_of_java_go_to_the_log(tmp_path: Path, capfd: pytest.CaptureFixtur
         os.write(2, b"seen\n")
         assert session._last_line(stream) == ""
     assert capfd.readouterr().err == "seen\n"
+
+
+def test_the_reason_of_java_is_not_a_frame_of_its_stack(tmp_path: Path) -> None:
+    """`--master nonsense` was explained by "at org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)"."""
+    log = tmp_path / "log"
+    log.write_text("Exception in thread main: Master must be k8s\n\tat org.a.B.main(B.scala:3)\n\t... 5 more\n")
+    with log.open("rb") as stream:
+        assert session._last_line(stream) == " (Exception in thread main: Master must be k8s)"

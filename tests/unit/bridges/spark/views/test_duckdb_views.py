@@ -93,6 +93,8 @@ def test_the_command(archive: Archive, tmp_path: Path) -> None:
     done = here("views", archive.path, "--engine", "duckdb", "--address", "raw", "--out", out)
     assert (done.returncode, done.stdout) == (0, "")
     assert out.read_text() == views_sql(archive.path, "duckdb", ViewRequest(("raw",)))
+    closed = here("views", archive.path, "--out", out / "views.sql")
+    assert (closed.returncode, closed.stderr) == (1, f"{out}/views.sql: Not a directory\n")
     both = here("views", archive.path)
     assert both.stdout.count('CREATE OR REPLACE VIEW "') == 3
     unknown = here("views", archive.path, "--address", "no")
