@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from bridges.cloudevents.events.structured import is_json_event, parse_json
+from bridges.cloudevents.events.structured import JSON_EVENT, is_json_event, parse_json
 from bridges.kafka.records.cloudevents import HEADER_PREFIX, REQUIRED, STRUCTURED, VERSION
 from bridges.kafka.records.encode import SECTIONS
 from bridges.kafka.records.envelope import Header, is_body
@@ -30,7 +30,7 @@ _STRUCTURED: Final = STRUCTURED.encode()
 
 
 class StructuredBody(NamedTuple):
-    """The value of a record in structured mode with its content type; forwarded unchanged."""
+    """The value of a record in structured mode with its content type; forwarded unchanged, JSON in UTF-8."""
 
     content_type: str
     body: bytes
@@ -125,12 +125,12 @@ def _structured(record: KafkaRecord, address: str, media: bytes) -> CloudEvent |
     if value is None or not media.isascii():
         return None
     content_type = media.decode()
-    body = StructuredBody(content_type, value)
     if not is_json_event(content_type):
-        return _event(record, address, {}, content_type, value, body)
+        return _event(record, address, {}, content_type, value, StructuredBody(content_type, value))
     parsed = parse_json(value)
     if parsed is None or not has_required(parsed.attributes):
         return None
+    body = StructuredBody(content_type if parsed.body is value else JSON_EVENT, parsed.body)
     return _event(record, address, parsed.attributes, parsed.content_type, parsed.data, body)
 
 

@@ -14,21 +14,26 @@ JSON_EVENT: Final = "application/cloudevents+json"
 _NAME: Final = re.compile(r"[a-z0-9]+")
 _DATA, _BASE64, _MEDIA = "data", "data_base64", "datacontenttype"
 _JSON_MEDIA: Final = re.compile(r"[^/;]+/(?:[^;]*\+)?json\s*(?:;.*)?", re.IGNORECASE)
+_SPACE: Final = r"[ \t\n\r]*"
+_OPEN: Final = re.compile(rf'{_SPACE}\{{{_SPACE}(?:(?=")|\}}{_SPACE}\Z)')
+_COLON: Final = re.compile(f"{_SPACE}:{_SPACE}")
+_NEXT: Final = re.compile(rf'{_SPACE}(?:,{_SPACE}(?=")|\}}{_SPACE}\Z)')
+"""Between two members, before a name; at the end of the object it matches up to the end of the text."""
 
 
 class ParsedEvent(NamedTuple):
-    """An event from JSON: attributes as strings, data as in binary mode."""
+    """An event from JSON: attributes as strings, data as in binary mode; `body` is the JSON in UTF-8."""
 
     attributes: dict[str, str]
     content_type: str | None
     data: bytes | None
+    body: bytes
 
 
 def parse_json(body: bytes) -> ParsedEvent | None:
     """Parse the event in `body`; None if it is not a JSON object, or a member is invalid in an event. Never raises."""
     try:
-        found = json.loads(body, parse_constant=refuse_constant)
-        return _parsed(found) if isinstance(found, dict) else None
+        return _parsed(_in_utf8(body))
     except (ValueError, RecursionError):  # from JSON, UTF-8 or base64
         return None
 
@@ -53,7 +58,40 @@ def base64_text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _parsed(members: dict[str, Json]) -> ParsedEvent | None:
+_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant)
+_UNREAD: Final = json.JSONDecoder(parse_constant=refuse_constant, parse_int=str, parse_float=str)
+"""For data, which is passed on as it was written: a number may be longer or more precise than those of Python."""
+
+
+def _in_utf8(body: bytes) -> bytes:
+    """JSON in the only encoding that may be sent, without a byte order mark (RFC 8259, 8.1)."""
+    encoding = json.detect_encoding(body)
+    return body if encoding == "utf-8" else body.decode(encoding).encode()
+
+
+def _members(text: str) -> tuple[dict[str, Json], str]:
+    """The members of the object, and `data` as it was written; raises ValueError."""
+    members: dict[str, Json] = {}
+    data, at = "", _end(_OPEN, text, 0)
+    while at < len(text):
+        name, at = _DECODER.raw_decode(text, at)
+        at = _end(_COLON, text, at)
+        members[name], end = (_UNREAD if name == _DATA else _DECODER).raw_decode(text, at)
+        if name == _DATA:
+            data = text[at:end]
+        at = _end(_NEXT, text, end)
+    return members, data
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    if found is None:
+        raise ValueError("not a JSON object")
+    return found.end()
+
+
+def _parsed(body: bytes) -> ParsedEvent | None:
+    members, written = _members(body.decode())
     attributes: dict[str, str] = {}
     for name, value in members.items():
         if name in (_DATA, _BASE64) or value is None:
@@ -63,10 +101,10 @@ def _parsed(members: dict[str, Json]) -> ParsedEvent | None:
             return None
         attributes[name] = text
     content_type = attributes.pop(_MEDIA, None) or None
-    data = _data(members, content_type)
+    data = _data(members, written, content_type)
     if data is not None and content_type is None and _BASE64 not in members:
         content_type = "application/json"
-    return ParsedEvent(attributes, content_type, data)
+    return ParsedEvent(attributes, content_type, data, body)
 
 
 def _text(value: Json) -> str | None:
@@ -81,8 +119,8 @@ def _text(value: Json) -> str | None:
     return None
 
 
-def _data(members: dict[str, Json], content_type: str | None) -> bytes | None:
-    """The data as bytes (JSON Format, 3.1.1): from JSON, text or base64."""
+def _data(members: dict[str, Json], written: str, content_type: str | None) -> bytes | None:
+    """The data as bytes (JSON Format, 3.1.1): JSON as it was `written`, text, or from base64."""
     encoded, data = members.get(_BASE64), members.get(_DATA)
     if encoded is not None:
         if not isinstance(encoded, str) or data is not None:
@@ -90,6 +128,6 @@ def _data(members: dict[str, Json], content_type: str | None) -> bytes | None:
         return base64.b64decode(encoded, validate=True)
     if _DATA not in members or (data is None and not is_json(content_type)):
         return None
-    if isinstance(data, str) and not is_json(content_type):
+    if isinstance(data, str) and written[0] == '"' and not is_json(content_type):
         return data.encode()
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    return written.encode()

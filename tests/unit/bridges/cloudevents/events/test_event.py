@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from bridges.cloudevents.events.bindings.json_format import json_batch
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.kafka.records.envelope import Header
 from tests.support.cloudevents.records import ADDRESS, REQUIRED, StoredRecord, binary_record, structured_record
@@ -112,11 +113,11 @@ def test_structured_attributes_become_text() -> None:
     ("members", "content_type", "data"),
     [
         ({}, None, None),
-        ({"data": {"a": [1, 2.5, "ü"]}}, "application/json", '{"a":[1,2.5,"ü"]}'.encode()),
+        ({"data": {"a": [1, 2.5, "ü"]}}, "application/json", b'{"a": [1, 2.5, "\\u00fc"]}'),
         ({"data": "text"}, "application/json", b'"text"'),
         ({"data": None}, "application/json", b"null"),
         ({"data": "text", "datacontenttype": "text/plain"}, "text/plain", b"text"),
-        ({"data": {"a": 1}, "datacontenttype": "text/plain"}, "text/plain", b'{"a":1}'),
+        ({"data": {"a": 1}, "datacontenttype": "text/plain"}, "text/plain", b'{"a": 1}'),
         ({"data": "text", "datacontenttype": "application/x+json; charset=utf-8"},
          "application/x+json; charset=utf-8", b'"text"'),
         ({"data_base64": "AAE=", "datacontenttype": "image/png"}, "image/png", b"\0\1"),
@@ -127,6 +128,36 @@ def test_structured_data_becomes_bytes(members: dict[str, object], content_type:
     event = event_from(structured(**members))
     assert (event.content_type, event.data) == (content_type, data)
     assert "datacontenttype" not in event.attributes
+
+
+_REQUIRED_JSON = json.dumps(REQUIRED)[:-1]
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["1e400", "1.00000000000000000001", "-0", "2.50", "9" * 5000, '{"a":1,"a":2}', "[ 1 ,\t2 ]", '"\\ud800"'],
+)
+def test_data_in_json_is_passed_on_as_it_was_written(data: str) -> None:
+    body = f'{_REQUIRED_JSON}, "data" :\n{data} , "last":"x"}}'.encode()
+    event = event_from(StoredRecord([("content-type", b"application/cloudevents+json")], body))
+    assert (event.content_type, event.data, event.attributes["last"]) == ("application/json", data.encode(), "x")
+
+
+@pytest.mark.parametrize(
+    "body", ["{}", "{,}", "{%s,}", "{%s}x", '{%s "x":"y"}', '{%s,"x" "y"}', "{%s,x:1}", "{%s", "[%s]"]
+)
+def test_what_is_almost_an_object_is_no_event(body: str) -> None:
+    text = body.replace("%s", _REQUIRED_JSON[1:])
+    assert of(StoredRecord([("content-type", b"application/cloudevents+json")], text.encode())) is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32"])
+def test_json_in_another_encoding_becomes_utf_8_and_spoils_no_batch(encoding: str) -> None:
+    text = _REQUIRED_JSON + ', "data": "ü"}'
+    content_type = f"application/cloudevents+json; charset={encoding}".encode()
+    event = event_from(StoredRecord([("content-type", content_type)], text.encode(encoding)))
+    assert event.structured == ("application/cloudevents+json", text.encode())
+    assert json.loads(json_batch([event, event])) == [json.loads(text)] * 2
 
 
 def test_structured_body_is_kept_as_it_is() -> None:
@@ -140,7 +171,8 @@ def test_structured_body_is_kept_as_it_is() -> None:
     [b"", b"{", b"[]", b'"x"', b"\xff", b"NaN", b"[" * 100_000, None,
      *(json.dumps({**REQUIRED, **more}).encode() for more in (
          {"Upper": "x"}, {"a-b": "x"}, {"x": 1.5}, {"x": {}}, {"x": []}, {"x": "\ud800"},
-         {"data_base64": "***"}, {"data_base64": 5}, {"data_base64": "", "data": 1}, {"data": "\ud800"},
+         {"data_base64": "***"}, {"data_base64": 5}, {"data_base64": "", "data": 1},
+         {"data": "\ud800", "datacontenttype": "text/plain"},
      ))],
 )  # fmt: skip
 def test_structured_json_that_is_no_event(body: bytes | None) -> None:
