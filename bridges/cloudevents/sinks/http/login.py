@@ -15,6 +15,8 @@ from bridges.cloudevents.sinks.http.pool import NotSent
 
 Authorization = Callable[[bool], Awaitable[str]]
 """Returns the header's value; the argument is True if the last one was refused. Raises LoginFailed."""
+_AWAY: Final = frozenset((408, 425, 429))
+"""What a login server answers, beside 5xx, that says nothing of the credential."""
 _RENEW_BEFORE: Final = 60_000
 """Milliseconds before its expiry at which a token is renewed."""
 _DEFAULT_LIFETIME: Final = 3600
@@ -25,6 +27,10 @@ _TIMEOUT: Final = 15.0
 
 class LoginFailed(Exception):
     """There is no credential to send; the text says why and contains nothing from the login server."""
+
+
+class LoginUnavailable(LoginFailed):
+    """There is none now: the login server, or the store of renewed tokens, is away, and the credential may be good."""
 
 
 class LoginServer(NamedTuple):
@@ -109,7 +115,7 @@ class TokenRenewal:
         try:
             await self._save(self._credential, self._unsaved)
         except OSError:
-            raise LoginFailed("the renewed token cannot be stored now") from None
+            raise LoginUnavailable("the renewed token cannot be stored now") from None
         self._credential, self._unsaved = self._unsaved, None
 
     async def _exchange(self) -> RefreshToken:
@@ -120,9 +126,10 @@ class TokenRenewal:
         try:
             status, body = await self._client.post_form(server.endpoint, form, headers, _TIMEOUT)
         except (NotSent, NoAnswer, ValueError):
-            raise LoginFailed("the login server does not answer") from None
+            raise LoginUnavailable("the login server does not answer") from None
         if status != 200:
-            raise LoginFailed(f"the login server answered {status}")
+            away = status in _AWAY or status >= 500
+            raise (LoginUnavailable if away else LoginFailed)(f"the login server answered {status}")
         return self._renewed(body)
 
     def _renewed(self, body: bytes) -> RefreshToken:

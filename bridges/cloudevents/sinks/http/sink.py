@@ -14,7 +14,7 @@ from bridges.cloudevents.sinks.common.concurrent_sink import ConcurrentSink
 from bridges.cloudevents.sinks.http.answers import UNAUTHORIZED, answer_of
 from bridges.cloudevents.sinks.http.client import HttpClient
 from bridges.cloudevents.sinks.http.connection import NoAnswer
-from bridges.cloudevents.sinks.http.login import Authorization, LoginFailed
+from bridges.cloudevents.sinks.http.login import Authorization, LoginFailed, LoginUnavailable
 from bridges.cloudevents.sinks.http.pool import NotSent
 from bridges.cloudevents.sinks.http.request import field_lines, head_start, request_bytes, target_of
 from bridges.cloudevents.sinks.http.response import HttpAnswer
@@ -104,6 +104,8 @@ class HttpSink(ConcurrentSink):
             answer = await self._post(attempt, login)
             if answer.status == UNAUTHORIZED and (renewed := await authorization(True)) != login:
                 return await self._post(attempt, renewed)
+        except LoginUnavailable as error:
+            return Answer(DeliveryOutcome.SINK_FAILED, str(error))
         except LoginFailed as error:
             return Answer(DeliveryOutcome.CREDENTIAL, str(error))
         return answer

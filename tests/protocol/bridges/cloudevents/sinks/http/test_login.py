@@ -16,7 +16,14 @@ import pytest
 from bridges.cloudevents.model.values import AccessToken, PlainCredential, RefreshToken
 from bridges.cloudevents.sinks.common.dialer import Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
-from bridges.cloudevents.sinks.http.login import LoginFailed, LoginServer, TokenRenewal, basic, bearer
+from bridges.cloudevents.sinks.http.login import (
+    LoginFailed,
+    LoginServer,
+    LoginUnavailable,
+    TokenRenewal,
+    basic,
+    bearer,
+)
 from tests.support.servers.http_sink import HttpSinkServer, SunkRequest, http_sink, status
 
 
@@ -106,7 +113,7 @@ async def test_a_token_that_cannot_be_stored_is_not_used_and_not_asked_for_again
         http_sink(lambda request: token_answer(access_token="new", refresh_token="refresh-2")) as server,
         renewal(server, Clock(), saved) as header,
     ):
-        with pytest.raises(LoginFailed, match="stored"):
+        with pytest.raises(LoginUnavailable, match="stored"):
             await header(True)
         saved.failing = False
         assert await header(False) == "Bearer new"
@@ -142,6 +149,23 @@ async def test_what_the_login_server_says_instead_is_not_told(answer: bytes | No
             await header(True)
     assert "secret-of-the-server" not in str(failed.value)
     assert "s3cret" not in str(failed.value)
+
+
+@pytest.mark.parametrize("code", [None, 408, 425, 429, 500, 502, 503, 504])
+async def test_a_login_server_that_is_away_says_nothing_of_the_credential(code: int | None) -> None:
+    answers = [None if code is None else status(code), token_answer(access_token="new")]
+    async with http_sink(lambda request: answers.pop(0)) as server, renewal(server, Clock(), Saved()) as header:
+        with pytest.raises(LoginUnavailable):
+            await header(True)
+        assert await header(True) == "Bearer new"
+
+
+@pytest.mark.parametrize("code", [302, 400, 401, 403, 404])
+async def test_a_login_server_that_refuses_means_the_credential(code: int) -> None:
+    async with http_sink(lambda request: status(code)) as server, renewal(server, Clock(), Saved()) as header:
+        with pytest.raises(LoginFailed) as failed:
+            await header(True)
+    assert not isinstance(failed.value, LoginUnavailable)
 
 
 async def test_a_version_with_a_used_refresh_token_goes_on_with_the_next_one() -> None:

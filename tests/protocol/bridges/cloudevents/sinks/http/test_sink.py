@@ -13,6 +13,7 @@ from bridges.cloudevents.delivery.answers import Answer, DeliveryOutcome
 from bridges.cloudevents.events.event import CloudEvent
 from bridges.cloudevents.sinks.common.dialer import NOT_ALLOWED, Dialer
 from bridges.cloudevents.sinks.http.client import HttpClient
+from bridges.cloudevents.sinks.http.login import LoginFailed, LoginUnavailable
 from bridges.cloudevents.sinks.http.sink import HttpSink, HttpTarget
 from tests.support.cloudevents.answer_recorder import AnswerRecorder, attempt, strict_supervisor
 from tests.support.gateway.process import PATIENCE
@@ -241,6 +242,23 @@ async def test_a_rejected_login_is_renewed_once() -> None:
         answer = await send_once(server, authorization=lambda fresh: "Bearer old")
         assert answer.outcome is DeliveryOutcome.CREDENTIAL
         assert len(server.requests) == 3, "the same login is not sent twice"
+
+
+@pytest.mark.parametrize(
+    ("failure", "outcome"),
+    [
+        (LoginFailed("refused"), DeliveryOutcome.CREDENTIAL),
+        (LoginUnavailable("away"), DeliveryOutcome.SINK_FAILED),
+    ],
+)
+async def test_only_a_login_that_is_refused_counts_as_one(failure: LoginFailed, outcome: DeliveryOutcome) -> None:
+    def authorization(fresh: bool) -> str:
+        raise failure
+
+    async with http_sink() as server:
+        answer = await send_once(server, authorization=authorization)
+        assert not server.requests
+    assert (answer.outcome, answer.reason, answer.reached) == (outcome, str(failure), True)
 
 
 async def test_no_more_requests_run_than_connections() -> None:
