@@ -24,7 +24,6 @@ from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.storage.paths import StoragePath, readable, write_whole
 from bridges.spark.archive.storage.s3 import ObjectPath
 from bridges.spark.archive.store import Archive, file_url
-from bridges.spark.archive.write.files import WITHOUT_STATISTICS
 from bridges.spark.errors import PipelineError, sentence
 
 if TYPE_CHECKING:
@@ -39,6 +38,11 @@ COMMIT: Final = "scopegate.commit"
 _NAME: Final = ("archive", "events")
 _KEPT: Final = 20
 """The number of earlier states of the table that stay readable."""
+_METRICS: Final = {
+    "write.metadata.metrics.default": "counts",
+    **dict.fromkeys((f"write.metadata.metrics.column.{name}" for name in ("partition", "offset", "timestamp")), "full"),
+}
+"""Bounds of these columns only: those of keys and properties would outlive events that `erase` deletes."""
 _EPOCH: Final = date(1970, 1, 1)
 _COLUMNS: Final = pa.schema([pa.field("address", pa.string()), pa.field("date", pa.date32()), *STORED])
 
@@ -169,8 +173,7 @@ def _opened(archive: Archive, catalog: InMemoryCatalog, latest: int) -> Table:
         for place, name in enumerate(("address", "date"))
     ]
     names = create_mapping_from_schema(schema).model_dump_json()  # files have no column ids
-    settings = {"schema.name-mapping.default": names, "commit.manifest-merge.enabled": "true"}
-    settings |= {f"write.metadata.metrics.column.{name}": "none" for name in WITHOUT_STATISTICS}
+    settings = {"schema.name-mapping.default": names, "commit.manifest-merge.enabled": "true", **_METRICS}
     place = f"{file_url(archive.path)}/{FOLDER}"
     return catalog.create_table(_NAME, schema, place, PartitionSpec(*parts), properties=settings)
 
@@ -205,7 +208,7 @@ def _statistics(archive: Archive, table: Table, file: File) -> dict[str, object]
     with pq.ParquetFile(readable(path)) as found:
         if "entries" not in found.schema_arrow.names:
             raise PipelineError(f"{path} is of an older version: scopegate pipeline compact rewrites such files")
-        plan = compute_statistics_plan(table.schema(), table.properties)
+        plan = compute_statistics_plan(table.schema(), {**table.properties, **_METRICS})
         names = parquet_path_to_id_mapping(table.schema())
         made: dict[str, object] = data_file_statistics_from_parquet_metadata(
             found.metadata, plan, names

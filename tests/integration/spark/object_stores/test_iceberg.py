@@ -7,8 +7,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+from pyiceberg.table import StaticTable
 
-from bridges.spark.archive.iceberg import IcebergTable, iceberg_commit
+from bridges.spark.archive.iceberg import FOLDER, IcebergTable, iceberg_commit
 from bridges.spark.archive.maintenance.compaction import compact, place_due, plan
 from bridges.spark.archive.maintenance.removal import erase, expire, plan_erasure, plan_expiry
 from bridges.spark.archive.manifest.commits import Commit
@@ -90,6 +91,17 @@ def test_rewritten_files_replace_the_old_ones(tmp_path: Path) -> None:
     table.follow()
     kept = [each for each in kept if each.timestamp_ms >= DAY]
     assert (rows(archive), verify(archive).problems) == (expected(kept), ())
+
+
+def test_its_metadata_have_no_contents_of_events(tmp_path: Path) -> None:
+    """The smallest and the largest key of each file stayed in older manifests when `erase` had deleted the events."""
+    archive = archives.written(tmp_path / "archive", {"orders/eu": events(0, 6)})
+    IcebergTable(archive).follow()
+    table = StaticTable.from_metadata(str(archive.path / FOLDER / "metadata/v1.metadata.json"))
+    for file in table.inspect.files().to_pylist():
+        for bounds in (file["lower_bounds"], file["upper_bounds"]):
+            names = {table.schema().find_column_name(number) for number in dict(bounds)}
+            assert names == {"partition", "offset", "timestamp"}
 
 
 def test_old_states_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
