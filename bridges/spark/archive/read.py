@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,11 @@ class ArchiveSelection:
     """Whether a row whose columns lack a value of the filter fails the job; otherwise it does not match."""
     since_date: date | None = field(default=None, repr=False)  # not part of the derived names of replays
     """Events archived under this UTC date or a later one, and those without a date."""
+
+    def __post_init__(self) -> None:
+        """Raise `PipelineError` for times that no event can have."""
+        if self.since and self.until and self.until.astimezone(UTC) < self.since.astimezone(UTC):
+            raise PipelineError(f"the end of the times, {self.until}, is before their beginning, {self.since}")
 
     def dates(self) -> DateRange:
         """The dates of the archive's folders that may hold selected events."""

@@ -23,6 +23,7 @@ from gateway.plural import counted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from bridges.spark.archive.read import ArchiveSelection
     from bridges.spark.simulate.job import CaseCount, SimulationOutcome
     from policies.rules import CompiledPolicy
 
@@ -124,6 +125,7 @@ def _load(path: Path) -> CompiledPolicy:
 
 
 def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options) -> SimulationOutcome:
+    from bridges.spark.archive.read import ArchiveSelection
     from bridges.spark.session import SparkEngine, check_java, session
 
     if options["messages"]:
@@ -132,16 +134,16 @@ def _run(policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options) -> 
             raise PipelineError(f"--messages needs --scope, with a scope of {' and '.join(missing)}")
     if options["out"] is not None and options["out"].exists():
         raise PipelineError(f"{options['out']} already exists; --out creates a new folder")
+    selection = ArchiveSelection(since=options["since"], until=options["until"])
     check_java()
     _progress("starting Spark")
     with session("simulate", SparkEngine(options["master"], options["conf"])) as spark:
-        return _simulated(spark, policies, options)
+        return _simulated(spark, policies, options, selection)
 
 
 def _simulated(
-    spark: SparkSession, policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options
+    spark: SparkSession, policies: tuple[CompiledPolicy, CompiledPolicy], options: _Options, selection: ArchiveSelection
 ) -> SimulationOutcome:
-    from bridges.spark.archive.read import ArchiveSelection
     from bridges.spark.simulate import job
     from bridges.spark.simulate.policy_diff import NOTHING
 
@@ -154,7 +156,7 @@ def _simulated(
         known = job.known_of(rows)
         cases = job.journal_cases(rows)
     for path in options["messages"]:
-        rows = job.messages(spark, path, ArchiveSelection(since=options["since"], until=options["until"]))
+        rows = job.messages(spark, path, selection)
         assert options["scope"] is not None, "checked before Spark started"
         messages = job.message_cases(rows, scope=options["scope"], user=options["user"], by=options["by"])
         cases = messages if cases is None else cases.unionByName(messages, allowMissingColumns=True)

@@ -47,6 +47,27 @@ def test_a_time_that_is_none_is_wrong_use() -> None:
     assert "'yesterday' is not a time like" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "a", "--from", "b", "--topic", "t", "--kafka", "h:1"),
+        ("report", "a", "--out", "b"),
+        ("simulate", "--policy", "POLICY", "--candidate", "POLICY", "--journal", "rows"),
+    ],
+)
+def test_times_that_end_before_they_begin_are_a_mistake(words: tuple[str, ...], tmp_path: Path) -> None:
+    """There were no events, and no error."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("scopes: {edge: {}}\n")
+    given = [str(policy) if each == "POLICY" else each for each in words]
+    times = ("--since", "2026-02-01", "--until", "2026-01-01T12:00:00+01:00")
+    done = CliRunner().invoke(main, ["pipeline", *given, *times])
+    assert done.exit_code == 1, done.output
+    said = "the end of the times, 2026-01-01 12:00:00+01:00, is before their beginning, 2026-02-01 00:00:00+00:00"
+    assert done.stderr.endswith(f"{said}\n")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_start_that_is_none_is_named_with_its_option() -> None:
     done = CliRunner().invoke(main, ["pipeline", "archive", "a", "--kafka", "h:1", "--topic", "t", "--start", "today"])
     assert done.exit_code == 2
