@@ -1,8 +1,11 @@
-"""Connections to Redis on which a cancellation always arrives.
+"""Connections to Redis on which a cancellation always arrives, and none that was lost while nobody used it.
 
 redis-py sends with `asyncio.wait_for`, which up to Python 3.11 returns the result of a send that has just ended instead
 of the cancellation (python/cpython#86296). A loop with a time limit then goes on after it, and a task that was
 cancelled stays.
+
+Its pool looks at a connection before it lends it, and makes another if it was closed; but not while it hopes for news
+of maintenance, as it does unless told otherwise, and it takes a connection that was reset for an idle one.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Final
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import TimeoutError as NotSent
+from redis.maint_notifications import MaintNotificationsConfig
 
 
 class _CancellableConnection(AbstractConnection):
@@ -29,6 +33,11 @@ class _CancellableConnection(AbstractConnection):
             raise NotSent("Timeout writing to socket") from None
         finally:
             self.socket_timeout = limit
+
+    async def can_read(self) -> bool:
+        """As its base, which tells the pool by it that a connection was closed; also if it was reset."""
+        reset = self._reader is not None and self._reader.exception() is not None
+        return reset or await super().can_read()
 
 
 class _CancellableTcp(_CancellableConnection, Connection):
@@ -59,6 +68,7 @@ def redis_client(url: str, *, timeout: float, connect_timeout: float, decode_res
         retry_on_timeout=False,
         retry=None,
         decode_responses=decode_responses,
+        maint_notifications_config=MaintNotificationsConfig(enabled=False),
     )
     pool = client.connection_pool
     pool.connection_class = _CLASSES[pool.connection_class]
