@@ -37,9 +37,12 @@ class DeadLetterWriter:
         source: DeadLetterSource,
         dead_letter: DeadLetter,
         done: Callable[[bool], None],
-        still_needed: Callable[[], bool],
+        retries: Callable[[], bool],
     ) -> None:
-        """Copy an event; calls `done` with True once Kafka has it, or at once with False if there is no such topic."""
+        """Copy an event; calls `done` with True once Kafka has it, or at once with False if the rule names no topic.
+
+        After each failure, `retries` is asked whether to try again.
+        """
         to, record = route.reading.dead_letter, dead_letter.event.record
         if to is None or record is None:
             done(False)
@@ -58,7 +61,7 @@ class DeadLetterWriter:
                 ("status", b"" if dead_letter.answer.status is None else b"%d" % dead_letter.answer.status),
             ),
         )
-        self._topics[key].copy(record, why, lambda: done(True), still_needed)
+        self._topics[key].copy(record, why, lambda: done(True), retries)
 
 
 def log_refusal(id: str, count: int, dead_letter: DeadLetter, *, has_topic: bool) -> None:

@@ -329,7 +329,8 @@ class SubscriptionDispatcher:
         if route is None:
             done(False)
         else:
-            self._dead_letters.write(route, worker.subscription, dead_letter, done, lambda: not worker.closed)
+            retries = partial(worker.retries_dead_letter, dead_letter.location)
+            self._dead_letters.write(route, worker.subscription, dead_letter, done, retries)
 
     def on_attempts_changed(self, worker: DeliveryWorker) -> None:
         """See `WorkerContext`."""

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from bridges.cloudevents.delivery.checkpoint import StreamPosition
 from bridges.cloudevents.delivery.counts import DeliveryCounts
+from bridges.cloudevents.delivery.entry import EventLocation
 from bridges.cloudevents.delivery.queue import DeliveryQueue
 from bridges.cloudevents.reading.shared_tail import SharedTails
 from bridges.cloudevents.reading.stream_reader import EventStreamListener, EventStreamReader
@@ -48,6 +49,7 @@ class SubscriptionStreams:
         "_positions",
         "_queue",
         "_readers",
+        "_uncopied",
         "_unreadable",
     )  # fmt: skip
 
@@ -69,6 +71,8 @@ class SubscriptionStreams:
         self._listener: Final = listener
         self._readers: Final[dict[str, EventStreamReader]] = {}
         self._unreadable: Final[dict[str, None]] = {}
+        self._uncopied: Final[dict[EventLocation, None]] = {}
+        """Refused events whose dead letters Kafka has not taken."""
         self._closed = False
         queue.unreadable |= positions.keys()
 
@@ -86,9 +90,23 @@ class SubscriptionStreams:
         return self._readers.get(address)
 
     @property
-    def unreadable(self) -> str | None:
-        """The address of a stream that cannot be read now; None if all can."""
-        return next(iter(self._unreadable), None)
+    def trouble(self) -> str:
+        """What cannot be read or written now; empty if all is well."""
+        for address in self._unreadable:
+            return f"{address} cannot be read"
+        for location in self._uncopied:
+            return f"the dead letters of {location.address} cannot be written"
+        return ""
+
+    def copy_failed(self, location: EventLocation) -> None:
+        """A dead letter was not written, and is tried again."""
+        if location not in self._uncopied:
+            self._uncopied[location] = None
+            self._listener.wake()
+
+    def copied(self, location: EventLocation) -> None:
+        """A dead letter was written, or is not needed."""
+        self._uncopied.pop(location, None)
 
     def positions(self) -> Mapping[str, StreamPosition]:
         """The progress in each stream."""

@@ -269,16 +269,16 @@ class DeliveryWorker:
         """The state that `status` shows."""
         if self.queue.reason is not None:
             return self.queue.reason.state
-        well = self.queue.failing_since is None and self._streams.unreadable is None
+        well = self.queue.failing_since is None and not self._streams.trouble
         return DeliveryState.ACTIVE if well else DeliveryState.FAILING
 
     @property
     def failure(self) -> str:
         """Why it is not active, beside `DeliveryQueue.reason`; empty if there is nothing to say."""
-        if self._streams.unreadable is not None:
-            return f"{self._streams.unreadable} cannot be read"
         failure = self.queue.last_failure
-        return "" if failure is None or self.state is DeliveryState.ACTIVE else failure.reason
+        return self._streams.trouble or (
+            "" if failure is None or self.state is DeliveryState.ACTIVE else failure.reason
+        )
 
     def _record_state(self) -> None:
         """Record when the state changed."""
@@ -370,14 +370,15 @@ class DeliveryWorker:
         """A refused event was copied, or there is no dead-letter topic."""
         if not self._closed:
             self.counts.deadlettered += copied
+            self._streams.copied(location)
             self.queue.dead_lettered(location)
             self._context.on_attempts_changed(self)
             self.wake()
 
-    @property
-    def closed(self) -> bool:
-        """Whether its delivery has ended."""
-        return self._closed
+    def retries_dead_letter(self, location: EventLocation) -> bool:
+        """Whether to try again, after a refused event could not be copied."""
+        self._streams.copy_failed(location)
+        return not self._closed
 
     def on_stopped(self, reason: Reason) -> None:
         """See `QueueListener`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 
 import pytest
@@ -13,7 +13,7 @@ from bridges.cloudevents.delivery.state import DeliveryState, Reason
 from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
 from bridges.cloudevents.dispatch.stored.checkpoint_record import BUCKETS
 from bridges.cloudevents.model.values import SinkProtocol, SinkUri
-from tests.support.cloudevents.delivery import Subscribed, Topic, until
+from tests.support.cloudevents.delivery import ADDRESS, Subscribed, Topic, until
 
 NAMES = ("active", "gone", "failing", "held")
 ANSWERS = {
@@ -96,3 +96,30 @@ async def test_a_suspension_keeps_its_time_when_another_gateway_takes_over(
     status = await second.status("gone")
     assert status is not None
     assert status.since == begun
+
+
+async def test_dead_letters_that_cannot_be_written_are_a_failure(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a window of refused events waits for its copies, nothing is delivered any more."""
+    copies = list[tuple[Callable[[bool], None], Callable[[], bool]]]()
+    dispatcher = topic.dispatcher()
+    monkeypatch.setattr(dispatcher._dead_letters, "write", lambda *about: copies.append(about[-2:]))
+    topic.script = lambda attempt: Answer(DeliveryOutcome.REFUSED, "400", 400)
+    await until(lambda: dispatcher.valid)
+    await topic.subscribe(dispatcher, Subscribed("s"))
+    await topic.produce([("k", "e-1"), ("l", "e-2")])
+    await until(lambda: len(copies) == 2)
+    assert dispatcher.state("s") is DeliveryState.ACTIVE, "they are being written"
+
+    assert all(retries() for _, retries in copies)
+    await until(lambda: dispatcher.state("s") is DeliveryState.FAILING)
+    status = await dispatcher.status("s")
+    assert status is not None
+    assert status.detail == f"the dead letters of {ADDRESS} cannot be written"
+    assert dispatcher.observer.states() == {(SinkProtocol.HTTP, DeliveryState.FAILING): 1}
+
+    copies[0][0](True)
+    assert dispatcher.state("s") is DeliveryState.FAILING
+    copies[1][0](True)
+    await until(lambda: dispatcher.observer.states() == {(SinkProtocol.HTTP, DeliveryState.ACTIVE): 1})
+    await dispatcher.remove("s")
+    assert not copies[0][1](), "nobody waits for it"
