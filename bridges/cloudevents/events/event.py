@@ -68,7 +68,7 @@ def event_of(record: KafkaRecord, address: str, *, wrap: bool) -> CloudEvent | N
     named = dict(headers)
     media = named.get(CONTENT_TYPE)
     if media is not None and media[: len(_STRUCTURED)].lower() == _STRUCTURED:
-        event = _structured(record, address, media)
+        event = _structured(record, address, headers, media)
     elif VERSION in named:
         event = _binary(record, address, headers, media)
     else:
@@ -119,9 +119,9 @@ def _attribute_of(header: str) -> str | None:
     return None if found is None else sys.intern(found[1])
 
 
-def _structured(record: KafkaRecord, address: str, media: bytes) -> CloudEvent | None:
+def _structured(record: KafkaRecord, address: str, headers: list[Header], media: bytes) -> CloudEvent | None:
     """Decode a record in structured mode (Kafka binding, 3.3); None if it is JSON, but not an event."""
-    value = record.value()
+    value = _data(record.value(), headers)
     if value is None or not media.isascii():
         return None
     content_type = media.decode()

@@ -9,6 +9,8 @@ import pytest
 from bridges.cloudevents.events.bindings.json_format import json_batch
 from bridges.cloudevents.events.event import CloudEvent, event_of
 from bridges.kafka.records.envelope import Header
+from bridges.kafka.records.headers import BODY
+from gateway.amqp.message.sections import AMQP_VALUE, DATA, section
 from tests.support.cloudevents.records import ADDRESS, REQUIRED, StoredRecord, binary_record, structured_record
 
 
@@ -158,6 +160,16 @@ def test_json_in_another_encoding_becomes_utf_8_and_spoils_no_batch(encoding: st
     event = event_from(StoredRecord([("content-type", content_type)], text.encode(encoding)))
     assert event.structured == ("application/cloudevents+json", text.encode())
     assert json.loads(json_batch([event, event])) == [json.loads(text)] * 2
+
+
+@pytest.mark.parametrize("parts", [1, 2], ids=["amqp-value", "two data sections"])
+def test_a_structured_event_may_be_text_or_several_sections(parts: int) -> None:
+    """JMS sends text as an amqp-value; the record has the encoded body then (KM-13)."""
+    text = _REQUIRED_JSON + ', "data": 1}'
+    data = [section(DATA, text[:20].encode()), section(DATA, text[20:].encode())]
+    value = section(AMQP_VALUE, text) if parts == 1 else b"".join(data)
+    event = event_from(StoredRecord([("content-type", b"application/cloudevents+json"), (BODY, b"sections")], value))
+    assert (event.structured, event.data) == (("application/cloudevents+json", text.encode()), b"1")
 
 
 def test_structured_body_is_kept_as_it_is() -> None:
