@@ -51,7 +51,7 @@ def check_subscriptions(scope: ScopeParts, parts: PolicyParts, no_such: NoSuch) 
         yield from _sinks(manager, scope, parts, no_such)
         yield from _reachable(manager, scope)
         if manager.ok("events"):
-            yield from _dead_letters(manager, scope)
+            yield from _rules_of_events(manager, scope)
 
 
 def _manager(part: Manager, parts: PolicyParts) -> Iterator[Diagnostic]:
@@ -114,14 +114,19 @@ def _reachable(part: Manager, scope: ScopeParts) -> Iterator[Diagnostic]:
         yield Diagnostic(part.loc, "no access entry grants subscribe: nobody may subscribe", warning=True)
 
 
-def _dead_letters(part: Manager, scope: ScopeParts) -> Iterator[Diagnostic]:
+def _rules_of_events(part: Manager, scope: ScopeParts) -> Iterator[Diagnostic]:
     if not all(rule.ok("match") for rule in scope.addresses):
         return
     for at, address in enumerate(part.value.events):
         rule = next((rule.value for rule in scope.addresses if rule.value.match.match(address) is not None), None)
-        if isinstance(rule, KafkaRule) and rule.dead_letter is None:
+        if not isinstance(rule, KafkaRule):
+            continue
+        if rule.dead_letter is None:
             text = "its rule has no dead_letter: what a sink refuses is only counted and logged"
             yield Diagnostic((*part.loc, "events", at), text, warning=True)
+        if rule.mode in ("amqp", "data"):
+            text = f"its rule has mode: {rule.mode}: CloudEvents that are sent to it are stored without attributes"
+            yield Diagnostic((*part.loc, "events", at), f"{text}, and are no events here", warning=True)
 
 
 def check_service(rule: PolicyPart[ServiceRule], scope: ScopeParts, no_such: NoSuch) -> Iterator[Diagnostic]:

@@ -20,6 +20,7 @@ scopes:
     addresses:
       - {{match: "events/{{topic}}", kafka: main, topic: "{{topic}}", dead_letter: "{{topic}}.dlq"}}
       - {{match: "plain/{{topic}}", kafka: main, topic: "{{topic}}"}}
+      - {{match: "bare/{{topic}}", kafka: main, topic: "{{topic}}", mode: amqp}}
       - {{match: d, direct: balanced}}
       - {{match: "$subscriptions", service: {service}}}
     access: {access}
@@ -102,9 +103,9 @@ def sink(rest: str) -> str:
         ),
         (text(sink("protocol: amqp, local: x, tls: {ca: x}")), "tls is for URLs (to); the local has its own"),
         (text(f"[{{name: m, events: events/a, sinks: [{SINK}]}}]"), "sinks[0]: needs handshake: {origin: …} at the"),
-        (text("[]", service="subscriptions"), "addresses[3]: service: subscriptions needs manager"),
+        (text("[]", service="subscriptions"), "addresses[4]: service: subscriptions needs manager"),
         (text(f"[{manager()}]", service="subscriptions, manager: n"), "there is no subscription manager of this scope"),
-        (text(f"[{manager()}]", service="echo, manager: m"), "addresses[3].manager: service: echo takes no manager"),
+        (text(f"[{manager()}]", service="echo, manager: m"), "addresses[4].manager: service: echo takes no manager"),
         (text("[]", api="[{auth: basic}]"), "api[0].auth: basic needs users: the file of users"),
         (text("[]", api="[{auth: basic, users: u}]"), "api[0].auth: basic needs tls, or allow_basic_without_tls: true"),
         (text("[]", api="[{auth: certificate}]"), "api[0].auth: certificate needs tls with client_ca"),
@@ -127,6 +128,7 @@ def test_mistakes_name_their_place(policy: str, said: str) -> None:
         (text("[{name: m, events: events/a}]"), "has no sinks: every subscription is refused"),
         (text(sink("protocol: http, to: 'http://a.example'")), "go through public networks without TLS"),
         (text(f"[{{name: m, events: plain/a, {HANDSHAKE}, sinks: [{SINK}]}}]"), "its rule has no dead_letter"),
+        (text(f"[{{name: m, events: bare/a, {HANDSHAKE}, sinks: [{SINK}]}}]"), "has mode: amqp: CloudEvents"),
         (text(f"[{manager()}]", api="[]"), "no api of this scope and no address with service: subscriptions"),
         (text(f"[{manager()}]", access="[{may: receive}]"), "no access entry grants subscribe: nobody may subscribe"),
         (text("[]", api="[{auth: anonymous, users: u}]"), "only auth: basic uses passwords"),
@@ -161,7 +163,7 @@ def test_what_a_manager_gets_of_the_policy() -> None:
     assert rules.delivery.timeout == Millis(5000)
     assert rules.handshake is not None
     assert rules.handshake.rate == Rate(600, 60_000)
-    assert [rule.where.line for rule in rules.sinks] == [14]
+    assert [rule.where.line for rule in rules.sinks] == [15]
     assert rules.subscribable("a") == ("events/orders",)
     assert not rules.may_subscribe("b", "events/orders")
     assert not rules.may_subscribe("a", "events/other")
