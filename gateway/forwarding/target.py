@@ -123,6 +123,11 @@ class ForwardingTarget(InternalLink[Incoming]):
         """Nothing: a rejected message must not end the link."""
 
     @property
+    def away(self) -> bool:
+        """Whether the container of its connector is not connected; an open link stays open meanwhile."""
+        return self._connector is not None and self._connector.engine is None
+
+    @property
     def granted(self) -> int:
         """Credit of the node that is not used yet."""
         return self._flow.room if self.open else 0

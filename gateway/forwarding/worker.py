@@ -19,7 +19,7 @@ from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.forwarding.local_source import LocalSource, link_name
 from gateway.forwarding.remote_source import RemoteSource
 from gateway.forwarding.target import ForwardingTarget
-from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason
+from gateway.state.leases.lease import Lease, LeaseRequest, RevocationReason, unavailable
 from gateway.state.termini.store import Fenced, Save, TerminiUnavailable
 from gateway.tasks import set_within
 from policies.rules import KafkaRoute
@@ -38,6 +38,7 @@ _EVERY: Final = 0.1
 _BEAT: Final = 20
 _WAITERS: Final = 1000
 _PATIENCE_MS: Final = 60_000
+_STANDING_BY: Final = "standing by: another gateway forwards the events"
 
 
 class BridgeCounts:
@@ -91,7 +92,7 @@ class BridgeWorker:
         self._source: LocalSource | RemoteSource | None = None
         self._pauses: dict[str, float] = {}
         self._problems: dict[str, str] = {}
-        self._state = "standing by: another gateway forwards the events"
+        self._state = _STANDING_BY
         self._refusals = 0
 
     # -- life
@@ -114,11 +115,8 @@ class BridgeWorker:
         key = f"bridge//{self._scope}/{self.model.name}"
         try:
             return await self._shared.leases.claim(key, request, gone=lambda: self._ended)
-        except AmqpError as error:
-            if self._shared.leases.in_time:
-                self._state = "standing by: another gateway forwards the events"
-            else:
-                self._state = str(error)
+        except AmqpError:
+            self._state = _STANDING_BY
             await asyncio.sleep(_PAUSES[0])
             return None
 
@@ -345,14 +343,21 @@ class BridgeWorker:
     @property
     def up(self) -> bool:
         """Whether this gateway forwards events and both links are open."""
-        return self.valid and not self._problems
+        return self.valid and not self._missing_ends
+
+    @property
+    def _missing_ends(self) -> dict[str, str]:
+        """Why an end takes or gives nothing, by end."""
+        if self._target is not None and self._target.away:
+            return {**self._problems, "to": "the container is not connected"}
+        return self._problems
 
     def ready(self) -> tuple[bool, str]:
         """For `/readyz`: a missing end is in the detail, but the gateway is ready for its clients."""
         if not self.valid:
-            return True, self._state
-        if self._problems:
-            return True, "; ".join(f"not forwarding, {end}: {text}" for end, text in sorted(self._problems.items()))
+            return True, self._state if self._shared.leases.in_time else str(unavailable())
+        if missing := self._missing_ends:
+            return True, "; ".join(f"not forwarding, {end}: {text}" for end, text in sorted(missing.items()))
         return True, f"forwarding from {self.model.source} to {self.model.to}, {self.counts.moved} forwarded"
 
     def policy_changed(self, verdict: PolicyVerdict) -> None:

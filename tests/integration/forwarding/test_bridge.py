@@ -210,6 +210,43 @@ def test_another_gateway_takes_over_and_only_one_moves(
     wait_until(lambda: moves(a.gateway) + moves(other) - repeated(found) == 900, "all to be counted once")
 
 
+def test_a_container_that_is_away_is_a_missing_end(
+    start_gateway: Gateways, kafka_broker: KafkaBroker, topics: Topics
+) -> None:
+    """The link to it waits for its return; whoever looks must not be told that events are forwarded."""
+    a, b, source, target = pushed(start_gateway, kafka_broker, topics, "memory")
+    a.start()
+    wait_until(lambda: up(a.gateway) == 1, "the bridge")
+    b.gateway.kill()
+    wait_until(lambda: up(a.gateway) == 0, "the bridge to be down")
+    assert "not forwarding, to: the container is not connected" in a.gateway.get("/readyz")[1]
+    topics.produce(source, range(30))
+    b.gateway.restart()
+    topics.read(target, holds(range(30)))
+    wait_until(lambda: up(a.gateway) == 1, "the bridge to be up again")
+    assert "not forwarding" not in a.gateway.get("/readyz")[1]
+
+
+def test_who_stands_by_says_so_again_when_redis_is_back(
+    own_redis: Redis, start_gateway: Gateways, kafka_broker: KafkaBroker, topics: Topics
+) -> None:
+    a, *_ = pushed(start_gateway, kafka_broker, topics, own_redis.url)
+    a.start()
+    gateways = a.gateway, a.another()
+    own_redis.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: all(said(each, "amqp:internal-error") for each in gateways), "leases to expire")
+    finally:
+        own_redis.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: sum(up(each) for each in gateways) == 1, "one to go on")
+    wait_until(lambda: sum(said(each, "standing by") for each in gateways) == 1, "the other to stand by", 30)
+
+
+def said(gateway: Gateway, words: str) -> bool:
+    """Whether `/readyz` has these words."""
+    return words in gateway.get("/readyz")[1]
+
+
 def up(gateway: Gateway) -> float:
     return gateway.metrics()['scopegate_bridge_up{bridge="b",scope="edge"}']
 
