@@ -61,7 +61,7 @@ class OffsetMap:
 def offset_maps(
     archive: Archive, selection: ArchiveSelection, settings: ClientSettings, topic: str
 ) -> dict[int, OffsetMap]:
-    """The offset maps of a complete replay; reads the topic once. Raises `PipelineError`."""
+    """The offset maps of a complete replay, also of empty partitions; reads the topic once. Raises `PipelineError`."""
     old = _archived(archive, selection)
     try:
         queries = Offsets(settings)
@@ -82,7 +82,14 @@ def offset_maps(
                 f"{counted(len(offsets), 'was', 'were')} replayed: positions can be determined only in a topic that "
                 f"has the events of one complete replay and no others"
             )
-    return {number: OffsetMap(offsets, new[number], bounds[number][0]) for number, offsets in old.items()}
+    replayed = {number: OffsetMap(offsets, new[number], bounds[number][0]) for number, offsets in old.items()}
+    return {**_empty(bounds), **replayed}
+
+
+def _empty(bounds: Mapping[int, tuple[int, int]]) -> dict[int, OffsetMap]:
+    """The maps of partitions without records: without a position, a group may leave out the first new events."""
+    none = np.empty(0, np.int64)
+    return {number: OffsetMap(none, none, low) for number, (low, high) in bounds.items() if low == high}
 
 
 def _archived(archive: Archive, selection: ArchiveSelection) -> dict[int, Numbers]:
@@ -107,7 +114,7 @@ def _in_topic(settings: ClientSettings, topic: str, bounds: Mapping[int, tuple[i
 def moved_groups(
     maps: Mapping[int, OffsetMap], groups: Mapping[str, Mapping[int, int]]
 ) -> dict[str, dict[int, int]]:
-    """The positions of groups in the new topic, without partitions from which nothing was replayed."""
+    """The positions of groups in the new topic, without partitions whose events are not of this replay."""
     return {
         name: {number: maps[number].moved(at) for number, at in positions.items() if number in maps}
         for name, positions in groups.items()

@@ -61,7 +61,7 @@ def compacted(broker: KafkaBroker, topic: str) -> None:
 
 @pytest.fixture(scope="module")
 def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    topic = kafka_broker.create_topic(partitions=2, config=SETTINGS)
+    topic = kafka_broker.create_topic(partitions=3, config=SETTINGS)  # the last one is empty
     with kafka_broker.writing() as write:
         for round_ in range(3):
             for number in range(10):
@@ -70,12 +70,12 @@ def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytes
     transactions(kafka_broker, topic)
     compacted(kafka_broker, topic)
     kafka_broker.configure(topic, "cleanup.policy", "delete")  # nothing is compacted any more
-    settled(kafka_broker, topic, 2)
+    settled(kafka_broker, topic, 3)
     seen = consumed(kafka_broker, topic)
     assert seen[0].offset > 0
     offsets = [record.offset for record in seen if record.partition == 0]
     groups = {
-        f"{topic}.before": {0: offsets[0] - 1, 1: 0},
+        f"{topic}.before": {0: offsets[0] - 1, 1: 0, 2: 0},
         f"{topic}.gap": {0: next(each for each in range(offsets[0], offsets[-1]) if each not in offsets), 1: ABORTED},
         f"{topic}.within": {0: offsets[-2], 1: 17},
         f"{topic}.after": {0: offsets[-1] + 7, 1: 1000},
@@ -92,7 +92,7 @@ def kept(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path_factory: pytes
 
 def test_settings_and_groups_are_in_the_archive(kafka_broker: KafkaBroker, kept: Kept) -> None:
     state = read_state(kept.archive, "orders")
-    assert (state.topic, state.partitions, state.replication, state.groups) == (kept.topic, 2, 1, kept.groups)
+    assert (state.topic, state.partitions, state.replication, state.groups) == (kept.topic, 3, 1, kept.groups)
     assert dict(state.settings) == {**SETTINGS, "cleanup.policy": "delete"}
 
 
@@ -109,8 +109,8 @@ def test_groups_continue_at_their_events_in_a_new_topic(
     assert copy.settings(topic) == copy.settings(kept.topic)
     found = consumed(kafka_broker, topic)
     for name, positions in kept.groups.items():
-        moved = copy.positions(name, topic, range(2))
-        assert set(moved) == {0, 1}
+        moved = copy.positions(name, topic, range(3))
+        assert set(moved) == set(positions), "a group without a position may begin at the end of a partition"
         for partition, old in positions.items():
             left = [record[2:] for record in kept.seen if record.partition == partition and record.offset >= old]
             again = [each[2:] for each in found if each.partition == partition and each.offset >= moved[partition]]
