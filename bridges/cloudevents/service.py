@@ -95,7 +95,9 @@ class RunningManager:
         self._inputs = _inputs_of(rules, policy)
         self.metrics: Final = ManagerMetrics()
         self._sinks: Final = SinkFactory(rules, self._sink_dependencies(policy))
-        shared = DispatcherServices(services.clusters, services.leases, services.termini, services.supervisor)
+        shared = DispatcherServices(
+            services.clusters, services.leases, services.termini, services.supervisor, self._caught_up
+        )
         open_sink = cast(OpenSink, self._sinks.open)
         settings = dispatcher_settings(rules)
         self._dispatcher: Final = SubscriptionDispatcher(settings, shared, open_sink, self._event_of, self.metrics)
@@ -160,6 +162,9 @@ class RunningManager:
     def _cluster_settings(self, policy: CompiledPolicy, cluster: str) -> dict[str, str]:
         servers = {"bootstrap.servers": self._services.clusters[cluster].bootstrap}
         return {**servers, **policy.client_settings(policy.model.kafka[cluster])}
+
+    async def _caught_up(self) -> bool:
+        return await self.manager.registry.caught_up()
 
     async def _save(self, manager: str, id: str, before: RefreshToken, renewed: RefreshToken) -> None:
         await self.manager.store_renewed_token(id, before, renewed)

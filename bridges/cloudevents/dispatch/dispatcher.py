@@ -266,6 +266,10 @@ class SubscriptionDispatcher:
 
     # -- from the slices
 
+    async def caught_up(self) -> bool:
+        """See `SliceListener`."""
+        return await self._services.caught_up()
+
     async def on_gained(self, buckets: Collection[int]) -> None:
         """See `SliceListener`."""
         turn = TimeSlice()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from bridges.kafka.bridge import ClusterBridge
@@ -34,3 +34,5 @@ class DispatcherServices(NamedTuple):
     leases: Leases
     termini: Termini
     supervisor: Supervisor
+    caught_up: Callable[[], Awaitable[bool]]
+    """See `SliceListener`."""

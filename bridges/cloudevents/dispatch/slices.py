@@ -27,6 +27,9 @@ _WAITERS: Final = 1000
 class SliceListener(Protocol):
     """The dispatcher."""
 
+    async def caught_up(self) -> bool:
+        """Have the subscriptions as they are stored now; False if the store does not answer."""
+
     async def on_gained(self, buckets: Collection[int]) -> None:
         """Start delivering the subscriptions of these buckets."""
 
@@ -123,7 +126,11 @@ class SliceOwnership:
         self._over.set()
 
     async def _acquire(self, lease: Lease) -> None:
-        """Acquire the records of a slice and start delivering its subscriptions."""
+        """Acquire the records of a slice and start delivering its subscriptions.
+
+        The owner before has answered changes that are only stored: nothing may be sent to the sink of an older version.
+        """
+        records: dict[int, CheckpointRecord] = {}
         for bucket in self._buckets(lease):
             record = CheckpointRecord(self._termini, self._name, bucket)
             while not lease.ended:
@@ -134,10 +141,17 @@ class SliceOwnership:
                     await asyncio.sleep(_RETRY_DELAY)
                 except Fenced:
                     return
-            if not lease.ended:
-                self._records[bucket] = record
+            records[bucket] = record
+        await self._catch_up(lease)
         if not lease.ended:
+            self._records.update(records)
             await self._listener.on_gained(self._buckets(lease))
+
+    async def _catch_up(self, lease: Lease) -> None:
+        while not lease.ended:
+            if await self._listener.caught_up():
+                break
+            await asyncio.sleep(_RETRY_DELAY)
 
     async def _hand_over(self, lease: Lease) -> None:
         """Release the slice to another gateway."""

@@ -146,6 +146,18 @@ class SubscriptionRegistry:
         if changed is None:
             await self.refresh()
 
+    async def caught_up(self) -> bool:
+        """Apply all that the store has now; False if it does not answer."""
+        try:
+            stored = await self._store.revision(self._name)
+            if self._applied < stored or not self.loaded:
+                await self.catch_up()
+            if self._applied < stored:  # not announced yet
+                await self.refresh()
+        except SubscriptionsUnavailable:
+            return False
+        return True
+
     async def refresh_one(self, id: str) -> None:
         """Apply what the store has of one subscription; raises SubscriptionsUnavailable."""
         async with self._refreshing:

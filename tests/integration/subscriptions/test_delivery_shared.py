@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bridges.cloudevents.delivery.answers import DONE
+from bridges.cloudevents.delivery.sink import SinkListener
 from bridges.cloudevents.dispatch.dispatcher import SubscriptionDispatcher
+from bridges.cloudevents.dispatch.interface import DeliverableSubscription
+from bridges.cloudevents.model.values import SinkUri
 from bridges.cloudevents.reading.start_offsets import StartOffsets
-from tests.support.cloudevents.delivery import Subscribed, Topic, until
+from tests.support.cloudevents.delivery import ScriptedSink, Subscribed, Topic, until
 
 IDS = [f"s{number}" for number in range(12)]
 
@@ -111,3 +114,32 @@ async def test_more_slices_move_no_position(topic: Topic) -> None:
     await topic.produce([("k", str(number)) for number in range(10, 20)])
     await until(lambda: all(len(topic.ids(id)) >= 20 for id in IDS))
     assert all(topic.ids(id) == [str(number) for number in range(20)] for id in IDS)
+
+
+@pytest.mark.row("CE-P-2")
+async def test_a_new_owner_sends_nothing_to_the_sink_of_a_version_that_was_replaced(topic: Topic) -> None:
+    """A gateway that stood still gets a slice before it hears of the changes that were answered meanwhile."""
+    sinks = {name: SinkUri(f"http://{name}/in", "http", ((name, 80),), "/in", "") for name in ("old", "new")}
+    make_sink, opened, asked = topic._sink, list[str](), list[bool]()
+
+    def open_sink(subscription: DeliverableSubscription, listener: SinkListener) -> ScriptedSink:
+        opened.append(subscription.sink.text)
+        return make_sink(subscription, listener)
+
+    async def caught_up() -> bool:
+        asked.append(len(asked) > 1)
+        if asked[-1]:
+            await second.put(Subscribed("s", sink=sinks["new"]), 2, starts)
+        return asked[-1]
+
+    first = topic.dispatcher()
+    starts = await topic.subscribe(first, Subscribed("s", sink=sinks["new"]))
+    await until(lambda: "s" in first._workers)
+    topic.caught_up, topic._sink = caught_up, open_sink  # type: ignore[method-assign]
+    second = topic.dispatcher()
+    await second.put(Subscribed("s", sink=sinks["old"]), 1, starts)
+    await first.close()
+    topic.lease_tasks[0].cancel()
+    await topic.produce([("k", "1")])
+    await until(lambda: topic.ids("s") == ["1"])
+    assert (opened, asked) == ([sinks["new"].text], [False, False, True])

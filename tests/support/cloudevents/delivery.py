@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,13 +143,14 @@ class Topic:
         self.lease_tasks: list[asyncio.Task[None]] = []
         """What renews the leases of each."""
         self._producer: Producer | None = None
+        self.caught_up: Callable[[], Awaitable[bool]] = _up_to_date
 
     def dispatcher(self, leases: Leases | None = None, **rules: Any) -> SubscriptionDispatcher:
         """Another gateway's part, or the only one's."""
         if leases is None:
             leases = Leases(MemoryLeaseStore(self.table, self.lease), self.supervisor)
             self.lease_tasks.append(self.supervisor.start(leases.run(), "leases"))
-        services = DispatcherServices({"main": self.bridge}, leases, self.termini, self.supervisor)
+        services = DispatcherServices({"main": self.bridge}, leases, self.termini, self.supervisor, self.caught_up)
         settings = DispatcherSettings("core", "m", {ADDRESS: self.route}, **rules)
         made = SubscriptionDispatcher(settings, services, self._sink, _event_of, ManagerMetrics())
         made.start()
@@ -199,6 +200,10 @@ class Topic:
         await self.bridge.close(1.0)
         await self.supervisor.close()
         assert not self.errors, self.errors
+
+
+async def _up_to_date() -> bool:
+    return True
 
 
 def _event_of(record: KafkaRecord, address: str) -> CloudEvent | None:

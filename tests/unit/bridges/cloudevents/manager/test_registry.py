@@ -23,7 +23,7 @@ from bridges.cloudevents.model.values import SinkProtocol
 from bridges.cloudevents.reading.start_offsets import StartOffsets
 from bridges.cloudevents.subscription.subscription import Subscription
 from gateway.state.subscriptions.memory_store import MemorySubscriptionStore
-from gateway.state.subscriptions.store import StoredSubscription, SubscriptionLimits
+from gateway.state.subscriptions.store import StoredSubscription, SubscriptionLimits, SubscriptionsUnavailable
 from policies.subscriptions import ManagerRules, manager_rules
 from tests.support.gateway.policy import load_text
 from tests.support.gateway.process import PATIENCE
@@ -125,6 +125,21 @@ async def test_changes_of_other_processes_are_taken_over() -> None:
     assert here.told.removed == ["one"]
     await here.book.refresh()
     assert len(here.told.puts) == 3  # nothing new, nothing told
+
+
+async def test_it_catches_up_with_changes_that_are_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Shared()
+    one = await here.made("one")
+    assert await here.book.caught_up(), "not read at all before"
+    changed = await here.store.replace(NAME, "one", document("one"), one.revision)
+    assert await here.book.caught_up()
+    assert here.told.puts == [("one", one.revision, None), ("one", changed.revision, None)]
+
+    async def away(manager: str) -> int:
+        raise SubscriptionsUnavailable
+
+    monkeypatch.setattr(here.store, "revision", away)
+    assert not await here.book.caught_up()
 
 
 async def test_an_old_reading_brings_back_nothing_that_was_deleted_meanwhile() -> None:
