@@ -81,4 +81,4 @@ def _four_parts(name: str) -> str:
     try:
         return str(IPv4Address(name))  # strict: four decimal parts without leading zeros
     except AddressValueError:
-        raise HostError("an IPv4 address needs four plain decimal parts") from None
+        raise HostError("not an IPv4 address of four plain decimal parts") from None

@@ -83,7 +83,7 @@ def sink(rest: str) -> str:
         (text(sink("protocol: http, to: 'https://a.example?x=1'")), "sinks[0].to: needs a URL like"),
         (text(sink("protocol: http, to: 'https://a*.example'")), 'in a host, "*" must be a whole label'),
         (text(sink("protocol: http, to: 'https://a.example:0'")), "a port is a number from 1 to 65535"),
-        (text(sink("protocol: http, to: 'https://2130706433'")), "an IPv4 address needs four plain decimal parts"),
+        (text(sink("protocol: http, to: 'https://2130706433'")), "not an IPv4 address of four plain decimal parts"),
         (text(sink("protocol: http, to: 'https://a.example/**/x'")), 'the path "**" must be the whole last segment'),
         (text(sink("protocol: amqp, to: 'https://a.example'")), "protocol amqp has no scheme https (allowed: amqps"),
         (text(sink("protocol: amqp, to: 'amqps://a.example/q'")), "only http and https URLs have a path here"),

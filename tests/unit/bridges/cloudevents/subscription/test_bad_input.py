@@ -123,7 +123,7 @@ SINKS: Final[list[Case]] = [
     (sink("https://hooks.partner.example:"), _SINK, "a port is a number from 1 to 65535"),
     (sink("https://hooks.partner.example:+443"), _SINK, "a port is a number from 1 to 65535"),
     (sink("https://hooks.partner.example:\u0664\u0664\u0663"), _SINK, "a port is a number from 1 to 65535"),
-    (sink("http://2130706433/"), _SINK, "four plain decimal parts"),
+    (sink("http://2130706433/"), _SINK, "the host is not an IPv4 address of four plain decimal parts"),
     (sink("http://0x7f.1/"), _SINK, "four plain decimal parts"),
     (sink("http://0177.0.0.1/"), _SINK, "four plain decimal parts"),
     (sink("http://127.1/"), _SINK, "four plain decimal parts"),
