@@ -18,7 +18,7 @@ Authorization = Callable[[bool], Awaitable[str]]
 _AWAY: Final = frozenset((408, 425, 429))
 """What a login server answers, beside 5xx, that says nothing of the credential."""
 _RENEW_BEFORE: Final = 60_000
-"""Milliseconds before its expiry at which a token is renewed."""
+"""Milliseconds before its expiry at which a token is renewed, at most half of its lifetime."""
 _DEFAULT_LIFETIME: Final = 3600
 """Lifetime in seconds of a token whose server does not give one."""
 _MAX_LIFETIME: Final = 10 * 365 * 24 * 3600
@@ -83,6 +83,7 @@ class TokenRenewal:
     ) -> None:
         self._credential = credential
         self._unsaved: RefreshToken | None = None
+        self._renew_before = _RENEW_BEFORE
         self._used = ""
         """The refresh token that was last sent to the login server."""
         self._server: Final = server
@@ -107,7 +108,7 @@ class TokenRenewal:
         return self._renewing.locked() or (self._unsaved or self._credential).refresh_token != self._used
 
     def _due(self, credential: RefreshToken) -> bool:
-        return self._now_ms() >= credential.expires - _RENEW_BEFORE
+        return self._now_ms() >= credential.expires - self._renew_before
 
     async def _renew(self) -> None:
         if self._unsaved is None:
@@ -142,6 +143,7 @@ class TokenRenewal:
         if not _is_token(token) or not _is_printable(refresh) or life <= 0:
             raise LoginFailed("the login server's answer has no token")
         life = min(life, _MAX_LIFETIME)
+        self._renew_before = min(_RENEW_BEFORE, life * 1000 // 2)
         return RefreshToken(token, self._now_ms() + life * 1000, refresh, self._server.endpoint)
 
 

@@ -87,6 +87,21 @@ async def test_a_token_is_renewed_a_minute_before_its_end() -> None:
     assert saved.credentials == [RefreshToken("new", 1_340_000, "refresh-2", f"{server.url}/token")]
 
 
+async def test_a_token_of_a_short_life_is_used_for_half_of_it() -> None:
+    """It was due at once, and each event had a renewal of its own."""
+    clock, saved = Clock(), Saved()
+    clock.now = 1_100_000
+    answer = token_answer(access_token="new", expires_in=60, refresh_token="refresh-2")
+    async with http_sink(lambda request: answer) as server, renewal(server, clock, saved) as header:
+        for seconds in (0, 1, 29):
+            clock.now = 1_100_000 + seconds * 1000
+            assert await header(False) == "Bearer new"
+        assert len(server.requests) == 1
+        clock.now = 1_130_000
+        assert await header(False) == "Bearer new"
+        assert len(server.requests) == 2
+
+
 async def test_a_token_that_lasts_for_ever_is_stored_with_an_end() -> None:
     saved, answer = Saved(), token_answer(access_token="new", expires_in=10**15)
     async with http_sink(lambda request: answer) as server, renewal(server, Clock(), saved) as header:
