@@ -79,7 +79,7 @@ class Connector:
         self._connection: Connection | None = None
         self._endpoint: Endpoint = model.to[0]
         self._ended = asyncio.Event()
-        self._was_open = self._down = False
+        self._was_open = self._down = self._holding = False
         self._failures: Final = Failures()
         self._detail = "not connected yet"
         self.routes: Final = routes
@@ -179,6 +179,12 @@ class Connector:
             return False, self._detail
         waiting = [f"; not pulling from {pull.entry.source}: {pull.problem}" for pull in self._pulls if pull.problem]
         return True, f"connected to {self._endpoint}{''.join(waiting)}"
+
+    def hold(self) -> None:
+        """Grant no more credit (drain), nor on connections that are made later."""
+        self._holding = True
+        if (engine := self.engine) is not None:
+            engine.stop_granting()
 
     def close(self, error: AmqpError | None = None) -> None:
         """Close the connection; relays lose their remote links."""
@@ -301,6 +307,8 @@ class Connector:
             return
         self._was_open = True
         self._failures.clear()
+        if self._holding:
+            engine.stop_granting()
         self._report.increment("connector_opens", self.name)
         self._report.connection_opened(connection, connector=self.name, to=str(self._endpoint))
         self.reply_address.opened(engine)

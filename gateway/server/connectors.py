@@ -108,6 +108,17 @@ class ConnectorTable:
         for name, scope in self._scopes.items():
             scope.connectors = {key[1]: each for key, each in self.running.items() if key[0] == name}
 
+    def hold(self) -> None:
+        """Grant the containers no more credit (drain)."""
+        for connector in self.running.values():
+            connector.hold()
+
+    def close(self) -> None:
+        """Close all connections in order, and make no others."""
+        for key, connector in self.running.items():
+            self._tasks[key].cancel()
+            connector.close()
+
     def _run(self, key: ConnectorKey, connector: Connector) -> None:
         self.running[key] = connector
         self._tasks[key] = self._supervisor.keep(connector.run, f"connector:{key[1]}")

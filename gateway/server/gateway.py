@@ -347,14 +347,13 @@ class Gateway:
         for listener in self.listeners.values():
             listener.stop()
         self.bridges.hold()
+        self._connectors.hold()
         await self.client_api.close()
-        connectors = self._connectors.running.values()
-        ends: list[Connection | Connector] = [*self.connections(), *connectors]
+        ends: list[Connection | Connector] = [*self.connections(), *self._connectors.running.values()]
         left = await drain(ends, self.unsettled, self.bridges.close, patience)
         for connection in self.connections():
             connection.close(AmqpError(CONNECTION_FORCED, "the gateway is shutting down; connect again later"))
-        for connector in connectors:
-            connector.close()
+        self._connectors.close()
         await until(lambda: not any(self.connections()), _CLOSING)
         if self._administration is not None:
             await self._administration.close()
