@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from gateway.amqp.proton.handles import ProtonCollector, ProtonDelivery, ProtonEvent, ProtonLink
 
 _FLOW: Final = lib.PN_LINK_FLOW
+_AT_ONCE: Final = 50
+"""Events that are handled one by one in a call: a single disposition of the peer may make many thousands of them."""
 
 
 class Dispatcher:
@@ -52,18 +54,18 @@ class Dispatcher:
         self.last_flow: Link | None = None
         self.named: NamedTransaction | None = None
 
-    def dispatch(self) -> None:
-        """Dispatch every waiting event to its link or to the connection."""
+    def dispatch(self) -> bool:
+        """Dispatch waiting events to their links or to the connection; returns whether some may be left."""
         engine, collector = self._engine, self._collector
         run: list[Batch] = []
-        while True:
+        for _ in range(_AT_ONCE):
             other = batch.drain_events(
                 self._events, engine.senders, engine.receivers, BUFFER_SIZE - 1, run, self._handled
             )
             if run:
                 self._hand_out(run)
             if not other:
-                return
+                return False
             event = lib.pn_collector_peek(collector)
             try:
                 if delivery := lib.pn_event_delivery(event):
@@ -74,6 +76,7 @@ class Dispatcher:
                     self._control(kind, event)
             finally:
                 lib.pn_collector_pop(collector)
+        return True
 
     def _hand_out(self, run: list[Batch]) -> None:
         """Pass on received messages and accepted deliveries; a link may have ended since they were collected."""

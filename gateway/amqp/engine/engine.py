@@ -86,19 +86,31 @@ class Engine(Restraint):
     # -- bytes and time
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the peer; handlers are called before this returns."""
+        """Process bytes from the peer, which is not `behind`; handlers are called before this returns."""
         self._input.push(data)
         if not self.dirty:
             self.touch()
 
-    def _dispatch_safely(self) -> None:
+    @property
+    def behind(self) -> bool:
+        """Whether the bytes received last make so much work that `go_on` has to be called before there are more."""
+        return self._input.behind
+
+    def go_on(self) -> None:
+        """Process more of the bytes received last: the work of about a millisecond."""
+        self._input.go_on()
+        if not self.dirty:
+            self.touch()
+
+    def _dispatch_safely(self) -> bool:
         """Dispatch; an undecodable control frame ends the connection with an error."""
         try:
             if self._inspector.watching:
                 self._inspector.look()
-            self.dispatch()
+            return self.dispatch()
         except AmqpError as error:
             self._fail(error)
+            return True  # its events are still to be handled
 
     def _before_end(self) -> None:
         try:

@@ -7,11 +7,13 @@ So input is cut there.
 
 proton takes 8 or 16 KiB at once. Handling the events of a few messages costs nearly as much as of many, so events wait
 for the next pieces of the same input, unless one may have control frames, which are checked piece by piece.
+
+A short frame may make very many events, so only some are handled in one call (`Dispatcher`). What comes after waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from cproton_ffi import ffi, lib
@@ -38,15 +40,15 @@ class Input:
     def __init__(
         self,
         transport: ProtonTransport,
-        dispatch: Callable[[], None],
+        dispatch: Callable[[], bool],
         before_end: Callable[[], None],
         echo: Callable[[int, int], None],
         acquires: Callable[[bytes | None], None],
     ) -> None:
-        """`dispatch` handles the events of a piece; `before_end` is called before an end.
+        """`dispatch` handles events of a piece, and returns whether some are left.
 
-        `echo` is called after a flow that is to be answered, with the reason (`scan`) and its channel; `acquires` with
-        one that may name a transaction before its event, and with None after it.
+        `before_end` is called before an end, `echo` after a flow that is to be answered, with the reason (`scan`) and
+        its channel; `acquires` with one that may name a transaction before its event, and with None after it.
         """
         self._transport: Final = transport
         self._dispatch: Final = dispatch
@@ -55,11 +57,22 @@ class Input:
         self._acquires: Final = acquires
         self._room = lib.pn_transport_capacity(transport)
         self.inspector: Final = ControlFrameInspector(self._room)
+        self._steps: Iterator[bool] = iter(())
+        self.behind = False
+        """Whether bytes that were pushed have to be processed further, by `go_on`, before any others."""
 
     def push(self, data: bytes) -> None:
-        """Process bytes from the peer; their events are dispatched before this returns."""
-        if self._room <= 0:
-            return
+        """Process bytes from the peer: all of them, or the first part (`behind`)."""
+        if self._room > 0:
+            self._steps = self._pushed(data)
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Process the next part."""
+        self.behind = False  # also after an error
+        self.behind = next(self._steps, False)
+
+    def _pushed(self, data: bytes) -> Iterator[bool]:
         start = 0
         data, cuts = self.inspector.scanned(data)
         for position, what, channel in cuts:
@@ -67,13 +80,13 @@ class Input:
                 self.inspector.disposition_text = self.inspector.split_text(data, position)
             elif what == ACQUISITION:
                 self._acquires(self.inspector.frame(data, start, position))
-            self._push(data, start, position)
+            yield from self._push(data, start, position)
             start = position
             if what == BEFORE_END:
                 self._before_end()
             elif what == CUT_TEXT:
                 self.inspector.disposition_text = refusal(data[start : start + channel])
-                self._push(data, start, start + channel)
+                yield from self._push(data, start, start + channel)
                 self.inspector.disposition_text, start = None, start + channel
             elif what == SPLIT_DISPOSITION:
                 self.inspector.disposition_text = None
@@ -83,11 +96,11 @@ class Input:
                 continue
             elif self._room > 0:
                 self._echo(what, channel)
-        self._push(data, start, len(data))
+        yield from self._push(data, start, len(data))
         if self._room > 0:
             self.inspector.pushed(data, self._room)
 
-    def _push(self, data: bytes, position: int, end: int) -> None:
+    def _push(self, data: bytes, position: int, end: int) -> Iterator[bool]:
         transport, inspector = self._transport, self.inspector
         start, waiting = ffi.from_buffer("char[]", data) + position, 0
         while position < end and (room := self._room) > 0:
@@ -101,7 +114,8 @@ class Input:
                 inspector.grown(room)
             self._room = room
             if room <= 0 or position >= end or waiting >= _MOST or inspector.each_piece:
-                self._dispatch()
+                while self._dispatch():
+                    yield True
                 waiting = 0
 
     def stop(self) -> None:

@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
         self._unread = b""
         self._taken = self._uncharged = 0
         self._slice = SLICE
-        self._deaf = self._lost = self._failed = False
+        self._deaf = self._lost = self._failed = self._working = False
         self._pressure: Pressure | None = None
         self.bytes_in = 0
         self.bytes_out = 0
@@ -107,14 +107,17 @@ class Connection(asyncio.Protocol):
 
     def _receive(self, data: bytes) -> None:
         """Process input; large input is processed in slices, so that other connections get their turns."""
-        if self._unread:
+        if self._working:
             self._unread = self._unread[self._taken :] + data
             self._taken = 0
             self._hold(len(self._unread) > UNREAD)
-        elif self.engine is not None and len(data) <= self._slice and self.hub.free():
-            self.engine.receive(data)
+        elif (engine := self.engine) is not None and len(data) <= self._slice and self.hub.free():
+            engine.receive(data)
+            if engine.behind:
+                self._working = True
+                self.hub.soon(self._go_on)
         else:
-            self._unread, self._taken = data, 0
+            self._unread, self._taken, self._working = data, 0, True
             self.hub.run(self._go_on)
 
     def _hold(self, deaf: bool) -> None:
@@ -129,9 +132,14 @@ class Connection(asyncio.Protocol):
             (transport.pause_reading if deaf else transport.resume_reading)()
 
     def _go_on(self) -> None:
-        """Process the next slice of the input, in turn with other connections."""
-        self._work()
-        if self._unread:
+        """Process the next part of the input, in turn with other connections."""
+        try:
+            self._work()
+        except Exception as error:
+            self.hub.failed(self, error)
+            self._unread = b""
+        self._working = bool(self._unread) or (self.engine is not None and self.engine.behind)
+        if self._working:
             self.hub.soon(self._go_on)
         elif self._lost:
             self._let_go()
@@ -139,17 +147,18 @@ class Connection(asyncio.Protocol):
             self._hold(False)
 
     def _work(self) -> None:
-        start, before, size = self._taken, time.thread_time(), len(self._unread)
-        if (engine := self.engine) is not None:
-            try:
-                engine.receive(self._unread[start : start + self._slice])
-            except Exception as error:
-                self.hub.failed(self, error)
-                engine = None
-        self._taken = start + self._slice
-        self._slice = next_slice(self._slice, time.thread_time() - before)
-        if engine is None or self._taken >= size:
+        """Let the engine go on, or process the next slice."""
+        if (engine := self.engine) is None:
             self._unread = b""
+        elif engine.behind:
+            engine.go_on()
+        else:
+            data, before = self._unread[self._taken : self._taken + self._slice], time.thread_time()
+            self._taken += self._slice
+            if self._taken >= len(self._unread):
+                self._unread = b""
+            engine.receive(data)
+            self._slice = next_slice(self._slice, time.thread_time() - before)
 
     def eof_received(self) -> bool:
         return False  # without a close first: connection_lost tells the engine
@@ -171,7 +180,7 @@ class Connection(asyncio.Protocol):
         self.transport = None
         if self.engine is None:
             self._host.closed(self, None)
-        elif self._unread:  # process what the peer sent before it left
+        elif self._working:  # process what the peer sent before it left
             self._lost = True
         else:
             self.hub.run(self._let_go)

@@ -29,6 +29,7 @@ from gateway.state import MemoryCounterStore
 from policies.rules import ScopeRules
 from tests.support.amqp.frames import AMQP_HEADER, Frame, composite, framed, parse, performative, source, target
 from tests.support.amqp.messages import message
+from tests.support.amqp.receiving import receive_all
 from tests.support.gateway.policy import load_text
 
 POLICY = """
@@ -53,7 +54,7 @@ class Side:
         self.closed = False
 
     def feed(self, data: bytes) -> None:
-        self.engine.receive(data)
+        receive_all(self.engine, data)
         self.flush()
 
     def flush(self) -> None:

@@ -28,6 +28,7 @@ from gateway.tasks import Supervisor
 from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
 from tests.support.amqp.messages import message
+from tests.support.amqp.receiving import receive_all
 from tests.support.gateway.process import PATIENCE
 
 
@@ -61,7 +62,7 @@ class StreamSide:
     def flush(self) -> None:
         data = self.engine.take()
         if data and self.other is not None:
-            self.other.engine.receive(data)
+            receive_all(self.other.engine, data)
 
     def link_requested(self, link: Link) -> None:
         assert self.serve is not None

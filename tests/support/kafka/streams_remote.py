@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from tests.support.amqp.peer import Peer
+from tests.support.amqp.receiving import receive_all
 from tests.support.kafka.streams import Clients, StreamSide
 from tests.support.servers.kafka import KafkaBroker
 
@@ -53,7 +54,7 @@ class RemoteWire:
         except OSError:
             data = b""
         if data:
-            self._side.engine.receive(data)
+            receive_all(self._side.engine, data)
         else:
             self._loop.remove_reader(self._socket)
 

@@ -14,6 +14,7 @@ from gateway.amqp.proton.batch import CONTROL, SCAN_STATE, scan
 from gateway.errors import AmqpError
 from tests.support.amqp.frames import AMQP_HEADER, framed, performative, target
 from tests.support.amqp.messages import message
+from tests.support.amqp.receiving import receive_all
 from tests.unit.gateway.amqp.engine.test_engine import Owner
 
 Event = tuple[Any, ...]
@@ -101,7 +102,7 @@ def _results(pieces: list[bytes]) -> tuple[list[Event], str | None, list[str]]:
     begin = performative("begin", next_outgoing_id=0, incoming_window=1000, outgoing_window=1000)
     owner.say(AMQP_HEADER + framed(performative("open", container_id="p")) + framed(begin))
     for piece in pieces:
-        owner.engine.receive(piece)
+        receive_all(owner.engine, piece)
         frames += [each.kind for each in owner.frames() if each.kind not in ("flow", "disposition")]
     error = owner.error
     owner.engine.lost(None)

@@ -17,6 +17,7 @@ from gateway.errors import AmqpError
 from tests.support.amqp.direct import steps
 from tests.support.amqp.frames import AMQP_HEADER, Frame, framed, parse, performative, source, target
 from tests.support.amqp.messages import message
+from tests.support.amqp.receiving import receive_all
 
 
 class Owner:
@@ -28,7 +29,7 @@ class Owner:
 
     def say(self, data: bytes) -> list[Frame]:
         """Frames to the engine, and its answers."""
-        self.engine.receive(data)
+        receive_all(self.engine, data)
         return self.frames()
 
     def frames(self) -> list[Frame]:
