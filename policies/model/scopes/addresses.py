@@ -52,7 +52,10 @@ class DirectRule(Strict):
     """A node without storage that matches attached senders and receivers."""
 
     match: Match = Field(description=_MATCH_TEXT)
-    direct: DirectMode = Field(description="balanced: one receiver gets each message; multicast: all receivers get it")
+    direct: DirectMode = Field(
+        description="balanced: one receiver gets each message; multicast: all receivers get it, at the pace of the "
+        "slowest (a receiver whose connection is dead holds the others up until limits.idle_timeout)"
+    )
 
 
 class Returns(StrictSection):
