@@ -8,7 +8,7 @@ is gone, then `free()`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
@@ -41,6 +41,7 @@ class Engine(Restraint):
     """A connection's protocol state; `dirty` while output waits to be taken."""
 
     _sessions: Sessions
+    _work: Iterator[bool] = iter(())
 
     def __init__(self, config: EngineConfig, owner: EngineListener[Engine], *, server: bool) -> None:
         super().__init__()
@@ -85,22 +86,23 @@ class Engine(Restraint):
 
     # -- bytes and time
 
-    def receive(self, data: bytes) -> None:
-        """Process bytes from the peer, which is not `behind`; handlers are called before this returns."""
-        self._input.push(data)
+    def receive(self, data: bytes) -> bool:
+        """Process bytes from the peer, and call the handlers.
+
+        Returns whether that is more work than for one turn: then `go_on` does the rest, before further bytes come.
+        """
+        self._work = self._input.push(data)
+        behind = next(self._work, False)
         if not self.dirty:
             self.touch()
+        return behind
 
-    @property
-    def behind(self) -> bool:
-        """Whether the bytes received last make so much work that `go_on` has to be called before there are more."""
-        return self._input.behind
-
-    def go_on(self) -> None:
-        """Process more of the bytes received last: the work of about a millisecond."""
-        self._input.go_on()
+    def go_on(self) -> bool:
+        """Do more of the work of the bytes that came last; returns whether some of it is left."""
+        behind = next(self._work, False)
         if not self.dirty:
             self.touch()
+        return behind
 
     def _dispatch_safely(self) -> bool:
         """Dispatch; an undecodable control frame ends the connection with an error."""

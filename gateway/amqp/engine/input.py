@@ -57,22 +57,11 @@ class Input:
         self._acquires: Final = acquires
         self._room = lib.pn_transport_capacity(transport)
         self.inspector: Final = ControlFrameInspector(self._room)
-        self._steps: Iterator[bool] = iter(())
-        self.behind = False
-        """Whether bytes that were pushed have to be processed further, by `go_on`, before any others."""
 
-    def push(self, data: bytes) -> None:
-        """Process bytes from the peer: all of them, or the first part (`behind`)."""
-        if self._room > 0:
-            self._steps = self._pushed(data)
-            self.go_on()
-
-    def go_on(self) -> None:
-        """Process the next part."""
-        self.behind = False  # also after an error
-        self.behind = next(self._steps, False)
-
-    def _pushed(self, data: bytes) -> Iterator[bool]:
+    def push(self, data: bytes) -> Iterator[bool]:
+        """Process bytes from the peer; yields True where so much was done that the rest should wait for its turn."""
+        if self._room <= 0:
+            return
         start = 0
         data, cuts = self.inspector.scanned(data)
         for position, what, channel in cuts:

@@ -20,7 +20,8 @@ from gateway.amqp.transport.flush_scheduler import FlushScheduler, guarded
 from gateway.amqp.transport.full_arity import FullArityEngine
 from gateway.amqp.transport.handshake import Handshake
 from gateway.amqp.transport.heartbeats import HEARTBEAT, Heartbeats
-from gateway.amqp.transport.slices import SLICE, UNREAD, next_slice
+from gateway.amqp.transport.slices import UNREAD
+from gateway.amqp.transport.waiting_input import WaitingInput
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.held.account import Account
 
@@ -70,13 +71,10 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._heartbeats: Final = Heartbeats(hub.loop, self._look)
         self._ending = False
-        self._unread = b""
-        self._taken = self._uncharged = 0
-        self._slice = SLICE
-        self._deaf = self._lost = self._failed = self._working = False
+        self._waiting: Final = WaitingInput()
+        self._deaf = self._lost = self._failed = self._working = self._behind = False
         self._pressure: Pressure | None = None
-        self.bytes_in = 0
-        self.bytes_out = 0
+        self.bytes_in = self.bytes_out = self._uncharged = 0
         self._taken_bytes = 0, 0
 
     # -- asyncio
@@ -108,16 +106,15 @@ class Connection(asyncio.Protocol):
     def _receive(self, data: bytes) -> None:
         """Process input; large input is processed in slices, so that other connections get their turns."""
         if self._working:
-            self._unread = self._unread[self._taken :] + data
-            self._taken = 0
-            self._hold(len(self._unread) > UNREAD)
-        elif (engine := self.engine) is not None and len(data) <= self._slice and self.hub.free():
-            engine.receive(data)
-            if engine.behind:
-                self._working = True
+            self._waiting.add(data)
+            self._hold(len(self._waiting) > UNREAD)
+        elif self.engine is not None and len(data) <= self._waiting.slice and self.hub.free():
+            if self.engine.receive(data):
+                self._behind = self._working = True
                 self.hub.soon(self._go_on)
         else:
-            self._unread, self._taken, self._working = data, 0, True
+            self._waiting.add(data)
+            self._working = True
             self.hub.run(self._go_on)
 
     def _hold(self, deaf: bool) -> None:
@@ -134,11 +131,12 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Process the next part of the input, in turn with other connections."""
         try:
-            self._work()
+            self._behind = self._work()
         except Exception as error:
             self.hub.failed(self, error)
-            self._unread = b""
-        self._working = bool(self._unread) or (self.engine is not None and self.engine.behind)
+            self._waiting.clear()
+            self._behind = False
+        self._working = self._behind or len(self._waiting) > 0
         if self._working:
             self.hub.soon(self._go_on)
         elif self._lost:
@@ -146,19 +144,16 @@ class Connection(asyncio.Protocol):
         else:
             self._hold(False)
 
-    def _work(self) -> None:
-        """Let the engine go on, or process the next slice."""
-        if (engine := self.engine) is None:
-            self._unread = b""
-        elif engine.behind:
-            engine.go_on()
-        else:
-            data, before = self._unread[self._taken : self._taken + self._slice], time.thread_time()
-            self._taken += self._slice
-            if self._taken >= len(self._unread):
-                self._unread = b""
-            engine.receive(data)
-            self._slice = next_slice(self._slice, time.thread_time() - before)
+    def _work(self) -> bool:
+        """Let the engine go on, or process the next slice; returns whether the engine has to go on."""
+        engine = self.engine
+        assert engine is not None  # it stays until nothing waits
+        if self._behind:
+            return engine.go_on()
+        data, before = self._waiting.take(), time.thread_time()
+        behind = engine.receive(data)
+        self._waiting.took(time.thread_time() - before)
+        return behind
 
     def eof_received(self) -> bool:
         return False  # without a close first: connection_lost tells the engine
@@ -244,7 +239,7 @@ class Connection(asyncio.Protocol):
     def _charge(self) -> None:
         self._uncharged = 0
         if self._pressure is not None:
-            self._pressure.turn(len(self._unread))
+            self._pressure.turn(len(self._waiting))
 
     def _slowed(self, how: str) -> None:
         self.hub.slowed(self, how)

@@ -137,10 +137,10 @@ class FullArityEngine(Engine):
         self._reserve: Final = FrameReserve()
         self._late: Final = LateDetaches()
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> bool:
         """See `Engine`."""
-        if data := self._reserve.pass_on(self._late.pass_on(data)):
-            super().receive(data)
+        data = self._reserve.pass_on(self._late.pass_on(data))
+        return bool(data) and super().receive(data)
 
     def take_pieces(self) -> list[bytes]:
         """See `Engine`."""

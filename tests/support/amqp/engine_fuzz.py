@@ -27,9 +27,18 @@ from gateway.routing.response_router import AdmissionContext
 from gateway.routing.transforms import TransformRegistry
 from gateway.state import MemoryCounterStore
 from policies.rules import ScopeRules
-from tests.support.amqp.frames import AMQP_HEADER, Frame, composite, framed, parse, performative, source, target
+from tests.support.amqp.frames import (
+    AMQP_HEADER,
+    Frame,
+    composite,
+    framed,
+    parse,
+    performative,
+    receive_all,
+    source,
+    target,
+)
 from tests.support.amqp.messages import message
-from tests.support.amqp.receiving import receive_all
 from tests.support.gateway.policy import load_text
 
 POLICY = """

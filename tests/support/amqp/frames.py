@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.amqp.codec.codec import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort, decode, encode
+
+if TYPE_CHECKING:
+    from gateway.amqp.engine.engine import Engine
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -227,3 +230,10 @@ def nested(value: Any) -> Any:
         name, fields = known[value.descriptor]
         return Composite(name, by_name(fields, value.value))
     return value
+
+
+def receive_all(engine: Engine, data: bytes) -> None:
+    """Let an engine without a connection process the frames of its peer, in as many parts as it takes."""
+    behind = engine.receive(data)
+    while behind:
+        behind = engine.go_on()

@@ -27,8 +27,8 @@ from gateway.filters.position.event_stream import FILTER_NAME
 from gateway.tasks import Supervisor
 from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
+from tests.support.amqp.frames import receive_all
 from tests.support.amqp.messages import message
-from tests.support.amqp.receiving import receive_all
 from tests.support.gateway.process import PATIENCE
 
 

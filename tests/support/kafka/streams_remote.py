@@ -7,8 +7,8 @@ import socket
 from collections.abc import Mapping
 from typing import Self
 
+from tests.support.amqp.frames import receive_all
 from tests.support.amqp.peer import Peer
-from tests.support.amqp.receiving import receive_all
 from tests.support.kafka.streams import Clients, StreamSide
 from tests.support.servers.kafka import KafkaBroker
 

@@ -12,9 +12,8 @@ from gateway.amqp.link.handlers import Incoming
 from gateway.amqp.link.link import Link
 from gateway.amqp.proton.batch import CONTROL, SCAN_STATE, scan
 from gateway.errors import AmqpError
-from tests.support.amqp.frames import AMQP_HEADER, framed, performative, target
+from tests.support.amqp.frames import AMQP_HEADER, framed, performative, receive_all, target
 from tests.support.amqp.messages import message
-from tests.support.amqp.receiving import receive_all
 from tests.unit.gateway.amqp.engine.test_engine import Owner
 
 Event = tuple[Any, ...]

@@ -15,9 +15,8 @@ from gateway.amqp.link.handlers import Incoming, LinkHandler
 from gateway.amqp.link.link import Link
 from gateway.errors import AmqpError
 from tests.support.amqp.direct import steps
-from tests.support.amqp.frames import AMQP_HEADER, Frame, framed, parse, performative, source, target
+from tests.support.amqp.frames import AMQP_HEADER, Frame, framed, parse, performative, receive_all, source, target
 from tests.support.amqp.messages import message
-from tests.support.amqp.receiving import receive_all
 
 
 class Owner:

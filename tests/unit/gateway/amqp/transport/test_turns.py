@@ -203,9 +203,9 @@ def pieces(house: House, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     assert engine is not None
     receive = engine.receive
 
-    def received(_: object, data: bytes) -> None:
+    def received(_: object, data: bytes) -> bool:
         found.append(len(data))
-        receive(data)
+        return receive(data)
 
     monkeypatch.setattr(type(engine), "receive", received)
     connection.data_received(attaches(1000))
