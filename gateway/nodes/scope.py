@@ -82,7 +82,9 @@ class Scope:
         self.temporaries: Final = Temporaries(self)
         self.pairs: Final = Pairs(self, self.temporaries)
         self.links: Final = LinkRegistry()
-        self._transactions: Final = TransactionLimits(context.waits.later, lambda: context.new_name().encode())
+        self._transactions: Final = TransactionLimits(
+            context.waits.later, lambda: context.new_name().encode(), context.soon
+        )
         self.reply_requesters: Final[dict[str, Requester]] = {}
         """The last requester with each reply address (`reply_rights`)."""
         self._replies: Final = replies_address(name)

@@ -6,7 +6,8 @@ they are settled. After a commit those without an outcome are deliveries like an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Provisional
@@ -23,6 +24,7 @@ from gateway.transactions.acquisition_states import (
     OutcomeAction,
     Told,
 )
+from gateway.transactions.agenda import Agenda
 
 if TYPE_CHECKING:
     from gateway.amqp.link.handlers import SendContext
@@ -41,6 +43,8 @@ class AcquiringTransaction(Protocol):
 
     @property
     def txn_id(self) -> bytes: ...
+    @property
+    def agenda(self) -> Agenda: ...
     def hold(self, retired: Retirement) -> None: ...
 
 
@@ -170,14 +174,19 @@ class Acquisition:
 
     def _keep(self) -> None:
         self._forget()
-        self._finish(FAILED)  # as at the end of any link: their outcomes will never come
+        self._transaction.agenda.add(self._ended(FAILED))  # as at the end of any link: their outcomes will never come
 
     def _give_back(self) -> None:
         self._recount()  # else they would come again at once
+        self._transaction.agenda.add(self._given_back())
+
+    def _given_back(self) -> Iterator[Callable[[], None]]:
         link = self._link
-        for number, delivery in self._forget().items():
-            link.settle_sent(number, delivery, RELEASED)
-        self._finish(RELEASED)
+        for number in list(self._unsettled):
+            if (delivery := self._unsettled.pop(number, None)) is not None:  # else it has an outcome, or its link ended
+                del link.acquired[number]
+                yield partial(link.settle_sent, number, delivery, RELEASED)
+        yield from self._ended(RELEASED)
 
     def _forget(self) -> dict[int, ProtonDelivery]:
         """Those that are unsettled, which are this acquisition's no more."""
@@ -187,13 +196,14 @@ class Acquisition:
             del self._link.acquired[number]
         return messages
 
-    def _finish(self, outcome: Outcome) -> None:
+    def _ended(self, outcome: Outcome) -> Iterator[Callable[[], None]]:
+        """Give those an outcome whose link has ended."""
         left = list(self._left)
         self._left.clear()
         self._link.keep(-self._left_size)
         self._left_size = 0
         for context in left:
-            self._link.handler.on_outcome(context, outcome)
+            yield partial(self._link.handler.on_outcome, context, outcome)
 
     def _resume(self) -> None:
         if self._link.acquisition is self:

@@ -8,11 +8,12 @@ follows is about every message before it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from gateway.amqp.link.transactions import WaitingWork
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from gateway.transactions.agenda import Agenda
 
 MAX_WAITING: Final = 100_000
 """Messages and outcomes of one transaction that may wait for a destination."""
@@ -28,7 +29,8 @@ class QueuedWork(WaitingWork, Protocol):
 class WorkOrder:
     """What waits in one transaction: at most one message for its destination, and all that came after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda: Final = agenda
         self._first: WaitingWork | None = None
         """What all others wait for."""
         self._queue: deque[QueuedWork] = deque()
@@ -60,17 +62,19 @@ class WorkOrder:
         """Work waits no more: it is the turn of the next; no effect if it was given up before."""
         if work is self._first:
             self._first = None
-            while self._queue and self._first is None:
-                self._queue.popleft().begin()
+            self._agenda.add(self._next())
+
+    def _next(self) -> Iterator[Callable[[], None]]:
+        while self._queue and self._first is None:
+            yield self._queue.popleft().begin
 
     def give_up(self) -> None:
         """Drop what waits, because the transaction is rolled back; a discharge that waits learns it."""
         first, self._first = self._first, None
         queue, self._queue = self._queue, deque()
         if first is not None:
-            first.give_up()
-        for each in queue:
-            each.give_up()
+            self._agenda.add([first.give_up])
+        self._agenda.add(each.give_up for each in queue)
 
     def keep(self) -> None:
         """A link has ended: account for its messages that wait."""

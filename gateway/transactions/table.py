@@ -14,6 +14,7 @@ from gateway.amqp.link.transactions import Retirement, RetiringLink, TransactedL
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.routing.fair_share import Timer
 from gateway.transactions.acquisition import Acquisition
+from gateway.transactions.agenda import Soon
 from gateway.transactions.posts import Post, Posts
 from gateway.transactions.retirements import retire_in_turn
 from gateway.transactions.transaction import Transaction
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
 class TransactionLimits:
     """The number of transactions of one scope and of each connection, and how long each may take."""
 
-    def __init__(self, later: Callable[[float, Callable[[], None]], Timer], new_id: Callable[[], bytes]) -> None:
-        """`later` schedules a call; `new_id` makes an id that no other transaction has."""
+    def __init__(
+        self, later: Callable[[float, Callable[[], None]], Timer], new_id: Callable[[], bytes], soon: Soon | None
+    ) -> None:
+        """`later` and `soon` schedule a call; `new_id` makes an id that no other transaction has."""
         self.later: Final = later
+        self.soon: Final = soon
         self.new_id: Final = new_id
         self.open = 0
         self.limit(1000, 100, 60_000)
@@ -81,7 +85,7 @@ class TransactionTable:
             for timer in timers:
                 timer.cancel()
 
-        transaction = self._known[txn_id] = Transaction(txn_id, started, ended, violated)
+        transaction = self._known[txn_id] = Transaction(txn_id, started, ended, violated, limits.soon)
         return transaction
 
     def find(self, txn_id: bytes) -> Transaction | None:

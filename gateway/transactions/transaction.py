@@ -5,7 +5,7 @@ Nothing here knows the wire, the loop or a clock. `discharge` and `end` tell the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol, cast
 
@@ -20,6 +20,7 @@ from gateway.errors import (
     AmqpError,
 )
 from gateway.transactions.acquisition_states import AcquisitionEvent
+from gateway.transactions.agenda import Agenda, Soon
 from gateway.transactions.order import WorkOrder
 from gateway.transactions.states import TRANSITIONS, TransactionAction, TransactionEvent, TransactionState
 
@@ -47,10 +48,11 @@ class Transaction:
         started: Callable[[], None],
         ended: Callable[[], None],
         violated: Callable[[AmqpError], None] | None = None,
+        soon: Soon | None = None,
     ) -> None:
         """`started`: its first work has come. `ended`: its id is unknown from now on.
 
-        `violated` ends the link to its coordinator.
+        `violated` ends the link to its coordinator. `soon` schedules a call for a later turn of the loop.
         """
         self.txn_id: Final = txn_id
         self.accepted: Final = Provisional(txn_id, ACCEPTED)
@@ -58,7 +60,8 @@ class Transaction:
         self.state = TransactionState.ACTIVE
         self._reason: AmqpError | None = None
         """Why it can only be rolled back, or was."""
-        self.order: Final = WorkOrder()
+        self.agenda: Final = Agenda(soon)
+        self.order: Final = WorkOrder(self.agenda)
         self.retired: list[Retirement] = []
         self._proposed: Final[dict[tuple[object, int], Retirement]] = {}
         """The last outcomes of messages that are not settled, by link and number."""
@@ -162,6 +165,10 @@ class Transaction:
         """See `Enlisting`."""
         self._watching.append(told)
 
+    def when_done(self, call: Callable[[], None]) -> None:
+        """See `Enlisting`."""
+        self.agenda.add([call])
+
     # -- the end
 
     def discharge(self, *, fail: bool, then: Answer) -> None:
@@ -177,9 +184,7 @@ class Transaction:
     def _discharge(self, fail: bool, then: Answer) -> None:
         action = self._step(TransactionEvent.ROLLBACK if fail else TransactionEvent.COMMIT)
         if action is TransactionAction.REFUSE:
-            self._forget_if_ended()
-            then(self._refusal())
-            self._release_acquirers()
+            self.agenda.add([partial(self._refused, then)])
             return
         self._notice(AcquisitionEvent.DISCHARGE)
         self._answer = self._answer_to(fail, then)
@@ -188,7 +193,12 @@ class Transaction:
         elif action is TransactionAction.ROLL_BACK:
             self._roll_back()
         else:
-            self._finished(None)
+            self.agenda.add([partial(self._finished, None)])
+
+    def _refused(self, then: Answer) -> None:
+        self._forget_if_ended()
+        then(self._refusal())
+        self._release_acquirers()
 
     def _answer_to(self, fail: bool, then: Answer) -> Answer:
         """What the resource's answer means: a rollback that is asked for succeeds in any case."""
@@ -205,8 +215,7 @@ class Transaction:
         self.order.give_up()
         if self._step(TransactionEvent.LOST) is TransactionAction.ROLL_BACK:
             self._roll_back()
-        self._forget_if_ended()
-        self._release_acquirers()
+        self.agenda.add([self._forget_if_ended, self._release_acquirers])
 
     def time_out(self) -> None:
         """Its time is over: roll back; the controller learns it from its next work or its discharge."""
@@ -222,31 +231,34 @@ class Transaction:
             self._branch.commit(self._committed)
 
     def _committed(self, error: AmqpError | None) -> None:
-        self._tell(error is None)
-        self._notice(AcquisitionEvent.ROLLED_BACK if error else AcquisitionEvent.COMMITTED)
-        retired, self.retired = self.retired, []
-        for each in retired:
-            if error is None:
-                each.commit()
-            else:
-                each.roll_back()
-        self._finished(error)
+        self._end(error is None, partial(self._finished, error))
+
+    def _roll_back(self) -> None:
+        self._end(False, self._roll_back_branch)
+
+    def _roll_back_branch(self) -> None:
+        if self._branch is None:
+            self._finished(None)
+        else:
+            self._branch.roll_back(self._finished)
+
+    def _end(self, committed: bool, then: Callable[[], None]) -> None:
+        """Give all messages their outcomes, which may take several turns, and go on with `then`."""
+        self._notice(AcquisitionEvent.COMMITTED if committed else AcquisitionEvent.ROLLED_BACK)
+        self.agenda.add(self._outcomes(committed))
+        self.agenda.add([then])
+
+    def _outcomes(self, committed: bool) -> Iterator[Callable[[], None]]:
+        yield partial(self._tell, committed)
+        while self.retired:  # acquired messages may get outcomes meanwhile
+            retired, self.retired = self.retired, []
+            for each in retired:
+                yield each.commit if committed else each.roll_back
 
     def _tell(self, committed: bool) -> None:
         told, self._watching = self._watching, []
         for each in told:
             each(committed)
-
-    def _roll_back(self) -> None:
-        self._tell(False)
-        self._notice(AcquisitionEvent.ROLLED_BACK)
-        retired, self.retired = self.retired, []
-        for each in retired:
-            each.roll_back()
-        if self._branch is None:
-            self._finished(None)
-        else:
-            self._branch.roll_back(self._finished)
 
     def _finished(self, error: AmqpError | None) -> None:
         self._step(TransactionEvent.FINISHED)

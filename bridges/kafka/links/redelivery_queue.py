@@ -88,7 +88,7 @@ class OpenRetirements:
         """An event was settled in a transaction: its outcome follows at the end of that."""
         if (found := self._open.get(transaction)) is None:
             found = self._open[transaction] = Counter(), [0]
-            transaction.at_end(lambda _: self._ended(transaction))
+            transaction.at_end(lambda _: transaction.when_done(lambda: self._ended(transaction)))
         found[0][event.partition] += 1
         found[1][0] += _cost(event)
         self._charge(_cost(event))

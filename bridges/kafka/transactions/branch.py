@@ -178,7 +178,13 @@ class KafkaBranch:
             else:
                 error = await self._committed()
             self._pool.give_back(self._client)
-            then(error)  # the next commit for one of these links must know which events are done
+            then(error)
+            await self._outcomes_given()  # the next commit for one of these links must know which events are done
+
+    async def _outcomes_given(self) -> None:
+        given = asyncio.Event()
+        self._transaction.when_done(given.set)
+        await given.wait()
 
     async def _has_turn(self, turn: AsyncExitStack, links: Collection[Hashable]) -> bool:
         try:

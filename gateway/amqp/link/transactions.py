@@ -68,7 +68,10 @@ class Enlisting(Protocol):
         """Work has failed, and no outcome says so: from now on it can only be rolled back (4.4.4)."""
 
     def at_end(self, told: Callable[[bool], None]) -> None:
-        """Call `told` once when the transaction ends: with True if it was committed."""
+        """Call `told` once when the transaction ends: with True if it was committed; its messages get outcomes then."""
+
+    def when_done(self, call: Callable[[], None]) -> None:
+        """Call when the transaction has done all that it is doing: after its end, when all messages have outcomes."""
 
     def wait_for(self, work: WaitingWork) -> None:
         """The message that was just posted has to wait: its transaction goes on after `go_on`, for all that follows."""

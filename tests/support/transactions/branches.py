@@ -77,7 +77,7 @@ class BranchWorld:
         self.fenced = 0
         pool: Any = SimpleNamespace(cluster=cluster, counters=SimpleNamespace(accepted=0), give_back=lambda _: None)
         pool.fenced, pool.turns = self._fence, turns or CommitTurns()
-        self.transaction = Transaction(b"t", lambda: None, lambda: None)
+        self.transaction = Transaction(b"t", lambda: None, lambda: None, soon=loop.call_soon)
         used: Any = self.client
         self.branch = KafkaBranch(pool, self.transaction, used)
 

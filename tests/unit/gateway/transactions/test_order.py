@@ -10,6 +10,7 @@ import pytest
 from gateway.amqp.link.transactions import WaitingPost
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.transactions import order
+from gateway.transactions.agenda import Agenda
 from gateway.transactions.order import WorkOrder
 from gateway.transactions.retirements import retire_in_turn
 from gateway.transactions.transaction import Transaction
@@ -52,7 +53,7 @@ class Ends:
 
 def test_work_has_its_turn_after_all_that_came_before() -> None:
     log: list[str] = []
-    of = WorkOrder()
+    of = WorkOrder(Agenda())
     first, second = Work(of, log, "first"), Work(of, log, "second", waits=True)
     of.wait_for(first)
     of.add(second, "edge")
@@ -68,7 +69,7 @@ def test_work_has_its_turn_after_all_that_came_before() -> None:
 
 def test_too_much_work_that_waits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "MAX_WAITING", 2)
-    of = WorkOrder()
+    of = WorkOrder(Agenda())
     works = [Work(of, [], str(number)) for number in range(4)]
     of.wait_for(works[0])
     of.add(works[1], "edge")

@@ -16,6 +16,7 @@ from bridges.kafka.transactions.turns import CommitTurns
 from gateway.amqp.link.outcomes import ACCEPTED
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, TRANSACTION_ROLLBACK, AmqpError
 from gateway.tasks import until
+from gateway.transactions import agenda
 from tests.support.transactions.branches import BranchWorld
 
 
@@ -74,8 +75,13 @@ async def settling(stored: Stored, turns: CommitTurns, *offsets: int) -> BranchW
     return world
 
 
-async def test_each_commit_knows_those_before_it() -> None:
-    """Two are discharged at the same time, and the second one must not take the position back."""
+@pytest.mark.parametrize("at_once", [50, 1])
+async def test_each_commit_knows_those_before_it(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two are discharged at the same time, and the second one must not take the position back.
+
+    Nor may it if the outcomes of the first one are so many that they are given later.
+    """
+    monkeypatch.setattr(agenda, "AT_ONCE", at_once)
     stored, turns = Stored(), CommitTurns()
     first, second = await settling(stored, turns, 0, 1, 5), await settling(stored, turns, 2)
     rolled_back, last = await settling(stored, turns, 3), await settling(stored, turns, 4)
