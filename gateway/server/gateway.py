@@ -47,7 +47,7 @@ from gateway.server.quota import Quota
 from gateway.server.reload import LinkRevalidator, Replaced
 from gateway.server.scopes import install_scopes, make_transforms
 from gateway.state import open_state
-from gateway.tasks import Supervisor, off_loop, until
+from gateway.tasks import Supervisor, TimeSlice, off_loop, until
 from gateway.tracing.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -87,10 +87,6 @@ class PreparedReload(NamedTuple):
 
     connectors: Mapping[ConnectorKey, Connector]
     clusters: PreparedClusters
-
-
-_SLICE: Final = 20
-"""Links that a reload checks in one turn of the event loop: each may be compared with every rule."""
 
 
 class Gateway:
@@ -210,12 +206,14 @@ class Gateway:
             self.report.log.warning("changes that need a restart", keys=[f"gateway.{key}" for key in fixed])
 
     async def _revalidate_links(self) -> int:
-        """Check every link under the new rules, a few in each turn of the loop; returns how many were detached."""
-        revalidator, closed = LinkRevalidator(self.scopes, self._replaced, self.report), 0
-        for number, went in enumerate(revalidator.each([*self.links()], [*self._connectors.links()]), 1):
+        """Check every link under the new rules; returns how many were detached.
+
+        Each may be compared with every rule: so only as many are checked in a turn of the loop as its time allows.
+        """
+        revalidator, closed, turn = LinkRevalidator(self.scopes, self._replaced, self.report), 0, TimeSlice()
+        for went in revalidator.each([*self.links()], [*self._connectors.links()]):
             closed += went
-            if number % _SLICE == 0:
-                await asyncio.sleep(0)
+            await turn.pause()
         self.bridges.policy_changed(revalidator.decided)
         self._replaced = Replaced(set(), set())
         return closed
