@@ -181,7 +181,10 @@ func read(ctx context.Context, partition *azeventhubs.ProcessorPartitionClient, 
 		wait, done := context.WithTimeout(ctx, time.Second)
 		events, err := partition.ReceiveEvents(wait, 10, nil)
 		done()
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		if ctx.Err() != nil { // the processor is over: what its client says of that is no error
+			return
+		}
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			tell("error", map[string]any{"text": err.Error(), "partition": partition.PartitionID()})
 			return
 		}
