@@ -4,5 +4,5 @@ A transaction has one resource, which its first post or retirement decides: a Ka
 gateway. Work on another resource is refused when it is posted, because both could not be committed together. `states`
 has the state machine and `wire` the messages (both pure), `transaction` one transaction, `table` those of a connection,
 `coordinator` the link that controls them, and `buffered` the resource of direct nodes. What is to be done for very many
-messages is on the transaction's `agenda`.
+messages is on the transaction's `agenda` (`gateway.agenda`).
 """

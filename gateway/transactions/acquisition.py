@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gateway.agenda import Agenda
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Provisional
 from gateway.amqp.link.sender_link import SettledRetirement, UnsettledRetirement
 from gateway.amqp.link.transactions import Retirement, RetiringLink
@@ -24,7 +25,6 @@ from gateway.transactions.acquisition_states import (
     OutcomeAction,
     Told,
 )
-from gateway.transactions.agenda import Agenda
 
 if TYPE_CHECKING:
     from gateway.amqp.link.handlers import SendContext

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from gateway.agenda import Agenda
 from gateway.amqp.link.transactions import WaitingWork
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
-from gateway.transactions.agenda import Agenda
 
 MAX_WAITING: Final = 100_000
 """Messages and outcomes of one transaction that may wait for a destination."""

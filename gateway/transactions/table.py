@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
+from gateway.agenda import Soon
 from gateway.amqp.link.outcomes import FAILED
 from gateway.amqp.link.transactions import Retirement, RetiringLink, TransactedLink
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.routing.fair_share import Timer
 from gateway.transactions.acquisition import Acquisition
-from gateway.transactions.agenda import Soon
 from gateway.transactions.posts import Post, Posts
 from gateway.transactions.retirements import retire_in_turn
 from gateway.transactions.transaction import Transaction

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol, cast
 
+from gateway.agenda import Agenda, Soon
 from gateway.amqp.link.outcomes import ACCEPTED, Provisional
 from gateway.amqp.link.transactions import Answer, Branch, BranchT, Resource, Retirement, WaitingWork
 from gateway.errors import (
@@ -20,7 +21,6 @@ from gateway.errors import (
     AmqpError,
 )
 from gateway.transactions.acquisition_states import AcquisitionEvent
-from gateway.transactions.agenda import Agenda, Soon
 from gateway.transactions.order import WorkOrder
 from gateway.transactions.states import TRANSITIONS, TransactionAction, TransactionEvent, TransactionState
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, Protocol
 
+from gateway.agenda import Agenda, Soon
 from gateway.amqp.link.handlers import BatchIncoming, BatchOutgoing, Transfer
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, Outcome
 from gateway.amqp.link.transactions import Enlisting, PostedMessage, Retirement
@@ -39,6 +41,10 @@ class EndpointNode(Protocol):
 
     sole_receiver: ReceiverEndpoint | None
     coming: int
+
+    @property
+    def soon(self) -> Soon | None:
+        """Schedules work that is too long for one turn of the loop; None: all is done at once."""
 
     @property
     def make_transform(self) -> TransformFactory: ...
@@ -236,8 +242,12 @@ class ReceiverEndpoint(BatchOutgoing):
 
     def on_detach(self, error: AmqpError | None) -> None:
         self._node.leave_receiver(self)
+        Agenda(self._node.soon).add(self._failed())
+
+    def _failed(self) -> Iterator[Callable[[], None]]:
+        """The outcomes of what is unsettled will never come."""
         for link, delivery in self.link.take_unsettled():
-            link.settle(delivery, FAILED)  # its outcome will never come
+            yield partial(link.settle, delivery, FAILED)
 
 
 class ReceiverGroup:

@@ -45,7 +45,6 @@ class Multicast(DirectNode):
         super().__init__(address, make_transform, unused=unused, soon=soon)
         self._everybody: Final = ReceiverGroup(None)  # for the queue: filters are evaluated when a message is sent
         self._least_credit: Final = _LeastCredit()
-        self._soon: Final = soon
         self._round: Round[ReceiverEndpoint] | None = None
         """The message whose copies are being sent in several turns of the loop; all others wait for it."""
         self._later = False
@@ -130,7 +129,7 @@ class Multicast(DirectNode):
             return
         self._least_credit.sent += 1
         copies = Copies(link, delivery, len(receivers))
-        if self._soon is not None and len(receivers) > SLICE:
+        if self.soon is not None and len(receivers) > SLICE:
             self._begin_round(copies, delivery, data, settled, receivers)
             self._send_some()
             return
@@ -170,9 +169,9 @@ class Multicast(DirectNode):
                 self._continue_later()
 
     def _continue_later(self) -> None:
-        if not self._later and self._soon is not None:
+        if not self._later and self.soon is not None:
             self._later = True
-            self._soon(self._next_turn)
+            self.soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._later = False

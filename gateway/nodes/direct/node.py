@@ -51,6 +51,7 @@ class DirectNode:
         self._unused: Final = unused
         self._node_properties: Final = node_properties
         self.receivers: Final = Receivers()
+        self.soon: Final = soon
         self.sender_credit: Final = SenderCredit(self._free, soon)
         self.waiting: Final = WaitingMessages()
         self._backlog: Final = Backlog(self.waiting, self.takes, self.serve, soon)

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from gateway.agenda import AT_ONCE, Agenda
 from gateway.amqp.link.outcomes import ACCEPTED, SETTLED, Outcome
 from gateway.errors import AmqpError
 from gateway.transactions.acquisition import Acquisition
-from gateway.transactions.agenda import AT_ONCE, Agenda
 from gateway.transactions.transaction import Transaction
 
 MANY = 3 * AT_ONCE

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from gateway.agenda import Agenda
 from gateway.amqp.link.transactions import WaitingPost
 from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.transactions import order
-from gateway.transactions.agenda import Agenda
 from gateway.transactions.order import WorkOrder
 from gateway.transactions.retirements import retire_in_turn
 from gateway.transactions.transaction import Transaction

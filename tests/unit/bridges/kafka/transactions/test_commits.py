@@ -13,10 +13,10 @@ from bridges.kafka.links.progress import Progress
 from bridges.kafka.records.event import EncodedEvent
 from bridges.kafka.transactions import branch
 from bridges.kafka.transactions.turns import CommitTurns
+from gateway import agenda
 from gateway.amqp.link.outcomes import ACCEPTED
 from gateway.errors import DETACH_FORCED, INTERNAL_ERROR, TRANSACTION_ROLLBACK, AmqpError
 from gateway.tasks import until
-from gateway.transactions import agenda
 from tests.support.transactions.branches import BranchWorld
 
 

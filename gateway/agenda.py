@@ -1,4 +1,4 @@
-"""What a transaction does for each of very many messages, in order: some at once, the rest in later turns."""
+"""What is to be done for each of very many messages, in order: some at once, the rest in later turns of the loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Step: TypeAlias = Callable[[], object]
 
 
 class Agenda:
-    """The steps of one transaction; none overtakes an earlier one."""
+    """The steps of a transaction, or of the end of a link; none overtakes an earlier one."""
 
     def __init__(self, soon: Soon | None = None) -> None:
         """`soon` None: all steps are taken at once."""
