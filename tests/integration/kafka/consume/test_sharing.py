@@ -130,7 +130,10 @@ async def test_who_falls_behind_reads_alone_until_caught_up(kafka_broker: KafkaB
 async def test_who_gives_no_credit_costs_no_memory_beyond_a_bound(
     kafka_broker: KafkaBroker, start_gateway: Gateways
 ) -> None:
-    """The first lot fills the cache; the second, 50 MB that five links do not take, needs little more memory."""
+    """The first lot fills the cache; the second, 50 MB that five links do not take, needs less than half of that.
+
+    It needs 0 to 6 MB, and 14 on a busy machine, where output waits for the quick link; with a cache for both, 56.
+    """
     place, lot = Place(start_gateway, kafka_broker, cache="16MiB"), 50_000
     quick = await attach(NumberedReceiver(place.address), place.port)
     stopped = [await attach(Slow(place.address), place.port) for _ in range(5)]
@@ -142,7 +145,7 @@ async def test_who_gives_no_credit_costs_no_memory_beyond_a_bound(
         await place.all(quick)
         sizes.append(resident_kib(place.gateway.process.pid) * 1024)
     assert [len(each.numbers) for each in stopped] == [1, 2, 3, 4, 5]
-    assert sizes[1] - sizes[0] < lot * 1000 // 4, sizes
+    assert sizes[1] - sizes[0] < lot * 1000 // 2, sizes
     assert await asyncio.to_thread(place.shown, "cached_bytes") <= 16 * MIB
 
 
