@@ -8,10 +8,12 @@ import socket
 import struct
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from gateway.state.redis_connections import redis_client
+from tests.support.amqp.numbered import until
 from tests.support.servers.servers import Redis
 
 AT_ONCE = 8
@@ -50,6 +52,12 @@ async def forward(reader: StreamReader, writer: StreamWriter) -> None:
             writer.write(data)
 
 
+def over(connection: Any) -> bool:
+    """Whether its end has come to a connection of the pool, which nobody uses."""
+    reader = connection._reader
+    return bool(reader.at_eof() or reader.exception())
+
+
 @pytest.fixture
 async def network(redis_server: Redis) -> AsyncIterator[tuple[Network, str]]:
     network = Network(redis_server.port)
@@ -71,7 +79,7 @@ async def test_no_command_fails_because_a_connection_was_lost_before_it(
     try:
         await ask()
         through.lose(reset=reset)
-        await asyncio.sleep(0.1)
+        await until(lambda: all(map(over, client.connection_pool._available_connections)), "the end of all connections")
         assert await ask() == [None] * AT_ONCE
     finally:
         await client.aclose()
