@@ -54,7 +54,8 @@ def flood(peer: Peer, data: bytes, done: threading.Event) -> None:
 
 @pytest.mark.parametrize("said", [sessions, refused_links, no_messages])
 def test_others_go_on_while_one_floods(served: Served, said: Callable[[], bytes]) -> None:
-    sender, receiver = served.pair("chat/fair", credit=1_000_000)
+    sender, receiver = served.pair("chat/fair")
+    receiver.flow(0, link_credit=1_000_000)
     done, rounds, data = threading.Event(), 0, said()
     with served.peer() as hostile:
         hostile.attach_sender("events/orders")
