@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
+from policies.access import CompiledAccess
 from policies.event_log_scopes import shows_logs
 from policies.internal_topics import ReservedTopics, reserved_topics
 from policies.model.policy import Policy
@@ -13,7 +14,6 @@ from policies.model.scopes.addresses import DirectRule, KafkaRule, RedirectRule,
 from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
 from policies.rules import (
-    CompiledAccess,
     CompiledAddress,
     DirectRoute,
     KafkaRoute,
@@ -26,6 +26,7 @@ from policies.rules import (
 )
 from policies.text.diagnostics import PolicyLine
 from policies.text.tree import Tree
+from policies.values.pattern_index import PatternIndex
 from policies.values.patterns import routable
 
 AddressRule = DirectRule | RelayRule | KafkaRule | ServiceRule | RedirectRule
@@ -36,13 +37,22 @@ def compile_scopes(policy: Policy, tree: Tree) -> dict[str, ScopeRules]:
     """The rules of every scope, each with its line in the file."""
     reserved = reserved_topics(policy)
     made: dict[str, ScopeRules] = {}
+    patterns = {
+        name: PatternIndex((at, rule.match) for at, rule in enumerate(scope.addresses))
+        for name, scope in policy.scopes.items()
+    }
     for name in policy.scopes:
-        made[name] = _scope(name, policy, tree, reserved, made)
+        made[name] = _scope(name, policy, tree, reserved, patterns, made)
     return made
 
 
 def _scope(
-    name: str, policy: Policy, tree: Tree, reserved: Mapping[str, ReservedTopics], others: Mapping[str, ScopeRules]
+    name: str,
+    policy: Policy,
+    tree: Tree,
+    reserved: Mapping[str, ReservedTopics],
+    patterns: Mapping[str, PatternIndex],
+    others: Mapping[str, ScopeRules],
 ) -> ScopeRules:
     scope = policy.scopes[name]
 
@@ -53,8 +63,9 @@ def _scope(
     return ScopeRules(
         name,
         tuple(_address(rule, connectors, where("addresses", at), reserved) for at, rule in enumerate(scope.addresses)),
+        patterns[name],
         tuple(_access(entry, where("access", at)) for at, entry in enumerate(scope.access)),
-        event_streams=shows_logs(policy, name),
+        event_streams=shows_logs(policy, patterns, name),
         responses=any(_answers(rule) for rule in scope.addresses),
         others=others,
     )

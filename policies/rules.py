@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from policies.access import AccessEntries, CompiledAccess, Grant
 from policies.egress import SinkRule
 from policies.model.kafka import KafkaCluster
 from policies.model.kafka_security import security_settings
@@ -22,6 +23,7 @@ from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
 from policies.text.diagnostics import Diagnostic, PolicyLine
 from policies.values.base import Secret
+from policies.values.pattern_index import PatternIndex
 from policies.values.patterns import Pattern, routable
 from policies.values.units import Millis
 
@@ -32,7 +34,6 @@ NOT_ALLOWED: Final = "amqp:not-allowed"
 REDIRECT: Final = "amqp:link:redirect"
 MAX_HOPS: Final = 8
 """The maximum number of relays into other scopes that the resolver follows (gateway/nodes/scope.py)."""
-_LINKS: Final = frozenset(("send", "receive"))
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
@@ -110,14 +111,6 @@ def legal_topic(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """Whether access is granted, and by which line; a denial has no line."""
-
-    allowed: bool
-    where: PolicyLine | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
     """The decision on an attach: a route, or the AMQP error `condition` with a `reason` for the peer."""
 
@@ -141,48 +134,34 @@ class CompiledAddress:
     refusal: Callable[[dict[str, str]], str | None] = lambda _captures: None
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledAccess:
-    """One access entry; `who` None is everybody."""
-
-    who: frozenset[str] | None
-    may: frozenset[str]
-    on: tuple[Pattern, ...]
-    where: PolicyLine
-
-    def grants(self, user: str, action: str, address: str) -> bool:
-        """Whether this entry allows it."""
-        named = self.who is None or user in self.who
-        # Producers and consumers may obtain information about the log (ES 6).
-        may = action in self.may or (action == "info" and not self.may.isdisjoint(_LINKS))
-        return named and may and any(p.regex.fullmatch(address) for p in self.on)
-
-
 class ScopeRules:
     """The rules of one scope."""
 
-    __slots__ = ("_access", "_addresses", "_others", "event_streams", "name", "responses")
+    __slots__ = ("_access", "_addresses", "_index", "_others", "event_streams", "name", "responses")
 
     def __init__(
         self,
         name: str,
         addresses: tuple[CompiledAddress, ...],
+        index: PatternIndex,
         access: tuple[CompiledAccess, ...],
         *,
         event_streams: bool,
         responses: bool,
         others: Mapping[str, ScopeRules],
     ) -> None:
-        """`event_streams`: some address is one of an event log, here or behind relays into other scopes.
+        """`index`: the patterns of `addresses`. `others`: the rules of all scopes, for relays.
 
-        `responses`: some address accepts requests that expect responses; `others`: the rules of all scopes, for relays.
+        `event_streams`: some address is one of an event log, here or behind relays into other scopes.
+        `responses`: some address accepts requests that expect responses.
         """
         self.name = name
         self.event_streams = event_streams
         self.responses = responses
         self._others = others
         self._addresses = addresses
-        self._access = access
+        self._index = index
+        self._access = AccessEntries(access)
 
     def route(self, address: str) -> Route | None:
         """Where the address leads: the first rule that matches decides, even when it leads nowhere."""
@@ -191,9 +170,8 @@ class ScopeRules:
 
     def rule(self, address: str) -> CompiledAddress | None:
         """The first address rule that matches."""
-        if not routable(address):
-            return None
-        return next((rule for rule in self._addresses if rule.match.regex.fullmatch(address)), None)
+        at = self._index.first(address) if routable(address) else None
+        return None if at is None else self._addresses[at]
 
     @property
     def patterns(self) -> list[str]:
@@ -219,11 +197,7 @@ class ScopeRules:
 
     def access(self, user: str, action: Action, address: str) -> Grant:
         """Whether some entry allows this user to do this there."""
-        if routable(address):
-            for entry in self._access:
-                if entry.grants(user, action, address):
-                    return Grant(True, entry.where)
-        return Grant(False)
+        return self._access.grant(user, action, address) if routable(address) else Grant(False)
 
     def may_be_answered_at(self, user: str, address: str) -> bool:
         """Whether responses to this user's requests may go to `address`.
@@ -237,13 +211,13 @@ class ScopeRules:
 
     def reply_to_patterns(self, user: str) -> tuple[str, ...]:
         """The patterns of the addresses that `may_be_answered_at` allows."""
-        named = [self._access[at] for at in self.entries_for(user)]
+        named = self._access.named(user)
         found = [on.text for entry in named if entry.may & {"send", "receive"} for on in entry.on]
         return tuple(dict.fromkeys(found))
 
     def entries_for(self, user: str) -> tuple[int, ...]:
         """The access entries that name this user: users with the same entries have the same rights."""
-        return tuple(at for at, entry in enumerate(self._access) if entry.who is None or user in entry.who)
+        return self._access.positions(user)
 
     def decide(self, user: str, action: Action, address: str) -> Decision:
         """The decision on an attach. Existence comes first, then permission (docs/conformance.md 0.3)."""

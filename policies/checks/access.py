@@ -8,7 +8,7 @@ from typing import Final
 from policies.model.scopes.access import AccessRule
 from policies.parts.parts import PolicyPart, ScopeParts
 from policies.text.diagnostics import Diagnostic
-from policies.values.patterns import Pattern, PatternShape, Segment
+from policies.values.pattern_index import PatternIndex
 
 _EVERYBODY: Final = "*"
 
@@ -18,8 +18,8 @@ def check_access(scope: ScopeParts) -> Iterator[Diagnostic]:
     for entry in scope.access:
         if entry.ok("who"):
             yield from _who(entry)
-        if entry.ok("on") and scope.addresses and all(rule.ok("match") for rule in scope.addresses):
-            yield from _on(entry, [rule.value.match for rule in scope.addresses])
+        if entry.ok("on") and scope.addresses and not scope.broken_rules:
+            yield from _on(entry, scope.rules)
 
 
 def _who(entry: PolicyPart[AccessRule]) -> Iterator[Diagnostic]:
@@ -29,23 +29,8 @@ def _who(entry: PolicyPart[AccessRule]) -> Iterator[Diagnostic]:
             yield Diagnostic((*entry.loc, "who"), text, warning=True)
 
 
-def _on(entry: PolicyPart[AccessRule], rules: list[Pattern]) -> Iterator[Diagnostic]:
+def _on(entry: PolicyPart[AccessRule], rules: PatternIndex) -> Iterator[Diagnostic]:
     for pattern in entry.value.on:
-        if "$" not in pattern.text and not any(overlap(pattern, rule) for rule in rules):
+        if "$" not in pattern.text and next(rules.meeting(pattern.shape), None) is None:
             text = f"grants nothing: no entry of addresses matches an address that {pattern.text} matches"
             yield Diagnostic((*entry.loc, "on"), text, warning=True)
-
-
-def overlap(one: Pattern | PatternShape, other: Pattern) -> bool:
-    """Whether some address may match both patterns; False is certain, True is not."""
-    mine, theirs = one.segments, other.segments
-    if (len(mine) > len(theirs) and not other.rest) or (len(theirs) > len(mine) and not one.rest):
-        return False
-    return all(_meet(a, b) for a, b in zip(mine, theirs, strict=False))
-
-
-def _meet(one: Segment, other: Segment) -> bool:
-    if not (one.wild and other.wild):
-        return one.covers(other) or other.covers(one)
-    before = one.before.startswith(other.before) or other.before.startswith(one.before)
-    return before and (one.after.endswith(other.after) or other.after.endswith(one.after))

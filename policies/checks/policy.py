@@ -53,7 +53,7 @@ def _scope(scope: ScopeParts, parts: PolicyParts) -> Iterator[Diagnostic]:
     yield from _connector_names(scope)
     for rule in scope.addresses:
         yield from _rule(rule, scope, parts)
-    yield from _shadowed(scope.addresses)
+    yield from _shadowed(scope)
     yield from check_access(scope)
     for api in scope.api:
         yield from check_api(api)
@@ -230,10 +230,10 @@ def _captures(loc: Loc, template: Template, match: Pattern) -> Iterator[Diagnost
             yield Diagnostic(loc, f"{{{name}}} is not a capture of match (allowed: {allowed})")
 
 
-def _shadowed(rules: tuple[PolicyPart[AnyAddressRule], ...]) -> Iterator[Diagnostic]:
-    rules = tuple(rule for rule in rules if rule.ok("match"))
-    for at, rule in enumerate(rules):
-        cover = next((early for early in rules[:at] if early.value.match.covers(rule.value.match)), None)
-        if cover is not None:
-            text = f"never reached: entry {cover.loc[-1]} before it ({cover.value.match.text}) matches all of it"
+def _shadowed(scope: ScopeParts) -> Iterator[Diagnostic]:
+    for at, rule in enumerate(scope.addresses):
+        cover = scope.rules.covering(rule.value.match) if rule.ok("match") else None
+        if cover is not None and cover < at:
+            early = scope.addresses[cover]
+            text = f"never reached: entry {early.loc[-1]} before it ({early.value.match.text}) matches all of it"
             yield Diagnostic((*rule.loc, "match"), text)

@@ -29,6 +29,7 @@ from policies.schema import allowed_keys, nearest
 from policies.text.diagnostics import Loc
 from policies.text.tree import Plain
 from policies.values.base import Secret
+from policies.values.pattern_index import PatternIndex
 
 M = TypeVar("M")
 Validate = Callable[[object], M]
@@ -65,6 +66,10 @@ class ScopeParts:
     listen: tuple[PolicyPart[ListenerSection], ...]
     connect: tuple[PolicyPart[ConnectorSection], ...]
     addresses: tuple[PolicyPart[AnyAddressRule], ...]
+    rules: PatternIndex
+    """The valid patterns of `addresses`, with their positions in it."""
+    broken_rules: bool
+    """Whether an entry of `addresses` has a pattern with a mistake."""
     access: tuple[PolicyPart[AccessRule], ...]
     bridge: tuple[PolicyPart[BridgeEntry], ...]
     api: tuple[PolicyPart[ApiSection], ...]
@@ -123,12 +128,15 @@ def _scope(name: str, raw: dict[str, Plain]) -> ScopeParts:
     loc: Loc = ("scopes", name)
     keys = ("listen", "connect", "addresses", "access", "bridge", "api", "subscriptions")
     lists = {key: list(enumerate(_list(raw.get(key)))) for key in keys}
+    addresses = tuple(_rules(lists["addresses"], (*loc, "addresses")))
     access = tuple(_parts(AccessRule.model_validate, lists["access"], (*loc, "access")))
     return ScopeParts(
         name=name,
         listen=tuple(_parts(ListenerSection.model_validate, lists["listen"], (*loc, "listen"))),
         connect=tuple(_parts(ConnectorSection.model_validate, lists["connect"], (*loc, "connect"))),
-        addresses=tuple(_rules(lists["addresses"], (*loc, "addresses"))),
+        addresses=addresses,
+        rules=PatternIndex((at, rule.value.match) for at, rule in enumerate(addresses) if rule.ok("match")),
+        broken_rules=not all(rule.ok("match") for rule in addresses),
         access=access,
         bridge=tuple(_parts(BridgeEntry.model_validate, lists["bridge"], (*loc, "bridge"))),
         api=tuple(_parts(ApiSection.model_validate, lists["api"], (*loc, "api"))),

@@ -40,13 +40,17 @@ class Segment:
         wild = f"({_ONE})" if self.capture else _ONE if self.wild else ""
         return re.escape(self.before) + wild + re.escape(self.after)
 
-    def covers(self, other: Segment) -> bool:
-        """Whether this segment matches everything that `other` matches."""
+    def matches(self, part: str) -> bool:
+        """Whether this segment matches a part of an address."""
         if not self.wild:
-            return self == other
-        if not other.wild:
-            return re.fullmatch(self.regex(), other.before) is not None
-        return other.before.startswith(self.before) and other.after.endswith(self.after)
+            return part == self.before
+        around = len(self.before) + len(self.after)
+        return len(part) > around and part.startswith(self.before) and part.endswith(self.after)
+
+    def fits(self, before: str, after: str) -> bool:
+        """Whether both this wildcard and one with these literal ends match some text."""
+        begins = before.startswith(self.before) or self.before.startswith(before)
+        return begins and (after.endswith(self.after) or self.after.endswith(after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,10 @@ class Pattern:
         fixed = [segment.before + "x" * segment.wild + segment.after for segment in self.segments]
         return "/".join([*fixed, "x"] if self.rest else fixed)
 
-    def covers(self, other: Pattern) -> bool:
-        """Whether no address can match `other` without matching this pattern."""
-        mine, theirs = self.segments, other.segments
-        if len(theirs) < len(mine) or (not self.rest and (other.rest or len(theirs) > len(mine))):
-            return False
-        return all(a.covers(b) for a, b in zip(mine, theirs, strict=False))
+    @property
+    def shape(self) -> PatternShape:
+        """The addresses that match."""
+        return PatternShape(self.segments, self.rest)
 
 
 def parse_pattern(text: object) -> Pattern:

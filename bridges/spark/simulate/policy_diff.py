@@ -19,6 +19,7 @@ from gateway.errors import CONNECTION_FORCED, NOT_ALLOWED, NOT_IMPLEMENTED, Amqp
 from gateway.filters.parse.filter_set import RULES, Rules, read
 from gateway.journal.rows import LinkEnd, end_of
 from gateway.response.crossing_rule import ANNOTATED, IN_CORRELATION_ID, REFUSED, REWRITTEN, UNCHANGED, choose
+from policies.access import Grant
 from policies.explain.explanation import decide_behind_relays, follow_relays
 from policies.model.scopes.connect import ConnectorSection
 from policies.rules import (
@@ -26,7 +27,6 @@ from policies.rules import (
     NOT_FOUND,
     CompiledPolicy,
     Decision,
-    Grant,
     KafkaRoute,
     RedirectRoute,
     RelayRoute,

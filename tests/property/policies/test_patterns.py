@@ -8,7 +8,6 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policies.checks.access import overlap
 from policies.rules import CompiledPolicy
 from policies.schema import json_schema
 from policies.values.patterns import parse_pattern, routable
@@ -132,33 +131,6 @@ def test_a_pattern_matches_what_fills_it_and_gives_it_back(parts: list[str], tai
     wanted = {f"n{at}": fills[at] for at, part in enumerate(named) if "{" in part}
     assert pattern.match(address) == wanted
     assert (pattern.match(address + "/more") is not None) == (tail == "/**")
-
-
-@given(st.lists(segment, min_size=1, max_size=3), st.lists(segment, min_size=1, max_size=3), tails, tails, st.data())
-def test_patterns_that_do_not_overlap_match_no_common_address(
-    one: list[str], other: list[str], one_tail: str, other_tail: str, data: st.DataObject
-) -> None:
-    first, second = (
-        parse_pattern("/".join(part.replace("{n}", f"{{n{at}}}") for at, part in enumerate(parts)) + tail)
-        for parts, tail in ((one, one_tail), (other, other_tail))
-    )
-    words = st.sampled_from([part.replace("{n}", "x").replace("*", "x") for part in (*one, *other)])
-    address = "/".join(data.draw(st.lists(words, min_size=1, max_size=4)))
-    if first.match(address) is not None and second.match(address) is not None:
-        assert overlap(first, second)
-
-
-@given(st.lists(segment, min_size=1, max_size=3), st.lists(segment, min_size=1, max_size=3), tails, tails)
-def test_what_covers_matches_everything_the_other_matches(
-    one: list[str], other: list[str], one_tail: str, other_tail: str
-) -> None:
-    first, second = (
-        parse_pattern("/".join(part.replace("{n}", f"{{n{at}}}") for at, part in enumerate(parts)) + tail)
-        for parts, tail in ((one, one_tail), (other, other_tail))
-    )
-    if first.covers(second):
-        assert first.match(second.example()) is not None
-    assert first.covers(first)
 
 
 @given(st.text(max_size=2000))

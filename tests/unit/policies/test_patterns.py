@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from policies.values.pattern_index import PatternIndex
 from policies.values.patterns import PatternError, parse_pattern, parse_template, routable
 
 
@@ -99,7 +100,8 @@ def test_no_pattern_is_asked_about_a_hostile_address(address: str) -> None:
     ],
 )
 def test_an_earlier_pattern_covers_a_later_one(earlier: str, later: str, covers: bool) -> None:
-    assert parse_pattern(earlier).covers(parse_pattern(later)) is covers
+    index = PatternIndex([(7, parse_pattern(earlier))])
+    assert index.covering(parse_pattern(later)) == (7 if covers else None)
 
 
 def test_templates_fill_captures_literally() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.checks.access import overlap
+from policies.values.pattern_index import PatternIndex
 from policies.values.patterns import parse_pattern
 from tests.support.gateway.policy import load_text, mistakes
 
@@ -86,6 +86,7 @@ def test_an_empty_file_says_where_to_start() -> None:
     [("a/**", "a", True), ("a/**", "b", False), ("a/{x}", "a/b/c", False), ("pre-{n}", "{n}-post", True),
      ("pre-{n}", "post-{n}", False), ("a/{x}/**", "a", False)],
 )  # fmt: skip
-def test_patterns_overlap(one: str, other: str, meets: bool) -> None:
-    first, second = parse_pattern(one), parse_pattern(other)
-    assert (overlap(first, second), overlap(second, first)) == (meets, meets)
+def test_patterns_that_some_address_matches_meet(one: str, other: str, meets: bool) -> None:
+    for first, second in ((one, other), (other, one)):
+        found = PatternIndex([(7, parse_pattern(first))]).meeting(parse_pattern(second).shape)
+        assert list(found) == [7] * meets
