@@ -68,7 +68,8 @@ class Engine(Restraint):
         self._output = Output(self._transport, self.tally)
         self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
         self._echoes: Final = Echoes(self._sessions, self._output)
-        self._input: Final = Input(self._transport, self._dispatch_safely, self._before_end, self._echo, self._acquires)
+        reads = self.dispatch, self._before_end, self._echo, self._acquires, self._reword
+        self._input: Final = Input(self._transport, *reads)
         self._inspector: Final = self._input.inspector
         self._table: Final[dict[int, Callable[[ProtonEvent], None]]] = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
@@ -82,7 +83,6 @@ class Engine(Restraint):
         }
         kinds = lib.PN_TRANSPORT_ERROR, *self._table
         self._dispatcher = Dispatcher(self, self._collector, self._attached, self._inspector, self._control, kinds)
-        self.dispatch: Final = self._dispatcher.dispatch
 
     # -- bytes and time
 
@@ -104,12 +104,12 @@ class Engine(Restraint):
             self.touch()
         return behind
 
-    def _dispatch_safely(self) -> bool:
-        """Dispatch; an undecodable control frame ends the connection with an error."""
+    def dispatch(self) -> bool:
+        """Handle waiting events, of which some may be left then; a broken control frame ends the connection."""
         try:
             if self._inspector.watching:
                 self._inspector.look()
-            return self.dispatch()
+            return self._dispatcher.dispatch()
         except AmqpError as error:
             self._fail(error)
             return True  # its events are still to be handled
@@ -192,6 +192,7 @@ class Engine(Restraint):
         """
         deadline: int = lib.pn_transport_tick(self._transport, now_ms)
         if lib.pn_transport_pending(self._transport):  # nearly always there is nothing to do
+            self._reword()
             self.dispatch()
             self.touch()
         return deadline
@@ -360,6 +361,12 @@ class Engine(Restraint):
         """proton reads no more: after a close, an error, or a frame that it ignores."""
         if not self.closed:
             raise malformed("unexpected or missing performative")
+
+    def _reword(self) -> None:
+        """Put an error of proton's transport into our words before it is written: its event may have to wait."""
+        condition = lib.pn_transport_condition(self._transport)
+        if not self.closed and lib.pn_condition_is_set(condition):
+            self._output.reword(reworded(proton_data.read_condition(condition)))
 
     def _transport_error(self) -> None:
         error = reworded(proton_data.read_condition(lib.pn_transport_condition(self._transport)))

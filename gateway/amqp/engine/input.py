@@ -44,17 +44,20 @@ class Input:
         before_end: Callable[[], None],
         echo: Callable[[int, int], None],
         acquires: Callable[[bytes | None], None],
+        failed: Callable[[], None],
     ) -> None:
         """`dispatch` handles events of a piece, and returns whether some are left.
 
         `before_end` is called before an end, `echo` after a flow that is to be answered, with the reason (`scan`) and
         its channel; `acquires` with one that may name a transaction before its event, and with None after it.
+        `failed` is called when proton reads no more.
         """
         self._transport: Final = transport
         self._dispatch: Final = dispatch
         self._before_end: Final = before_end
         self._echo: Final = echo
         self._acquires: Final = acquires
+        self._failed: Final = failed
         self._room = lib.pn_transport_capacity(transport)
         self.inspector: Final = ControlFrameInspector(self._room)
 
@@ -102,6 +105,8 @@ class Input:
             if before >= 0 and before == _frames(transport):
                 inspector.grown(room)
             self._room = room
+            if room < 0:
+                self._failed()
             if room <= 0 or position >= end or waiting >= _MOST or inspector.each_piece:
                 while self._dispatch():
                     yield True

@@ -1,0 +1,83 @@
+"""An error of a peer behind very many outcomes, which are handled in turns, is told as it would be without them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.amqp.transport.connection import Connection
+from tests.support.amqp.frames import Frame, composite, framed, parse, performative
+from tests.unit.gateway.amqp.transport.test_many_outcomes import MANY, TERMINI, WINDOWS, Sends, receiving
+from tests.unit.gateway.amqp.transport.test_turns import Clock, House
+
+TAKEN_HANDLE = framed(performative("attach", name="again", handle=0, role=True, **TERMINI))
+SECOND_OPEN = framed(performative("open", container_id="again"))
+NO_LINK = framed(performative("flow", handle=7, delivery_count=0, link_credit=1, **WINDOWS))
+ERRORS = (
+    (TAKEN_HANDLE, "amqp:session:handle-in-use", "handle 0 already has a link"),
+    (SECOND_OPEN, "amqp:illegal-state", "the connection is already open"),
+    (NO_LINK, "amqp:session:unattached-handle", "no link is attached at handle 7"),
+)
+
+
+@pytest.fixture
+def house(monkeypatch: pytest.MonkeyPatch) -> House:
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock)
+    monkeypatch.setattr(time, "thread_time", clock)
+    house = House(clock)
+    house.host = Sends(clock)
+    return house
+
+
+def written(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is written to the socket from now on, in pieces."""
+    pieces = list[bytes]()
+    monkeypatch.setattr(connection.transport, "writelines", pieces.extend)
+    return pieces
+
+
+def frames_in(data: bytes) -> Iterator[Frame]:
+    while data:
+        size = int.from_bytes(data[:4], "big")
+        if (frame := parse(data[:size])) is not None:
+            yield frame
+        data = data[size:]
+
+
+def released(count: int) -> bytes:
+    state = composite("released")
+    return framed(performative("disposition", role=True, first=0, last=count - 1, settled=True, state=state))
+
+
+@pytest.mark.parametrize(("error", "condition", "description"), ERRORS)
+@pytest.mark.parametrize("before", [1, 49, 50, 75, 100, 125, MANY])
+def test_an_error_behind_outcomes_has_its_condition(
+    house: House, monkeypatch: pytest.MonkeyPatch, before: int, error: bytes, condition: str, description: str
+) -> None:
+    """It was `amqp:internal-error` where its turn came while output was written, and proton's own words elsewhere."""
+    connection, failed = receiving(house), list[Exception]()
+    monkeypatch.setattr(house.hub, "failed", lambda which, problem: failed.append(problem))
+    pieces = written(connection, monkeypatch)
+    connection.data_received(released(before) + error)
+    house.rest()
+    close = list(frames_in(b"".join(pieces)))[-1]
+    assert not failed
+    assert (close.kind, close.error["condition"], close.error["description"]) == ("close", condition, description)
+    assert isinstance(house.host, Sends)
+    assert house.host.outcomes == before
+
+
+def test_an_idle_time_out_behind_outcomes_has_our_words(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = receiving(house)
+    pieces = written(connection, monkeypatch)
+    connection.data_received(released(MANY))
+    engine = connection.engine
+    assert engine is not None
+    engine.tick(1)
+    engine.tick(10**9)
+    house.rest()
+    close = list(frames_in(b"".join(pieces)))[-1]
+    assert close.error["description"] == "nothing was received within the idle time-out of our open"
