@@ -1,4 +1,4 @@
-"""A handmade archive: events and journal rows with known sums, written as the archive job writes them."""
+"""Handmade archives: events and journal rows with known sums, written as the archive job writes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import pyarrow.parquet as pq
 from bridges.spark.archive.contents.decode import archived
 from bridges.spark.archive.contents.file_layout import stored
 from bridges.spark.archive.contents.ranges import Range
-from bridges.spark.archive.store import Archive, File, digest
+from bridges.spark.archive.contents.token import Token
+from bridges.spark.archive.storage.s3 import ObjectPath
+from bridges.spark.archive.store import Archive, Commit, File, digest
+from bridges.spark.archive.write.files import DatedFiles, FileLimits
 from bridges.spark.columns.rows import EventRow, record_batch
 from tests.support.amqp.messages import message
 
@@ -77,3 +80,38 @@ def journal(rows: Iterable[Mapping[str, Any]]) -> list[EventRow]:
         EventRow(0, number, row["to_ms"], b"process", message(json.dumps(row).encode()))
         for number, row in enumerate(rows)
     ]
+
+
+# -- in an object store
+
+
+def events(first: int, last: int) -> list[EventRow]:
+    return [EventRow(0, number, number * 1000, b"k", message(b"v%d" % number)) for number in range(first, last)]
+
+
+def object_files(archive: Archive, first: int, last: int) -> tuple[str, list[tuple[None, File]]]:
+    """The files of a commit, as a task writes them; nothing is committed."""
+    staging = archive.stage(archive.history().number + 1)
+    target = archive.writer.target(staging)
+    Token.left(target.token)
+    files = DatedFiles(target, FileLimits())
+    rows = archived(record_batch(events(first, last)), pa.array(["o"] * (last - first), pa.string()))
+    files.add("o", stored(rows.drop_columns(["address", "date"])))
+    made = [File(each.name, each.bytes, each.sha256, each.partitions) for each in files.close()]
+    return staging.name, [(None, file) for file in made]
+
+
+def commit(archive: Archive, first: int, last: int) -> Commit:
+    """Archive these offsets."""
+    name, files = object_files(archive, first, last)
+    return added(archive, name, files, first, last)
+
+
+def added(archive: Archive, name: str, files: Sequence[tuple[None, File]], first: int, last: int) -> Commit:
+    ranges = (Range("o", 0, first, last, last - first, "id"),)
+    return archive.add(Commit(0, name, ranges, tuple(file for _, file in files)), [None] * len(files))
+
+
+def objects(archive: Archive) -> list[str]:
+    assert isinstance(archive.path, ObjectPath)
+    return sorted(path.relative_to(archive.path) for path in archive.path.glob("address=*/date=*/*.parquet"))

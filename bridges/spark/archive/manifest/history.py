@@ -6,7 +6,7 @@ Older commits are read one segment at a time, so memory does not grow with the a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -166,14 +166,13 @@ class History:
                 yield from self._wanted_files(from_table(table), wanted)
         yield from self._wanted_files(iter(self._tail), wanted)
 
-    def known_files(self, folder: str | None = None) -> Iterator[File]:
-        """The files of all commits, including replaced ones; of one folder, or of all."""
+    def known_files(self, folder: str | None = None, before: int | None = None) -> Iterator[File]:
+        """The files of all commits, or of those before a number, including replaced ones; of one folder, or of all."""
         for segment in self._checkpoint.segments:
             if folder is None or segment.folders is None or folder in segment.folders:
-                for commit in from_table(disk.read_segment(self._folder, segment, ["number", "files"])):
-                    yield from (file for file in commit.files if folder in (None, file.folder))
-        for commit in self._tail:
-            yield from (file for file in commit.files if folder in (None, file.folder))
+                table = disk.read_segment(self._folder, segment, ["number", "files"])
+                yield from _files(from_table(table), folder, before)
+        yield from _files(self._tail, folder, before)
 
     def files_before(self, commit: Commit) -> list[File]:
         """The live files, before this commit, of the folders that it replaces."""
@@ -243,6 +242,12 @@ class History:
                 is_later = not isinstance(self._folder, Path) and last is not None and int(last[1]) > number
                 if f"{disk.SEGMENTS}/{name}" not in names and not is_later:
                     (self._folder / disk.SEGMENTS / name).unlink(missing_ok=True)
+
+
+def _files(commits: Iterable[Commit], folder: str | None, before: int | None) -> Iterator[File]:
+    for commit in commits:
+        if before is None or commit.number < before:
+            yield from (file for file in commit.files if folder in (None, file.folder))
 
 
 def _listed(folder: StoragePath) -> tuple[int, list[int]]:

@@ -2,6 +2,7 @@
 
     _manifest/00000001.json               one commit; written by a request that fails if there is one of this number
     _staging/00000002-1a2b3c4d.token      a job writes objects whose names contain this
+    _staging/….removing                   a job is about to delete these files, which its commit replaces
     address=orders/date=2026-11-21/00000002-1a2b3c4d-5e6f7a8b.parquet
 
 Only a manifest makes files part of the archive: readers use the manifest, not a listing. A job that begins to archive
@@ -12,6 +13,8 @@ removed (docs/decisions/0067-archives-on-object-stores.md).
 from __future__ import annotations
 
 import getpass
+import json
+import math
 import socket
 import tempfile
 import time
@@ -22,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bridges.spark.archive.manifest.commits import APPEND, OPEN, Commit, File, to_json
+from bridges.spark.archive.manifest.commits import APPEND, OPEN, Commit, File, folder_of, to_json
 from bridges.spark.archive.manifest.disk import manifest_path
 from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.storage.paths import StoragePath, create_whole
@@ -39,6 +42,8 @@ _ARCHIVING: Final = ".token"
 """The token of a job that archives: its leftover files may be removed once another job has begun."""
 _REWRITING: Final = ".rewriting"
 """The token of a job that rewrites files: it may commit them as long as it runs."""
+_REMOVING: Final = ".removing"
+"""The list of the files that a commit replaces: if its job is killed before it has deleted them, another one does."""
 
 
 class ObjectWriter:
@@ -71,6 +76,7 @@ class ObjectWriter:
         """Become the only job that may append, and remove leftover files of earlier jobs."""
         try:
             self._open()
+            self._finish_removals()
             self._remove_leftovers()
         except OSError as error:
             raise PipelineError(f"{self._path} cannot be written: {sentence(error)}") from error
@@ -87,6 +93,7 @@ class ObjectWriter:
         history = self.history()
         who = {"writer": self._name, "by": _by()}
         for _ in range(_TRIES):
+            self._check_writer(history)  # a job that opens again must not end its successor
             commit = Commit(history.number + 1, "", (), (), kind=OPEN, note=who, time=_now())
             try:
                 self.write(history, commit)
@@ -112,9 +119,9 @@ class ObjectWriter:
         """Remove files of no commit, after making sure that no pending request can still commit them."""
         if self._unsure:
             self._open()
+        self._remove_leftovers()
         with self.changing() as history:
             self._check_writer(history)
-            self._remove_leftovers()
             history.tidy()
 
     def _check_writer(self, history: History) -> None:
@@ -138,15 +145,14 @@ class ObjectWriter:
             self._check_writer(history)
             _check_continues(history, commit)
         commit = replace(commit, number=history.number + 1, time=_now())
-        try:
-            self.write(history, commit)
-        except CommitConflict:
-            if commit.kind != APPEND or not self._opened:
-                raise
-            with self.changing() as history:  # written by a maintenance job, or by one that takes over
-                return self.put(history, commit, sources)
-        for folder in commit.replaced if not commit.is_deferred else ():
-            self.remove_replaced(commit, folder)
+        with self._removing(history, commit):
+            try:
+                self.write(history, commit)
+            except CommitConflict:
+                if commit.kind != APPEND or not self._opened:
+                    raise
+                with self.changing() as history:  # written by a maintenance job, or by one that takes over
+                    return self.put(history, commit, sources)
         if commit.staging and commit.kind == APPEND:
             self._token(commit.staging).unlink()
         if self._opened and history.due():
@@ -174,15 +180,21 @@ class ObjectWriter:
         return True
 
     def _remove_leftovers(self) -> None:
-        """Remove the objects of jobs that may not append any more, and of this job's steps that failed."""
-        old = {path for path in (self._path / STAGING).below() if path.stat().st_ctime + FORGOTTEN <= self._since}
-        found = {path for path in (self._path / STAGING).below() if path in old or path.name.endswith(_ARCHIVING)}
-        if not found:
+        """Remove the objects of jobs that may not append any more, and of this job's steps that failed.
+
+        Objects are listed first: if no other job has begun by then, none of them is of a later job.
+        """
+        tokens = list((self._path / STAGING).below())
+        old = {path for path in tokens if _changed(path) + FORGOTTEN <= self._since}
+        names = {path.name.partition(".")[0] for path in tokens if path in old or path.name.endswith(_ARCHIVING)}
+        if not names:
             return
-        names = {path.name.partition(".")[0] for path in found}
-        known = {file.path for file in self.history().known_files()}
-        for path in self._path.glob("address=*/date=*/*.parquet"):
-            if path.relative_to(self._path) not in known and _staging_of(path.name) in names:
+        files = [path for path in self._path.glob("address=*/date=*/*.parquet") if _staging_of(path.name) in names]
+        with self.changing() as history:
+            self._check_writer(history)
+            known = {file.path for file in history.known_files()}
+        for path in files:
+            if path.relative_to(self._path) not in known:
                 path.unlink()
         for path in old:
             path.unlink()
@@ -197,6 +209,7 @@ class ObjectWriter:
     @contextmanager
     def maintaining(self) -> Iterator[None]:
         """Allow several jobs at once: a commit is prepared again if another one came first."""
+        self._finish_removals()
         yield
 
     @contextmanager
@@ -217,12 +230,45 @@ class ObjectWriter:
         return found
 
     def remove_replaced(self, commit: Commit, folder: str) -> None:
-        """Delete the files of earlier commits in a folder that a commit replaces; those of no commit stay."""
+        """Delete the files of earlier commits in a folder that a commit replaces; those of later or no commits stay."""
         left = {file.path for file in commit.files}
-        known = {file.path for file in self.history().known_files(folder)}
+        known = {file.path for file in self.history().known_files(folder, commit.number)}
         for path in (self._path / folder).below():
             if (name := path.relative_to(self._path)) in known and name not in left:
                 path.unlink()
+
+    @contextmanager
+    def _removing(self, history: History, commit: Commit) -> Iterator[None]:
+        """After the commit is written, delete the files that it replaces, unless readers may still need them."""
+        folders = () if commit.is_deferred else commit.replaced
+        if not folders:
+            yield
+            return
+        left = {file.path for file in commit.files}
+        gone = [file.path for _, file in history.live_files(lambda folder: folder in folders) if file.path not in left]
+        announced = self._path / STAGING / f"{commit.staging}{_REMOVING}"
+        announced.write_bytes(json.dumps(gone).encode())
+        try:
+            yield
+        except CommitConflict:
+            announced.unlink()
+            raise
+        for folder in folders:
+            self.remove_replaced(commit, folder)
+        announced.unlink()
+
+    def _finish_removals(self) -> None:
+        """Delete the files that commits of killed jobs have replaced; those of jobs that have not committed stay."""
+        for announced in [path for path in (self._path / STAGING).below() if path.name.endswith(_REMOVING)]:
+            with suppress(FileNotFoundError):  # its job has deleted them now
+                paths = {str(path): folder_of(str(path)) for path in json.loads(announced.read_bytes())}
+                history, folders = self.history(), set(paths.values())
+                used = {file.path for _, file in history.live_files(lambda each: each in folders)}  # noqa: B023
+                used |= {path for path, folder in paths.items() if folder in history.summary.deferred}
+                for path in paths.keys() - used:
+                    (self._path / path).unlink()
+                if not paths.keys() & used:
+                    announced.unlink()
 
     def settle(self, files: Sequence[File]) -> None:
         """Delete the token of these files: their job has committed them or never will."""
@@ -246,6 +292,14 @@ def _check_continues(history: History, commit: Commit) -> None:
             text = f"{each.address}, partition {each.partition}: the archive has gone on to offset {ends[key]}"
             raise PipelineError(f"{text} meanwhile") from CommitConflict()
         ends[key] = each.end
+
+
+def _changed(path: ObjectPath) -> float:
+    """When an object was written, by the clock of the store; one that is gone counts as new."""
+    try:
+        return path.stat().st_ctime
+    except FileNotFoundError:
+        return math.inf
 
 
 def _staging_of(name: str) -> str:
