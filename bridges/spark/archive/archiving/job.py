@@ -184,12 +184,15 @@ def run(
 def _step(
     spark: SparkSession, archive: Archive, origin: ArchiveOrigin, bounds: LogBounds, follow: Callable[[], None]
 ) -> Commit | None:
-    follow()
-    for _ in place_due(archive):
+    try:
         follow()
-    commit = commit_next(spark, archive, origin, bounds)
-    if commit is not None:
-        follow()
+        for _ in place_due(archive):
+            follow()
+        commit = commit_next(spark, archive, origin, bounds)
+        if commit is not None:
+            follow()
+    except OSError as error:  # from the archive's storage
+        raise PipelineError(sentence(error)) from error
     return commit
 
 

@@ -38,13 +38,16 @@ class Token(NamedTuple):
 
     def seen(self) -> bool:
         """Whether this process sees the token."""
-        return self.problem() is None
+        try:
+            return self.problem() is None
+        except OSError:
+            return False
 
     def problem(self) -> str | None:
-        """Why this process does not see the token."""
+        """Why this process does not see the token. Raises `OSError` for an error that may pass."""
         try:
             found = self.path.read_bytes()
-        except (OSError, PipelineError) as error:
+        except (FileNotFoundError, NotADirectoryError, PermissionError, PipelineError) as error:
             return sentence(error)
         return None if found == self.text.encode() else f"{self.path} has different content"
 

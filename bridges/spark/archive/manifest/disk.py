@@ -17,7 +17,7 @@ from bridges.spark.archive.manifest import checkpoint, commits
 from bridges.spark.archive.manifest.checkpoint import Checkpoint, ManifestSegment, SegmentRows
 from bridges.spark.archive.manifest.commits import Commit
 from bridges.spark.archive.storage.paths import StoragePath, create_whole, digest, readable, sync_folder
-from bridges.spark.errors import PipelineError
+from bridges.spark.errors import PipelineError, sentence
 
 SEGMENTS: Final = "segments"
 T = TypeVar("T")
@@ -59,7 +59,9 @@ def _read(path: StoragePath, parse: Callable[[bytes], T], what: str) -> T:
         return parse(path.read_bytes())
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise PipelineError(sentence(error)) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise PipelineError(f"{path}: not {what} ({reason})") from None
 

@@ -86,8 +86,17 @@ def create_whole(path: StoragePath, text: str) -> None:
     try:
         path.create(text.encode())
     except FileExistsError:
-        if path.read_bytes() != text.encode():  # equal: an earlier request succeeded and its answer was lost
+        if _read(path) != text.encode():  # equal: an earlier request succeeded and its answer was lost
             raise
+
+
+def _read(path: ObjectPath) -> bytes:
+    """The bytes of an object that exists, according to the store."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:  # AWS: 409, while another conditional request for it is under way
+        text = "the object store refuses to write it, because of another request: try again later"
+        raise OSError(errno.EAGAIN, text, str(path)) from None
 
 
 def sync_folder(folder: Path) -> None:

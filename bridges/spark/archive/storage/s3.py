@@ -27,6 +27,8 @@ REGION: Final = "AWS_REGION"
 KEY_ID: Final = "AWS_ACCESS_KEY_ID"
 _URL: Final = re.compile(r"https?://[^\s/@?#]+/?")
 _REASON: Final = re.compile(r"<Code>(\w+)</Code>")
+_NO_CREDENTIALS: Final = re.compile(r"https?://[^/\s]+/latest/(?:api/token|meta-data)\b")
+"""Requests of the client for the role of its instance, the last place where it looks for credentials."""
 _STATUS_DENIED: Final = re.compile(r"status code: 40[13]\b")
 _STATUS: Final = re.compile(r"status code: (\d{3}[ \w]*)")
 _RETRIES: Final = 5
@@ -35,6 +37,7 @@ _PATIENCE: Final = timedelta(seconds=60)
 PART: Final = 8 << 20
 """Part size of multipart uploads, in bytes; larger files are uploaded in parts, several at a time."""
 _PARTS: Final = 4
+_WITHOUT: Final = f"there are no credentials for the object store: set {KEY_ID} and so on, or give the machine a role"
 
 
 @dataclass(frozen=True)
@@ -302,6 +305,8 @@ class ObjectPath:
         except (PermissionDeniedError, UnauthenticatedError) as error:
             raise PermissionError(errno.EACCES, _denied(error), str(self)) from None
         except BaseError as error:
+            if _NO_CREDENTIALS.search(str(error)):
+                raise PermissionError(errno.EACCES, _WITHOUT, str(self)) from None
             if _STATUS_DENIED.search(str(error)):  # obstore raises a generic error for listings
                 raise PermissionError(errno.EACCES, _denied(error), str(self)) from None
             raise OSError(errno.EIO, _short(error, self.settings.endpoint), str(self)) from None

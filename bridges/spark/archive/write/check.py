@@ -64,7 +64,7 @@ def _times(requested: int, reported: int) -> str:
 
 
 def file_differences(reports: Iterable[TaskReport], base: StoragePath) -> list[str]:
-    """Differences between the files that the driver finds and the tasks' reports."""
+    """Differences between the files that the driver finds and the tasks' reports. Raises `OSError`."""
     found: list[str] = []
     for report in reports:
         found += _rows_in_no_file(report)
@@ -89,6 +89,7 @@ def _rows_in_no_file(report: TaskReport) -> list[str]:
 
 
 def _differences(path: StoragePath, file: FileReport) -> list[str]:
+    """Differences between a file and its report. Raises `OSError` if the storage fails."""
     where = f"{file.address}, a file of {counted(file.rows, 'event')} and {file.bytes} bytes"
     try:
         size = path.stat().st_size
@@ -96,6 +97,8 @@ def _differences(path: StoragePath, file: FileReport) -> list[str]:
     except FileNotFoundError:
         return [f"{where} is missing"]
     except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # those of Arrow, about the content, have none
+            raise
         return [f"{where} cannot be read: {str(error).splitlines()[0]}"]
     if (size, metadata.num_rows) != (file.bytes, file.rows):
         return [f"{where} has {counted(metadata.num_rows, 'event')} and {size} bytes"]

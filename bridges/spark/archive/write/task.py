@@ -85,7 +85,7 @@ class WriteTask:
 
     def write(self, chunk: Chunk) -> TaskReport:
         """Write the events of these ranges. Raises `PipelineError`."""
-        if (problem := self.token.problem()) is not None:
+        if (problem := self._problem()) is not None:
             return TaskReport(apart=f"{socket.gethostname()}, working directory {os.getcwd()} ({problem})")
         files, counts = DatedFiles(self.target, self.limits), _RangeCounts(chunk)
         unknown = 0
@@ -100,6 +100,12 @@ class WriteTask:
         finally:
             with suppress(OSError):
                 files.abandon()
+
+    def _problem(self) -> str | None:
+        try:
+            return self.token.problem()
+        except OSError as error:
+            raise PipelineError(sentence(error)) from None
 
 
 class _RangeCounts:

@@ -2,61 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-import pyarrow as pa
 import pytest
 
-from bridges.spark.archive.contents.decode import archived
-from bridges.spark.archive.contents.file_layout import stored
 from bridges.spark.archive.contents.ranges import Range
-from bridges.spark.archive.contents.token import Token
 from bridges.spark.archive.manifest import history as histories
-from bridges.spark.archive.manifest.commits import APPEND, OPEN, Commit, File
-from bridges.spark.archive.storage.s3 import ObjectPath
+from bridges.spark.archive.manifest.commits import APPEND, OPEN, Commit
+from bridges.spark.archive.storage.s3 import ObjectPath, S3Settings
 from bridges.spark.archive.store import Archive
 from bridges.spark.archive.verification import verify
-from bridges.spark.archive.write.files import DatedFiles, FileLimits
-from bridges.spark.columns.rows import EventRow, record_batch
 from bridges.spark.errors import PipelineError
-from tests.support.amqp.messages import message
-from tests.support.servers.object_store import ObjectStore
-
-DAY = 86_400_000
-
-
-def events(first: int, last: int) -> list[EventRow]:
-    return [EventRow(0, number, number * 1000, b"k", message(b"v%d" % number)) for number in range(first, last)]
-
-
-def written(archive: Archive, first: int, last: int) -> tuple[str, list[tuple[None, File]]]:
-    """The files of a commit, as a task writes them; nothing is committed."""
-    staging = archive.stage(archive.history().number + 1)
-    target = archive.writer.target(staging)
-    Token.left(target.token)
-    files = DatedFiles(target, FileLimits())
-    rows = archived(record_batch(events(first, last)), pa.array(["o"] * (last - first), pa.string()))
-    files.add("o", stored(rows.drop_columns(["address", "date"])))
-    made = [File(each.name, each.bytes, each.sha256, each.partitions) for each in files.close()]
-    return staging.name, [(None, file) for file in made]
-
-
-def commit(archive: Archive, first: int, last: int) -> Commit:
-    """Archive these offsets."""
-    name, files = written(archive, first, last)
-    return added(archive, name, files, first, last)
-
-
-def added(archive: Archive, name: str, files: Sequence[tuple[None, File]], first: int, last: int) -> Commit:
-    ranges = (Range("o", 0, first, last, last - first, "id"),)
-    return archive.add(Commit(0, name, ranges, tuple(file for _, file in files)), [None] * len(files))
-
-
-def objects(archive: Archive) -> list[str]:
-    assert isinstance(archive.path, ObjectPath)
-    return sorted(path.relative_to(archive.path) for path in archive.path.glob("address=*/date=*/*.parquet"))
+from tests.support.gateway.process import free_port
+from tests.support.servers.object_store import BUCKET, ObjectStore
+from tests.support.spark.archives import added, commit, object_files, objects
 
 
 def test_what_is_committed_is_verified(object_store: ObjectStore) -> None:
@@ -77,7 +38,7 @@ def test_a_job_that_begins_ends_the_one_before(object_store: ObjectStore) -> Non
     older, newer = Archive(path), Archive(path)
     with older.writing():
         commit(older, 0, 10)
-        name, files = written(older, 10, 20)
+        name, files = object_files(older, 10, 20)
         with newer.writing():
             with pytest.raises(PipelineError, match=r"another job has begun to write to .*, which ends this one"):
                 added(older, name, files, 10, 20)
@@ -91,7 +52,7 @@ def test_of_two_that_commit_at_once_one_wins(object_store: ObjectStore) -> None:
     older, newer = Archive(path), Archive(path)
     with older.writing():
         commit(older, 0, 10)
-        name, files = written(older, 10, 20)
+        name, files = object_files(older, 10, 20)
         with older.changing() as history:
             with newer.writing():
                 commit(newer, 10, 20)
@@ -107,7 +68,7 @@ def test_what_a_killed_job_left_is_no_mistake_and_is_removed(object_store: Objec
     killed, later = Archive(path), Archive(path)
     with killed.writing():
         commit(killed, 0, 10)
-        written(killed, 10, 20)
+        object_files(killed, 10, 20)
         killed.writer.tidy = lambda: None  # type: ignore[method-assign]  # a killed job does not
     assert len(objects(later)) == 2
     assert verify(later).problems == ()
@@ -158,7 +119,7 @@ def test_a_lost_answer_neither_loses_nor_doubles(object_store: ObjectStore, stor
     archive = Archive(object_store.path())
     with archive.writing():
         commit(archive, 0, 10)
-        name, files = written(archive, 10, 20)
+        name, files = object_files(archive, 10, 20)
         with lost_answers(stored=stored), pytest.raises(OSError, match="cannot be reached"):
             added(archive, name, files, 10, 20)
         archive.tidy()
@@ -166,6 +127,29 @@ def test_a_lost_answer_neither_loses_nor_doubles(object_store: ObjectStore, stor
         assert end == (20 if stored else 10)
         commit(archive, end, 25)
     assert (verify(archive).rows, verify(archive).problems) == (25, ())
+
+
+def test_missing_credentials_are_no_outage(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client asks the machine for a role, where nothing answers: that is not the store."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    path = ObjectPath(BUCKET, "none", S3Settings(object_store.endpoint, "us-east-1"))
+    with pytest.raises(PermissionError, match="no credentials for the object store: set AWS_ACCESS_KEY_ID and so on"):
+        path.read_bytes()
+
+
+def test_a_refusal_because_of_another_request_may_pass(object_store: ObjectStore) -> None:
+    """The store answers 409 or 412 to a conditional request, and has no such object."""
+    archive = Archive(object_store.path())
+    with archive.writing():
+        name, files = object_files(archive, 0, 10)
+        refused = patch.object(ObjectPath, "create", side_effect=FileExistsError(17, "File exists"))
+        with refused, pytest.raises(OSError, match="refuses to write it, because of another request: try again"):
+            added(archive, name, files, 0, 10)
+        archive.tidy()
+        commit(archive, 0, 10)
+    assert (verify(archive).rows, verify(archive).problems) == (10, ())
 
 
 def test_a_request_that_arrives_after_all_is_refused(object_store: ObjectStore) -> None:
@@ -178,7 +162,7 @@ def test_a_request_that_arrives_after_all_is_refused(object_store: ObjectStore) 
 
     with archive.writing():
         commit(archive, 0, 10)
-        name, files = written(archive, 10, 20)
+        name, files = object_files(archive, 10, 20)
         with patch.object(ObjectPath, "create", create), pytest.raises(OSError, match="cannot be reached"):
             added(archive, name, files, 10, 20)
         archive.tidy()
@@ -194,7 +178,7 @@ def test_a_request_that_arrives_late_does_not_double(object_store: ObjectStore) 
     archive = Archive(object_store.path())
     with archive.writing():
         commit(archive, 0, 10)
-        first, second = written(archive, 10, 20), written(archive, 10, 20)
+        first, second = object_files(archive, 10, 20), object_files(archive, 10, 20)
         added(archive, *first, 10, 20)
         with pytest.raises(PipelineError, match="the archive has gone on to offset 20 meanwhile"):
             added(archive, *second, 10, 20)

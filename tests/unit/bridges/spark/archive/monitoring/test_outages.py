@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bridges.spark.archive.archiving import job
 from bridges.spark.archive.archiving.job import LogBounds, run
 from bridges.spark.archive.contents.ranges import Log, Range
 from bridges.spark.archive.monitoring.outages import Outages, is_outage
@@ -154,6 +155,24 @@ def test_the_job_goes_on_after_an_outage(tmp_path: Path) -> None:
     clock = Clock()
     assert run_once(tmp_path, Origin(*[lambda: error(GONE, hidden=True)] * 3), clock, alive())
     assert clock.said == ["text; waiting for it to pass", "the job goes on after 7 s"]
+
+
+@pytest.mark.parametrize("work", ["place_due", "commit_next"])
+def test_a_storage_that_fails_at_any_work_is_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    clock, left = Clock(), [OSError(5, "the object store answers 503", "s3://b/a")]
+    real = getattr(job, work)
+
+    def fails_once(*what: Any) -> Any:
+        if left:
+            raise left.pop()
+        return real(*what)
+
+    monkeypatch.setattr(job, work, fails_once)
+    assert run_once(tmp_path, Origin(), clock, alive())
+    said = "s3://b/a: the object store answers 503; waiting for it to pass"
+    assert clock.said == [said, "the job goes on after 1 s"]
 
 
 def test_a_signal_that_has_ended_spark_as_well_stops_the_job_like_any_other(tmp_path: Path) -> None:

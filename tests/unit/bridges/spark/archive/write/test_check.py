@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,10 +12,12 @@ import pytest
 
 from bridges.spark.archive.contents.audit import Count, row_differences, with_row_counts
 from bridges.spark.archive.contents.ranges import Range
+from bridges.spark.archive.contents.token import Token
 from bridges.spark.archive.manifest.commits import FilePart
 from bridges.spark.archive.write.check import check_apart, file_differences, row_counts, unknown_rows, unreported
-from bridges.spark.archive.write.files import FileReport
-from bridges.spark.archive.write.task import RangeReport, TaskReport
+from bridges.spark.archive.write.files import FileLimits, FileReport
+from bridges.spark.archive.write.targets import StagingTarget
+from bridges.spark.archive.write.task import RangeReport, TaskReport, WriteTask
 from bridges.spark.errors import PipelineError
 
 OFFSETS = [5, 6, 9, 2, 3]
@@ -75,6 +78,30 @@ def test_a_file_that_is_none_is_named(report: TaskReport, tmp_path: Path) -> Non
     (tmp_path / "x.parquet").write_bytes(b"no Parquet")
     (found,) = file_differences([report], tmp_path)
     assert "bytes cannot be read: " in found
+
+
+def test_a_storage_that_fails_is_no_difference(report: TaskReport, tmp_path: Path) -> None:
+    """It may answer again: the job waits for it."""
+    failing = patch.object(Path, "stat", side_effect=OSError(5, "the object store answers 503"))
+    with failing, pytest.raises(OSError, match="answers 503"):
+        file_differences([report], tmp_path)
+
+
+def _task(path: Path) -> WriteTask:
+    """A task with a source that nobody asks."""
+    return WriteTask(None, StagingTarget(path), Token(path, "text"), FileLimits())  # type: ignore[arg-type]
+
+
+def test_a_task_tells_another_folder_from_a_storage_that_fails(tmp_path: Path) -> None:
+    """The first ends the job, the second is an outage."""
+    assert "No such file" in _task(tmp_path / "none").write([]).apart
+    with patch.object(Path, "read_bytes", side_effect=PermissionError(13, "denied")):
+        assert "denied" in _task(tmp_path).write([]).apart
+    with (
+        patch.object(Path, "read_bytes", side_effect=OSError(5, "the object store answers 503")),
+        pytest.raises(PipelineError, match="the object store answers 503"),
+    ):
+        _task(tmp_path).write([])
 
 
 @pytest.mark.parametrize(
