@@ -9,9 +9,11 @@ from typing import Final, NamedTuple
 from policies.model.scopes.access import Action
 from policies.text.diagnostics import PolicyLine
 from policies.values.pattern_index import PatternIndex
-from policies.values.patterns import Pattern
+from policies.values.patterns import Pattern, PatternShape, Segment
 
 _LINKS: Final = frozenset(("send", "receive"))
+_FEW: Final = 16
+"""The number of different groups of entries of a user that are searched one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,15 @@ class CompiledAccess:
     on: tuple[Pattern, ...]
     where: PolicyLine
 
+    def allows(self, user: str, action: Action) -> bool:
+        """Whether a user may do this somewhere."""
+        return (self.who is None or user in self.who) and _permits(self.may, action)
+
+
+def _permits(may: frozenset[str], action: Action) -> bool:
+    # Producers and consumers may obtain information about the log (ES 6).
+    return action in may or (action == "info" and not may.isdisjoint(_LINKS))
+
 
 class _Alike(NamedTuple):
     """Entries that allow the same users the same actions, as an index of their patterns."""
@@ -38,16 +49,46 @@ class _Alike(NamedTuple):
     may: frozenset[str]
     patterns: PatternIndex
 
-    def permit(self, action: Action) -> bool:
-        """Whether they allow an action somewhere."""
-        # Producers and consumers may obtain information about the log (ES 6).
-        return action in self.may or (action == "info" and not self.may.isdisjoint(_LINKS))
+
+class _AtAddresses:
+    """All entries, found by the address first: for users who are named beside ever other ones."""
+
+    __slots__ = ("_entries", "_index", "_positions")
+
+    def __init__(self, entries: Sequence[CompiledAccess]) -> None:
+        self._entries = entries
+        numbers: dict[PatternShape, int] = {}
+        distinct: list[tuple[int, Pattern]] = []
+        self._positions: list[list[int]] = []
+        for at, entry in enumerate(entries):
+            for pattern in entry.on:
+                number = numbers.setdefault(_unnamed(pattern), len(numbers))
+                if number == len(distinct):
+                    distinct.append((number, pattern))
+                    self._positions.append([])
+                self._positions[number].append(at)
+        self._index = PatternIndex(distinct)
+
+    def first(self, user: str, action: Action, address: str) -> int | None:
+        """The position of the first entry that allows this user to do this there."""
+        there = PatternShape(tuple(map(Segment, address.split("/"))))
+        found = (self._allowing(self._positions[number], user, action) for number in self._index.meeting(there))
+        return min((position for position in found if position is not None), default=None)
+
+    def _allowing(self, positions: Iterable[int], user: str, action: Action) -> int | None:
+        return next((at for at in positions if self._entries[at].allows(user, action)), None)
+
+
+def _unnamed(pattern: Pattern) -> PatternShape:
+    """What a pattern matches, whatever its captures are called."""
+    segments = (Segment(each.before, each.wild, after=each.after) for each in pattern.segments)
+    return PatternShape(tuple(segments), pattern.rest)
 
 
 class AccessEntries:
     """The access entries of a scope in their order, found by user, action and address."""
 
-    __slots__ = ("_alike", "_entries", "_positions")
+    __slots__ = ("_alike", "_at_addresses", "_entries", "_positions")
 
     def __init__(self, entries: Sequence[CompiledAccess]) -> None:
         self._entries = entries
@@ -62,13 +103,21 @@ class AccessEntries:
             group = _Alike(may, PatternIndex(patterns))
             for user in _users(who):
                 self._alike.setdefault(user, []).append(group)
+        many = any(len(groups) > _FEW for groups in self._alike.values())
+        self._at_addresses = _AtAddresses(entries) if many else None
 
     def grant(self, user: str, action: Action, address: str) -> Grant:
         """Whether some entry allows this user to do this at a `routable` address, and the first that does."""
-        groups = (*self._alike.get(None, ()), *self._alike.get(user, ()))
-        found = [group.patterns.first(address) for group in groups if group.permit(action)]
-        at = min((position for position in found if position is not None), default=None)
+        at = self._first(user, action, address)
         return Grant(False) if at is None else Grant(True, self._entries[at].where)
+
+    def _first(self, user: str, action: Action, address: str) -> int | None:
+        own = self._alike.get(user, ())
+        if len(own) > _FEW and self._at_addresses is not None:
+            return self._at_addresses.first(user, action, address)
+        groups = (*self._alike.get(None, ()), *own)
+        found = [group.patterns.first(address) for group in groups if _permits(group.may, action)]
+        return min((position for position in found if position is not None), default=None)
 
     def positions(self, user: str) -> tuple[int, ...]:
         """The positions of the entries that name this user, or everybody."""
