@@ -5,6 +5,7 @@ Part of the engine. The usual events (whole messages, accepted deliveries) are c
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _FLOW: Final = lib.PN_LINK_FLOW
 _AT_ONCE: Final = 50
 """Events that are handled one by one in a call: a single disposition of the peer may make many thousands of them."""
+_SECONDS: Final = 0.001
+"""The time that they may take, and no more of them begin: outcomes with many annotations take long."""
 
 
 class Dispatcher:
@@ -58,6 +61,7 @@ class Dispatcher:
         """Dispatch waiting events to their links or to the connection; returns whether some may be left."""
         engine, collector = self._engine, self._collector
         run: list[Batch] = []
+        until = time.monotonic() + _SECONDS
         for _ in range(_AT_ONCE):
             other = batch.drain_events(
                 self._events, engine.senders, engine.receivers, BUFFER_SIZE - 1, run, self._handled
@@ -76,6 +80,8 @@ class Dispatcher:
                     self._control(kind, event)
             finally:
                 lib.pn_collector_pop(collector)
+            if time.monotonic() > until:
+                break
         return True
 
     def _hand_out(self, run: list[Batch]) -> None:

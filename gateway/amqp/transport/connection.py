@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
             transport.writelines(pieces)  # not joined: the socket is written to from all of them at once
             if self._heartbeats.resting and size > HEARTBEAT:
                 self._heartbeats.wrote(engine)
-        engine.dispatch()
+        while not self._behind and engine.dispatch(): ...  # what is behind has turns of its own
         self._charge()
         if engine.finished and not self._ending:
             self._end(transport)

@@ -12,7 +12,7 @@ from gateway.amqp.link.handlers import LinkHandler
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.outcomes import Outcome, Rejected
 from gateway.errors import AmqpError
-from tests.support.amqp.frames import AMQP_HEADER, composite, error, framed, performative, source
+from tests.support.amqp.frames import AMQP_HEADER, composite, error, framed, performative, receive_all, source
 from tests.support.amqp.messages import message
 
 WINDOWS = {"incoming_window": 2**20, "outgoing_window": 9, "next_outgoing_id": 0}
@@ -34,7 +34,7 @@ class RecordingHandler(LinkHandler):
             performative("attach", **terminus),
             performative("flow", **flow, **WINDOWS),
         ]
-        self.engine.receive(AMQP_HEADER + b"".join(map(framed, frames)))
+        receive_all(self.engine, AMQP_HEADER + b"".join(map(framed, frames)))
         self.engine.take()
 
     def send(self, context: int) -> None:
@@ -80,7 +80,7 @@ def test_a_rejection_is_heard_whole_wherever_its_frame_is_cut(text: str, others:
             owner.send(count)
             data = rejected(count, text)
             for piece in (other + data[:first], data[first:second], data[second:] + other):
-                owner.engine.receive(piece)
+                receive_all(owner.engine, piece)
             count += 1
     received = [(context, outcome.error) for context, outcome in owner.outcomes if isinstance(outcome, Rejected)]
     assert [context for context, _ in received] == [*range(count)]
@@ -94,8 +94,8 @@ def test_what_follows_a_cut_rejection_has_a_text_of_its_own() -> None:
     for number, _ in enumerate(texts):
         owner.send(number)
     data = b"".join(rejected(number, text) for number, text in enumerate(texts))
-    owner.engine.receive(data[:30])
-    owner.engine.receive(data[30:])
+    receive_all(owner.engine, data[:30])
+    receive_all(owner.engine, data[30:])
     assert [outcome.error.description for _, outcome in owner.outcomes] == texts  # type: ignore[attr-defined]
     owner.engine.lost(None)
     owner.engine.free()
