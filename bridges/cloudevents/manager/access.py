@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Container, Mapping
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from bridges.cloudevents.manager.documents import SubscriptionView, redacted_for_manager, without_query
@@ -70,6 +71,18 @@ class SubscriptionAccess(ABC):
             await self.registry.load()
         except SubscriptionsUnavailable:
             raise store_unavailable(RETRY_AFTER) from None
+
+    async def _ensure_known(self, caller: Caller, id: str, expected: Container[int] | None = None) -> None:
+        """Read a subscription again that would be refused: another gateway may have answered a change just now."""
+        await self._ensure_loaded()
+        entry = self._find(caller, id)
+        if entry is None or (expected is not None and entry.stored.revision not in expected):
+            await self._read_again(id)
+
+    async def _read_again(self, id: str) -> None:
+        """Apply what the store has of a subscription; without an answer of the store, what is known holds."""
+        with suppress(SubscriptionsUnavailable):
+            await self.registry.refresh_one(id)
 
     async def _retry_on_conflict(
         self, id: str, attempt: Callable[[], Awaitable[T]], expected: Container[int] | None

@@ -110,7 +110,7 @@ class SubscriptionManager(SubscriptionAccess):
 
     async def export(self, caller: Caller, id: str, *, secrets: bool) -> dict[str, Json]:
         """What `restore` of another gateway takes; encrypted secrets for the owner only; ours."""
-        await self._ensure_loaded()
+        await self._ensure_known(caller, id)
         entry = self._require_owner(caller, id, None) if secrets else self._require_visible(caller, id)
         status = await self._dependencies.delivery.status(id)
         if status is None or not status.positions:
@@ -123,7 +123,7 @@ class SubscriptionManager(SubscriptionAccess):
     async def retrieve(self, caller: Caller, id: str) -> SubscriptionView:
         """CE 3.2.4.2."""
         self._require_operation("retrieve")
-        await self._ensure_loaded()
+        await self._ensure_known(caller, id)
         return self._view(caller, self._require_visible(caller, id))
 
     async def query(self, caller: Caller, wanted: QueryFilter = QueryFilter()) -> SubscriptionPage:  # noqa: B008
@@ -147,10 +147,11 @@ class SubscriptionManager(SubscriptionAccess):
     ) -> SubscriptionView:
         """CE 3.2.4.4: replaces the object; `expected`: the revisions that may be replaced."""
         self._require_operation("update")
-        await self._ensure_loaded()
+        await self._ensure_known(caller, id, expected)
         if self.rules.upsert and may_create(expected) and self._find(caller, id) is None:
-            self._require_operation("create")
-            return (await self._create(caller, body, id, dry_run))._replace(created=not dry_run)
+            created = await self._upsert(caller, body, id, dry_run)
+            if created is not None:
+                return created
 
         async def attempt() -> SubscriptionView:
             entry = self._require_owner(caller, id, expected)
@@ -170,7 +171,7 @@ class SubscriptionManager(SubscriptionAccess):
     async def delete(self, caller: Caller, id: str, *, expected: Container[int] | None = None) -> SubscriptionView:
         """CE 3.2.8: returns the last version of the object."""
         self._require_operation("delete")
-        await self._ensure_loaded()
+        await self._ensure_known(caller, id, expected)
 
         async def attempt() -> SubscriptionView:
             entry = self._require_visible(caller, id)
@@ -189,14 +190,14 @@ class SubscriptionManager(SubscriptionAccess):
 
     async def status(self, caller: Caller, id: str) -> dict[str, Json]:
         """The delivery status of a subscription (an extension)."""
-        await self._ensure_loaded()
+        await self._ensure_known(caller, id)
         entry = self._require_visible(caller, id)
         status = await self._dependencies.delivery.status(id)
         return status_document(entry.subscription, entry.stored.revision, status)
 
     async def resume(self, caller: Caller, id: str) -> dict[str, Json]:
         """End a suspension and return the status (an extension)."""
-        await self._ensure_loaded()
+        await self._ensure_known(caller, id)
         entry = self._require_owner(caller, id, None)
         if await self._dependencies.delivery.resume(id) or await self._resume_remotely(entry):
             self._log("subscription resumed", caller, entry.subscription)
@@ -229,7 +230,7 @@ class SubscriptionManager(SubscriptionAccess):
 
     async def test(self, caller: Caller, id: str) -> ProbeResult:
         """Send one event of type `io.scopegate.test`, ahead of the log (an extension)."""
-        await self._ensure_loaded()
+        await self._ensure_known(caller, id)
         entry = self._require_owner(caller, id, None)
         if entry.hold_reason is not None:
             raise ApiError(ErrorCode.CONFLICT, f"nothing may be sent to its sink now: {entry.hold_reason}")
@@ -240,14 +241,20 @@ class SubscriptionManager(SubscriptionAccess):
     async def confirm(self, id: str, key: str, rate: float | None) -> None:
         """Record a sink's consent and its deliveries per second; raises ApiError for a wrong key."""
         await self._ensure_loaded()
+        if not self._awaits(id, key):
+            await self._read_again(id)
         entry = self.registry.get(id)
-        pending = entry.pending_consent if entry is not None and entry.pending_consent is not None else NO_CONSENT
-        if not pending.matches(key, self._now()) or entry is None:
+        if not self._awaits(id, key) or entry is None:
             raise ApiError(ErrorCode.FORBIDDEN, "this is not, or no longer, the address of a consent")
         envelope = decode_envelope(entry.stored.document)._replace(granted=rate, pending_consent=None)
         await self._replace(entry, envelope)
         self._dependencies.metrics.consent_requested(ConsentResult.CONFIRMED)
         self._log("subscription consented", Caller(entry.stored.owner), entry.subscription)
+
+    def _awaits(self, id: str, key: str) -> bool:
+        entry = self.registry.get(id)
+        pending = entry.pending_consent if entry is not None and entry.pending_consent is not None else NO_CONSENT
+        return pending.matches(key, self._now())
 
     async def store_renewed_token(self, id: str, before: RefreshToken, renewed: RefreshToken) -> None:
         """Store a renewed token in place of `before`; raises OSError if that is not possible now.
@@ -281,6 +288,20 @@ class SubscriptionManager(SubscriptionAccess):
 
     # -- steps
 
+    async def _upsert(self, caller: Caller, body: bytes, id: str, dry_run: bool) -> SubscriptionView | None:
+        """Create a subscription by an update; None: it has been created meanwhile, and can be updated."""
+        self._require_operation("create")
+        try:
+            view = await self._create(caller, body, id, dry_run)
+        except ApiError as error:
+            if error.code is not ErrorCode.CONFLICT:
+                raise
+            await self._read_again(id)
+            if self._find(caller, id) is None:
+                raise
+            return None
+        return view._replace(created=not dry_run)
+
     async def _create(
         self,
         caller: Caller,
@@ -292,7 +313,9 @@ class SubscriptionManager(SubscriptionAccess):
     ) -> SubscriptionView:
         subscription = self._proposals.realize(body, caller.user, self._now(), id=id, secrets=secrets)
         if self.registry.get(subscription.id) is not None:
-            raise already_exists()
+            await self._read_again(subscription.id)
+            if self.registry.get(subscription.id) is not None:
+                raise already_exists()
         if dry_run:
             return SubscriptionView(subscription.id, 0, subscription.document)
         document, awaited = await self._admission.admit(subscription, None, imported)
