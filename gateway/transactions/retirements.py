@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gateway.transactions.transaction import Transaction
 
 _GONE: Final = "a message of the transaction has another outcome, or its link has ended, before this one had its turn"
+_LATE: Final = "a message of the transaction got its outcome after its link had ended, and comes again: repeat it"
 
 
 def retire_in_turn(transaction: Transaction, link: RetiringLink, retirement: Retirement) -> None:
@@ -38,6 +39,11 @@ def _retire(transaction: Transaction, link: RetiringLink, retirement: Retirement
 def _fail(transaction: Transaction, link: RetiringLink, retirement: Retirement, error: AmqpError) -> None:
     transaction.fail(error.of(link.behind).told_to(link.scope))
     retirement.roll_back()
+
+
+def fail_late(transaction: Transaction, link: RetiringLink) -> None:
+    """The peer gave a message an outcome after its link had ended: what is done because of it must not hold either."""
+    transaction.fail(AmqpError(TRANSACTION_ROLLBACK, _LATE, scope=link.scope))
 
 
 class _QueuedRetirement:

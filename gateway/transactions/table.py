@@ -16,7 +16,7 @@ from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from gateway.routing.fair_share import Timer
 from gateway.transactions.acquisition import Acquisition
 from gateway.transactions.posts import Post, Posts
-from gateway.transactions.retirements import retire_in_turn
+from gateway.transactions.retirements import fail_late, retire_in_turn
 from gateway.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -125,6 +125,9 @@ class TransactionTable:
 
     def retire(self, link: RetiringLink, txn_id: bytes, retirement: Retirement) -> None:
         retire_in_turn(self._known[txn_id], link, retirement)
+
+    def miss(self, link: RetiringLink, txn_id: bytes) -> None:
+        fail_late(self._known[txn_id], link)
 
     def acquire(self, link: object, txn_id: bytes) -> Acquisition:
         transaction, sender = self._known[txn_id], cast("SenderHalf", link)

@@ -141,9 +141,13 @@ class TerminusCheckpointer:
             raise AmqpError(NOT_IMPLEMENTED, "the gateway's own links have no transactions")
         return transaction.enlist(self.transactions)
 
-    async def holds(self, terminus: TerminusLease) -> bool:
-        """Whether no other link has acquired the record, which now names the Kafka group of its transactions."""
-        return await self._holder(terminus) is Saved.DONE
+    async def holds(self, terminus: TerminusLease) -> bool | None:
+        """Whether no other link has acquired the record, which now names the Kafka group of its transactions.
+
+        None: the state is unavailable.
+        """
+        saved = await self._holder(terminus)
+        return None if saved is None else saved is Saved.DONE
 
     async def taken(self, terminus: TerminusLease) -> bool:
         """Whether another link has acquired the record."""
@@ -349,7 +353,7 @@ class TerminusLease:
             return starts
         return {partition: self.start.get(partition, 0) for partition in starts}
 
-    async def holds(self) -> bool:
+    async def holds(self) -> bool | None:
         """See `TerminusCheckpointer.holds`."""
         return await self.checkpointer.holds(self)
 

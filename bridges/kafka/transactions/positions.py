@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bridges.kafka.common import ahead
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from gateway.amqp.link.transactions import Retirement
 
 _GONE: Final = "a link of the transaction has ended, or another one has taken over its position"
+_UNKNOWN: Final = (
+    "the shared state is unavailable, so nobody knows whether another link has taken over a position of the transaction"
+)
 _SETTLED: Final = "a message of the transaction has its outcome already"
 _GAPS: Final = (
     "too many events of a link are settled between others that are not (partition {0}): settle them in their order"
@@ -34,7 +37,7 @@ class TerminusPart(Protocol):
 
     @property
     def request(self) -> PositionRequest: ...
-    async def holds(self) -> bool: ...
+    async def holds(self) -> bool | None: ...
     async def taken(self) -> bool: ...
 
 
@@ -84,8 +87,7 @@ class TransactionPositions:
                 return AmqpError(TRANSACTION_ROLLBACK, _SETTLED if retired.settled else _GONE)
             if (error := await self._send(terminus, topic, retired.positions())) is not None:
                 return error
-        held = all([await each.holds() for each in self._sent])
-        return None if held else AmqpError(TRANSACTION_ROLLBACK, _GONE)
+        return _refusal([await each.holds() for each in self._sent])
 
     async def _send(
         self, terminus: StoredPositions, topic: str, positions: Mapping[int, StoredPosition]
@@ -96,19 +98,21 @@ class TransactionPositions:
                     if ahead.written(position) is None:
                         text = f"{RESOURCE_LIMIT_EXCEEDED}: {_GAPS.format(partition)}"
                         return AmqpError(TRANSACTION_ROLLBACK, text)
-                if not await self._named(part):
-                    return AmqpError(TRANSACTION_ROLLBACK, _GONE)
+                if (error := _refusal([await self._named(part)])) is not None:
+                    return error
                 await self._client.send_offsets(part.transaction_group, topic, at)
                 self._sent.append(part)
         return None
 
-    async def _named(self, part: TerminusPart) -> bool:
-        """Let the record name the client, so that others can abort its transaction; whether this link still has it."""
-        if part.transaction_writer == self._client.identifier:
+    async def _named(self, part: TerminusPart) -> bool | None:
+        """Let the record name the client, so that others can abort its transaction; as `TerminusPart.holds`."""
+        if (before := part.transaction_writer) == self._client.identifier:
             return True
         part.transaction_group = part.transaction_group or new_group(part.request.group)
         part.transaction_writer = self._client.identifier
-        return await part.holds()
+        if not (held := await part.holds()):
+            part.transaction_writer = before  # the next transaction tries again
+        return held
 
     async def taken(self) -> bool:
         """Whether another link has certainly acquired one of the records whose positions were sent."""
@@ -118,3 +122,12 @@ class TransactionPositions:
         """Nobody knows whether the positions are committed: end their links, which then resume where Kafka says."""
         for terminus in self._retired:
             terminus.displaced(AmqpError(DETACH_FORCED, _IN_DOUBT, fault=Fault.BACKEND))
+
+
+def _refusal(held: Collection[bool | None]) -> AmqpError | None:
+    """Why a transaction is not committed whose link holds these records; None: it does, as far as they say."""
+    if all(held):
+        return None
+    if False in held:
+        return AmqpError(TRANSACTION_ROLLBACK, _GONE)
+    return AmqpError(TRANSACTION_ROLLBACK, _UNKNOWN, fault=Fault.BACKEND)

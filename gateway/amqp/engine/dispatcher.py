@@ -112,6 +112,8 @@ class Dispatcher:
         elif (number := link.number(delivery)) in link.unsettled:
             link.updated(delivery, number, lib.pn_delivery_remote_state(delivery))
         else:
+            if not link.open:
+                link.updated_late(delivery)
             self._links.unclaimed(pointer, delivery)
 
     def _flow(self, pointer: ProtonLink) -> None:

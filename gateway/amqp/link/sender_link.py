@@ -220,6 +220,12 @@ class SenderHalf(DrainingSender):
         self.settle_at_once(delivery)
         found.retire(self, txn_id, retirement)
 
+    def updated_late(self: Self, delivery: ProtonDelivery) -> None:
+        """An outcome came after we had ended the link: the transaction that it is for cannot succeed without it."""
+        found, state = self.engine.peer.transactions, dispositions.read_transactional(delivery)
+        if found is not None and state is not None and found.knows(state[0]):
+            found.miss(self, state[0])
+
     def settle_sent(self, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
         """Settle a message of ours whose transaction is committed, unless that has happened before."""
         if self.open and number in self.unsettled:

@@ -98,6 +98,9 @@ class ContainerTransactions:
         spoken_in(retirement.outcome, link.scope)
         retirement.commit()
 
+    def miss(self, link: RetiringLink, txn_id: bytes) -> None:
+        """No effect: the post got its outcome, which was none, with the end of its link."""
+
     def acquire(self, link: object, txn_id: bytes) -> Acquiring:
         """The container acquires in a transaction that the gateway did not declare."""
         raise unknown(txn_id)

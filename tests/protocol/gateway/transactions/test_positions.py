@@ -8,6 +8,7 @@ import pytest
 
 from tests.protocol.conftest import Served
 from tests.support.amqp.frames import Frame, source
+from tests.support.amqp.members import requested_properties
 from tests.support.amqp.messages import message, sections
 from tests.support.amqp.peer import RECEIVER, Peer
 from tests.support.gateway.crossing import Inbox, Outbox
@@ -18,10 +19,10 @@ ADDRESS = "events/orders"
 GROUP = "event-streams-consumer-group"
 
 
-def attached(peer: Peer, handle: int, *, group: bool) -> Inbox:
+def attached(peer: Peer, handle: int, *, group: bool, name: str = "transactions") -> Inbox:
     """A link of a group, or a durable one; its name is the same at every connection."""
     durable: dict[str, Any] = {} if group else {"durable": 1, "expiry_policy": "never"}
-    properties = {GROUP: "transactions"} if group else None
+    properties = {GROUP: name} if group else None
     peer.attach("worker", RECEIVER, handle, source=source(ADDRESS, **durable), properties=properties)
     peer.until("attach", name="worker")
     peer.flow(handle, link_credit=10, delivery_count=0)
@@ -93,3 +94,26 @@ def test_an_event_that_is_settled_after_its_outcome(served: Served, later: str |
     peer.disconnect()
     resumed = attached(served.peer(container_id=name), 0, group=False)
     assert sections(resumed.take())["data"] == (b"first" if later == "released" else b"second")
+
+
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("group", [True, False])
+def test_a_transaction_fails_with_an_outcome_after_the_end_of_a_link(
+    served: Served, group: bool, settled: bool
+) -> None:
+    """A detach is on its way to the client, which goes on: as the event comes again, nothing of it may be committed."""
+    name = f"too-late-{group}-{settled}"
+    peer, feed = served.peer(container_id=name), Outbox(served.peer(), ADDRESS)
+    controller, inbox = Controller(peer), attached(peer, 1, group=group, name=name)
+    assert feed.send(message(name.encode())).matches("accepted")
+    transfer, txn_id = inbox.transfer(), controller.declare()
+    successor = served.peer(container_id=name)
+    asked = requested_properties(name, 0, epoch=1) if group else None
+    durable: dict[str, Any] = {} if group else {"durable": 1, "expiry_policy": "never"}
+    successor.attach("worker", RECEIVER, 0, source=source(ADDRESS, **durable), properties=asked)
+    peer.until("detach", error="amqp:link:stolen")
+    peer.disposition(transfer.delivery_id, in_transaction(txn_id, "accepted"), settled=settled)
+    assert controller.discharge(txn_id)["error"]["condition"] == "amqp:transaction:rollback"
+    resumed = Inbox.adopt(successor, 0)
+    successor.flow(0, link_credit=1, delivery_count=0)
+    assert sections(resumed.take())["data"] == name.encode()

@@ -29,7 +29,8 @@ class Stored:
         self.progress, self.parts = Progress(), (self,)
         self.progress.sent(0, range(10))
         self.request = SimpleNamespace(group="g")
-        self.theirs, self.ended = False, list[str]()
+        self.theirs, self.away, self.ended = False, False, list[str]()
+        self.named = ""
 
     def positions(self) -> dict[int, int]:
         return {0: self.progress.position(0, 10)}
@@ -40,7 +41,10 @@ class Stored:
     def displaced(self, error: AmqpError) -> None:
         self.ended.append(error.condition)
 
-    async def holds(self) -> bool:
+    async def holds(self) -> bool | None:
+        if self.away:
+            return None
+        self.named = self.transaction_writer
         return not self.theirs
 
     async def taken(self) -> bool:
@@ -169,3 +173,28 @@ async def test_a_victim_of_a_takeover_is_told_so(theirs: bool) -> None:
     wanted = "another link has taken over a position" if theirs else "process has taken over the transactional.id"
     assert wanted in answer.description
     assert bool(world.fenced) is not theirs
+
+
+async def test_a_record_names_its_client_also_if_it_could_not_at_first() -> None:
+    """Before positions are sent, so that others can abort a transaction; a state that is away is not a takeover."""
+    stored, turns, named = Stored(), CommitTurns(), list[str]()
+    stored.away = True
+    refused, later = await settling(stored, turns, 0), await settling(stored, turns, 1)
+    later.client.send_offsets = _naming(stored, named)  # type: ignore[method-assign]
+    refused.transaction.discharge(fail=False, then=refused.answers.append)
+    await until(lambda: bool(refused.answers), 10)
+    (answer,) = refused.answers
+    assert answer is not None
+    assert (answer.condition, refused.client.log) == (TRANSACTION_ROLLBACK, ["abort"])
+    assert "the shared state is unavailable" in answer.description
+    stored.away = False
+    later.transaction.discharge(fail=False, then=later.answers.append)
+    await until(lambda: bool(later.answers), 10)
+    assert (later.answers, named) == ([None], [later.client.identifier])
+
+
+def _naming(stored: Stored, named: list[str]) -> Any:
+    async def send_offsets(*_: object) -> None:
+        named.append(stored.named)
+
+    return send_offsets
