@@ -14,8 +14,7 @@ from bridges.kafka.admin.records import RecordReads, StoredRecord
 from bridges.spark.archive.contents.file_layout import restored
 from bridges.spark.archive.contents.messages import record_times
 from bridges.spark.archive.manifest.commits import JsonObject
-from bridges.spark.archive.storage.paths import StoragePath, readable
-from bridges.spark.errors import PipelineError
+from bridges.spark.archive.storage.paths import StoragePath, readable, unreadable
 
 _STRETCHES: Final = 16
 """Number of places in a partition that are sampled."""
@@ -93,7 +92,7 @@ def _rows(path: StoragePath, partition: int, start: int, end: int) -> dict[int, 
         table = pq.read_table(readable(path), columns=list(_COLUMNS), filters=chosen, partitioning=None)
         found = table.combine_chunks()
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        raise unreadable(path, error) from None
     rows: dict[int, JsonObject] = {}
     for batch in map(restored, found.to_batches()):
         times = record_times(batch.column("timestamp"), batch.column("record")).to_pylist()

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bridges.spark.archive.contents.file_layout import read_columns, restored
-from bridges.spark.archive.storage.paths import StoragePath, readable
-from bridges.spark.errors import PipelineError
+from bridges.spark.archive.storage.paths import StoragePath, is_of_storage, readable
+from bridges.spark.errors import PipelineError, sentence
 from bridges.spark.replay.plan import OffsetSpan, SourceFile, layers
 
 Key = tuple[int, int]
@@ -154,7 +154,8 @@ class _named:
         if isinstance(error, FileNotFoundError):
             raise PipelineError(f"{self._path} is missing, the manifest has it: scopegate pipeline verify") from None
         if isinstance(error, (OSError, pa.ArrowException)):
-            raise PipelineError(f"{self._path} cannot be read as Parquet") from error
+            unreadable = f"{self._path} cannot be read as Parquet"
+            raise PipelineError(sentence(error) if is_of_storage(error) else unreadable) from error
 
 
 class _Cursor:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bridges.spark.archive.contents.ranges import Range
-from bridges.spark.archive.storage.paths import StoragePath, readable
+from bridges.spark.archive.storage.paths import StoragePath, is_of_storage, readable, unreadable
 from bridges.spark.errors import PipelineError
 from gateway.plural import counted
 
@@ -68,14 +68,16 @@ def _count(offsets: NDArray[np.int64]) -> Count:
 
 
 def read_offsets(path: StoragePath) -> pa.Table:
-    """The columns `partition` and `offset` of a file. Raises `PipelineError`."""
+    """The columns `partition` and `offset` of a file. Raises `PipelineError`, and `OSError` if the storage fails."""
     try:
         with pq.ParquetFile(readable(path)) as file:
             return file.read(columns=["partition", "offset"])
     except FileNotFoundError:
         raise PipelineError(f"{path} is missing") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        if is_of_storage(error):  # it may pass, and says nothing about the file
+            raise
+        raise unreadable(path, error) from None
 
 
 def with_row_counts(ranges: Sequence[Range], counts: Counts) -> list[Range]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bridges.spark.archive.contents.file_layout import stored
-from bridges.spark.archive.storage.paths import StoragePath, readable
+from bridges.spark.archive.storage.paths import StoragePath, readable, unreadable
 from bridges.spark.errors import PipelineError
 
 Keep = Callable[[pa.RecordBatch], pa.BooleanArray]
@@ -35,7 +35,7 @@ def batches(path: StoragePath, keep: Keep | None = None) -> Iterator[pa.RecordBa
     except FileNotFoundError:
         raise PipelineError(f"{path} is missing, the manifest has it: scopegate pipeline verify") from None
     except (pa.ArrowException, OSError) as error:
-        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        raise unreadable(path, error) from None
 
 
 def _of_group(file: pq.ParquetFile, group: int) -> Iterator[pa.RecordBatch]:

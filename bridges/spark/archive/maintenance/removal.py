@@ -35,7 +35,7 @@ from bridges.spark.archive.maintenance.rewrite import rewrite
 from bridges.spark.archive.manifest.commits import ERASE, EXPIRE, Commit, File, RemovedRows, address_of
 from bridges.spark.archive.manifest.history import History
 from bridges.spark.archive.removals import hashed
-from bridges.spark.archive.storage.paths import readable
+from bridges.spark.archive.storage.paths import readable, unreadable
 from bridges.spark.archive.store import Archive
 from bridges.spark.errors import PipelineError
 
@@ -110,7 +110,7 @@ def _with_key(archive: Archive, file: File, key: bytes) -> tuple[RemovedRows, ..
                 for number in batch.filter(_has(key, batch)).column("partition").to_pylist():
                     sums[number] = sums.get(number, 0) + 1
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        raise unreadable(path, error) from None
     return tuple(RemovedRows(file.address, number, rows) for number, rows in sorted(sums.items()))
 
 

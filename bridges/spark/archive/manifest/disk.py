@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from bridges.spark.archive.manifest import checkpoint, commits
 from bridges.spark.archive.manifest.checkpoint import Checkpoint, ManifestSegment, SegmentRows
 from bridges.spark.archive.manifest.commits import Commit
-from bridges.spark.archive.storage.paths import StoragePath, create_whole, digest, readable, sync_folder
+from bridges.spark.archive.storage.paths import StoragePath, create_whole, digest, readable, sync_folder, unreadable
 from bridges.spark.errors import PipelineError, sentence
 
 SEGMENTS: Final = "segments"
@@ -76,7 +76,7 @@ def read_segment(folder: StoragePath, segment: ManifestSegment, columns: Sequenc
         missing = f"the manifests of commits {segment.first} to {segment.last}"
         raise PipelineError(f"{path} is missing, with {missing}: restore it from a copy of the archive") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        raise unreadable(path, error) from None
     if len(found) != segment.last - segment.first + 1:
         expected = f"commits {segment.first} to {segment.last}"
         raise PipelineError(f"{path} has {len(found)} manifests, and should have those of {expected}")

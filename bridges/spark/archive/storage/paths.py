@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from bridges.spark.archive.storage.s3 import ENVIRONMENT, ObjectPath, S3Settings, from_environment
+from bridges.spark.errors import PipelineError, sentence
 from policies.values.folders import is_object_store
 
 StoragePath: TypeAlias = Path | ObjectPath
@@ -35,6 +36,18 @@ def storage_path(text: str, settings: S3Settings = ENVIRONMENT) -> StoragePath:
 def readable(path: StoragePath) -> Path | pa.NativeFile:
     """The source from which pyarrow reads a file. Raises `OSError`."""
     return path if isinstance(path, Path) else pa.PythonFile(ObjectReader(path), "r")
+
+
+def is_of_storage(error: BaseException) -> bool:
+    """Whether an error is of the disk or the store; those of Arrow, about the content of a file, have no number."""
+    return isinstance(error, OSError) and error.errno is not None
+
+
+def unreadable(path: StoragePath, error: Exception) -> PipelineError:
+    """The error for a Parquet file whose content, or whose storage, does not let it be read."""
+    if is_of_storage(error):
+        return PipelineError(sentence(error))
+    return PipelineError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}")
 
 
 def names_in(folder: StoragePath) -> list[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bridges.spark.archive.contents.audit import Count, Counts, partition_name
-from bridges.spark.archive.storage.paths import StoragePath, readable
+from bridges.spark.archive.storage.paths import StoragePath, is_of_storage, readable
 from bridges.spark.archive.write.chunks import Chunk
 from bridges.spark.archive.write.files import FileReport
 from bridges.spark.archive.write.task import RangeReport, TaskReport, longest
@@ -97,7 +97,7 @@ def _differences(path: StoragePath, file: FileReport) -> list[str]:
     except FileNotFoundError:
         return [f"{where} is missing"]
     except (OSError, pa.ArrowException) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # those of Arrow, about the content, have none
+        if is_of_storage(error):
             raise
         return [f"{where} cannot be read: {str(error).splitlines()[0]}"]
     if (size, metadata.num_rows) != (file.bytes, file.rows):

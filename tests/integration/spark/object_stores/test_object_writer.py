@@ -8,7 +8,9 @@ from unittest.mock import patch
 
 import pytest
 
+from bridges.spark.archive.contents.file_rows import batches
 from bridges.spark.archive.contents.ranges import Range
+from bridges.spark.archive.maintenance import removal
 from bridges.spark.archive.manifest import history as histories
 from bridges.spark.archive.manifest.commits import APPEND, OPEN, Commit
 from bridges.spark.archive.storage.s3 import ObjectPath, S3Settings
@@ -137,6 +139,25 @@ def test_missing_credentials_are_no_outage(object_store: ObjectStore, monkeypatc
     path = ObjectPath(BUCKET, "none", S3Settings(object_store.endpoint, "us-east-1"))
     with pytest.raises(PermissionError, match="no credentials for the object store: set AWS_ACCESS_KEY_ID and so on"):
         path.read_bytes()
+
+
+def test_a_store_that_fails_is_not_taken_for_a_damaged_archive(object_store: ObjectStore) -> None:
+    archive = Archive(object_store.path())
+    with archive.writing():
+        (file,) = commit(archive, 0, 10).files
+    path = archive.path / file.path
+    gone = OSError(5, "the object store answers 503", "s3://b/a")
+    with patch.object(ObjectPath, "read_range", side_effect=gone):
+        for read in (lambda: list(batches(path)), lambda: list(removal.plan_erasure(archive, b"k"))):
+            with pytest.raises(PipelineError, match=r"^s3://b/a: the object store answers 503$"):
+                read()
+        with pytest.raises(OSError, match="the object store answers 503"):
+            verify(archive)
+    with (
+        patch.object(ObjectPath, "read_bytes", side_effect=gone),
+        pytest.raises(PipelineError, match=r"^s3://b/a: the object store answers 503$"),
+    ):
+        archive.history()
 
 
 def test_a_refusal_because_of_another_request_may_pass(object_store: ObjectStore) -> None:
