@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gateway.transactions.transaction import Transaction
 
 _GONE: Final = "a message of the transaction has another outcome, or its link has ended, before this one had its turn"
-_LATE: Final = "a message of the transaction got its outcome after its link had ended, and comes again: repeat it"
+_LATE: Final = "a link of the transaction had ended when a message or an outcome came on it: repeat the transaction"
 
 
 def retire_in_turn(transaction: Transaction, link: RetiringLink, retirement: Retirement) -> None:
@@ -42,7 +42,7 @@ def _fail(transaction: Transaction, link: RetiringLink, retirement: Retirement, 
 
 
 def fail_late(transaction: Transaction, link: RetiringLink) -> None:
-    """The peer gave a message an outcome after its link had ended: what is done because of it must not hold either."""
+    """A message or an outcome of the peer came too late on a link: the rest of its work must not hold without that."""
     transaction.fail(AmqpError(TRANSACTION_ROLLBACK, _LATE, scope=link.scope))
 
 

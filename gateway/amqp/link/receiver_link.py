@@ -236,12 +236,17 @@ class ReceiverHalf(ReceiverAnswers):
         self._granted -= 1
         self.grant(1)
 
+    def _dropped(self, delivery: ProtonDelivery) -> None:
+        """A message, or a part of it, is dropped because the link has ended; it may have been one of a transaction."""
+
     def discard(self) -> None:
         """Our half is closed: read and drop what the peer sends until it detaches.
 
         These messages stay unsettled, so that only the detach answers them (row AT-2.2.2-7).
         """
         while delivery := lib.pn_link_current(self.ptr):
+            if not lib.pn_delivery_aborted(delivery):
+                self._dropped(delivery)
             if lib.pn_delivery_partial(delivery) and not lib.pn_delivery_aborted(delivery):
                 lib.pn_link_recv(self.ptr, _buffer, BUFFER_SIZE)
                 return

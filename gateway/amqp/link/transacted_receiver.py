@@ -27,7 +27,7 @@ class TransactedReceiverHalf(ReceiverHalf):
     def received_of_any_format(self, messages: list[Message]) -> None:
         """`received_with_states` if the peer has used another message-format than 0."""
         for message in messages:
-            if self.open and not self._foreign(message[0], message[2]):
+            if not (self.open and self._foreign(message[0], message[2]) and self.open):
                 self.received_with_states([message], False)
 
     def received_with_states(self, messages: list[Message], alike: bool) -> None:
@@ -36,20 +36,20 @@ class TransactedReceiverHalf(ReceiverHalf):
         `alike`: it is known that all came with the same state.
         """
         at = 0
-        while at < len(messages) and self.open:
+        while at < len(messages):
             end, state = batch.same_state(messages, at, alike)
             run = messages if end - at == len(messages) else messages[at:end]
             at = end
-            if state is None:
-                self.received_all(run)
-            else:
+            if state is not None:
                 self._posted(dispositions.transactional(state)[0], run)
+            elif self.open:
+                self.received_all(run)
 
     def _posted(self, txn_id: bytes, run: list[Message]) -> None:
         """Messages were sent in a transaction: it has them."""
         found = self.engine.peer.transactions
         usual = 1 < len(run) <= self._granted and batch.all_plain(run, self._at_once, ANNOTATIONS, True, False)
-        if usual and found is not None and found.knows(txn_id):
+        if self.open and usual and found is not None and found.knows(txn_id):
             self._granted -= len(run)
             self.transfers += len(run)
             found.post_all(self, txn_id, run)
@@ -57,6 +57,17 @@ class TransactedReceiverHalf(ReceiverHalf):
         for message in run:
             if self.open:
                 self._posted_one(txn_id, *message)
+            if not self.open:
+                self._missed(txn_id)
+
+    def _missed(self, txn_id: bytes) -> None:
+        """A message is lost with its link, or may be: its transaction must not succeed without it (4.4.4)."""
+        if (found := self.engine.peer.transactions) is not None and found.knows(txn_id):
+            found.miss(self, txn_id)
+
+    def _dropped(self, delivery: ProtonDelivery) -> None:
+        if (state := dispositions.read_transactional(delivery)) is not None:
+            self._missed(state[0])
 
     def _posted_one(self, txn_id: bytes, delivery: int, data: bytes, settled: bool) -> None:
         self._granted -= 1
@@ -78,12 +89,17 @@ class TransactedReceiverHalf(ReceiverHalf):
         number, settled = batch.address(delivery), bool(lib.pn_delivery_settled(delivery))
         if not self._foreign(number, settled):
             self._posted_one(state[0], number, data, settled)
+        if not self.open:
+            self._missed(state[0])
 
     def _on_part(self, delivery: ProtonDelivery) -> None:
         found = self.engine.peer.transactions
-        if self._partial_body is None and found is not None and (state := dispositions.read_transactional(delivery)):
+        state = None if found is None else dispositions.read_transactional(delivery)
+        if found is not None and state is not None and self._partial_body is None:
             found.part(self, state[0])
         super()._on_part(delivery)
+        if state is not None and not self.open:
+            self._missed(state[0])
 
     def drop_partial_body(self) -> None:
         """Drop the received part of an unfinished message, which is in no transaction any more."""

@@ -319,7 +319,7 @@ class Transactions(Protocol):
         """The peer gave a message of ours on `link` an outcome in a known transaction."""
 
     def miss(self, link: RetiringLink, txn_id: bytes) -> None:
-        """It was too late for that, as `link` had ended: the transaction fails."""
+        """A message or an outcome came on `link`, which has ended: the transaction fails."""
 
     def acquire(self, link: object, txn_id: bytes) -> Acquiring:
         """What a `SenderHalf` sends is in a known transaction from now on; raises AmqpError if that cannot be."""
