@@ -92,10 +92,7 @@ class Engine(Restraint):
         Returns whether that is more work than for one turn: then `go_on` does the rest, before further bytes come.
         """
         self._work = self._input.push(data)
-        behind = next(self._work, False)
-        if not self.dirty:
-            self.touch()
-        return behind
+        return self.go_on()
 
     def go_on(self) -> bool:
         """Do more of the work of the bytes that came last; returns whether some of it is left."""
@@ -363,14 +360,19 @@ class Engine(Restraint):
             raise malformed("unexpected or missing performative")
 
     def _reword(self) -> None:
-        """Put an error of proton's transport into our words before it is written: its event may have to wait."""
-        condition = lib.pn_transport_condition(self._transport)
-        if not self.closed and lib.pn_condition_is_set(condition):
-            self._output.reword(reworded(proton_data.read_condition(condition)))
+        """Tell what is wrong with the input in our words, before output is written: the event may have to wait."""
+        try:
+            if self._inspector.watching:
+                self._inspector.look()
+        except AmqpError as error:
+            self._fail(error)
+        found = proton_data.read_condition(lib.pn_transport_condition(self._transport))
+        if not self.closed and found is not None:
+            self._output.reword(reworded(found))
 
     def _transport_error(self) -> None:
+        self._reword()
         error = reworded(proton_data.read_condition(lib.pn_transport_condition(self._transport)))
-        self._output.reword(error)
         self.silent = error.description == SILENT
         self._faulted()
         self.touch()
