@@ -11,10 +11,12 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 VERSION: Final = 3
 SALT_BYTES: Final = 16
@@ -74,4 +76,6 @@ class TokenDecrypter:
 
 
 def _cipher(derived: bytes, salt: bytes) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # imported here: it takes a fiftieth of a start
+
     return AESGCM(hmac.digest(derived, salt, "sha256"))

@@ -88,7 +88,10 @@ class KeyRing:
     clocks that differ.
     """
 
-    __slots__ = ("_dates", "_openers", "_sealers", "_signers", "_until", "active", "dated", "ids", "sealing", "skew_ms")
+    __slots__ = (
+        "_dates", "_openers", "_sealers", "_secret", "_signers", "_token_bytes", "_until", "active", "dated", "ids",
+        "sealing", "skew_ms",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -117,9 +120,9 @@ class KeyRing:
             purpose: {name.encode(): TokenDecrypter(_seal_key(key.secret, purpose)) for name, key in keys.items()}
             for purpose in _PURPOSES
         }
-        secret, own = keys[active].secret, active.encode()
-        sealed = _PURPOSES if seal else (SUBSCRIPTION,)
-        self._sealers = {each: TokenEncrypter(own, _seal_key(secret, each), token_bytes) for each in sealed}
+        self._secret = keys[active].secret
+        self._token_bytes = token_bytes
+        self._sealers: dict[Purpose, TokenEncrypter] = {each: self._encrypter(each) for each in _PURPOSES if seal}
 
     def signer(self, purpose: Purpose) -> Signer:
         """The signer of the active key."""
@@ -130,8 +133,13 @@ class KeyRing:
         return self._signers[purpose][key_id].begin
 
     def sealer(self, purpose: Purpose) -> TokenEncrypter:
-        """The maker of sealed tokens; only if `sealing`, except for subscriptions."""
+        """The maker of sealed tokens; only if `sealing`, except for subscriptions, whose maker is made when needed."""
+        if purpose == SUBSCRIPTION and SUBSCRIPTION not in self._sealers:
+            self._sealers[SUBSCRIPTION] = self._encrypter(SUBSCRIPTION)
         return self._sealers[purpose]
+
+    def _encrypter(self, purpose: Purpose) -> TokenEncrypter:
+        return TokenEncrypter(self.active.encode(), _seal_key(self._secret, purpose), self._token_bytes)
 
     def epoch(self, now_ms: int) -> int:
         """The number of keys that have retired by now: within one epoch, a token that verified once verifies again."""

@@ -36,7 +36,8 @@ STDLIB = {*sys.stdlib_module_names, sysconfig._get_sysconfigdata_name()}  # type
 OURS = {"gateway", "bridges", "policies"}
 READING = {"click", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection", "ruamel"}
 LATER = (
-    "bridges", "confluent_kafka", "cryptography.x509", "gateway.amqp.sasl.client", "gateway.amqp.sasl.user_file",
+    "bridges", "confluent_kafka", "cryptography.hazmat.primitives.ciphers", "cryptography.x509",
+    "gateway.amqp.sasl.client", "gateway.amqp.sasl.user_file",
     "gateway.forwarding.worker", "gateway.connectors.connector", "gateway.journal.recorder", "numpy", "pandas",
     "proton", "pyarrow", "pyspark", "redis", "rich", "scramp", "yaml",
 )  # fmt: skip
