@@ -19,7 +19,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.support.amqp.peer import Peer
-from tests.support.gateway.process import LOGS, PATIENCE, Process, Timeout, answers, fresh_folder, wait_until
+from tests.support.gateway.process import LOGS, LONGEST, PATIENCE, Process, Timeout, answers, fresh_folder, wait_until
 from tests.support.gateway.warm import CONSTANTS, WarmParent, shortened
 from tests.support.project.parts import ROOT
 
@@ -37,6 +37,8 @@ class Gateway:
     script = SCOPEGATE
     unready = ""
     """What `/readyz` said last."""
+    looks = LONGEST
+    """Seconds between two looks at whether it is ready, at most."""
 
     def __init__(
         self, policy: str | Path, *, env: Mapping[str, str] | None = None, ready: bool = True, warm: bool = False
@@ -57,7 +59,8 @@ class Gateway:
         self.ports = list(listening_ports(document))
         process = self._process(["run", str(self.policy)])
         try:
-            process.wait_ready(self.is_ready if self._ready else self.listens, "the gateway to serve")
+            ready = self.is_ready if self._ready else self.listens
+            process.wait_ready(ready, "the gateway to serve", longest=self.looks)
         except Timeout as error:
             raise Timeout(f"{error}\n/readyz: {self.unready}") from None
         return process

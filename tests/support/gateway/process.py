@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 
 PATIENCE = float(os.environ.get("SCOPEGATE_TEST_PATIENCE", "60"))
 """Seconds that a test waits for what must come before it fails: on a busy machine everything takes its time."""
-_SHORTEST, _LONGEST = 0.01, 0.1
+_SHORTEST, LONGEST = 0.01, 0.1
 """Seconds between two looks at what a test waits for, at first and when it takes long."""
 _PATIENT = 0.25
 """How much longer than it takes a wait may last, as a part of what it takes."""
@@ -41,17 +41,18 @@ class Timeout(AssertionError):
     """Something did not happen in time; the text says what."""
 
 
-def wait_until(condition: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
+def wait_until(condition: Callable[[], T], what: str, seconds: float = PATIENCE, longest: float = LONGEST) -> T:
     """Return the first true value of `condition`, or fail naming what was waited for.
 
-    It is asked less often the longer it takes: an answer may cost a gateway a page of metrics.
+    It is asked less often the longer it takes: an answer may cost a gateway a page of metrics. `longest`: seconds
+    between two looks, at most.
     """
     begun = time.monotonic()
     while not (value := condition()):
         waited = time.monotonic() - begun
         if waited > seconds:
             raise Timeout(f"not within {seconds} s: {what}")
-        time.sleep(min(max(waited * _PATIENT, _SHORTEST), _LONGEST))
+        time.sleep(min(max(waited * _PATIENT, _SHORTEST), longest))
     return value
 
 
@@ -216,10 +217,12 @@ class Process:
         """Return the end of the log, each line cut off at a width."""
         return end_of(self.text(), lines, width)
 
-    def wait_ready(self, condition: Callable[[], object], what: str, seconds: float = 2 * PATIENCE) -> None:
+    def wait_ready(
+        self, condition: Callable[[], object], what: str, seconds: float = 2 * PATIENCE, longest: float = LONGEST
+    ) -> None:
         """Wait for a condition; a child that ended instead is an error with the end of its log."""
         try:
-            wait_until(lambda: condition() or not self.alive, what, seconds)
+            wait_until(lambda: condition() or not self.alive, what, seconds, longest)
         except Timeout as error:
             self.discard()
             raise Timeout(f"{error}\n{self.tail()}") from None
