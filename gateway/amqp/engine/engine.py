@@ -87,12 +87,12 @@ class Engine(Restraint):
     # -- bytes and time
 
     def receive(self, data: bytes) -> bool:
-        """Process bytes from the peer, and call the handlers.
-
-        Returns whether that is more work than for one turn: then `go_on` does the rest, before further bytes come.
-        """
+        """Process bytes from the peer; True: it is more work than for one turn, so `go_on` before further bytes."""
         self._work = self._input.push(data)
-        return self.go_on()
+        behind = next(self._work, False)
+        if not self.dirty:
+            self.touch()
+        return behind
 
     def go_on(self) -> bool:
         """Do more of the work of the bytes that came last; returns whether some of it is left."""
