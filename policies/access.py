@@ -50,41 +50,6 @@ class _Alike(NamedTuple):
     patterns: PatternIndex
 
 
-class _AtAddresses:
-    """All entries, found by the address first: for users who are named beside ever other ones."""
-
-    __slots__ = ("_entries", "_index", "_positions")
-
-    def __init__(self, entries: Sequence[CompiledAccess]) -> None:
-        self._entries = entries
-        numbers: dict[PatternShape, int] = {}
-        distinct: list[tuple[int, Pattern]] = []
-        self._positions: list[list[int]] = []
-        for at, entry in enumerate(entries):
-            for pattern in entry.on:
-                number = numbers.setdefault(_unnamed(pattern), len(numbers))
-                if number == len(distinct):
-                    distinct.append((number, pattern))
-                    self._positions.append([])
-                self._positions[number].append(at)
-        self._index = PatternIndex(distinct)
-
-    def first(self, user: str, action: Action, address: str) -> int | None:
-        """The position of the first entry that allows this user to do this there."""
-        there = PatternShape(tuple(map(Segment, address.split("/"))))
-        found = (self._allowing(self._positions[number], user, action) for number in self._index.meeting(there))
-        return min((position for position in found if position is not None), default=None)
-
-    def _allowing(self, positions: Iterable[int], user: str, action: Action) -> int | None:
-        return next((at for at in positions if self._entries[at].allows(user, action)), None)
-
-
-def _unnamed(pattern: Pattern) -> PatternShape:
-    """What a pattern matches, whatever its captures are called."""
-    segments = (Segment(each.before, each.wild, after=each.after) for each in pattern.segments)
-    return PatternShape(tuple(segments), pattern.rest)
-
-
 class AccessEntries:
     """The access entries of a scope in their order, found by user, action and address."""
 
@@ -100,7 +65,8 @@ class AccessEntries:
             for user in _users(entry.who):
                 self._positions.setdefault(user, []).append(at)
         for (who, may), patterns in alike.items():
-            group = _Alike(may, PatternIndex(patterns))
+            # Producers and consumers may obtain information about the log (ES 6).
+            group = _Alike(may if may.isdisjoint(_LINKS) else may | {"info"}, PatternIndex(patterns))
             for user in _users(who):
                 self._alike.setdefault(user, []).append(group)
         many = any(len(groups) > _FEW for groups in self._alike.values())
