@@ -8,7 +8,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
@@ -45,13 +45,43 @@ def add_user(file: Path, user: str, password_stdin: bool) -> None:
         text = file.read_text("utf-8") if file.exists() else ""
         entry = make_entry(password, salt=secrets.token_bytes(_SALT_BYTES))
         _replace(file, put_user(text, user, entry, secret=secrets.token_bytes(_SECRET_BYTES)))
-    except OSError as error:
-        fail(f"{file}: {error.strerror}")
-    except ValueError as error:
-        fail(f"{file}: {error}")
+    except (OSError, ValueError) as error:
+        _fail(file, error)
     if len(password) < _SHORT_PASSWORD:
         click.echo(f"warning: the password has fewer than {_SHORT_PASSWORD} characters and can be guessed", err=True)
     click.echo(f"{user} is in {file}")
+
+
+@users.command("remove", epilog="Exit codes: 0 removed; 1 no such user, or the file cannot be used.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("user")
+def remove_user(file: Path, user: str) -> None:
+    """Remove USER from the users file FILE: a gateway that reads it closes the user's connections."""
+    from gateway.amqp.sasl.user_file import remove_user
+
+    try:
+        _replace(file, remove_user(file.read_text("utf-8"), user))
+    except (OSError, ValueError) as error:
+        _fail(file, error)
+    click.echo(f"{user} is no longer in {file}")
+
+
+@users.command("list", epilog="Exit codes: 0 listed; 1 the file cannot be used.")
+@click.argument("file", type=click.Path(path_type=Path))
+def list_users(file: Path) -> None:
+    """Print the names in the users file FILE, one a line."""
+    from gateway.amqp.sasl.user_file import list_users
+
+    try:
+        names = list_users(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        _fail(file, error)
+    for name in names:
+        click.echo(name)
+
+
+def _fail(file: Path, error: OSError | ValueError) -> NoReturn:
+    fail(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
 
 
 def _prompt() -> str:

@@ -10,6 +10,7 @@ import binascii
 import hashlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 import scramp  # noqa: F401  logins need it: here, none of them waits until it is imported
@@ -31,7 +32,7 @@ from gateway.amqp.sasl.verifiers import (
     prepare,
 )
 
-__all__ = ["UserStore", "UsersError", "load_users", "make_entry", "put_user"]
+__all__ = ["UserStore", "UsersError", "list_users", "load_users", "make_entry", "put_user", "remove_user"]
 
 Entry = dict[str, dict[str, str | int]]
 
@@ -104,6 +105,38 @@ def put_user(
     root[key] = {mechanism: dict(fields) for mechanism, fields in entry.items()}
     yaml.dump(root, out)
     return str(out.getvalue())
+
+
+def list_users(text: str) -> list[str]:
+    """The names of the users in a file, in its order; raises `UsersError`."""
+    load_users(text)
+    return [str(name) for name in YAML().load(text) or () if name != SECRET]
+
+
+def remove_user(text: str, user: str) -> str:
+    """The users file `text` without `user`; comments and other entries stay. ValueError: there is no such user."""
+    known = list_users(text)
+    name = prepare(user)
+    found = next((each for each in known if name is not None and prepare(each) == name), None)
+    if found is None:
+        raise ValueError(f"there is no user {user!r} (users: {', '.join(known) or 'none'})")
+    left = _without(text, found)
+    with suppress(UsersError):
+        if list_users(left) == [each for each in known if each != found]:
+            return left
+    raise ValueError(f"{user!r} shares lines, or an anchor, with others: edit the file by hand")
+
+
+def _without(text: str, key: str) -> str:
+    """A file of users without the lines of one of them; what stands above the next one stays."""
+    root, lines = YAML().load(text), text.splitlines(keepends=True)
+    begins = sorted((root.lc.key(each)[0], each != key) for each in root)
+    first = root.lc.key(key)[0]
+    end = next((line for line, other in begins if other and line >= first), len(lines))
+    while end > first + 1 and lines[end - 1].lstrip()[:1] in {"", "#"}:
+        end -= 1
+    left = "".join(lines[:first] + lines[end:])
+    return left if len(root) > 1 else f"{left}{{}}\n"
 
 
 def load_users(text: str) -> UserStore:

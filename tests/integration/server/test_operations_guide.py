@@ -100,6 +100,12 @@ def test_the_commands_of_the_guide(
     before = len(gateways[0].log())
     first.does("user")
     gateways[0].wait_log("policy reloaded", after=before, reason="changed file")
+    before = len(gateways[0].log())
+    removed, *left = first.does("no-user").splitlines()
+    assert removed == "billing is no longer in users.yaml"
+    assert "orders" in left
+    assert "billing" not in left
+    gateways[0].wait_log("policy reloaded", after=before, reason="changed file")
     rotate(first, gateways[0])
     served(first, topic)
     first.does("drain")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import stat
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway import __version__
-from gateway.amqp.sasl.user_file import load_users
+from gateway.amqp.sasl.user_file import load_users, make_entry
 from gateway.cli.main import main
 from policies.load.secrets import signing_key
 from tests.support.gateway.policy import KEY
@@ -132,6 +133,44 @@ def test_users_are_added_and_replaced(tmp_path: Path) -> None:
     assert store.check_password("bob", "number two") == "bob"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["users.yaml"]
+
+
+NOTES = "# people\n{ann}\n# services, which nobody logs in as\n{bob}# the end\n"
+
+
+def test_a_user_is_removed_and_the_rest_stays(tmp_path: Path) -> None:
+    file = tmp_path / "users.yaml"
+    for user in ("ann", "bob"):
+        assert call("users", "add", str(file), user, "--password-stdin", stdin="number one\n").exit_code == 0
+    head, ann, bob = re.split(r"^(?=ann|bob)", file.read_text(), flags=re.MULTILINE)
+    file.write_text(head + NOTES.format(ann=ann, bob=bob))
+    assert call("users", "list", str(file)).output == "ann\nbob\n"
+    result = call("users", "remove", str(file), "ann")
+    assert (result.exit_code, result.output) == (0, f"ann is no longer in {file}\n")
+    assert file.read_text() == head + NOTES.format(ann="", bob=bob)
+    assert call("users", "remove", str(file), "bob").exit_code == 0
+    assert call("users", "list", str(file)).output == ""
+    load_users(file.read_text())
+    assert [path.name for path in tmp_path.iterdir()] == ["users.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "there is no user 'ann' (users: none)"),
+        ("{bob: {BOB}}", "there is no user 'ann' (users: bob)"),
+        ("{bob: {BOB}, ann: {BOB}}", "'ann' shares lines, or an anchor, with others: edit the file by hand"),
+        ("ann: &same {BOB}\nbob: *same\n", "'ann' shares lines, or an anchor, with others: edit the file by hand"),
+        ("- ann", "1:1: the users file must be a map of user names"),
+    ],
+)
+def test_a_user_that_cannot_be_removed_is_told(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "users.yaml"
+    entry = json.dumps(make_entry("a-long-password", salt=b"0123456789abcdef"))
+    file.write_text(text := text.replace("{BOB}", entry))
+    result = call("users", "remove", str(file), "ann")
+    assert (result.exit_code, result.output) == (1, f"{file}: {said}\n")
+    assert file.read_text() == text
 
 
 def test_the_users_file_has_one_secret_for_its_life(tmp_path: Path) -> None:
