@@ -6,37 +6,36 @@ present number of links) are callables. Only the event loop uses them, scrapes i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
 from typing import Final, TypeVar
 
-from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from gateway.observability.catalog import CATALOG, RARE, known_labels
+from gateway.observability.catalog import RARE, known_labels
 from gateway.observability.counters import CounterTable, Labels, LinkCounters, Reading, Sample, SocketCounters
+from gateway.observability.exposition import PREFIX, Pieces, written, written_histograms
 from gateway.observability.histogram import HistogramSample
 
-Source = Callable[[], Iterable[Reading]]
-HistogramSource = Callable[[], Iterable[HistogramSample]]
+Source = Callable[[], Iterable[Reading | None]]
+"""Gives what is read at a scrape; None where other work may be done before it goes on."""
+HistogramSource = Callable[[], Iterable[HistogramSample | None]]
 Table = TypeVar("Table", bound=CounterTable)
-Family = CounterMetricFamily | GaugeMetricFamily
+T = TypeVar("T")
 
-PREFIX: Final = "scopegate_"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 # Bounds the memory if a label has more values than expected: further values are counted as `other`.
 MAX_SERIES: Final = 200
 MAX_LABEL: Final = 128
 OTHER: Final = "other"
 
+
 class Metrics:
     """The metrics of the process; every part that counts gets this object."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_CounterCollector(self._read))
-        ProcessCollector(registry=self._registry)
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
         self._counters: dict[tuple[type[CounterTable], Labels], CounterTable] = {}
         self._rare: dict[str, dict[tuple[str, ...], int]] = {
             name: dict.fromkeys(known_labels(each), 0) for name, each in RARE.items()
@@ -95,7 +94,23 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """The text that Prometheus reads."""
-        return generate_latest(self._registry)
+        return b"".join(piece for piece in self.pieces() if piece)
+
+    def pieces(self) -> Pieces:
+        """The same in pieces: with thousands of rules it is long."""
+        gauges: list[Reading] = [*self._gauge_samples()]
+        counts, histograms = list[Reading](), list[HistogramSample]()
+        for source in self._gauge_sources:
+            gauges += yield from self._collected(source)
+        for source in self._sources:
+            counts += yield from self._collected(source)
+        own = (sample for counters in [*self._counters.values()] for sample in counters.samples())
+        yield from written("counter", chain(own, counts, [*self._rare_samples()]))
+        yield from written("gauge", gauges)
+        for measured in self._histogram_sources:
+            histograms += yield from self._collected(measured)
+        yield from written_histograms(histograms)
+        yield generate_latest(self._process)
 
     def _table(self, kind: type[Table], labels: Labels) -> Table:
         found = self._counters.get((kind, labels))
@@ -104,27 +119,18 @@ class Metrics:
         assert isinstance(found, kind)
         return found
 
-    def _read(self) -> Iterator[Metric]:
-        gauges = [*self._gauge_samples(), *(each for source in self._gauge_sources for each in self._samples(source))]
-        sources = [sample for source in self._sources for sample in self._samples(source)]
-        own = (sample for counters in self._counters.values() for sample in counters.samples())
-        yield from _families(CounterMetricFamily, chain(own, sources, self._rare_samples()))
-        yield from _families(GaugeMetricFamily, gauges)
-        yield from _histograms(each for source in self._histogram_sources for each in self._histogram_samples(source))
-
-    def _samples(self, source: Source) -> list[Sample]:
+    def _collected(self, source: Callable[[], Iterable[T | None]]) -> Generator[None, None, list[T]]:
+        found = []
         try:
-            return [Sample(*sample) for sample in source()]
+            for each in source():
+                if each is None:
+                    yield
+                else:
+                    found.append(each)
         except Exception:
             self.increment("scrape_errors", getattr(source, "__qualname__", "source"))
             return []
-
-    def _histogram_samples(self, source: HistogramSource) -> list[HistogramSample]:
-        try:
-            return [*source()]
-        except Exception:
-            self.increment("scrape_errors", getattr(source, "__qualname__", "source"))
-            return []
+        return found
 
     def _gauge_samples(self) -> Iterator[Sample]:
         for (name, labels), read in self._gauges.items():
@@ -138,40 +144,3 @@ class Metrics:
             names = RARE[name].labels
             for values, count in series.items():
                 yield Sample(name, tuple(zip(names, values, strict=True)), count)
-
-
-class _CounterCollector(Collector):
-    def __init__(self, read: Callable[[], Iterator[Metric]]) -> None:
-        self._read = read
-
-    def collect(self) -> Iterator[Metric]:
-        return self._read()
-
-    def describe(self) -> list[Metric]:
-        """Nothing, because registration must not read the metrics."""
-        return []
-
-
-def _histograms(samples: Iterable[HistogramSample]) -> Iterator[HistogramMetricFamily]:
-    """One family per metric, as `_families`."""
-    families: dict[str, HistogramMetricFamily] = {}
-    for name, labels, value in samples:
-        family = families.get(name)
-        if family is None:
-            names = [label for label, _ in labels]
-            family = families[name] = HistogramMetricFamily(PREFIX + name, CATALOG[name].text, labels=names)
-        family.add_metric([text for _, text in labels], list(value.buckets()), value.total)
-    return iter(families.values())
-
-
-def _families(kind: Callable[..., Family], samples: Iterable[Sample]) -> Iterator[Family]:
-    """One family per metric, because the text format has the samples of a metric together."""
-    families: dict[str, Family] = {}
-    for name, labels, value in samples:
-        family = families.get(name)
-        if family is None:
-            described = CATALOG.get(name)
-            text = name.replace("_", " ") if described is None else described.text
-            family = families[name] = kind(PREFIX + name, text, labels=[label for label, _ in labels])
-        family.add_metric([text for _, text in labels], value)
-    return iter(families.values())

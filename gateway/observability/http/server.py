@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
@@ -20,7 +20,7 @@ from gateway.observability.http.framing import FramingGuard
 from gateway.observability.http.groups import GroupAdminHandler, group_routes
 from gateway.observability.metrics import CONTENT_TYPE, Metrics
 from gateway.observability.readiness import Readiness
-from gateway.tasks import Supervisor, Work
+from gateway.tasks import Supervisor, TimeSlice, Work
 
 GRACE: Final = 1
 """Seconds that requests in progress may take at shutdown."""
@@ -30,7 +30,7 @@ def make_app(metrics: Metrics, readiness: Readiness, groups: GroupAdminHandler |
     """The application; requests run on the event loop and wait for nothing but the shared state."""
 
     async def show_metrics(_: Request) -> Response:
-        return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE})
+        return StreamingResponse(_in_turns(metrics), headers={"content-type": CONTENT_TYPE})
 
     async def healthz(_: Request) -> Response:
         # The answer itself shows that the event loop runs.
@@ -42,6 +42,14 @@ def make_app(metrics: Metrics, readiness: Readiness, groups: GroupAdminHandler |
 
     routes = [Route("/metrics", show_metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
     return Starlette(routes=routes + (group_routes(groups) if groups is not None else []))
+
+
+async def _in_turns(metrics: Metrics) -> AsyncIterator[bytes]:
+    turn = TimeSlice()
+    for piece in metrics.pieces():
+        if piece:
+            yield piece
+        await turn.pause()
 
 
 def keep_http(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from policies.rules import CompiledPolicy
 
 _DIRECTIONS: Final = ("in", "out")
+_STEP: Final = 50
+"""Links, or rules, that are read before other work may be done."""
 
 
 class GatewayMetrics:
@@ -119,17 +121,22 @@ class GatewayMetrics:
         for (scope, bind), count in found.items():
             yield "listener_connections", (("scope", scope), ("listener", bind)), float(count)
 
-    def _links(self) -> Iterator[Reading]:
+    def _links(self) -> Iterator[Reading | None]:
         """Links by rule; one pass over all of them."""
-        every = {(scope, rule) for scope, rules in self._gateway.policy.scopes.items() for rule in rules.patterns}
+        rules = {(scope, rule): None for scope, rules in self._gateway.policy.scopes.items() for rule in rules.patterns}
         present: Counter[tuple[str, str, bool]] = Counter()
         dry: Counter[tuple[str, str, bool]] = Counter()
-        for link in self._gateway.links():
+        for number, link in enumerate([*self._gateway.links()]):
+            if number % _STEP == 0:
+                yield None
             key = link.scope, rule_of(link), link.incoming
+            rules[key[:2]] = None
             present[key] += 1
             dry[key] += link.open and (link.granted if link.incoming else link.window) <= 0
         starved = self._starving.counts()
-        for scope, rule in sorted(every | {(scope, rule) for scope, rule, _ in present}):
+        for number, (scope, rule) in enumerate(rules):
+            if number % _STEP == 0:
+                yield None
             yield "links_starved", (("scope", scope), ("rule", rule)), float(starved[scope, rule])
             for direction in _DIRECTIONS:
                 counted = scope, rule, direction == "in"

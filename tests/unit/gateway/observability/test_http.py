@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.observability.http import bounded, server
 from gateway.observability.http.server import make_app, serve_http
+from gateway.observability.measures import RuleMeasures
 from gateway.observability.metrics import CONTENT_TYPE, Metrics
 from gateway.observability.readiness import Readiness
 from gateway.tasks import Supervisor
@@ -69,6 +70,32 @@ async def test_metrics() -> None:
         status, kind, body = await asyncio.to_thread(ask, port, "/metrics")
     assert (status, kind) == (200, CONTENT_TYPE)
     assert b'scopegate_reloads_total{result="ok"} 1.0\n' in body
+
+
+async def test_a_scrape_of_very_many_rules_gives_way_to_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.tasks._TIME_SLICE", 0.0)
+    metrics, measures, turns, sizes = Metrics(), RuleMeasures(), 0, [0]
+    metrics.histogram_source(measures.samples)
+    for number in range(1_000):
+        metrics.links("edge", f"rule-{number}/**")
+        measures.of("edge", f"rule-{number}/**")
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def send(message: Message) -> None:
+        sizes.append(len(message.get("body", b"")))
+
+    request = {"type": "http", "http_version": "1.1", "method": "GET", "path": "/metrics", "headers": []}
+    counting = asyncio.create_task(count())
+    await make_app(metrics, Readiness())({**request, "asgi": {"spec_version": "2.4"}}, asyncio.Future, send)
+    counting.cancel()
+    assert sum(sizes) > 1_000_000
+    assert max(sizes) < 100_000
+    assert turns > sum(sizes) / 100_000
 
 
 async def test_healthz_and_what_is_not_there() -> None:
