@@ -35,12 +35,12 @@ class CompiledAccess:
 
     def allows(self, user: str, action: Action) -> bool:
         """Whether a user may do this somewhere."""
-        return (self.who is None or user in self.who) and _permits(self.may, action)
+        return (self.who is None or user in self.who) and action in _allowed(self.may)
 
 
-def _permits(may: frozenset[str], action: Action) -> bool:
-    # Producers and consumers may obtain information about the log (ES 6).
-    return action in may or (action == "info" and not may.isdisjoint(_LINKS))
+def _allowed(may: frozenset[str]) -> frozenset[str]:
+    """What an entry allows: producers and consumers may obtain information about the log (ES 6)."""
+    return may if may.isdisjoint(_LINKS) else may | {"info"}
 
 
 class _Alike(NamedTuple):
@@ -48,6 +48,41 @@ class _Alike(NamedTuple):
 
     may: frozenset[str]
     patterns: PatternIndex
+
+
+class _AtAddresses:
+    """All entries, found by the address first: for users who are named beside ever other ones."""
+
+    __slots__ = ("_entries", "_index", "_positions")
+
+    def __init__(self, entries: Sequence[CompiledAccess]) -> None:
+        self._entries = entries
+        numbers: dict[PatternShape, int] = {}
+        distinct: list[tuple[int, Pattern]] = []
+        self._positions: list[list[int]] = []
+        for at, entry in enumerate(entries):
+            for pattern in entry.on:
+                number = numbers.setdefault(_unnamed(pattern), len(numbers))
+                if number == len(distinct):
+                    distinct.append((number, pattern))
+                    self._positions.append([])
+                self._positions[number].append(at)
+        self._index = PatternIndex(distinct)
+
+    def first(self, user: str, action: Action, address: str) -> int | None:
+        """The position of the first entry that allows this user to do this there."""
+        there = PatternShape(tuple(map(Segment, address.split("/"))))
+        found = (self._allowing(self._positions[number], user, action) for number in self._index.meeting(there))
+        return min((position for position in found if position is not None), default=None)
+
+    def _allowing(self, positions: Iterable[int], user: str, action: Action) -> int | None:
+        return next((at for at in positions if self._entries[at].allows(user, action)), None)
+
+
+def _unnamed(pattern: Pattern) -> PatternShape:
+    """What a pattern matches, whatever its captures are called."""
+    segments = (Segment(each.before, each.wild, after=each.after) for each in pattern.segments)
+    return PatternShape(tuple(segments), pattern.rest)
 
 
 class AccessEntries:
@@ -65,8 +100,7 @@ class AccessEntries:
             for user in _users(entry.who):
                 self._positions.setdefault(user, []).append(at)
         for (who, may), patterns in alike.items():
-            # Producers and consumers may obtain information about the log (ES 6).
-            group = _Alike(may if may.isdisjoint(_LINKS) else may | {"info"}, PatternIndex(patterns))
+            group = _Alike(_allowed(may), PatternIndex(patterns))
             for user in _users(who):
                 self._alike.setdefault(user, []).append(group)
         many = any(len(groups) > _FEW for groups in self._alike.values())
@@ -82,7 +116,7 @@ class AccessEntries:
         if len(own) > _FEW and self._at_addresses is not None:
             return self._at_addresses.first(user, action, address)
         groups = (*self._alike.get(None, ()), *own)
-        found = [group.patterns.first(address) for group in groups if _permits(group.may, action)]
+        found = [group.patterns.first(address) for group in groups if action in group.may]
         return min((position for position in found if position is not None), default=None)
 
     def positions(self, user: str) -> tuple[int, ...]:
