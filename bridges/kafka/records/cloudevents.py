@@ -40,10 +40,10 @@ def is_binary(data: bytes, layout: SectionOffsets) -> bool:
 
 def is_structured(data: bytes, layout: SectionOffsets) -> bool:
     """Whether the body is a CloudEvent in structured mode, or a batch of them."""
-    if data.find(STRUCTURED.encode(), layout.properties, layout.app) < 0:
+    if STRUCTURED.encode() not in data[layout.properties : layout.app].lower():
         return False
     media = properties(data, layout).content_type
-    return media is not None and media.startswith(STRUCTURED)
+    return media is not None and media.lower().startswith(STRUCTURED)  # RFC 2045, 5.1: in any case
 
 
 def attribute_headers(data: bytes, layout: SectionOffsets, headers: list[Header]) -> list[Header]:

@@ -81,13 +81,14 @@ def test_without_the_exact_copy_the_readable_form_is_the_same_event() -> None:
     assert found["app"]["cloudEvents:time"] == Timestamp(TIME)
 
 
-def test_structured_mode_stays_as_it_is() -> None:
+@pytest.mark.parametrize("media", ["application/cloudevents+json", "Application/CloudEvents+JSON"])
+def test_structured_mode_stays_as_it_is(media: str) -> None:
     body = sections.section(sections.DATA, b'{"specversion": "1.0"}')
-    data = sections.section(sections.PROPERTIES, [None] * 6 + [Symbol("application/cloudevents+json")]) + body
+    data = sections.section(sections.PROPERTIES, [None] * 6 + [Symbol(media)]) + body
     for mode in ("auto", "cloudevents"):
         found = record(data, mode)
         assert found.value == b'{"specversion": "1.0"}'
-        assert dict(found.headers)["content-type"] == b"application/cloudevents+json"
+        assert dict(found.headers)["content-type"] == media.encode()
         assert read(found)["data"] == data
 
 
