@@ -306,6 +306,7 @@ class Engine(Restraint):
     def detached(self, link: LinkState) -> None:
         """Our half of a link detaches."""
         self._sessions.detach(link)
+        self._attached.forsake(link)
 
     @property
     def unsettled(self) -> int:

@@ -74,7 +74,7 @@ class Pressure:
         held = HeldBytes(
             received=tally.in_bytes,
             unfinished=tally.unread + engine.unfinished + unread,
-            unsettled=tally.out_bytes,
+            unsettled=tally.out_bytes + engine.forsaken,
             events=tally.out_data,
             output=tally.unwritten + waiting + (buffer if waiting else 0),  # a piece goes when all of it is sent
             kept=engine.kept,

@@ -50,6 +50,8 @@ class Restraint(ABC):
         buffer that proton keeps."""
         self.kept = 0
         """Bytes of released events of logs."""
+        self.forsaken = 0
+        """Bytes of messages without outcome on links that we have detached and the peer has not."""
 
     @abstractmethod
     def touch(self) -> None:
@@ -65,7 +67,7 @@ class Restraint(ABC):
         found = batch.measure_memory(self.tally, self._sessions.addresses, len(self._output.early))
         if self.tally.unwritten > _OVERFULL:
             self.blocked = True
-        return found
+        return found + self.forsaken
 
     def pause(self, paused: bool) -> None:
         """The socket is full, or has room again: then the links resume."""

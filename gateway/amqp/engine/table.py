@@ -17,7 +17,7 @@ from cproton_ffi import lib
 from gateway.amqp.link.attach_info import AttachInfo
 from gateway.amqp.link.link import Link, sized
 from gateway.amqp.link.outcomes import spoken_in
-from gateway.amqp.link.state import DetachKind
+from gateway.amqp.link.state import DetachKind, LinkState
 from gateway.amqp.proton import proton_data
 from gateway.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED, AmqpError, quoted
 from gateway.held.account import LINK
@@ -45,6 +45,8 @@ _USUAL: Final = 1024
 """Bytes of an attach that are covered by the fixed charge of a link."""
 _COPIES: Final = 4
 """Copies of an attach's fields, in proton and here."""
+_DELIVERY: Final = 704
+"""Bytes of proton for a delivery beside its data."""
 _DURABLE: Final = 2
 """The highest terminus-durability (3.5.5)."""
 
@@ -59,6 +61,7 @@ class LinkTable:
         self._refused: Final[dict[ProtonLink, Link]] = {}
         self._of_session: Final[dict[ProtonSession, dict[ProtonLink, None]]] = {}
         self._large: Final[dict[ProtonLink, int]] = {}
+        self._forsaken: Final[dict[ProtonLink, int]] = {}
         self._bytes = self._numbered = 0
         """Bytes of unusually large attaches, in total."""
         self._ending: Final[deque[Callable[[], None]]] = deque()
@@ -82,7 +85,8 @@ class LinkTable:
         self._refused.clear()
         self._of_session.clear()
         self._large.clear()
-        self._bytes = 0
+        self._forsaken.clear()
+        self._bytes = self._engine.forsaken = 0
 
     # -- attach
 
@@ -144,19 +148,29 @@ class LinkTable:
             self._engine.detached(link)
         keeps = link is not None and link.durable and left is DetachKind.DETACHED
         (lib.pn_link_detach if keeps else lib.pn_link_close)(pointer)
-        self._refused.pop(pointer, None)
-        self._bytes -= self._large.pop(pointer, 0)
+        self._drop(pointer)
         if link is not None:
             self._forget(link, error, left)
         lib.pn_link_free(pointer)
+
+    def _drop(self, pointer: ProtonLink) -> None:
+        """The peer has detached the link: proton frees it."""
+        self._refused.pop(pointer, None)
+        self._bytes -= self._large.pop(pointer, 0)
+        self._engine.forsaken -= self._forsaken.pop(pointer, 0)
+
+    def forsake(self, link: LinkState) -> None:
+        """We detach the link: proton has its messages until the peer detaches it, too, and nothing else counts them."""
+        if not link.incoming and link.ptr in self.live and link.ptr not in self._forsaken:
+            size = self._forsaken[link.ptr] = link.unsettled.bytes + _DELIVERY * len(link.unsettled)
+            self._engine.forsaken += size
 
     def of_session_closed(
         self, session: ProtonSession, error: AmqpError | None, then: Callable[[], None], soon: CallSoon | None = None
     ) -> None:
         """Handle the peer's end: its links end, and `then` is called after their nodes were notified."""
         for pointer in self._of_session.pop(session, ()):
-            self._refused.pop(pointer, None)
-            self._bytes -= self._large.pop(pointer, 0)
+            self._drop(pointer)
             if (link := self.live.pop(pointer, None)) is not None:
                 _left(link, DetachKind.SESSION)
                 self._ending.append(partial(self._ended, link, error))

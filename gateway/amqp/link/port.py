@@ -42,6 +42,8 @@ class EnginePort(Protocol[LinkT]):
     """The number of our last delivery on the connection, which is its delivery-tag."""
     kept: int
     """Bytes of released events of logs that are held for the peer."""
+    forsaken: int
+    """Bytes of messages without outcome on links that we have detached and the peer has not."""
     unfinished: int
     """Bytes of incomplete messages that were read from proton, and of messages in transactions that are not over."""
     ignored: int
