@@ -187,7 +187,8 @@ class Connector:
             engine.stop_granting()
 
     def close(self, error: AmqpError | None = None) -> None:
-        """Close the connection; relays lose their remote links."""
+        """Close the connection; relays lose their remote links. Nothing has failed, so nothing is logged."""
+        self._down, self._detail = True, f"{self._endpoint}: closed"
         if self._connection is not None:
             self._connection.close(error)
 

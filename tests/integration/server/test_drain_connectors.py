@@ -36,6 +36,7 @@ def test_no_container_is_connected_again_while_a_silent_client_is_waited_for(sta
         ask_to_end(gateway)
         assert gateway.process.wait() == 0
     assert opens(far) == 1
+    assert [line for line in gateway.log() if line["level"] not in {"info", "debug"}] == []
 
 
 def taken(far: Peer) -> Frame:
