@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from operator import itemgetter
 from typing import Final
 
@@ -102,14 +103,22 @@ def _with_count(data: bytes, failures: int) -> bytes:
 def _merged(data: bytes, annotations: bytes) -> bytes | None:
     """The message with a receiver's annotations; None: they would be too large."""
     layout = sections.walk(data)
-    section, changes = data[layout.ma : layout.bare], decode_all(annotations)
-    if not isinstance(changes, dict):
+    section, put = data[layout.ma : layout.bare], _changes(annotations)
+    if put is None:
         return data
-    put = {str(key): encode(value) for key, value in changes.items() if isinstance(key, str) and key.isascii()}
     edited = sections.edit_map(section, put=put, code=sections.MESSAGE_ANNOTATIONS) or b""
     if len(edited) > max(_MAX_ANNOTATIONS, len(section)):
         return None
     return sections.splice(data, layout, ma=edited)
+
+
+@lru_cache(maxsize=4)
+def _changes(annotations: bytes) -> dict[str, bytes] | None:
+    """The encoded values to put, by key; None: it is no map. One outcome may be that of very many events."""
+    changes = decode_all(annotations)
+    if not isinstance(changes, dict):
+        return None
+    return {str(key): encode(value) for key, value in changes.items() if isinstance(key, str) and key.isascii()}
 
 
 def _put(section: bytes, code: int, name: str, value: bytes) -> bytes:

@@ -24,11 +24,12 @@ from gateway.amqp.engine.performatives import (
     read_control,
     transfer_head,
 )
-from gateway.amqp.link.attach_info import AttachInfo, read_attach_info, refusal
+from gateway.amqp.link.attach_info import AttachInfo, read_attach_info
 from gateway.amqp.link.port import RESUMED
 from gateway.amqp.proton.batch import (
     CONTROL,
     LARGE_CREDIT,
+    LONG_DISPOSITION,
     ONE_STATE,
     OTHER_FORMAT,
     SCAN_STATE,
@@ -59,7 +60,7 @@ class ControlFrameInspector:
 
     __slots__ = (
         "_asked", "_begun", "_channels", "_data", "_end", "_formats", "_held", "_opened", "_room", "_scan", "_seen",
-        "_size", "_start", "disposition_text", "transacting", "watching",
+        "_size", "_start", "transacting", "watching",
     )  # fmt: skip
 
     def __init__(self, room: int) -> None:
@@ -75,8 +76,6 @@ class ControlFrameInspector:
         """The names of the links by channel and handle."""
         self._asked: deque[AttachInfo] = deque()
         self._begun: deque[tuple[int, int]] = deque()
-        self.disposition_text: str | None = None
-        """The error text of the disposition that proton reads now, if it has a NUL."""
         self.watching = False
         """Whether the peer has used another message-format than 0: then `look` is called after every push."""
         self.transacting = False
@@ -115,10 +114,10 @@ class ControlFrameInspector:
         """The frame that ends here; `start`: where it begins, or 0 if it began in earlier data."""
         return data[start:end] if start else bytes(self._held) + data[:end]
 
-    def split_text(self, data: bytes, end: int) -> str | None:
-        """The error text of a disposition that began in earlier data and ends here, if it may have a NUL."""
+    def split_disposition(self, data: bytes, end: int) -> bytes | None:
+        """A disposition that began in earlier data and ends here, if its state may have to be read from the frame."""
         frame = self.frame(data, 0, end)
-        return refusal(frame) if _ERROR in frame else None
+        return frame if len(frame) > LONG_DISPOSITION or _ERROR in frame else None
 
     def pushing(self, data: bytes, start: int, room: int, taken: int) -> None:
         """`taken` bytes of `data` from `start` on are about to go into the `room` that proton has."""

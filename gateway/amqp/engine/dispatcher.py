@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
 
+from gateway.amqp.link.attach_info import Disposition, read_disposition
 from gateway.amqp.link.state import BUFFER_SIZE
 from gateway.amqp.proton import batch
+from gateway.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.control_frames import ControlFrameInspector
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 _FLOW: Final = lib.PN_LINK_FLOW
 _AT_ONCE: Final = 50
 """Events that are handled one by one in a call: a single disposition of the peer may make many thousands of them."""
+_MOST: Final = 64 * 2**20
+"""Bytes of the state of one disposition, for all of its messages together."""
 _SECONDS: Final = 0.001
 """The time that they may take, and no more of them begin: outcomes with many annotations take long."""
 
@@ -33,7 +37,8 @@ _SECONDS: Final = 0.001
 class Dispatcher:
     """The events of one connection; `last_flow` is the link of the last flow.
 
-    `named`: the transaction that the flow names whose event comes next; None: it names none.
+    `named`: the transaction that the flow names whose event comes next; None: it names none. `disposition`: what the
+    disposition says whose events come, if it was read from its frame.
     """
 
     def __init__(
@@ -56,6 +61,22 @@ class Dispatcher:
         self._control: Final = control
         self.last_flow: Link | None = None
         self.named: NamedTransaction | None = None
+        self.disposition: Disposition | None = None
+
+    def read_state(self, frame: bytes | None) -> None:
+        """Read a disposition, whose events come next, once for all of its messages; None: they have come.
+
+        proton has a copy of the state for each message that it knows. Raises AmqpError if these are too many.
+        """
+        self.disposition = found = None if frame is None else read_disposition(frame)
+        if frame is None:
+            return
+        tally = self._engine.tally
+        known = tally.out_count + tally.in_count
+        messages = known if found is None else min(found.messages, known)
+        if messages * len(frame) > _MOST:
+            text = f"a disposition of {len(frame)} bytes for {messages} messages; the limit for all of them is 64 MiB"
+            raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{text}: settle fewer at a time, or with fewer annotations")
 
     def dispatch(self) -> bool:
         """Dispatch waiting events to their links or to the connection; returns whether some may be left."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
@@ -34,6 +35,7 @@ from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.instance import instance
 
 if TYPE_CHECKING:
+    from gateway.amqp.link.attach_info import Disposition
     from gateway.amqp.proton.handles import ProtonEvent
 
 
@@ -42,6 +44,7 @@ class Engine(Restraint):
 
     _sessions: Sessions
     _work: Iterator[bool] = iter(())
+    remote_hostname: str | None = None
 
     def __init__(self, config: EngineConfig, owner: EngineListener[Engine], *, server: bool) -> None:
         super().__init__()
@@ -51,7 +54,6 @@ class Engine(Restraint):
         self._server: Final = server
         self.dirty = self.opened = self.closed = self.faulted = self.silent = self.discarding = False
         self.remote_container = self.remote_product = ""
-        self.remote_hostname: str | None = None
         self.offered = self.desired = frozenset[str]()
         self._attached = LinkTable(self, owner)
         self._links: Final = self._attached.live
@@ -68,7 +70,8 @@ class Engine(Restraint):
         self._output = Output(self._transport, self.tally)
         self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
         self._echoes: Final = Echoes(self._sessions, self._output)
-        reads = self.dispatch, self._before_end, self._echo, self._acquires, self._reword
+        before_end = partial(self._safely, self._output.before_end)
+        reads = self.dispatch, before_end, self._echo, self._acquires, self._reword, self._states
         self._input: Final = Input(self._transport, *reads)
         self._inspector: Final = self._input.inspector
         self._table: Final[dict[int, Callable[[ProtonEvent], None]]] = {
@@ -111,11 +114,15 @@ class Engine(Restraint):
             self._fail(error)
             return True  # its events are still to be handled
 
-    def _before_end(self) -> None:
+    def _safely(self, step: Callable[[], None]) -> None:
+        """Do a step of reading input; an error of the peer ends the connection."""
         try:
-            self._output.before_end()
+            step()
         except AmqpError as error:
             self._fail(error)
+
+    def _states(self, frame: bytes | None) -> None:
+        self._safely(partial(self._dispatcher.read_state, frame))
 
     def _acquires(self, frame: bytes | None) -> None:
         """A flow comes that may name a transaction; None: its event is over (4.4.3)."""
@@ -183,10 +190,7 @@ class Engine(Restraint):
         return self._output.finished
 
     def tick(self, now_ms: int) -> int:
-        """Handle heartbeats and the idle time-out.
-
-        Returns the time of the next call in ms (0: none): see `heartbeats`.
-        """
+        """Handle heartbeats and the idle time-out; returns when to call again, in ms (0: never): see `heartbeats`."""
         deadline: int = lib.pn_transport_tick(self._transport, now_ms)
         if lib.pn_transport_pending(self._transport):  # nearly always there is nothing to do
             self._reword()
@@ -272,9 +276,9 @@ class Engine(Restraint):
         return self._inspector.message_format(name, tag) if self._inspector.watching else 0
 
     @property
-    def disposition_text(self) -> str | None:
-        """The error text of the present disposition, if proton shows only a part of it."""
-        return self._inspector.disposition_text
+    def disposition(self) -> Disposition | None:
+        """See `EnginePort`."""
+        return self._dispatcher.disposition
 
     def attach(self, name: str, *, incoming: bool, known: bool = False) -> Link:
         """A new link of ours (connectors), still to be requested with `Link.request`; `name` is unique here.
@@ -362,11 +366,8 @@ class Engine(Restraint):
 
     def _reword(self) -> None:
         """Tell what is wrong with the input in our words, before output is written: the event may have to wait."""
-        try:
-            if self._inspector.watching:
-                self._inspector.look()
-        except AmqpError as error:
-            self._fail(error)
+        if self._inspector.watching:
+            self._safely(self._inspector.look)
         found = proton_data.read_condition(lib.pn_transport_condition(self._transport))
         if not self.closed and found is not None:
             self._output.reword(reworded(found))

@@ -2,8 +2,8 @@
 
 Part of the engine. proton reads all frames of a piece before it emits events. If an end came in the same piece as its
 begin, proton would forget the channel that our begin has to name; the link of a flow with `echo` is known only from the
-last event of a piece; proton shows neither the properties of a flow nor text after a NUL in the error of a disposition.
-So input is cut there.
+last event of a piece; proton shows neither the properties of a flow nor text after a NUL in the error of a disposition,
+and has a copy of a long state for each message. So input is cut there.
 
 proton takes 8 or 16 KiB at once. Handling the events of a few messages costs nearly as much as of many, so events wait
 for the next pieces of the same input, unless one may have control frames, which are checked piece by piece.
@@ -19,12 +19,11 @@ from typing import Final
 from cproton_ffi import ffi, lib
 
 from gateway.amqp.engine.control_frames import ControlFrameInspector
-from gateway.amqp.link.attach_info import refusal
 from gateway.amqp.proton.batch import (
     ACQUISITION,
     BEFORE_ACQUISITION,
     BEFORE_END,
-    CUT_TEXT,
+    READ_STATE,
     SPLIT_DISPOSITION,
 )
 from gateway.amqp.proton.handles import ProtonTransport
@@ -45,12 +44,14 @@ class Input:
         echo: Callable[[int, int], None],
         acquires: Callable[[bytes | None], None],
         failed: Callable[[], None],
+        states: Callable[[bytes | None], None],
     ) -> None:
         """`dispatch` handles events of a piece, and returns whether some are left.
 
         `before_end` is called before an end, `echo` after a flow that is to be answered, with the reason (`scan`) and
         its channel; `acquires` with one that may name a transaction before its event, and with None after it.
-        `failed` is called when proton reads no more.
+        `failed` is called when proton reads no more, `states` with a disposition whose state is read from its frame,
+        before its events, and with None after them.
         """
         self._transport: Final = transport
         self._dispatch: Final = dispatch
@@ -58,6 +59,7 @@ class Input:
         self._echo: Final = echo
         self._acquires: Final = acquires
         self._failed: Final = failed
+        self._states: Final = states
         self._room = lib.pn_transport_capacity(transport)
         self.inspector: Final = ControlFrameInspector(self._room)
 
@@ -69,19 +71,20 @@ class Input:
         data, cuts = self.inspector.scanned(data)
         for position, what, channel in cuts:
             if what == SPLIT_DISPOSITION:
-                self.inspector.disposition_text = self.inspector.split_text(data, position)
+                self._states(self.inspector.split_disposition(data, position))
             elif what == ACQUISITION:
                 self._acquires(self.inspector.frame(data, start, position))
             yield from self._push(data, start, position)
             start = position
             if what == BEFORE_END:
                 self._before_end()
-            elif what == CUT_TEXT:
-                self.inspector.disposition_text = refusal(data[start : start + channel])
+            elif what == READ_STATE:
+                self._states(data[start : start + channel])
                 yield from self._push(data, start, start + channel)
-                self.inspector.disposition_text, start = None, start + channel
+                self._states(None)
+                start += channel
             elif what == SPLIT_DISPOSITION:
-                self.inspector.disposition_text = None
+                self._states(None)
             elif what == ACQUISITION:
                 self._acquires(None)
             elif what == BEFORE_ACQUISITION:

@@ -1,4 +1,4 @@
-"""Fields of an attach that proton does not show: the whole address, the source's default outcome (part 3, 3.5.3)."""
+"""Fields of frames that proton does not show, or not well: of an attach (part 3, 3.5.3), the state of a disposition."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _ACCEPTED: Final = (0x24, "amqp:accepted:list")
 _REJECTED: Final = (0x25, "amqp:rejected:list")
 _RELEASED: Final = (0x26, "amqp:released:list")
 _MODIFIED: Final = (0x27, "amqp:modified:list")
+_TRANSACTIONAL: Final = (0x34, "amqp:transactional-state:list")
 
 
 class AttachInfo(NamedTuple):
@@ -40,14 +41,38 @@ def read_attach_info(fields: Sequence[Value], size: int) -> AttachInfo:
     return AttachInfo(address if isinstance(address, str) else None, default, size, _names(_at(fields, _DESIRED)))
 
 
-def refusal(frame: bytes) -> str | None:
-    """The error's description in a disposition, or None (part 3, 3.4.3)."""
+class Disposition(NamedTuple):
+    """The state of a disposition for all of its `messages`; `txn_id`: that of a transactional-state (part 4, 4.5.6)."""
+
+    messages: int
+    outcome: Outcome
+    txn_id: bytes | None
+
+    def outcome_for(self, scope: str | None) -> Outcome:
+        """The outcome of one of the messages, whose receiver is in `scope`."""
+        outcome = self.outcome
+        if isinstance(outcome, Rejected) and (error := outcome.error) is not None:  # each message has one of its own
+            return Rejected(AmqpError(error.condition, error.description, info=dict(error.info), scope=scope))
+        if isinstance(outcome, Modified):
+            return Modified(outcome.failed, outcome.undeliverable, outcome.annotations, scope)
+        return outcome
+
+
+def read_disposition(frame: bytes) -> Disposition | None:
+    """The state in a frame that is a disposition; None: it is malformed (part 2, 2.7.6)."""
     try:
         performative, _ = decode(frame[4 * frame[4] :])
     except AmqpError:  # proton reports the error
         return None
-    outcome = read_outcome(_at(performative.value, 4)) if isinstance(performative, Described) else None
-    return outcome.error.description if isinstance(outcome, Rejected) and outcome.error is not None else None
+    fields = performative.value if isinstance(performative, Described) else None
+    if not isinstance(fields, list):
+        return None
+    first, last, state = _at(fields, 1), _at(fields, 2), _at(fields, 4)
+    messages = 1 + (last - first) % 2**32 if isinstance(first, int) and isinstance(last, int) else 1
+    txn_id = None
+    if isinstance(state, Described) and state.descriptor in _TRANSACTIONAL and isinstance(state.value, list):
+        txn_id, state = _at(state.value, 0), _at(state.value, 1)
+    return Disposition(messages, read_outcome(state), txn_id if isinstance(txn_id, bytes) else None)
 
 
 def _names(value: Value) -> frozenset[str]:

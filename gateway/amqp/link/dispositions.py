@@ -8,7 +8,7 @@ from cproton_ffi import lib
 
 from gateway.amqp.codec.codec import Described, Symbol, Ulong, decode_all, encode
 from gateway.amqp.codec.decoder import decode, malformed
-from gateway.amqp.link.attach_info import read_outcome
+from gateway.amqp.link.attach_info import Disposition, read_outcome
 from gateway.amqp.link.outcomes import (
     ACCEPTED,
     FAILED,
@@ -101,14 +101,18 @@ def _error(error: AmqpError) -> Described:
     return Described(Ulong(_ERROR), [Symbol(error.condition), error.description, info or None])
 
 
-def read_transactional(delivery: ProtonDelivery) -> tuple[bytes, Outcome] | None:
-    """The transaction and outcome of a peer's transfer or disposition (4.5.6).
+def read_transactional(
+    delivery: ProtonDelivery, stated: Disposition | None = None
+) -> tuple[bytes, Outcome] | None:
+    """The transaction and outcome of a peer's transfer or disposition (4.5.6); `stated`: see `read`.
 
     None: it has another state, or none since the last one was forgotten. Raises AmqpError (DECODE_ERROR) for a
     transactional-state without a transaction.
     """
     if lib.pn_delivery_remote_state(delivery) != TRANSACTIONAL:
         return None
+    if stated is not None and stated.txn_id is not None:
+        return stated.txn_id, stated.outcome_for(None)
     fields = proton_data.read_bytes(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
     return transactional(fields) if fields else None
 
@@ -150,19 +154,23 @@ def _read_declared(delivery: ProtonDelivery) -> Outcome:
     return FAILED
 
 
-def read(delivery: ProtonDelivery, state: int, scope: str | None = None, description: str | None = None) -> Outcome:
+def read(
+    delivery: ProtonDelivery, state: int, scope: str | None = None, stated: Disposition | None = None
+) -> Outcome:
     """The outcome of a peer in `scope`; `FAILED` for a state that is no outcome (3.4), such as `received`.
 
-    Such a state does not say whether the message was processed. `description` is the text of an error, of which proton
-    shows only the part before a NUL.
+    Such a state does not say whether the message was processed. `stated`: what the disposition says, if it was read
+    from its frame.
     """
     if state == _RELEASED:
         return RELEASED
     if state == _DECLARED:
         return _read_declared(delivery)
+    if stated is not None and stated.txn_id is None and isinstance(stated.outcome, (Rejected, Modified)):
+        return stated.outcome_for(scope)
     remote = lib.pn_delivery_remote(delivery)
     if state == _REJECTED:
-        return Rejected(proton_data.read_condition(lib.pn_disposition_condition(remote), scope, description))
+        return Rejected(proton_data.read_condition(lib.pn_disposition_condition(remote), scope))
     if state == _MODIFIED:
         return Modified(
             bool(lib.pn_disposition_is_failed(remote)),

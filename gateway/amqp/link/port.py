@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
+from gateway.amqp.link.attach_info import Disposition
 from gateway.amqp.link.config import EngineConfig, PeerInfo
 from gateway.amqp.proton.batch import Received, Tally, Unsettled
 from gateway.errors import AmqpError
@@ -76,8 +77,8 @@ class EnginePort(Protocol[LinkT]):
     def oversize(self) -> deque[Callable[[], None]]:
         """Calls before the next write that give messages their outcomes that are too large for their receivers."""
     @property
-    def disposition_text(self) -> str | None:
-        """The error text of the present disposition, if proton shows only a part of it."""
+    def disposition(self) -> Disposition | None:
+        """What the present disposition says, if it was read from its frame."""
 
     def touch(self) -> None:
         """There may be output to write."""

@@ -179,7 +179,7 @@ class SenderHalf(DrainingSender):
         settled = bool(lib.pn_delivery_settled(delivery))
         if (not state or state == _RECEIVED) and not settled:
             return
-        outcome = dispositions.read(delivery, state, self.scope, self.engine.disposition_text)
+        outcome = dispositions.read(delivery, state, self.scope, self.engine.disposition)
         if number in self.acquired:
             said = SETTLED if state == _RECEIVED else outcome
             self.acquired[number].told(number, delivery, settled, said, None)
@@ -196,7 +196,7 @@ class SenderHalf(DrainingSender):
 
     def _retire(self: Self, delivery: ProtonDelivery, number: int) -> None:
         """Handle an outcome in a transaction (part 4, 4.4.2)."""
-        state = dispositions.read_transactional(delivery)
+        state = dispositions.read_transactional(delivery, self.engine.disposition)
         found, settled = self.engine.peer.transactions, bool(lib.pn_delivery_settled(delivery))
         if state is None:  # settled without one after a rollback
             self.updated(delivery, number, 0)

@@ -560,7 +560,7 @@ PyMODINIT_FUNC PyInit__batch(void) {
                            PyModule_AddIntMacro(module, OTHER_FORMAT) < 0 || PyModule_AddIntMacro(module, WITH_STATE) < 0 || PyModule_AddIntMacro(module, BEFORE_END) < 0 ||
                            PyModule_AddIntMacro(module, ECHO_SESSION) < 0 || PyModule_AddIntMacro(module, BEFORE_ACQUISITION) < 0 ||
                            PyModule_AddIntMacro(module, ACQUISITION) < 0 || PyModule_AddIntMacro(module, ECHO_LINK) < 0 ||
-                           PyModule_AddIntMacro(module, CUT_TEXT) < 0 || PyModule_AddIntMacro(module, SPLIT_DISPOSITION) < 0 || PyModule_AddIntMacro(module, LARGE_CREDIT) < 0 || PyModule_AddIntMacro(module, EMPTY_DRAIN) < 0))
+                           PyModule_AddIntMacro(module, READ_STATE) < 0 || PyModule_AddIntMacro(module, LONG_DISPOSITION) < 0 || PyModule_AddIntMacro(module, SPLIT_DISPOSITION) < 0 || PyModule_AddIntMacro(module, LARGE_CREDIT) < 0 || PyModule_AddIntMacro(module, EMPTY_DRAIN) < 0))
         Py_CLEAR(module);
     if (module != NULL && (add_bounds(module, "SECOND_BOUNDS", second_bounds, SECOND_BUCKETS - 1) < 0 ||
                            add_bounds(module, "SIZE_BOUNDS", size_bounds, SIZE_BUCKETS - 1) < 0))

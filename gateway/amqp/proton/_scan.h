@@ -5,8 +5,9 @@
  * caller then inspects it fully.
  */
 #define MAX_HEAD 80 /* of a usual transfer: frame header 8, descriptor 3, list 9, handle 5, id 5, tag 34, format 5, flags 7 */
+#define LONG_DISPOSITION 256 /* bytes of a frame above which its state is read once, not for each message */
 
-enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, CUT_TEXT, SPLIT_DISPOSITION, BEFORE_ACQUISITION, ACQUISITION, WITH_STATE, LARGE_CREDIT, EMPTY_DRAIN, NO_ECHO = 0 };
+enum { OTHER_FORMAT, BEFORE_END, ECHO_SESSION, ECHO_LINK, READ_STATE, SPLIT_DISPOSITION, BEFORE_ACQUISITION, ACQUISITION, WITH_STATE, LARGE_CREDIT, EMPTY_DRAIN, NO_ECHO = 0 };
 
 #include "_frame_fields.h"
 
@@ -214,7 +215,7 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
             if ((body = disposition_body(frame, size < MAX_HEAD ? size : MAX_HEAD)) != 0) {
                 if ((frame == state->head && at - begin != state->held) || size > end - begin)
                     state->echo = SPLIT_DISPOSITION;
-                else if (has_cut_description(data + begin + body, size - body) && add_finding(findings, begin, CUT_TEXT, (int)size) < 0)
+                else if ((size > LONG_DISPOSITION || has_cut_description(data + begin + body, size - body)) && add_finding(findings, begin, READ_STATE, (int)size) < 0)
                     return -1;
             }
         }
@@ -234,8 +235,8 @@ static int scan_bytes(scan_state *state, const uint8_t *data, size_t start, size
 /* scan(state, data, start, end) -> None, or a list of (position, what, channel); `state` is a bytearray.
  *
  * `what` is OTHER_FORMAT: inspect transfers fully from now on; BEFORE_END: an end frame begins here, or not before this
- * position; ECHO_SESSION, ECHO_LINK: a flow that requests an echo ends here; CUT_TEXT: a disposition begins here whose
- * error description proton cuts off (the third item is its size instead of a channel); SPLIT_DISPOSITION: a disposition
+ * position; ECHO_SESSION, ECHO_LINK: a flow that requests an echo ends here; READ_STATE: a disposition begins here that is
+ * long, or whose error description proton cuts off (the third item is its size instead of a channel); SPLIT_DISPOSITION: a disposition
  * ends here of which a part arrived earlier; BEFORE_ACQUISITION: a flow begins here, or not before this
  * position, that may name a transaction; ACQUISITION: it ends here, and its echo is reported after it; WITH_STATE: a
  * transfer has a state, so that from now on messages may be those of transactions; LARGE_CREDIT: here is the first byte of a
