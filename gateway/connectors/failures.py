@@ -22,7 +22,7 @@ def why(error: BaseException | None, tls: ssl.SSLContext | None, *, opened: bool
     `tls`: what it uses, None on plain TCP; `opened`: the container had answered our open. In TLS 1.3 a container
     refuses a certificate after the handshake, and its alert is lost where it closes the socket before we read it.
     """
-    text = "connection lost" if error is None else str(error) or "timed out"
+    text = str(error or "") or ("timed out" if isinstance(error, TimeoutError) else "connection lost")
     alert = _alert(error)
     if alert:
         text = f"the container ended TLS with the alert {alert!r}"

@@ -34,6 +34,7 @@ def alert(name: str) -> ssl.SSLError:
         (alert("TLSV1_ALERT_UNKNOWN_CA"), "the container ended TLS with the alert 'unknown ca'"),
         (RESET, "[Errno 104] Connection reset by peer"),
         (None, "connection lost"),
+        (ConnectionResetError(), "connection lost"),  # asyncio says no more of an end within the handshake
     ],
 )
 def test_a_certificate_is_named_with_its_end(tmp_path: Path, error: Exception | None, begins: str) -> None:
