@@ -355,6 +355,7 @@ class Connector:
         self._connection, self._unfit = None, False
         self._report.disconnected(connection)
         self.attempt(self.reply_address.closed)
+        self.attempt(self.transactions.closed)
         if self._anonymous_sender is not None:
             self.attempt(self._anonymous_sender.closed)
         for each in (*self._pulls, *self._watchers):

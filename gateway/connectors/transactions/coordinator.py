@@ -54,6 +54,7 @@ class RemoteCoordinator(Outgoing):
         self._waiting: deque[tuple[bytes, ReplyListener]] = deque()
         """Requests waiting for the attach or for credit."""
         self.branches: Final[dict[LostBranch, None]] = {}
+        self._attaching = True
         self._link: Final = engine.attach(f"coordinator-{next(_numbers)}", incoming=False)
         self._link.request(self, AttachReply(coordinator=True, capabilities=(LOCAL_TRANSACTIONS,)))
 
@@ -76,11 +77,12 @@ class RemoteCoordinator(Outgoing):
 
     def on_attached(self, link: Link) -> None:
         """The container has attached its coordinator."""
-        link.context = self._context
+        self._attaching, link.context = False, self._context
 
     def on_refused(self, error: AmqpError) -> None:
         """The container has no coordinator, or does not let the gateway use it."""
         text = f"the container behind this address takes no part in transactions: {error.condition}"
+        self._attaching = False
         self._missing(AmqpError(NOT_IMPLEMENTED, text, fault=Fault.BACKEND))
         self.on_detach(AmqpError(NOT_IMPLEMENTED, text, fault=Fault.BACKEND))
 
@@ -89,6 +91,12 @@ class RemoteCoordinator(Outgoing):
 
     def on_outcome(self, context: SendContext, outcome: Outcome) -> None:
         cast(ReplyListener, context)(CoordinatorReply(outcome))
+
+    def closed(self) -> None:
+        """The connection has ended: nobody else says so of a link whose attach was not answered."""
+        if self._attaching:
+            self._attaching = False
+            self.on_detach(None)
 
     def on_detach(self, error: AmqpError | None) -> None:
         """Answer all waiting requests; then report the transactions that the container rolls back."""

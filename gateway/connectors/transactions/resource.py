@@ -76,6 +76,11 @@ class ContainerTransactions:
         context = self._connector.remote_context(routes_responses=False)
         self._coordinator = RemoteCoordinator(engine, context, missing, ended)
 
+    def closed(self) -> None:
+        """The connection to the container has ended."""
+        if self._coordinator is not None:
+            self._coordinator.closed()
+
     # -- from the connection to the container (`gateway.amqp.link.transactions.Transactions`)
 
     def knows(self, txn_id: bytes) -> bool:

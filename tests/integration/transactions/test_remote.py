@@ -225,6 +225,25 @@ def test_nothing_else_is_in_a_transaction_with_a_container(start_gateway: Gatewa
     assert work.controller.outcome(delivery).matches("accepted")
 
 
+@pytest.mark.row("CORE-9", part="remote coordinator lost")
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_container_that_is_lost_before_it_has_a_coordinator(
+    start_gateway: Gateways, listener: Listener, settled: bool
+) -> None:
+    """Its attach is not answered any more: the posts that wait for it are refused at once, not after thirty seconds."""
+    work = FarWork(start_gateway, listener)
+    post = work.post(settled=settled)
+    assert work.far.attach().target.name == "coordinator"
+    work.far.peer.disconnect()
+    if settled:
+        error = work.controller.discharge(work.txn_id)["error"]
+        assert error["condition"] == ROLLBACK
+        assert "the link to its coordinator has ended" in error["description"]
+    else:
+        assert work.outbox.outcome(post)["outcome"].matches({"error": "amqp:link:detach-forced"})
+        assert work.controller.discharge(work.txn_id).matches("accepted")
+
+
 @pytest.mark.row("CORE-9", part="retiring at a remote container")
 @pytest.mark.parametrize("settled", [False, True])
 @pytest.mark.parametrize("fail", [False, True])
