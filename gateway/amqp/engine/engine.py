@@ -29,7 +29,7 @@ from gateway.amqp.engine.table import LinkTable
 from gateway.amqp.link.config import CallSoon, EngineConfig, PeerInfo
 from gateway.amqp.link.link import Link
 from gateway.amqp.link.state import DetachKind, LinkState
-from gateway.amqp.proton import batch, proton_data
+from gateway.amqp.proton import batch, proton_data, ticks
 from gateway.amqp.proton.transport_errors import SILENT, reworded
 from gateway.errors import INTERNAL_ERROR, AmqpError
 from gateway.instance import instance
@@ -189,9 +189,9 @@ class Engine(Restraint):
         """Whether nothing will be written any more; the peer may still send."""
         return self._output.finished
 
-    def tick(self, now_ms: int) -> int:
-        """Handle heartbeats and the idle time-out; returns when to call again, in ms (0: never): see `heartbeats`."""
-        deadline: int = lib.pn_transport_tick(self._transport, now_ms)
+    def tick(self, now_ms: int, unheard: bool = False) -> int:
+        """Handle heartbeats and the idle time-out; when to call again, and `unheard`: see `ticks` and `heartbeats`."""
+        deadline = ticks.tick(self._transport, now_ms, unheard)
         if lib.pn_transport_pending(self._transport):  # nearly always there is nothing to do
             self._reword()
             self.dispatch()

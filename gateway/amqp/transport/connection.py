@@ -306,7 +306,7 @@ class Connection(asyncio.Protocol):
     @guarded
     def _look(self) -> None:
         if self.engine is not None:
-            self._heartbeats.looked(self.engine)
+            self._heartbeats.looked(self.engine, self._working)
 
     def _stop_timer(self) -> None:
         self._heartbeats.stop()

@@ -44,10 +44,10 @@ class Heartbeats:
             raise AmqpError(NOT_ALLOWED, f"idle-time-out is {wanted} ms; the gateway keeps {least} ms or more, or none")
         self._next(_FIRST)
 
-    def looked(self, engine: Engine) -> None:
-        """Tick now, and schedule the next tick."""
+    def looked(self, engine: Engine, unheard: bool = False) -> None:
+        """Tick now, and schedule the next tick; `unheard`: what the peer has sent still waits for the engine."""
         now = int(self._loop.time() * 1000)
-        deadline = engine.tick(now)
+        deadline = engine.tick(now, unheard)
         if engine.closed or deadline <= 0:
             return
         self.resting = engine.remote_idle > 0

@@ -111,9 +111,9 @@ class Counting(Engine):
         super().__init__(config, owner.connection, server=True)
         self._counted = owner
 
-    def tick(self, now_ms: int) -> int:
+    def tick(self, now_ms: int, unheard: bool = False) -> int:
         self._counted.looks += 1
-        return super().tick(now_ms)
+        return super().tick(now_ms, unheard)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.amqp.engine.engine import Engine
 from gateway.amqp.transport.connection import Connection
 from tests.support.amqp.frames import Frame, composite, framed, parse, performative
 from tests.unit.gateway.amqp.transport.test_many_outcomes import MANY, TERMINI, WINDOWS, Sends, receiving
 from tests.unit.gateway.amqp.transport.test_turns import Clock, House
 
 TAKEN_HANDLE = framed(performative("attach", name="again", handle=0, role=True, **TERMINI))
+HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 SECOND_OPEN = framed(performative("open", container_id="again"))
 NO_LINK = framed(performative("flow", handle=7, delivery_count=0, link_credit=1, **WINDOWS))
 ERRORS = (
@@ -81,3 +83,35 @@ def test_an_idle_time_out_behind_outcomes_has_our_words(house: House, monkeypatc
     house.rest()
     close = list(frames_in(b"".join(pieces)))[-1]
     assert close.error["description"] == "nothing was received within the idle time-out of our open"
+
+
+def test_what_waits_for_its_turn_is_no_silence(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peers that sent heartbeats were cut off for the time that the gateway took for their own outcomes."""
+    connection = receiving(house)
+    pieces = written(connection, monkeypatch)
+    connection.data_received(released(MANY))
+    engine = connection.engine
+    assert engine is not None
+    asked = []
+    for now in (1, 10**6, 10**9):
+        asked.append(engine.tick(now, unheard=True) - now)
+        connection.data_received(HEARTBEAT)
+    house.rest()
+    assert [frame.kind for frame in frames_in(b"".join(pieces))].count("close") == 0
+    assert all(0 < wait <= 10**6 for wait in asked)
+    engine.tick(10**9)
+    engine.tick(10**10)
+    house.rest()
+    assert [frame.kind for frame in frames_in(b"".join(pieces))][-1] == "close"
+
+
+def test_a_look_tells_whether_input_waits(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, told = receiving(house), list[bool]()
+    monkeypatch.setattr(house.loop, "time", lambda: 1.0, raising=False)
+    monkeypatch.setattr(Engine, "tick", lambda engine, now, unheard: told.append(unheard) or 0)
+    connection._look()
+    connection.data_received(released(MANY))
+    connection._look()
+    house.rest()
+    connection._look()
+    assert told == [False, True, False]
