@@ -14,6 +14,7 @@ from policies.model.scopes.addresses import DirectRule, KafkaRule, RedirectRule,
 from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
 from policies.rules import (
+    AddressRules,
     CompiledAddress,
     DirectRoute,
     KafkaRoute,
@@ -36,39 +37,36 @@ Build = Callable[[str, dict[str, str]], Route | None]
 def compile_scopes(policy: Policy, tree: Tree) -> dict[str, ScopeRules]:
     """The rules of every scope, each with its line in the file."""
     reserved = reserved_topics(policy)
-    made: dict[str, ScopeRules] = {}
     patterns = {
         name: PatternIndex((at, rule.match) for at, rule in enumerate(scope.addresses))
         for name, scope in policy.scopes.items()
     }
-    for name in policy.scopes:
-        made[name] = _scope(name, policy, tree, reserved, patterns, made)
-    return made
+    addresses = {name: AddressRules(_addresses(name, policy, tree, reserved), patterns[name]) for name in patterns}
+    return {
+        name: ScopeRules(
+            name,
+            addresses,
+            tuple(_access(entry, _where(tree, name, "access", at)) for at, entry in enumerate(scope.access)),
+            event_streams=shows_logs(policy, patterns, name),
+            responses=any(_answers(rule) for rule in scope.addresses),
+        )
+        for name, scope in policy.scopes.items()
+    }
 
 
-def _scope(
-    name: str,
-    policy: Policy,
-    tree: Tree,
-    reserved: Mapping[str, ReservedTopics],
-    patterns: Mapping[str, PatternIndex],
-    others: Mapping[str, ScopeRules],
-) -> ScopeRules:
+def _addresses(
+    name: str, policy: Policy, tree: Tree, reserved: Mapping[str, ReservedTopics]
+) -> tuple[CompiledAddress, ...]:
     scope = policy.scopes[name]
-
-    def where(*loc: str | int) -> PolicyLine:
-        return tree.policy_line(("scopes", name, *loc))
-
     connectors = frozenset(connector.name for connector in scope.connect)
-    return ScopeRules(
-        name,
-        tuple(_address(rule, connectors, where("addresses", at), reserved) for at, rule in enumerate(scope.addresses)),
-        patterns[name],
-        tuple(_access(entry, where("access", at)) for at, entry in enumerate(scope.access)),
-        event_streams=shows_logs(policy, patterns, name),
-        responses=any(_answers(rule) for rule in scope.addresses),
-        others=others,
+    return tuple(
+        _address(rule, connectors, _where(tree, name, "addresses", at), reserved)
+        for at, rule in enumerate(scope.addresses)
     )
+
+
+def _where(tree: Tree, scope: str, key: str, at: int) -> PolicyLine:
+    return tree.policy_line(("scopes", scope, key, at))
 
 
 def _answers(rule: AddressRule) -> bool:

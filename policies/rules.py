@@ -134,34 +134,15 @@ class CompiledAddress:
     refusal: Callable[[dict[str, str]], str | None] = lambda _captures: None
 
 
-class ScopeRules:
-    """The rules of one scope."""
+class AddressRules:
+    """The address rules of one scope in their order, found by address."""
 
-    __slots__ = ("_access", "_addresses", "_index", "_others", "event_streams", "name", "responses")
+    __slots__ = ("_addresses", "_index")
 
-    def __init__(
-        self,
-        name: str,
-        addresses: tuple[CompiledAddress, ...],
-        index: PatternIndex,
-        access: tuple[CompiledAccess, ...],
-        *,
-        event_streams: bool,
-        responses: bool,
-        others: Mapping[str, ScopeRules],
-    ) -> None:
-        """`index`: the patterns of `addresses`. `others`: the rules of all scopes, for relays.
-
-        `event_streams`: some address is one of an event log, here or behind relays into other scopes.
-        `responses`: some address accepts requests that expect responses.
-        """
-        self.name = name
-        self.event_streams = event_streams
-        self.responses = responses
-        self._others = others
+    def __init__(self, addresses: tuple[CompiledAddress, ...], index: PatternIndex) -> None:
+        """`index`: the patterns of `addresses`."""
         self._addresses = addresses
         self._index = index
-        self._access = AccessEntries(access)
 
     def route(self, address: str) -> Route | None:
         """Where the address leads: the first rule that matches decides, even when it leads nowhere."""
@@ -178,11 +159,55 @@ class ScopeRules:
         """The patterns of the address rules, in the order in which they are tried."""
         return [rule.match.text for rule in self._addresses]
 
+
+class ScopeRules:
+    """The rules of one scope.
+
+    They refer to the address rules of the other scopes, and nothing refers back: a policy that a reload has replaced is
+    gone with its last use, although the gateway almost never looks for circles (`gateway/server/process.py`).
+    """
+
+    __slots__ = ("_access", "_addresses", "_everywhere", "event_streams", "name", "responses")
+
+    def __init__(
+        self,
+        name: str,
+        everywhere: Mapping[str, AddressRules],
+        access: tuple[CompiledAccess, ...],
+        *,
+        event_streams: bool,
+        responses: bool,
+    ) -> None:
+        """`everywhere`: the address rules of all scopes, for relays.
+
+        `event_streams`: some address is one of an event log, here or behind relays into other scopes.
+        `responses`: some address accepts requests that expect responses.
+        """
+        self.name = name
+        self.event_streams = event_streams
+        self.responses = responses
+        self._everywhere = everywhere
+        self._addresses = everywhere[name]
+        self._access = AccessEntries(access)
+
+    def route(self, address: str) -> Route | None:
+        """Where the address leads: the first rule that matches decides, even when it leads nowhere."""
+        return self._addresses.route(address)
+
+    def rule(self, address: str) -> CompiledAddress | None:
+        """The first address rule that matches."""
+        return self._addresses.rule(address)
+
+    @property
+    def patterns(self) -> list[str]:
+        """The patterns of the address rules, in the order in which they are tried."""
+        return self._addresses.patterns
+
     def end_of(self, route: Route | None) -> Route | None:
         """The last route behind a route of this scope, which may lead through relays into other scopes."""
         hops = 0
         while isinstance(route, RelayRoute) and route.scope is not None and hops < MAX_HOPS:
-            route, hops = self._others[route.scope].route(route.address), hops + 1
+            route, hops = self._everywhere[route.scope].route(route.address), hops + 1
         return route
 
     def leads_to_log(self, route: Route | None) -> bool:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from policies.explain.explanation import explain
 from policies.model.scopes.access import Action
 from policies.model.scopes.assignment import Assignment
 from policies.model.scopes.reading import LogReadingRule
-from policies.rules import CompiledPolicy, DirectRoute, KafkaRoute, RedirectRoute, RelayRoute
+from policies.rules import (
+    CompiledAddress,
+    CompiledPolicy,
+    DirectRoute,
+    KafkaRoute,
+    RedirectRoute,
+    RelayRoute,
+    ScopeRules,
+)
 from policies.text.diagnostics import PolicyErrors, PolicyLine
 from tests.support.gateway.policy import KEY, load_text
 
@@ -335,3 +345,19 @@ def test_explain_says_where_a_redirect_leads_and_not_across_a_boundary(policy: C
     assert beyond.condition == "amqp:not-found"
     assert beyond.lines[-1].endswith("a relay follows no redirect of the other scope; relay to a connector there")
     assert explain(policy, "edge", "eve", "moved/x", "send").condition == "amqp:unauthorized-access"
+
+
+def test_a_policy_is_gone_with_its_last_use_without_a_search_for_circles() -> None:
+    def rules() -> int:
+        return sum(isinstance(each, ScopeRules | CompiledAddress) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = rules()
+        loaded = load_text(POLICY, environ={"K": KEY})
+        assert rules() > before
+        del loaded
+        assert rules() == before
+    finally:
+        gc.enable()
