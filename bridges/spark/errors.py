@@ -38,6 +38,8 @@ _KNOWN: Final = (
 
 _CAUSE: Final = re.compile(r"^: (?:[\w$]+\.)*([\w$].*)$", re.MULTILINE)
 """The Java exception within an error of py4j."""
+_WAITED: Final = re.compile(r"Exception thrown in awaitResult:(?s:.*)^Caused by: (?:[\w$]+\.)*([\w$].*)$", re.MULTILINE)
+"""The last cause of an exception of Spark that says nothing itself."""
 
 
 def sentence(error: BaseException) -> str:
@@ -50,6 +52,8 @@ def sentence(error: BaseException) -> str:
     for pattern, message in _KNOWN:
         if (found := re.search(pattern, text)) is not None:
             return message.format(*(found.groups() or (found[0],))).strip()
+    if (found := _WAITED.search(text)) is not None:
+        return found[1].strip()
     if (found := _CAUSE.search(text)) is not None and text.startswith("An error occurred while calling"):
         return found[1].strip()
     if isinstance(error, EOFError):  # raised by pyspark without a text when the socket to Java ends

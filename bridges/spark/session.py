@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -72,6 +73,7 @@ def open_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise PipelineError(f"{error.name} is not installed: pip install 'scopegate[spark]'") from None
+    _silence()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = dict(_ALWAYS)
     if master.startswith("local"):
@@ -93,6 +95,14 @@ def open_session(
             if about.startswith(_ENDED):  # without a reason of its own; Java may have given one
                 about += _last_line(stream)
             raise PipelineError(f"Spark did not start with master {master}: {about}") from error
+
+
+def _silence() -> None:
+    """Keep pyspark from logging errors on stderr, with the stack of Java: the caller gets them as well."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 @contextmanager

@@ -153,6 +153,7 @@ def _simulated(
         rows = job.journal_rows(spark, options["journal"], options["since"])
         rows = job.between(rows, _milliseconds(options["since"]), _milliseconds(options["until"]))
         lost = job.check(rows, skip_bad=options["skip_bad"])
+        rows = job.sound(rows)
         known = job.known_of(rows)
         cases = job.journal_cases(rows)
     for path in options["messages"]:

@@ -122,7 +122,8 @@ def make(
     own = [each for each in (request.journals or (JOURNAL,)) if each in there]
     times = period(request.selection.since, request.selection.until, datetime.now(UTC))
     events = _events(spark, archive, request.selection, times, sorted(there - set(own)))
-    rows = _journal(spark, archive, request, times, own)
+    journal = _journal(spark, archive, request, times, own)
+    rows = None if journal is None else job.sound(journal)
     try:
         on_progress("looking through archive and journal" if rows is not None else "looking through the archive")
         ends = report_tables.span(events, rows)
@@ -131,7 +132,7 @@ def make(
         frames |= {} if rows is None else report_tables.journal_tables(rows, seconds)
         collected = report_tables.collected(frames)
     finally:
-        for frame in (events, rows):
+        for frame in (events, journal):
             if frame is not None:
                 frame.unpersist()
     found = {name: table.to_pylist() for name, (table, _) in collected.items()}

@@ -45,6 +45,8 @@ _KEYS: Final = Case._fields
 ALL: Final = ArchiveSelection()
 _SPECIAL: Final = ("temporary", "anonymous", "replies", "pair")
 _BAD: Final = "_bad"
+_LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, in milliseconds since 1970."""
 _OWN: Final = r"^(\$temp/|\$replies\.[^/]+/).+"
 """Prefixes of addresses of single clients, which no policy names."""
 SCHEMA: Final = (
@@ -213,9 +215,8 @@ def check(rows: DataFrame, *, skip_bad: bool) -> int:
     """
     from pyspark.sql import functions as F
 
-    bad = F.col(_BAD).isNotNull() | F.col("v").isNull() | F.col("kind").isNull()
     newer, lost = F.when(F.col("v") > VERSION, F.col("v")), F.when(F.col("kind") == "lost", F.col("count"))
-    found = rows.agg(F.count_if(bad).alias("bad"), F.max(newer).alias("newer"), F.sum(lost).alias("lost")).first()
+    found = rows.agg(F.count_if(_is_bad()).alias("bad"), F.max(newer).alias("newer"), F.sum(lost).alias("lost")).first()
     assert found is not None  # an aggregate without groups always has one row
     if found["newer"] is not None:
         versions = f"version {found['newer']}, and this scopegate reads version {VERSION}"
@@ -224,6 +225,21 @@ def check(rows: DataFrame, *, skip_bad: bool) -> int:
         what = counted(found["bad"], "record is no row", "records are no rows")
         raise PipelineError(f"{what} of a journal (docs/journal.md); see --skip-bad")
     return int(found["lost"] or 0)
+
+
+def sound(rows: DataFrame) -> DataFrame:
+    """The rows without those that `check` reports, for callers that skip them."""
+    return rows.where(~_is_bad())
+
+
+def _is_bad() -> Column:
+    """Whether a record is no row: no such JSON object, or without what each row of its kind has (docs/journal.md)."""
+    from pyspark.sql import functions as F
+
+    timed = F.col("from_ms").between(0, _LAST_MS) & F.col("to_ms").between(0, _LAST_MS)
+    asked = F.col("scope").isNotNull() & F.col("action").isin("send", "receive")
+    whole = F.col("v").isNotNull() & timed & (asked | ~F.col("kind").isin("link", "message", "reading"))
+    return F.col(_BAD).isNotNull() | ~F.coalesce(whole, F.lit(False))
 
 
 def between(rows: DataFrame, since: int | None, until: int | None) -> DataFrame:

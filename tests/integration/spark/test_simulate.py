@@ -4,6 +4,7 @@ is wrong."""
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -185,6 +186,11 @@ def test_fail_on_chooses(spark: SparkSession, tmp_path: Path) -> None:
     [
         ("what is this\n", "1 record is no row of a journal"),
         (json.dumps({**JOURNAL[0], "v": 2}) + "\n", "the journal has rows of version 2"),
+        (json.dumps({**JOURNAL[0], "action": "browse"}) + "\n", "1 record is no row of a journal"),
+        (json.dumps({**JOURNAL[0], "scope": None}) + "\n", "1 record is no row of a journal"),
+        (json.dumps({**JOURNAL[0], "to_ms": None}) + "\n", "1 record is no row of a journal"),
+        (json.dumps({**JOURNAL[0], "from_ms": -(10**17)}) + "\n", "1 record is no row of a journal"),
+        (json.dumps({**JOURNAL[0], "to_ms": 10**18}) + "\n", "1 record is no row of a journal"),
         (None, "cannot be read"),
     ],
 )
@@ -196,10 +202,21 @@ def test_what_is_no_journal(spark: SparkSession, tmp_path: Path, content: str | 
         job.check(job.journal_rows(spark, [str(path)]), skip_bad=False)
 
 
+def test_what_is_no_row_is_skipped_if_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    odd = [{**JOURNAL[0], **fields} for fields in ({"action": "browse"}, {"scope": None}, {"to_ms": 10**18})]
+    journal, (now, new) = written(tmp_path / "journal.jsonl", [*JOURNAL, *odd]), policies(tmp_path)
+    with lent(spark):
+        done = here("simulate", "--policy", now, "--candidate", new, "--journal", journal, "--skip-bad", "--json")
+    assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout)["total"]["attached"] == 12
+
+
 def test_corrupt_parquet_and_other_tables(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing more")
     with pytest.raises(PipelineError, match="cannot be read as Parquet"):
         job.journal_rows(spark, [str(tmp_path / "broken.parquet")])
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        assert not logging.getLogger(name).isEnabledFor(logging.ERROR), "one sentence is enough"
     spark.range(3).write.parquet(str(tmp_path / "numbers"))
     with pytest.raises(PipelineError, match="is not a journal"):
         job.journal_rows(spark, [str(tmp_path / "numbers")])

@@ -49,7 +49,8 @@ def journal() -> list[dict[str, Any]]:
             row(step, "link", **AUDIT, **got, messages=2, outcomes={"accepted": 2}),
             row(step, "reading", **BILLING, links=1, scanned=20, matched=20, older=0, latency={"1": 10, "5": 10},
                 slowest_ms=4, partitions=[{"partition": 0, "position": place, "end": place}]),
-            row(step, "reading", **AUDIT, links=1, scanned=20, matched=2, older=1, latency={"1000": 1}, slowest_ms=900,
+            row(step, "reading", **AUDIT, links=1, scanned=20, matched=2, older=1,
+                latency={"1000" if step else "odd": 1}, slowest_ms=900,
                 partitions=[{"partition": 0, "position": place - step, "end": place}]),
         ]  # fmt: skip
     found += [

@@ -235,7 +235,7 @@ def _latency(reads: DataFrame) -> DataFrame:
 
     slowest = reads.groupBy(*_READER).agg(F.max("slowest_ms").alias("slowest_ms"), F.sum("older").alias("older"))
     exploded = reads.select(*_READER, F.explode("latency").alias("class", "events"))
-    bound = F.when(F.col("class") == "more", MORE).otherwise(F.col("class").cast("bigint"))
+    bound = F.coalesce(F.col("class").try_cast("bigint"), F.lit(MORE))  # `more` is no number
     classes = exploded.groupBy(*_READER, bound.alias("upto_ms")).agg(F.sum("events").alias("events"))
     kind = Window.partitionBy(*_READER)
     below = F.sum("events").over(kind.orderBy("upto_ms").rowsBetween(Window.unboundedPreceding, 0))

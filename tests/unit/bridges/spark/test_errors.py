@@ -25,6 +25,11 @@ STACK = "\n\tat org.apache.spark.sql.execution.QueryExecution.run(QueryExecution
         ("com.example.Jar does not exist in the JVM", "com.example.Jar does not exist in the JVM"),
         ("'JavaPackage' object is not callable", "a process of Spark is gone: 'JavaPackage' object is not callable"),
         (f"{CALL}.\n: org.apache.spark.SparkException: no luck{STACK}Caused by: more", "SparkException: no luck"),
+        (
+            f"{CALL}.\n: org.apache.spark.SparkException: Exception thrown in awaitResult: {STACK}Caused by: a.B: two\n"
+            f"Caused by: org.apache.spark.SparkNumberFormatException: [CAST_INVALID_INPUT] one{STACK}",
+            "SparkNumberFormatException: [CAST_INVALID_INPUT] one",
+        ),
         (f"{CALL}.\n: ExitCodeException exitCode=1: chmod: no{STACK}", "ExitCodeException exitCode=1: chmod: no"),
         (
             "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///a/address=b/1.parquet. \n more",
