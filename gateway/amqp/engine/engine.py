@@ -350,7 +350,7 @@ class Engine(Restraint):
         self.offered = proton_data.names(lib.pn_connection_remote_offered_capabilities(connection))
         self.desired = proton_data.names(lib.pn_connection_remote_desired_capabilities(connection))
         self.opened = True
-        self._output.limit()
+        self.peer.max_frame_size = self._output.limit()
         self._owner.engine_opened(self)
 
     def _remote_close(self, event: ProtonEvent) -> None:

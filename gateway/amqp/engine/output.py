@@ -46,9 +46,10 @@ class Output:
         self.failure: AmqpError | None = None
         batch.capture_log(self._at)
 
-    def limit(self) -> None:
-        """Use the max-frame-size of the peer's open."""
-        self._largest = lib.pn_transport_get_remote_max_frame(self._transport)
+    def limit(self) -> int:
+        """Use the max-frame-size of the peer's open, and return it."""
+        self._largest = int(lib.pn_transport_get_remote_max_frame(self._transport))
+        return self._largest
 
     def take(self) -> list[bytes]:
         """All output to write now, in pieces that may end within a frame."""

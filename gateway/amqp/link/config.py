@@ -76,6 +76,8 @@ class PeerInfo:
     """Its transactions, once it has attached to a coordinator."""
     connector: str = ""
     """The connector whose container it is; empty: a client of a listener."""
+    max_frame_size: int = 0
+    """That of its open; 0: no limit."""
 
     @property
     def requester(self) -> Requester:

@@ -28,10 +28,53 @@ _ERROR: Final = 0x1D
 _DECLARED: Final = 0x33
 TRANSACTIONAL: Final = 0x34
 """The state of a delivery in a transaction (part 4, 4.5.6)."""
+_AROUND: Final = 80
+"""Bytes of a disposition around its state, and some of its own, at most."""
+_LONG: Final = 200
+"""Bytes of annotations that proton may decode."""
 _ACCEPTED: Final = lib.PN_ACCEPTED
 _RELEASED: Final = lib.PN_RELEASED
 _REJECTED: Final = lib.PN_REJECTED
 _MODIFIED: Final = lib.PN_MODIFIED
+
+
+def fitting(outcome: Outcome, scope: str, largest: int) -> Outcome:
+    """The outcome for a peer in `scope` whose frames have at most so many bytes (0: any number).
+
+    A disposition cannot be split, and what a receiver says must not end the connection of the sender: without the
+    annotations, or with the beginning of the text.
+    """
+    room = largest - _AROUND
+    if not largest or not isinstance(outcome, (Modified, Rejected)):
+        return outcome
+    if isinstance(outcome, Modified):
+        fits = len(outcome.annotations_for(scope) or b"") <= room
+        return outcome if fits else Modified(outcome.failed, outcome.undeliverable, None, outcome.scope)
+    error = told(outcome.error, scope)
+    if error is None or _size(error) <= room:
+        return outcome
+    condition = error.condition[: room // 2]
+    text = error.description.encode()[: room - len(condition) - _AROUND].decode(errors="ignore")
+    return Rejected(AmqpError(condition, text, scope=scope))
+
+
+def _size(error: AmqpError) -> int:
+    """Bytes of an error on the wire, at most."""
+    if not error.info:
+        return len(error.condition) + 4 * len(error.description)
+    return len(encode(_error(error)))
+
+
+def long_state(outcome: Outcome, scope: str) -> bytes | None:
+    """A modified outcome with long annotations, encoded; None: any other outcome.
+
+    proton would decode the annotations for each delivery, and keep the memory for the next one.
+    """
+    annotations = outcome.annotations_for(scope) if isinstance(outcome, Modified) else None
+    if annotations is None or len(annotations) <= _LONG or not isinstance(outcome, Modified):
+        return None
+    items = encode(outcome.failed) + encode(outcome.undeliverable) + annotations
+    return b"\x00\x53\x27\xd0" + (len(items) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x03" + items
 
 
 def write(delivery: ProtonDelivery, outcome: Outcome, scope: str) -> None:

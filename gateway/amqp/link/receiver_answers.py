@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, Self
 
 from cproton_ffi import ffi, lib
@@ -76,13 +77,19 @@ class ReceiverAnswers(LinkState):
             outcome = from_node(outcome, self.behind)
             outcome = outcome if told is None else told(outcome)
             self.held.remove(delivery)
-            pointer = batch.delivery_at(delivery)
-            dispositions.write(pointer, outcome, self.scope)
+            self._tell(delivery, dispositions.fitting(outcome, self.scope, self.engine.peer.max_frame_size))
             self.outcome_counts[outcome.name] = self.outcome_counts.get(outcome.name, 0) + 1
-            lib.pn_delivery_settle(pointer)
         engine = self.engine
         if not engine.dirty:
             engine.touch()
+
+    def _tell(self: Self, delivery: int, outcome: Outcome) -> None:
+        if (state := dispositions.long_state(outcome, self.scope)) is not None:
+            self.engine.restate(partial(batch.accept, delivery), state)
+            return
+        pointer = batch.delivery_at(delivery)
+        dispositions.write(pointer, outcome, self.scope)
+        lib.pn_delivery_settle(pointer)
 
     def propose(self, delivery: int, outcome: Outcome) -> None:
         """Give the peer's delivery a state without settling it; no effect if the link has ended."""
