@@ -30,7 +30,8 @@ _WATCH_INTERVAL: Final = 1.0
 """Seconds between checks of the policy file."""
 _GARBAGE: Final = (25_000, 1, 2_000)
 """Thresholds of the garbage collector: it scans the new objects at 25,000, and those that remain at twice as many,
-which takes less than 10 ms and stops everything else. It almost never scans all objects."""
+which takes less than 10 ms and stops everything else. It almost never scans all objects by itself
+(`gateway/held/garbage.py`)."""
 _READ_TIMEOUT: Final = 30.0
 """Time limit in seconds for reading the policy and the files that it names."""
 _SHUTTING_DOWN: Final = "the gateway is shutting down; the next start reads the file"

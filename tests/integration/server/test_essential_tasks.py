@@ -21,6 +21,7 @@ from gateway.amqp.codec.types import Symbol, Uint
 from gateway.amqp.transport import tls_server
 from gateway.connectors import connector
 from gateway.forwarding.worker import BridgeWorker
+from gateway.held.garbage import EndedCollector
 from gateway.journal.writer import JournalWriter
 from gateway.observability.histogram import Histogram
 from gateway.observability.http import server
@@ -46,6 +47,7 @@ KILLED: dict[str, tuple[Any, str]] = {
     "state-store": (MemoryCounterStore, "run"),
     "leases": (Leases, "_looks"),
     "memory": (Memory, "run"),
+    "garbage": (EndedCollector, "run"),
     "admin-credit": (CreditWaits, "finish"),
     "lag": (LagMeter, "measure"),
     "starving": (StarvingSenders, "look"),
