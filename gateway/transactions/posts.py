@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Provisional, Rejected
 from gateway.amqp.link.transactions import PostedMessage, TransactedLink, UnansweredMessages, WaitingPost
-from gateway.errors import RESOURCE_LIMIT_EXCEEDED, TRANSACTION_UNKNOWN, AmqpError
+from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, TRANSACTION_UNKNOWN, AmqpError, Fault
 
 if TYPE_CHECKING:
     from gateway.transactions.transaction import Transaction
@@ -79,6 +79,8 @@ class Post:
         link.message_refused(error)
         shown = error.of(self.behind).told_to(link.scope).tagged(self.tag, link.scope)
         if not self.settled and link.rejects and link.open:
+            if _away(error):
+                self.transaction.fail(shown)
             self._settle(Rejected(shown))
             link.grant(1)
             return
@@ -181,6 +183,14 @@ class UnansweredPosts:
         del self._deliveries[:count]
         self._link.settle_all(settled, outcome)
         self._link.grant(len(settled))
+
+
+def _away(error: AmqpError) -> bool:
+    """Whether the message is in order and what it is for does not answer.
+
+    A client that sends without waiting for outcomes, as JMS does in transactions, would commit the others without it.
+    """
+    return error.fault is Fault.BACKEND and error.condition != NOT_IMPLEMENTED
 
 
 def _hold(link: TransactedLink, size: int) -> None:

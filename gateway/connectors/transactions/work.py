@@ -90,9 +90,8 @@ class RemotePost:
         owner.over()
 
     def _release(self) -> None:
-        if self.post.settled:  # its sender gets no outcome (4.4.4)
-            text = "the container did not accept a message that was sent settled"
-            self.post.transaction.fail(AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND))
+        text = "the container did not accept a message of the transaction"
+        self.post.transaction.fail(AmqpError(TRANSACTION_ROLLBACK, text, fault=Fault.BACKEND))
         self.post.release()
 
     def drop(self, delivery: Delivery) -> None:

@@ -169,7 +169,7 @@ def outcomes_of_posts() -> list[Any]:
 @pytest.mark.row("AT-2.2.2-10", part="remote container")
 @pytest.mark.parametrize("outcome", outcomes_of_posts(), ids=["rejected", "released"])
 def test_a_post_that_the_container_does_not_take(start_gateway: Gateways, listener: Listener, outcome: Any) -> None:
-    """Its sender knows, and the transaction goes on."""
+    """Its sender knows. The transaction goes on after a rejection, which is about the message, and about no other."""
     work = FarWork(start_gateway, listener)
     coordinator = work.begin()
     delivery = work.post(b"no")
@@ -179,8 +179,10 @@ def test_a_post_that_the_container_does_not_take(start_gateway: Gateways, listen
     if given.name == "rejected":
         assert given["error"]["condition"] == "amqp:precondition-failed"
     discharge = work.controller.discharging(work.txn_id)
-    coordinator.answer(coordinator.discharge())
-    assert work.controller.outcome(discharge).matches("accepted")
+    request = coordinator.discharge()
+    coordinator.answer(request)
+    assert bool(request.fail) is (given.name == "released")
+    assert work.controller.outcome(discharge).matches("rejected" if request.fail else "accepted")
 
 
 @pytest.mark.row("AT-2.2.2-8", part="remote container")
@@ -235,13 +237,23 @@ def test_a_container_that_is_lost_before_it_has_a_coordinator(
     post = work.post(settled=settled)
     assert work.far.attach().target.name == "coordinator"
     work.far.peer.disconnect()
-    if settled:
-        error = work.controller.discharge(work.txn_id)["error"]
-        assert error["condition"] == ROLLBACK
-        assert "the link to its coordinator has ended" in error["description"]
-    else:
+    if not settled:
         assert work.outbox.outcome(post)["outcome"].matches({"error": "amqp:link:detach-forced"})
-        assert work.controller.discharge(work.txn_id).matches("accepted")
+    error = work.controller.discharge(work.txn_id)["error"]
+    assert error["condition"] == ROLLBACK
+    assert "the link to its coordinator has ended" in error["description"]
+
+
+@pytest.mark.row("CORE-9", part="remote container away")
+def test_a_transaction_is_not_committed_without_what_came_while_its_container_was_away(
+    start_gateway: Gateways, listener: Listener
+) -> None:
+    """A client that sends without waiting learns nothing else; the container is back before the other posts come."""
+    work = FarWork(start_gateway, listener)
+    work.far.peer.disconnect()
+    work.far.gateway.wait_log("connector down")
+    assert work.outbox.outcome(work.post())["outcome"].matches({"error": "amqp:link:detach-forced"})
+    assert work.controller.discharge(work.txn_id)["error"]["condition"] == ROLLBACK
 
 
 @pytest.mark.row("CORE-9", part="retiring at a remote container")
