@@ -8,6 +8,7 @@ connection, split in any way: a message need not be a frame (AMQP WebSocket Bind
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, cast
@@ -18,11 +19,36 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from gateway.amqp.transport.waiting_input import WaitingInput
+
 _SUBPROTOCOLS: Final = (Subprotocol("amqp"), Subprotocol("AMQPWSB10"))
 _LARGEST: Final = 1024 * 1024
 """Bytes of a message, which is held until it is whole; clients write frame by frame, or a few frames at once."""
 _WITHOUT: Final = {b"A": "AMQP without a WebSocket", b"\x16": "TLS, at a listener without it"}
 """What clients with another address in mind begin with; none of it has a line that could be answered."""
+
+
+_TURN: Final = 0.002
+"""Seconds in a turn of the loop for the input of one socket: a short one may have very many frames."""
+
+
+class _Frames(ServerProtocol):
+    """Answers the last ping of those that come together (RFC 6455, 5.5.3), and none while its peer does not read."""
+
+    full = False
+    _pong: Frame | None = None
+
+    def send_frame(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.PONG:
+            self._pong = frame
+        else:
+            super().send_frame(frame)
+
+    def answer(self) -> None:
+        """Send the pong that is due."""
+        pong, self._pong = self._pong, None
+        if pong is not None and self.state is State.OPEN and not self.full:
+            super().send_frame(pong)
 
 
 class WebSocketTransport(asyncio.Transport):
@@ -32,6 +58,7 @@ class WebSocketTransport(asyncio.Transport):
         super().__init__()
         self._socket: Final = socket
         self._frames: Final = frames
+        self._deaf = self._busy = False
 
     def flush(self) -> None:
         """Write what the WebSocket has to say, and end our half of the socket if it says so."""
@@ -71,13 +98,25 @@ class WebSocketTransport(asyncio.Transport):
         return self._socket.is_closing()
 
     def is_reading(self) -> bool:
-        return self._socket.is_reading()
+        return not self._deaf
 
     def pause_reading(self) -> None:
-        self._socket.pause_reading()
+        self._deaf = True
+        self._listen()
 
     def resume_reading(self) -> None:
-        self._socket.resume_reading()
+        self._deaf = False
+        self._listen()
+
+    def busy(self, on: bool) -> None:
+        """Read nothing while what was read waits for its turn."""
+        self._busy = on
+        self._listen()
+
+    def _listen(self) -> None:
+        socket, silent = self._socket, self._deaf or self._busy
+        if not socket.is_closing() and socket.is_reading() is silent:
+            (socket.pause_reading if silent else socket.resume_reading)()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._socket.set_write_buffer_limits(high, low)
@@ -97,8 +136,10 @@ class WebSocketProtocol(asyncio.Protocol):
         self._inner: Final = inner
         self._path: Final = path
         self._refused: Final = refused
-        self._frames: Final = ServerProtocol(subprotocols=_SUBPROTOCOLS, max_size=_LARGEST)
-        self._begun = self._reported = False
+        self._frames: Final = _Frames(subprotocols=_SUBPROTOCOLS, max_size=_LARGEST)
+        self._begun = self._reported = self._working = self._ended = False
+        self._waiting: Final = WaitingInput()
+        self._lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = WebSocketTransport(cast(asyncio.Transport, transport), self._frames)
@@ -111,12 +152,45 @@ class WebSocketProtocol(asyncio.Protocol):
                 self._report(reason)
                 self._transport.close()
                 return
+        self._waiting.add(data)
+        if not self._working:
+            self._work()
+
+    def _work(self) -> None:
+        """Process input for a short time, and the rest in later turns of the loop."""
+        until = time.monotonic() + _TURN
+        try:
+            while len(self._waiting) and time.monotonic() < until:
+                data, before = self._waiting.take(), time.thread_time()
+                self._receive(data)
+                self._waiting.took(time.thread_time() - before)
+        except Exception:
+            self._waiting.clear()
+            self._transport.abort()
+            raise
+        finally:
+            self._working = len(self._waiting) > 0
+            self._transport.busy(self._working)
+            if not self._working:
+                self._worked()
+            else:
+                asyncio.get_running_loop().call_soon(self._work)
+
+    def _worked(self) -> None:
+        """All input is processed: what came behind it follows."""
+        if self._ended:
+            self._frames.receive_eof()
+        if self._lost is not None:
+            self._lost()
+
+    def _receive(self, data: bytes) -> None:
         self._frames.receive_data(data)
         for event in self._frames.events_received():
             if isinstance(event, Request):
                 self._answer(event)
             else:
                 self._take(cast(Frame, event))
+        self._frames.answer()
         self._transport.flush()
         if (error := self._frames.handshake_exc or self._frames.parser_exc) is not None:
             self._report(str(error))
@@ -145,17 +219,24 @@ class WebSocketProtocol(asyncio.Protocol):
             self._refused(reason)
 
     def eof_received(self) -> bool | None:
-        self._frames.receive_eof()
+        self._ended = True
+        if not self._working:
+            self._frames.receive_eof()
         return self._inner.eof_received()
 
     def pause_writing(self) -> None:
+        self._frames.full = True
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
+        self._frames.full = False
         self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._inner.connection_lost(exc)
+        if self._working:
+            self._lost = lambda: self._inner.connection_lost(exc)
+        else:
+            self._inner.connection_lost(exc)
 
 
 def path_of(target: str) -> str:
