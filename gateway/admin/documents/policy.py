@@ -64,13 +64,17 @@ def keys_documents(policy: CompiledPolicy, written: Mapping[str, datetime], now:
     ]
 
 
-def address_documents(policy: CompiledPolicy) -> Iterator[Document]:
-    """The address rules in the order in which they are tried."""
-    for name, scope in policy.model.scopes.items():
-        for at, rule in enumerate(scope.addresses):
-            kind = next((kind for kind in _KINDS if getattr(rule, kind, None)), "none")
-            to = str(getattr(rule, kind, ""))
-            yield {"id": f"{name}/{at}", "scope": name, "match": rule.match.text, "kind": kind, "to": to}
+def address_rules(policy: CompiledPolicy) -> list[tuple[str, int]]:
+    """The scopes and positions of the address rules, in the order in which they are tried."""
+    return [(name, at) for name, scope in policy.model.scopes.items() for at in range(len(scope.addresses))]
+
+
+def address_document(policy: CompiledPolicy, scope: str, at: int) -> Document:
+    """An address rule."""
+    rule = policy.model.scopes[scope].addresses[at]
+    kind = next((kind for kind in _KINDS if getattr(rule, kind, None)), "none")
+    to = str(getattr(rule, kind, ""))
+    return {"id": f"{scope}/{at}", "scope": scope, "match": rule.match.text, "kind": kind, "to": to}
 
 
 def certificate_documents(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,18 +18,24 @@ if TYPE_CHECKING:
     from gateway.admin.documents.common import Document
     from gateway.admin.source import AdminSource
 
+T = TypeVar("T")
 _ANSWER: Final = 10.0
 """Seconds that Kafka has to answer."""
 
 
 def named_page(request: Request, items: Iterable[Document]) -> Response:
     """A page of items by their position: `after` is that of the last item of the page before."""
+    return page_made(request, [*items], lambda item: item)
+
+
+def page_made(request: Request, items: Sequence[T], document: Callable[[T], Document]) -> Response:
+    """The same of items that are many: those of the page are made into documents, and no others."""
     check_names(request.query_params, ("limit", "after"))
     page = page_of(request.query_params, 1)
-    found = [*items]
     end = page.after[0] + page.limit
-    following = str(end) if end < len(found) else None
-    return json_response({"items": found[page.after[0] : end], "next": following, "total": len(found)})
+    following = str(end) if end < len(items) else None
+    found = [document(item) for item in items[page.after[0] : end]]
+    return json_response({"items": found, "next": following, "total": len(items)})
 
 
 async def list_clusters(source: AdminSource, request: Request) -> Response:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from gateway.admin.documents import policy as policies
 from gateway.admin.documents.policy_diff import diff_document
-from gateway.admin.handlers.lists import named_page
+from gateway.admin.handlers.lists import named_page, page_made
 from gateway.admin.queries import BadQuery, check_names
 from gateway.config.certificates import certificate_files, read_times
 from gateway.http.request import json_response
@@ -76,7 +76,8 @@ def _key_times(policy: CompiledPolicy) -> Mapping[str, datetime]:
 
 async def list_addresses(source: AdminSource, request: Request) -> Response:
     """`GET /addresses`."""
-    return named_page(request, policies.address_documents(source.policy))
+    policy = source.policy
+    return page_made(request, policies.address_rules(policy), lambda at: policies.address_document(policy, *at))
 
 
 async def list_certificates(source: AdminSource, request: Request) -> Response:
