@@ -79,7 +79,7 @@ class Post:
         link.message_refused(error)
         shown = error.of(self.behind).told_to(link.scope).tagged(self.tag, link.scope)
         if not self.settled and link.rejects and link.open:
-            if _away(error):
+            if _temporary(error):
                 self.transaction.fail(shown)
             self._settle(Rejected(shown))
             link.grant(1)
@@ -185,12 +185,13 @@ class UnansweredPosts:
         self._link.grant(len(settled))
 
 
-def _away(error: AmqpError) -> bool:
-    """Whether the message is in order and what it is for does not answer.
+def _temporary(error: AmqpError) -> bool:
+    """Whether the message is in order: what it is for does not answer, or a limit is reached.
 
     A client that sends without waiting for outcomes, as JMS does in transactions, would commit the others without it.
     """
-    return error.fault is Fault.BACKEND and error.condition != NOT_IMPLEMENTED
+    away = error.fault is Fault.BACKEND and error.condition != NOT_IMPLEMENTED
+    return away or error.condition == RESOURCE_LIMIT_EXCEEDED
 
 
 def _hold(link: TransactedLink, size: int) -> None:

@@ -96,6 +96,7 @@ def test_the_end_of_the_controller_rolls_back(place: Place, loss: str) -> None:
 
 
 def test_more_transactions_than_producers_are_refused_at_their_first_message(place: Place) -> None:
+    """And their commits, as JMS sends without waiting for outcomes."""
     topic = place.broker.create_topic()
     peer = place.peer()
     controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
@@ -104,6 +105,8 @@ def test_more_transactions_than_producers_are_refused_at_their_first_message(pla
     assert [state["outcome"].name for state in states] == ["accepted", "accepted", "rejected"]
     assert states[2]["outcome"]["error"]["condition"] == "amqp:resource-limit-exceeded"
     assert controller.discharge(ids[0]).matches("accepted")
+    assert controller.discharge(ids[2])["error"]["condition"] == "amqp:transaction:rollback"
+    ids[2] = controller.declare()
     assert outbox.send(message(b"again"), state=in_transaction(ids[2])).matches({"outcome": "accepted"})
     for txn_id in ids[1:]:
         assert controller.discharge(txn_id).matches("accepted")

@@ -33,10 +33,14 @@ AT_ONCE: Final = 3
 COMMITTED, UNDONE, UNKNOWN = "committed", "undone", "unknown"
 
 
-def begin(outbox: Outbox, body: bytes, txn_id: bytes) -> None:
-    """Post the first message of a transaction: while rollbacks still use all producers, it is rejected."""
+def begin(controller: Controller, outbox: Outbox, body: bytes) -> bytes:
+    """Post the first message of a new transaction: while rollbacks still use all producers, it is rejected."""
+    txn_id = controller.declare()
     while not (outcome := outbox.send(message(body), state=in_transaction(txn_id))["outcome"]).matches("accepted"):
         assert outcome["error"]["condition"] == "amqp:resource-limit-exceeded"
+        assert controller.discharge(txn_id, fail=True).matches("accepted")
+        txn_id = controller.declare()
+    return txn_id
 
 
 class Round:
@@ -77,8 +81,7 @@ class Round:
         self.posted[number].append((topic, body))
         settled = self.random.random() < 0.5
         if number not in self._ids:
-            self._ids[number] = controller.declare()
-            begin(outboxes[topic], body, self._ids[number])
+            self._ids[number] = begin(controller, outboxes[topic], body)
         else:
             outboxes[topic].post(message(body), state=in_transaction(self._ids[number]), settled=settled)
 
@@ -108,10 +111,7 @@ def abort_open(port: int, topic: str) -> None:
     with Peer(port) as peer:
         peer.start()
         controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
-        ids = [controller.declare() for _ in range(AT_ONCE)]
-        for txn_id in ids:
-            begin(outbox, b"last", txn_id)
-        for txn_id in ids:
+        for txn_id in [begin(controller, outbox, b"last") for _ in range(AT_ONCE)]:
             assert controller.discharge(txn_id).matches("accepted")
 
 
