@@ -13,6 +13,7 @@ from bridges.spark.archive.contents.ranges import Range
 from bridges.spark.archive.maintenance import removal
 from bridges.spark.archive.manifest import history as histories
 from bridges.spark.archive.manifest.commits import APPEND, OPEN, Commit
+from bridges.spark.archive.storage import s3
 from bridges.spark.archive.storage.s3 import ObjectPath, S3Settings
 from bridges.spark.archive.store import Archive
 from bridges.spark.archive.verification import verify
@@ -135,6 +136,7 @@ def test_missing_credentials_are_no_outage(object_store: ObjectStore, monkeypatc
     """The client asks the machine for a role, where nothing answers: that is not the store."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(s3, "_stores", {})  # a client of another test has found some
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     path = ObjectPath(BUCKET, "none", S3Settings(object_store.endpoint, "us-east-1"))
     with pytest.raises(PermissionError, match="no credentials for the object store: set AWS_ACCESS_KEY_ID and so on"):
