@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from bisect import bisect_left
 from functools import cache
 
 from pydantic.json_schema import JsonSchemaValue
@@ -11,6 +12,9 @@ from pydantic.json_schema import JsonSchemaValue
 from policies.model.policy import Policy
 from policies.text.diagnostics import Loc
 from policies.values.base import SectionSchema
+
+_COMPARED = 50
+"""Names that are compared with a name that is wrong."""
 
 
 class _Generate(SectionSchema):
@@ -71,7 +75,16 @@ def allowed_keys(loc: Loc) -> list[str]:
 
 
 def nearest(key: str, known: list[str]) -> str | None:
-    """The known key that is most like `key`; None if none is."""
-    folded = {name.lower().replace("-", "_"): name for name in known}
-    found = difflib.get_close_matches(key.lower().replace("-", "_"), folded, n=1, cutoff=0.6)
+    """The known key that is most like `key`; None if none is. Of very many, its neighbours in the alphabet count."""
+    wanted = _folded(key)
+    folded = {_folded(name): name for name in known}
+    if len(folded) > _COMPARED:
+        order = sorted(folded)
+        at = max(bisect_left(order, wanted) - _COMPARED // 2, 0)
+        folded = {name: folded[name] for name in order[at : at + _COMPARED]}
+    found = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.6)
     return folded[found[0]] if found else None
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_")

@@ -8,7 +8,7 @@ from policies.checks.destination import AtConnector, destination
 from policies.model.policy import Policy
 from policies.model.scopes.bridge import BridgeEnd, BridgeEntry
 from policies.rules import KafkaRoute, Route, ScopeRules
-from policies.text.diagnostics import Diagnostic, Loc
+from policies.text.diagnostics import Diagnostic, Loc, listed
 
 CheckFilter = Callable[[str], str | None]
 """Returns the mistake in a filter, or None."""
@@ -32,7 +32,7 @@ def check_bridges(policy: Policy, scopes: Mapping[str, ScopeRules], check: Check
 def _connectors(loc: Loc, bridge: BridgeEntry, known: list[str]) -> Iterator[Diagnostic]:
     for key, end in (("from", bridge.source), ("to", bridge.to)):
         if end.connector is not None and end.connector not in known:
-            text = f"there is no connector {end.connector} in this scope (allowed: {', '.join(known) or 'none yet'})"
+            text = f"there is no connector {end.connector} in this scope (allowed: {listed(known)})"
             yield Diagnostic((*loc, key, "connector"), text)
 
 

@@ -19,7 +19,7 @@ from policies.model.scopes.api import ApiSection
 from policies.model.scopes.listen import ListenerSection
 from policies.parts.parts import PolicyPart, PolicyParts, ScopeParts
 from policies.schema import nearest
-from policies.text.diagnostics import Diagnostic, Loc
+from policies.text.diagnostics import Diagnostic, Loc, listed
 from policies.text.tree import dotted
 from policies.values.patterns import Pattern, Template
 from policies.values.units import Bind
@@ -71,7 +71,7 @@ def _keys(parts: PolicyParts) -> Iterator[Diagnostic]:
         return
     active = parts.active.value
     if active not in parts.key_names:
-        guess, allowed = _guess(active, parts.key_names), ", ".join(sorted(parts.key_names))
+        guess, allowed = _guess(active, parts.key_names), listed(sorted(parts.key_names))
         yield Diagnostic(parts.active.loc, f"no key of the ring has this id{guess} (allowed: {allowed})")
     for entry in parts.ring:
         if entry.loc[-1] == active and entry.value.until is not None:
@@ -214,8 +214,7 @@ def _elsewhere(name: str, parts: PolicyParts) -> str:
 
 def _no_such(loc: Loc, what: str, name: str, known: Iterable[str], hint: str = "") -> Diagnostic:
     names = sorted(known)
-    allowed = ", ".join(names) or "none yet"
-    return Diagnostic(loc, f"there is no {what} {name}{hint or _guess(name, names)} (allowed: {allowed})")
+    return Diagnostic(loc, f"there is no {what} {name}{hint or _guess(name, names)} (allowed: {listed(names)})")
 
 
 def _guess(name: str, known: Iterable[str]) -> str:

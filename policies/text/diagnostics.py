@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 Loc = tuple[str | int, ...]
 """The place of a value in a policy file: the keys and list indexes that lead to it."""
+_LISTED = 50
+"""Names that a message lists at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +57,9 @@ class PolicyLine:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message; of very many, the first."""
+    shown = ", ".join(names[:_LISTED])
+    return f"{shown} and {len(names) - _LISTED} more" if len(names) > _LISTED else shown or "none yet"
