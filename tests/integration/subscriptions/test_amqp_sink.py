@@ -17,6 +17,7 @@ from bridges.cloudevents.sinks.common.certificates import SinkCertificates
 from bridges.cloudevents.sinks.common.dependencies import SinkDependencies
 from bridges.cloudevents.sinks.factory import SinkFactory
 from bridges.cloudevents.subscription.parse import parse
+from policies.access import AccessEntries
 from policies.subscriptions import manager_rules
 from policies.values.hosts import IpAddress
 from tests.support.amqp.proton_clients import Login, Received, receive
@@ -146,7 +147,7 @@ async def test_the_owners_rights_decide(sinks: Sinks) -> None:
         async with sinks.open("amqp:///svc/mine", owner="stranger"):
             pass
     async with sinks.open("amqp:///svc/mine") as (sink, heard):
-        sinks.gateway.service.scopes["edge"].rules._access = ()  # as after a reload that takes the right away
+        sinks.gateway.service.scopes["edge"].rules._access = AccessEntries(())  # as after a reload that takes the right away
         sink.send(attempt())
         assert (await heard.next()).outcome is DeliveryOutcome.CREDENTIAL
 
