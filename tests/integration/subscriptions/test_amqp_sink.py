@@ -147,7 +147,8 @@ async def test_the_owners_rights_decide(sinks: Sinks) -> None:
         async with sinks.open("amqp:///svc/mine", owner="stranger"):
             pass
     async with sinks.open("amqp:///svc/mine") as (sink, heard):
-        sinks.gateway.service.scopes["edge"].rules._access = AccessEntries(())  # as after a reload that takes the right away
+        # as after a reload that takes the right away
+        sinks.gateway.service.scopes["edge"].rules._access = AccessEntries(())
         sink.send(attempt())
         assert (await heard.next()).outcome is DeliveryOutcome.CREDENTIAL
 
