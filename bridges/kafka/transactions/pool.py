@@ -39,6 +39,9 @@ _CLOSING: Final = 3.0
 """Seconds that transactions have to end when the cluster is closed."""
 _AGAIN: Final = 5.0
 """Seconds until Kafka is asked again whether a client may take the place of a failed one."""
+_STEADY: Final = {"metadata.recovery.strategy": "none"}
+"""Brokers stay known when all connections are lost: positions are sent to the known coordinator of their group, and
+librdkafka waits for one that it has dropped until the call is given up (its issue 5511)."""
 log = structlog.get_logger(logger_name="kafka")
 
 
@@ -111,7 +114,7 @@ class TransactionalClients:
     def _client(self, identifier: str) -> TransactionalClient:
         # A client waits for the outcomes before it commits: records that linger make small transactions slow.
         own = {"transactional.id": identifier, "transaction.timeout.ms": self._timeout_ms, "linger.ms": 0}
-        settings = {**SETTINGS, **self.cluster.settings(), **own}
+        settings = {**SETTINGS, **self.cluster.settings(), **own, **_STEADY}
         # librdkafka refuses records that may wait for longer than their transaction.
         settings["message.timeout.ms"] = min(int(settings["message.timeout.ms"]), self._timeout_ms)
         left = self._left.pop(identifier, Leftovers())

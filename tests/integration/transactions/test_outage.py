@@ -20,6 +20,9 @@ from tests.support.servers.three_kafkas import KafkaBrokers
 from tests.support.transactions.controller import Controller, in_transaction
 from tests.support.transactions.topics import aborted, committed, consuming, silent
 
+_TURNS = 4
+"""Transactions after which each of the two clients that take turns has committed twice."""
+
 
 class Inputs(NamedTuple):
     """A topic with something to consume."""
@@ -100,6 +103,30 @@ def test_a_gateway_ends_in_time_in_the_middle_of_transactions(
         positions.controller.discharging(positions.txn_id)
         late.outbox.post(message(late.body), state=in_transaction(late.txn_id))
         gateway.stop(15)
+
+
+def test_a_transaction_survives_a_restart_of_kafka(start_gateway: Gateways, own_kafka: KafkaBroker) -> None:
+    """Its client has sent positions before, and so knows the coordinator of their group (librdkafka issue 5511)."""
+    document = Document(id="gw-again")
+    document.kafka(own_kafka.bootstrap)
+    start_gateway(document.text)
+    topic, inputs = own_kafka.create_topic(), own_kafka.create_topic()
+    with Peer(document.edge) as peer:
+        peer.start(container_id="worker")
+        controller, outbox = Controller(peer), Outbox(peer, f"events/{topic}", 1)
+        inbox = consuming(peer, inputs, 2, group=False)  # it begins at the end
+        for number in range(_TURNS + 1):
+            with own_kafka.writing() as write:
+                write(inputs, b"in")
+            delivery, txn_id = inbox.transfer().delivery_id, controller.declare()
+            state = outbox.send(message(b"%d" % number), state=in_transaction(txn_id))
+            assert state.matches({"outcome": "accepted"})
+            peer.disposition(delivery, in_transaction(txn_id, "accepted"))
+            if number == _TURNS:
+                own_kafka.kill()
+                own_kafka.start()
+            assert controller.discharge(txn_id).matches("accepted")
+    assert committed(own_kafka.bootstrap, topic) == [b"%d" % number for number in range(_TURNS + 1)]
 
 
 @pytest.mark.soak
