@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from gateway.amqp.link.handlers import LinkHandler
+from gateway.amqp.link.handlers import ENDED, LinkHandler
 from gateway.amqp.message.hop import ROUTING
 from gateway.errors import INTERNAL_ERROR, AmqpError, Fault
 from gateway.principal import Requester
@@ -106,6 +106,9 @@ class InternalLink(ABC, Generic[HandlerT]):
             self.counter.left(self)
         was_open, self.open = self.open, False
         self.ended(error, was_open=was_open)
+        if was_open:  # nothing comes on it any more: the node's handler has this link
+            self.handler = cast("HandlerT", ENDED)
+        self.leaving = None
 
     @abstractmethod
     def ended(self, error: AmqpError | None, *, was_open: bool) -> None:

@@ -83,7 +83,7 @@ class DestinationLink(InternalLink[Incoming]):
         self._attended = False
         self._waiting: deque[HeldMessage] = deque()
         self.error: AmqpError | None = None
-        self._posts: Final = OpeningPosts(self.perhaps_done)
+        self._posts: Final = OpeningPosts()
 
     @property
     def address(self) -> str | None:
@@ -196,7 +196,7 @@ class DestinationLink(InternalLink[Incoming]):
             self._give_post(post, data)
             self.perhaps_done()
         else:
-            self._posts.add(post, data)
+            self._posts.add(post, data, self.perhaps_done)
 
     def _give_post(self, post: PostedMessage, data: bytes) -> None:
         post.behind = self.behind

@@ -11,17 +11,15 @@ from gateway.amqp.link.transactions import PostedMessage, WaitingPost
 class OpeningPosts:
     """Those of one destination, in order: one of each transaction, in which all that follows waits behind it."""
 
-    def __init__(self, given_up: Callable[[], None]) -> None:
-        """`given_up` is called when one waits no more because its transaction is rolled back."""
-        self._given_up: Final = given_up
+    def __init__(self) -> None:
         self._waiting: dict[_OpeningPost, None] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, post: PostedMessage, data: bytes) -> None:
-        """Let a message wait."""
-        waiting = _OpeningPost(self, post, data)
+    def add(self, post: PostedMessage, data: bytes, given_up: Callable[[], None]) -> None:
+        """Let a message wait; `given_up` is called if it waits no more because its transaction is rolled back."""
+        waiting = _OpeningPost(self, post, data, given_up)
         self._waiting[waiting] = None
         post.transaction.wait_for(waiting)
 
@@ -37,14 +35,15 @@ class OpeningPosts:
     def gave_up(self, waiting: _OpeningPost) -> None:
         """The transaction of a message is rolled back."""
         if self._waiting.pop(waiting, self) is None:
-            self._given_up()
+            waiting.given_up()
 
 
 class _OpeningPost(WaitingPost):
     """One of them (`gateway.amqp.link.transactions.WaitingWork`)."""
 
-    def __init__(self, posts: OpeningPosts, post: PostedMessage, data: bytes) -> None:
+    def __init__(self, posts: OpeningPosts, post: PostedMessage, data: bytes, given_up: Callable[[], None]) -> None:
         super().__init__(post, data)
+        self.given_up: Final = given_up
         self._posts: Final = posts
 
     def give_up(self) -> None:

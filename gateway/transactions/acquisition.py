@@ -61,6 +61,7 @@ class Acquisition:
     def __init__(self, link: SenderHalf, transactions: KnownTransactions, transaction: AcquiringTransaction) -> None:
         self.txn_id: Final = transaction.txn_id
         self._link: Final = link
+        self._handler: Final = link.handler  # which the link drops when it ends
         self._transactions: Final = transactions
         self._transaction: Final = transaction
         self._state = AcquisitionState.ACQUIRING
@@ -158,7 +159,7 @@ class Acquisition:
 
     def _violated(self, context: SendContext, other: bytes | None) -> None:
         """4.4.2 and 4.4.4: the outcome must be in the same transaction. The controller of both is told so."""
-        self._link.handler.on_outcome(context, RELEASED)
+        self._handler.on_outcome(context, RELEASED)
         error = AmqpError(TRANSACTION_ROLLBACK, _FOREIGN)
         for txn_id in (self.txn_id, other):
             if txn_id is not None:
@@ -203,7 +204,7 @@ class Acquisition:
         self._link.keep(-self._left_size)
         self._left_size = 0
         for context in left:
-            yield partial(self._link.handler.on_outcome, context, outcome)
+            yield partial(self._handler.on_outcome, context, outcome)
 
     def _resume(self) -> None:
         if self._link.acquisition is self:

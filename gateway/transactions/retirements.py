@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.amqp.link.transactions import Retirement, RetiringLink
+from gateway.amqp.link.transactions import PostingHandler, Retirement, RetiringLink
 from gateway.errors import TRANSACTION_ROLLBACK, AmqpError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _LATE: Final = "a link of the transaction had ended when a message or an outcome
 def retire_in_turn(transaction: Transaction, link: RetiringLink, retirement: Retirement) -> None:
     """The peer gave a message on `link` an outcome; if that cannot be, the transaction fails."""
     if not transaction.order.waits:
-        _retire(transaction, link, retirement)
+        _retire(transaction, link, link.handler, retirement)
         return
     try:
         transaction.order.add(_QueuedRetirement(transaction, link, retirement), link.scope)
@@ -27,10 +27,10 @@ def retire_in_turn(transaction: Transaction, link: RetiringLink, retirement: Ret
         retirement.hold(True)
 
 
-def _retire(transaction: Transaction, link: RetiringLink, retirement: Retirement) -> None:
+def _retire(transaction: Transaction, link: RetiringLink, handler: PostingHandler, retirement: Retirement) -> None:
     try:
         transaction.check(link.scope)
-        link.handler.on_retire(transaction, retirement)
+        handler.on_retire(transaction, retirement)
         transaction.retire(retirement)
     except AmqpError as error:
         _fail(transaction, link, retirement, error)
@@ -52,6 +52,7 @@ class _QueuedRetirement:
     def __init__(self, transaction: Transaction, link: RetiringLink, retirement: Retirement) -> None:
         self._transaction: Final = transaction
         self._link: Final = link
+        self._handler: Final = link.handler  # which the link drops when it ends
         self._retirement: Final = retirement
 
     def begin(self) -> None:
@@ -59,7 +60,7 @@ class _QueuedRetirement:
         retirement = self._retirement
         retirement.hold(False)
         if retirement.settled or retirement.open:
-            _retire(self._transaction, self._link, retirement)
+            _retire(self._transaction, self._link, self._handler, retirement)
         else:
             gone = AmqpError(TRANSACTION_ROLLBACK, _GONE, scope=self._link.scope)
             _fail(self._transaction, self._link, retirement, gone)

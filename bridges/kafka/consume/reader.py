@@ -156,6 +156,7 @@ class PartitionReader:
         """Ask the thread to end; nothing is delivered to the loop after this returns."""
         with self._wake:
             self._stopped = True
+            self._commands.clear()
             self._wake.notify()
 
     def join(self, timeout: float) -> None:
@@ -166,7 +167,8 @@ class PartitionReader:
     def _command(self, command: Command) -> int:
         with self._wake:
             self._serial += 1
-            self._commands.append((self._serial, command))
+            if not self._stopped:
+                self._commands.append((self._serial, command))
             self._wake.notify()
         return self._serial
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, Protocol
+from weakref import ref
 
 import structlog
 
@@ -53,8 +54,8 @@ class EventOutcomes:
         terminus: DurableTerminus | None,
         counters: ClusterCounters,
     ) -> None:
-        """`terminus`: None if the positions are not stored."""
-        self._sender: Final = sender
+        """`terminus`: None if the positions are not stored. An outcome may come when the `sender` is gone."""
+        self._sender: Final = ref(sender)
         self._link: Final = link
         self._topic: Final = topic
         self._policy: Final = policy
@@ -139,10 +140,11 @@ class EventOutcomes:
             waiting.discard(event[2])
             if not waiting:
                 del self.unresolved[event[1]]
-                self._sender.resume(event[1])
+                if (sender := self._sender()) is not None:
+                    sender.resume(event[1])
 
     def _redeliver(self, event: EncodedEvent, outcome: Modified | None) -> None:
-        if not self._sender.has_partition(event.partition):
+        if (sender := self._sender()) is None or not sender.has_partition(event.partition):
             return  # its new owner sends the event again
         if outcome is not None and event.attempts >= self._policy.max_redeliveries:
             self._count_given_up(event)
@@ -151,7 +153,7 @@ class EventOutcomes:
         if self._policy.strict_order:
             self.unresolved.setdefault(event.partition, set()).add(event.offset)
         self.redeliveries.put(event if outcome is None else modified(event, outcome, self._counters))
-        self._sender.deliver_later()
+        sender.deliver_later()
 
     def _count_given_up(self, event: EncodedEvent) -> None:
         self._counters.dropped += 1
@@ -173,5 +175,6 @@ class EventOutcomes:
 
     def _dead_letter_written(self, event: EncodedEvent) -> None:
         self.redeliveries.remove_dead_letter(event)
-        self._sender.window_changed()
+        if (sender := self._sender()) is not None:
+            sender.window_changed()
         self.done((event,))

@@ -49,6 +49,10 @@ class Echoes:
         elif channel is not None and (session := self._known.by_channel.get(channel)) is not None:
             self._sessions[session] = None
 
+    def forget(self, link: Link) -> None:
+        """Nobody waits for the state of `link` any more."""
+        self._links.pop(link, None)
+
     def answer(self) -> None:
         """Write the requested flows before other output."""
         self.pending = False

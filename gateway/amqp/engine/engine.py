@@ -8,7 +8,7 @@ is gone, then `free()`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -43,7 +43,6 @@ class Engine(Restraint):
     """A connection's protocol state; `dirty` while output waits to be taken."""
 
     _sessions: Sessions
-    _work: Iterator[bool] = iter(())
     remote_hostname: str | None = None
 
     def __init__(self, config: EngineConfig, owner: EngineListener[Engine], *, server: bool) -> None:
@@ -60,7 +59,7 @@ class Engine(Restraint):
         self.peer = PeerInfo()
         self.refusals = self.ignored = self.serial = 0
         """Refused links of the peer; its resumed deliveries; the number of our last delivery, which is its tag."""
-        self.oversize: Final[deque[Callable[[], None]]] = deque()
+        self.oversize = deque()
         """Calls that give messages their outcomes that are too large for their receivers."""
         self.receivers: Final[dict[int, batch.Received]] = {}
         """Unsettled deliveries of the open links on which whole messages come, by the link's address."""
@@ -69,12 +68,12 @@ class Engine(Restraint):
         self._connection, self._transport, self._collector = connected(config, server=server)
         self._output = Output(self._transport, self.tally)
         self._sessions = Sessions(self._connection, self._transport, self._output.take_early)
-        self._echoes: Final = Echoes(self._sessions, self._output)
+        self._echoes = Echoes(self._sessions, self._output)
         before_end = partial(self._safely, self._output.before_end)
         reads = self.dispatch, before_end, self._echo, self._acquires, self._reword, self._states
-        self._input: Final = Input(self._transport, *reads)
+        self._input = Input(self._transport, *reads)
         self._inspector: Final = self._input.inspector
-        self._table: Final[dict[int, Callable[[ProtonEvent], None]]] = {
+        self._table = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
             lib.PN_CONNECTION_REMOTE_CLOSE: self._remote_close,
             lib.PN_SESSION_REMOTE_OPEN: self._session_open,

@@ -100,6 +100,11 @@ class Output:
         """Learn the handle of a sender of ours from its attach, which proton writes next."""
         self._attaching[link.name] = link
 
+    def attached(self, link: LinkState) -> None:
+        """The attach of `link` is written, or never will be."""
+        if self._attaching.get(link.name) is link:
+            del self._attaching[link.name]
+
     def _learn_handles(self, data: bytes) -> None:
         found = batch.sender_attaches(data)
         for name, handle in found:  # the last one of a name counts: earlier ones have ended

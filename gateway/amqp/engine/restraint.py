@@ -6,18 +6,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.engine.drains import Drains
 from gateway.amqp.proton import batch
 
 if TYPE_CHECKING:
+    from gateway.amqp.engine.dispatcher import Dispatcher
+    from gateway.amqp.engine.echoes import Echoes
+    from gateway.amqp.engine.input import Input
     from gateway.amqp.engine.output import Output
     from gateway.amqp.engine.sessions import Sessions
     from gateway.amqp.engine.table import LinkTable
     from gateway.amqp.link.config import CallSoon
     from gateway.amqp.link.link import Link
+    from gateway.amqp.proton.handles import ProtonEvent
 
 _OVERFULL = 8 * 1024 * 1024
 """Bytes queued in all sessions above which links stop sending until the peer reads some."""
@@ -34,6 +39,12 @@ class Restraint(ABC):
     _sessions: Sessions
     _attached: LinkTable
     _output: Output
+    _echoes: Echoes
+    _dispatcher: Dispatcher
+    _input: Input
+    _table: dict[int, Callable[[ProtonEvent], None]]
+    _work: Iterator[bool] = iter(())
+    oversize: deque[Callable[[], None]]
     paused = blocked = refusing = choked = stuffed = withholding = ending = False
     """The socket is full; nothing may be sent; messages are refused; the peer has too much to settle; too much is kept
     for it; no credit; the gateway takes no more messages."""
@@ -114,6 +125,28 @@ class Restraint(ABC):
     def sends_no_more(self, link: Link) -> None:
         """`link` has ended."""
         self._held_up.pop(link, None)
+
+    def release(self, link: Link) -> None:
+        """Nothing will come on `link` any more: forget it, and let it break its circles of references."""
+        self.sends_no_more(link)
+        self._withheld.discard(link)
+        self._drains.links.pop(link, None)
+        self._echoes.forget(link)
+        self._output.attached(link)
+        if self._dispatcher.last_flow is link:
+            self._dispatcher.last_flow = None
+        link.release()
+
+    def forget(self) -> None:
+        """The connection is freed: break the circles of references. Links that nodes still hold have ended.
+
+        They may ask what holds them up: nothing does, and what is held up would never be asked again.
+        """
+        self.blocked = self.stuffed = self.withholding = False
+        self.oversize.clear()
+        self._table.clear()
+        self._work = iter(())
+        del self._dispatcher, self._input
 
     def choke(self, on: bool) -> None:
         """Stop or resume sending: the peer has too much unread or unsettled."""

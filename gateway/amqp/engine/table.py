@@ -55,7 +55,7 @@ class LinkTable:
     """The links of one connection; `live` has those that nodes know, by proton's pointer."""
 
     def __init__(self, engine: EnginePort[Link], owner: LinkListener) -> None:
-        self._engine: Final = engine
+        self._engine = engine
         self._owner: Final = owner
         self.live: Final[dict[ProtonLink, Link]] = {}
         self._refused: Final[dict[ProtonLink, Link]] = {}
@@ -69,6 +69,8 @@ class LinkTable:
         self._then: Callable[[], None] | None = None
         self._left: list[ProtonLink] = []
         """The links of an ended connection, to be freed."""
+        self._over: Final[list[Link]] = []
+        """The same as nodes know them: they are released when nothing is on its way to them any more."""
 
     def __iter__(self) -> Iterator[Link]:
         return iter(list(self.live.values()))
@@ -81,6 +83,7 @@ class LinkTable:
     def clear(self) -> None:
         """Forget all links: the connection has ended."""
         self._left += itertools.chain(*self._of_session.values())
+        self._over.extend(self._refused.values())
         self.live.clear()
         self._refused.clear()
         self._of_session.clear()
@@ -155,7 +158,8 @@ class LinkTable:
 
     def _drop(self, pointer: ProtonLink) -> None:
         """The peer has detached the link: proton frees it."""
-        self._refused.pop(pointer, None)
+        if (refused := self._refused.pop(pointer, None)) is not None:
+            self._engine.release(refused)
         self._bytes -= self._large.pop(pointer, 0)
         self._engine.forsaken -= self._forsaken.pop(pointer, 0)
 
@@ -191,6 +195,7 @@ class LinkTable:
         link.take_unsettled()  # proton frees them with the link
         link.held.clear()
         self._owner.link_ended(link, link.failure or error)
+        self._engine.release(link)
 
     def lost(self, error: AmqpError | None, left: DetachKind, soon: CallSoon | None = None) -> None:
         """The connection has ended, and every link with it; with `soon`, many links end in several turns."""
@@ -198,6 +203,7 @@ class LinkTable:
         for link in links:
             _left(link, left)
         self.clear()
+        self._over.extend(links)
         self._engine.receivers.clear()
         self._engine.senders.clear()
         self._ending.extend(partial(self._lost_one, link, error) for link in links)
@@ -271,6 +277,11 @@ class LinkTable:
         lib.pn_connection_release(connection)
         for freed in (transport, connection, collector):
             lib.pn_decref(freed)
+        for link in self._over:
+            self._engine.release(link)
+        self._over.clear()
+        self._engine.forget()
+        del self._engine  # nothing is called here any more
 
     # -- deliveries of no open link
 

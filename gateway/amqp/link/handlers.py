@@ -6,7 +6,7 @@ A handler that wraps another one has its own `takes_batches`, because batches pa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from gateway.amqp.link.outcomes import Outcome
 from gateway.amqp.link.transactions import Enlisting, PostedMessage, PostedMessages, Retirement
@@ -127,6 +127,30 @@ class BatchOutgoing(Outgoing, Protocol):
 
     def on_accepted(self, contexts: list[SendContext]) -> None:
         """`on_outcome` for several that were accepted, in the order of their outcomes."""
+
+
+class EndedHandler:
+    """The handler of a link on which nothing will come any more: its node has been told, and is not kept alive."""
+
+    __slots__ = ()
+    attended = owes_outcomes = False
+
+    def takes_batches(self) -> bool:
+        return True
+
+    def policy_changed(self, verdict: Callable[..., AmqpError | None]) -> None: ...
+    def on_detach(self, error: AmqpError | None) -> None: ...
+    def give_back(self) -> None: ...
+    def peer_left(self) -> None: ...
+    def on_transfer(self, delivery: Delivery, data: bytes, settled: bool) -> None: ...
+    def on_credit(self) -> None: ...
+    def on_outcome(self, context: SendContext, outcome: Outcome) -> None: ...
+    def on_accepted(self, contexts: list[SendContext]) -> None: ...
+    def positions(self) -> Mapping[int, int]:
+        return {}
+
+
+ENDED: Final = EndedHandler()
 
 
 class AttachListener(Protocol[LinkT]):

@@ -110,6 +110,12 @@ class EnginePort(Protocol[LinkT]):
     def sends_no_more(self, link: LinkT) -> None:
         """`link` has ended."""
 
+    def release(self, link: LinkT) -> None:
+        """Nothing will come on `link` any more."""
+
+    def forget(self) -> None:
+        """The connection is freed."""
+
     def refused(self, link: LinkT, error: AmqpError) -> None:
         """A link of the peer was refused: for the operator's log and counters."""
 

@@ -289,7 +289,7 @@ class SenderHalf(DrainingSender):
 class SettledRetirement:
     """A message that was settled in a transaction (`transactions.Retirement`)."""
 
-    __slots__ = ("_given", "_link", "_number", "_size", "_undone", "context", "outcome")
+    __slots__ = ("_given", "_handler", "_link", "_number", "_size", "_undone", "context", "outcome")
     settled = True
 
     def __init__(
@@ -301,6 +301,7 @@ class SettledRetirement:
         `number`: 0 for a message that was sent settled. `size`: bytes that were unsettled until now.
         """
         self._link: Final = link
+        self._handler: Final = link.handler  # which the link drops when it ends
         self._number: Final = number
         self.context: Final = context
         self.outcome: Final = outcome
@@ -334,12 +335,12 @@ class SettledRetirement:
 
     def commit(self) -> None:
         if not self._given:
-            self._link.handler.on_outcome(self.context, self.outcome)
+            self._handler.on_outcome(self.context, self.outcome)
 
     def roll_back(self) -> None:
         """The message was delivered, or is available again if it was acquired in the transaction, too."""
         if not self._given:
-            self._link.handler.on_outcome(self.context, self._undone)
+            self._handler.on_outcome(self.context, self._undone)
 
 
 class UnsettledRetirement:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from cproton_ffi import lib
 
 from gateway.amqp.codec.types import Value, ValueMap
-from gateway.amqp.link.handlers import AttachListener, takes_batches
+from gateway.amqp.link.handlers import ENDED, AttachListener, takes_batches
 from gateway.amqp.link.outcomes import SETTLED, Outcome
 from gateway.amqp.link.port import EnginePort
 from gateway.amqp.message.hop import ROUTING
@@ -248,6 +248,19 @@ class LinkState:
             self.window = 0
             self.drop_partial_body()
             self.handler.on_detach(error)
+
+    def release(self) -> None:
+        """Nothing will come on it any more: break the circles of references, so that it is freed without a collection.
+
+        Nodes may still hold it, and use it as a link that has ended.
+        """
+        if self.handler is not None:
+            self.handler = ENDED
+        self.attach_listener = self.acquisition = self.leaving = None
+        self.held.disown()
+        self.unsettled.disown()
+        if self.failure is not None:
+            self.failure.__traceback__ = None  # whose frames have the link
 
     def drop_partial_body(self) -> None:
         """Drop the received part of an unfinished message."""

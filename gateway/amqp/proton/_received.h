@@ -259,10 +259,16 @@ static PyObject *received_new(PyTypeObject *type, PyObject *args, PyObject *name
     return (PyObject *)self;
 }
 
+static PyObject *received_disown(Received *self, PyObject *Py_UNUSED(none)) {
+    Py_SETREF(self->owner, Py_NewRef(Py_None));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef received_methods[] = {
     {"add", (PyCFunction)received_add, METH_VARARGS, "Add a delivery of this size."},
     {"remove", (PyCFunction)received_remove, METH_O, "Remove a delivery that has its outcome."},
     {"clear", (PyCFunction)received_clear, METH_NOARGS, "Remove all: proton has freed their link."},
+    {"disown", (PyCFunction)received_disown, METH_NOARGS, "Drop the reference to the owner, whose link has ended."},
     {NULL, NULL, 0, NULL},
 };
 

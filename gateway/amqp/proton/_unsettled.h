@@ -251,11 +251,17 @@ static PyObject *unsettled_new(PyTypeObject *type, PyObject *args, PyObject *nam
     return (PyObject *)self;
 }
 
+static PyObject *unsettled_disown(Unsettled *self, PyObject *Py_UNUSED(none)) {
+    Py_SETREF(self->owner, Py_NewRef(Py_None));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef unsettled_methods[] = {
     {"add", (PyCFunction)unsettled_add, METH_VARARGS, "Keep a context until the outcome of delivery `number`."},
     {"take", (PyCFunction)(void (*)(void))unsettled_take, METH_FASTCALL, "The context of a delivery, settled now."},
     {"get", (PyCFunction)unsettled_get, METH_O, "The context of a delivery, which stays unsettled."},
     {"take_all", (PyCFunction)unsettled_take_all, METH_NOARGS, "All contexts, oldest first; none is kept."},
+    {"disown", (PyCFunction)unsettled_disown, METH_NOARGS, "Drop the reference to the owner, whose link has ended."},
     {NULL, NULL, 0, NULL},
 };
 

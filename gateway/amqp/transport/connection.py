@@ -169,10 +169,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.loss = exc
-        self._stop_timer()
+        self._stop_timer(final=True)
         if self._ticket is not None:
             self._ticket.cancel()
-        self.transport = None
+        self.transport = self._security = None
         if self.engine is None:
             self._host.closed(self, None)
         elif self._working:  # process what the peer sent before it left
@@ -308,8 +308,8 @@ class Connection(asyncio.Protocol):
         if self.engine is not None:
             self._heartbeats.looked(self.engine, self._working)
 
-    def _stop_timer(self) -> None:
-        self._heartbeats.stop()
+    def _stop_timer(self, final: bool = False) -> None:
+        self._heartbeats.stop(final)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -33,7 +33,7 @@ class Heartbeats:
     def __init__(self, loop: asyncio.AbstractEventLoop, look: Callable[[], None]) -> None:
         """`look` must call `looked`."""
         self._loop: Final = loop
-        self._look: Final = look
+        self._look: Callable[[], None] | None = look
         self._timer: asyncio.TimerHandle | None = None
         self.resting = False
 
@@ -60,11 +60,14 @@ class Heartbeats:
             self.stop()
             self._next(engine.remote_idle / _PART)
 
-    def stop(self) -> None:
-        """Stop ticking."""
+    def stop(self, final: bool = False) -> None:
+        """Stop ticking; `final`: for ever, so that the connection, whose look this is, can be freed."""
+        if final:
+            self._look = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _next(self, seconds: float) -> None:
-        self._timer = self._loop.call_later(max(seconds, _FIRST), self._look)
+        if self._look is not None:
+            self._timer = self._loop.call_later(max(seconds, _FIRST), self._look)

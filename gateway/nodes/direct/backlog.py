@@ -16,6 +16,10 @@ from gateway.nodes.direct.queue import WaitingMessage, WaitingMessages
 
 SLICE: Final = 500
 """Messages that are evaluated in one turn of the loop."""
+Takes = Callable[[ReceiverGroup, WaitingMessage], bool]
+"""Evaluates the filter of a group on a message."""
+Done = Callable[[ReceiverGroup], None]
+"""Called when a group has caught up."""
 Soon = Callable[[Callable[[], None]], Any]
 """Schedules a call for the next turn of the loop."""
 
@@ -23,35 +27,27 @@ Soon = Callable[[Callable[[], None]], Any]
 class _Pending:
     """A group, the messages that are not evaluated for it yet, and those that match so far."""
 
-    __slots__ = ("group", "matching", "unevaluated")
+    __slots__ = ("done", "group", "matching", "takes", "unevaluated")
 
-    def __init__(self, group: ReceiverGroup, unevaluated: Iterator[WaitingMessage]) -> None:
-        self.group, self.unevaluated = group, unevaluated
+    def __init__(self, group: ReceiverGroup, unevaluated: Iterator[WaitingMessage], takes: Takes, done: Done) -> None:
+        self.group, self.unevaluated, self.takes, self.done = group, unevaluated, takes, done
         self.matching: list[WaitingMessage] = []
 
 
 class Backlog:
-    """The groups that have not caught up; `takes(group, message)` evaluates, `done(group)` is called when one has."""
+    """The groups that have not caught up."""
 
-    __slots__ = ("_done", "_pending", "_soon", "_takes", "_waiting")
+    __slots__ = ("_pending", "_soon", "_waiting")
 
-    def __init__(
-        self,
-        waiting: WaitingMessages,
-        takes: Callable[[ReceiverGroup, WaitingMessage], bool],
-        done: Callable[[ReceiverGroup], None],
-        soon: Soon | None,
-    ) -> None:
+    def __init__(self, waiting: WaitingMessages, soon: Soon | None) -> None:
         self._waiting: Final = waiting
-        self._takes: Final = takes
-        self._done: Final = done
         self._soon: Final = soon
         self._pending: Final[deque[_Pending]] = deque()
 
-    def catch_up(self, group: ReceiverGroup) -> None:
+    def catch_up(self, group: ReceiverGroup, takes: Takes, done: Done) -> None:
         """Evaluate all waiting messages for a new group: at once if they are few, else in later turns."""
         group.behind = True
-        self._pending.append(_Pending(group, iter(self._waiting)))
+        self._pending.append(_Pending(group, iter(self._waiting), takes, done))
         if self._soon is None or len(self._waiting) <= SLICE:
             while self._pending:
                 self._slice()
@@ -69,17 +65,18 @@ class Backlog:
         group, evaluated = pending.group, 0
         for message in islice(pending.unevaluated, SLICE):
             evaluated += 1
-            if not message.gone and group.members and self._takes(group, message):
+            if not message.gone and group.members and pending.takes(group, message):
                 pending.matching.append(message)
         if evaluated < SLICE or not group.members:
             self._pending.popleft()
-            self._caught_up(group, pending.matching)
+            self._caught_up(pending)
 
-    def _caught_up(self, group: ReceiverGroup, matching: list[WaitingMessage]) -> None:
+    def _caught_up(self, pending: _Pending) -> None:
+        group = pending.group
         group.behind = False
         if not group.members:
             return
-        for message in reversed(matching):
+        for message in reversed(pending.matching):
             if not message.gone:
                 self._waiting.add_to(message, group.queue, first=True)
-        self._done(group)
+        pending.done(group)

@@ -52,15 +52,15 @@ class DirectNode:
         self._node_properties: Final = node_properties
         self.receivers: Final = Receivers()
         self.soon: Final = soon
-        self.sender_credit: Final = SenderCredit(self._free, soon)
+        self.sender_credit: Final = SenderCredit(soon)
         self.waiting: Final = WaitingMessages()
-        self._backlog: Final = Backlog(self.waiting, self.takes, self.serve, soon)
+        self._backlog: Final = Backlog(self.waiting, soon)
         self.state = NodeState.UNATTENDED
         self.sole_receiver: ReceiverEndpoint | None = None
         """The receiver that gets everything (`NodeState.SOLE`)."""
         self.coming = 0
         """Messages of a batch behind the present one: their senders have used credit for them already."""
-        self._holding: Final = PendingCookieQueue(self)
+        self._holding: Final = PendingCookieQueue()
         self._own_transforms: dict[LinkContext, WeakSet[ReceiverEndpoint]] = {}
         """The receivers that have a transform for one sender alone, by the context of that sender."""
 
@@ -159,7 +159,7 @@ class DirectNode:
 
     def _catch_up(self, group: ReceiverGroup) -> None:
         """Evaluate the filter of a new group on the waiting messages."""
-        self._backlog.catch_up(group)
+        self._backlog.catch_up(group, self.takes, self.serve)
 
     def takes(self, group: ReceiverGroup, message: WaitingMessage) -> bool:
         """Whether a new group takes a waiting message."""
@@ -279,7 +279,7 @@ class DirectNode:
 
     def hold(self, wait: CookieOffload, receiver: ReceiverEndpoint, message: WaitingMessage) -> None:
         """The cookie of this message must be stored first: it and all later messages wait for that."""
-        self._holding.hold(wait, receiver, message)
+        self._holding.hold(self, wait, receiver, message)
         self._move(NodeEvent.COOKIE_PENDING)
 
     def undeliverable(self, link: MessageOrigin, delivery: Delivery, settled: bool) -> None:
@@ -332,7 +332,7 @@ class DirectNode:
 
     def distribute_credit(self) -> None:
         """Grant the senders equal shares of the receivers' credit."""
-        self.sender_credit.distribute()
+        self.sender_credit.distribute(self._free)
 
     def credit_used(self, sender: SenderEndpoint) -> None:
         """A sender has used about half of its credit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Protocol
 
 from gateway.links.link import Delivery, MessageOrigin
 from gateway.nodes.direct.endpoints import ReceiverEndpoint, ReceiverGroup
@@ -32,10 +32,9 @@ class HoldingNode(Protocol):
 class PendingCookieQueue:
     """Holds a `message`; while there is one, the node sends nothing."""
 
-    __slots__ = ("_deferred", "_node", "message")
+    __slots__ = ("_deferred", "message")
 
-    def __init__(self, node: HoldingNode) -> None:
-        self._node: Final = node
+    def __init__(self) -> None:
         self.message: WaitingMessage | None = None
         self._deferred: dict[ReceiverGroup, None] = {}
 
@@ -44,41 +43,46 @@ class PendingCookieQueue:
         if self.message is not None:
             self._deferred.update(dict.fromkeys(groups))
 
-    def hold(self, wait: CookieOffload, receiver: ReceiverEndpoint, message: WaitingMessage) -> None:
-        """Let `message` wait until its cookie is stored; then send it to `receiver`."""
+    def hold(
+        self, node: HoldingNode, wait: CookieOffload, receiver: ReceiverEndpoint, message: WaitingMessage
+    ) -> None:
+        """Let `message` wait at `node` until its cookie is stored; then send it to `receiver`."""
         if wait.kept is not None:  # the store has already failed
-            self._node.undeliverable(message.link, message.delivery, message.settled)
-            self._node.distribute_credit()
+            node.undeliverable(message.link, message.delivery, message.settled)
+            node.distribute_credit()
             return
-        self._node.waiting.add(message, ())
+        node.waiting.add(message, ())
         self.message = message
-        wait.on_persisted(lambda kept: self._known(message, receiver, wait.data if kept else None))
+        wait.on_persisted(lambda kept: self._known(node, message, receiver, wait.data if kept else None))
 
-    def _known(self, message: WaitingMessage, receiver: ReceiverEndpoint, data: bytes | None) -> None:
+    def _known(
+        self, node: HoldingNode, message: WaitingMessage, receiver: ReceiverEndpoint, data: bytes | None
+    ) -> None:
         if self.message is message:
             self.message = None
         if not message.gone:  # its sender is still there
-            self._node.waiting.take(message)
-            self._send(message, receiver, data)
+            node.waiting.take(message)
+            self._send(node, message, receiver, data)
         deferred, self._deferred = self._deferred, {}
         for group in deferred:
-            self._node.serve(group)
-        self._node.settle_down()
+            node.serve(group)
+        node.settle_down()
 
-    def _send(self, message: WaitingMessage, receiver: ReceiverEndpoint, data: bytes | None) -> None:
+    def _send(
+        self, node: HoldingNode, message: WaitingMessage, receiver: ReceiverEndpoint, data: bytes | None
+    ) -> None:
         """Send the message; if the receiver has no credit any more, transform it again for another one."""
-        receivers, link, delivery = self._node.receivers, message.link, message.delivery
+        receivers, link, delivery = node.receivers, message.link, message.delivery
         if data is None:
-            self._node.undeliverable(link, delivery, message.settled)
+            node.undeliverable(link, delivery, message.settled)
         elif receiver in receivers.all and receivers.count(receiver):
             receivers.spend(receiver)
-            send(self._node, receiver.link, link, delivery, data, message.settled, message.data)
+            send(node, receiver.link, link, delivery, data, message.settled, message.data)
         else:
-            self._requeue(WaitingMessage(link, delivery, message.data, message.settled))
+            self._requeue(node, WaitingMessage(link, delivery, message.data, message.settled))
 
-    def _requeue(self, message: WaitingMessage) -> None:
+    def _requeue(self, node: HoldingNode, message: WaitingMessage) -> None:
         """Queue the message before all others."""
-        node = self._node
         groups = [group for group in node.receivers.groups.values() if node.takes(group, message)]
         if groups:
             node.wait(message, groups, first=True)

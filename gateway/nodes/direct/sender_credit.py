@@ -8,6 +8,7 @@ a sender that sends nothing must not prevent the others from sending.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,12 +24,10 @@ SLICE: Final = 200
 class SenderCredit:
     """The senders by their credit; `soon(call)` schedules a call for the next turn of the loop, None: at once."""
 
-    __slots__ = ("_again", "_free", "_later", "_levels", "_sharing", "_soon", "all")
+    __slots__ = ("_again", "_later", "_levels", "_sharing", "_soon", "all")
 
-    def __init__(self, free: Callable[[], int], soon: Callable[[Callable[[], None]], Any] | None = None) -> None:
-        """`free()`: the credit of the receivers."""
+    def __init__(self, soon: Callable[[Callable[[], None]], Any] | None = None) -> None:
         self.all: dict[SenderEndpoint, None] = {}
-        self._free: Final = free
         self._soon: Final = soon
         self._levels: Final[dict[int, dict[SenderEndpoint, None]]] = {}
         self._sharing = self._again = self._later = False
@@ -64,8 +63,8 @@ class SenderCredit:
 
     # -- sharing
 
-    def distribute(self) -> None:
-        """Grant the receivers' credit to the senders.
+    def distribute(self, free: Callable[[], int]) -> None:
+        """Grant the receivers' credit, `free()`, to the senders.
 
         An internal link may send at once, and a skipped message frees credit again: both cause another round here.
         """
@@ -76,35 +75,35 @@ class SenderCredit:
         try:
             while self._again:
                 self._again = False
-                self._round()
+                self._round(free)
         finally:
             self._sharing = False
 
-    def _round(self) -> None:
-        if not self.all or (free := self._free()) <= 0:
+    def _round(self, count: Callable[[], int]) -> None:
+        if not self.all or (free := count()) <= 0:
             return
         if len(self.all) == 1:
             self._grant(next(iter(self.all)), min(free, MOST))
             return
         share = min(free // len(self.all) or 1, MOST)
-        for sender in self._poorest(share.bit_length()):
+        for sender in self._poorest(share.bit_length(), count):
             if sender in self.all:  # an earlier grant may have ended its link
                 self._grant(sender, share)
 
-    def _poorest(self, below: int) -> list[SenderEndpoint]:
+    def _poorest(self, below: int, free: Callable[[], int]) -> list[SenderEndpoint]:
         """The senders in the levels `below` one; if they are too many for one turn, the rest is done later."""
         found: list[SenderEndpoint] = []
         for level in sorted(at for at in self._levels if at < below):
             found += islice(self._levels[level], SLICE + 1 - len(found)) if self._soon else self._levels[level]
             if self._soon is not None and len(found) > SLICE:
                 self._later = True
-                self._soon(self._continue)
+                self._soon(partial(self._continue, free))
                 return found[:SLICE]
         return found
 
-    def _continue(self) -> None:
+    def _continue(self, free: Callable[[], int]) -> None:
         self._later = False
-        self.distribute()
+        self.distribute(free)
 
     def _grant(self, sender: SenderEndpoint, share: int) -> None:
         """Grant credit; a sender that gets none now is filed as if it had, so that it is not checked at every event."""
