@@ -188,3 +188,14 @@ async def test_a_transaction_waits_for_its_client(monkeypatch: pytest.MonkeyPatc
     await asyncio.gather(client.initialise(), client.initialise())
     client.begin(listener)
     assert calls == ["init", "begin"]
+
+
+async def test_kafka_aborts_what_a_killed_gateway_has_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`docs/guide/transactions.md` says how long readers of committed records may wait for that."""
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(pool, "TransactionalClient", lambda settings, *_: made.append(settings))
+    cluster: Any = SimpleNamespace(name="main", loop=asyncio.get_running_loop(), settings=dict)
+    clients = TransactionalClients(cluster, Any, 1)  # type: ignore[arg-type]
+    clients.name("gw", 60_000)
+    clients._client("id")
+    assert made[0]["transaction.timeout.ms"] == (60 + 15) * 1000
