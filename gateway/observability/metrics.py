@@ -72,10 +72,6 @@ class Metrics:
             series[labels] = 0
             self._known[name] += 1
 
-    def total(self, name: str) -> int:
-        """How often one of `RARE` has happened, whatever its labels."""
-        return sum(self._rare[name].values())
-
     def gauge(self, name: str, read: Callable[[], float], labels: Labels = ()) -> None:
         """Show `read()` as the gauge `name` (with its prefix) at every scrape; replaces an earlier one."""
         self._gauges[name, labels] = read

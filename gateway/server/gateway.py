@@ -23,6 +23,7 @@ from gateway.errors import CONNECTION_FORCED, AmqpError
 from gateway.filters.parse.filter_set import prepare
 from gateway.forwarding.manager import BridgeManager
 from gateway.forwarding.shared import Shared
+from gateway.held.alive import ALIVE
 from gateway.held.garbage import EndedCollector
 from gateway.journal.journaling import Journaling
 from gateway.nodes.base import GatewayContext
@@ -152,7 +153,7 @@ class Gateway:
         self.supervisor.keep(self._state.run, "state")
         self.supervisor.keep(self.leases.run, "leases")
         self.supervisor.keep(self.memory.run, "memory")
-        self.supervisor.keep(EndedCollector(self._ended, self._present).run, "garbage")
+        self.supervisor.keep(EndedCollector(lambda: ALIVE.count, self._present).run, "garbage")
         self.supervisor.keep(self._state.store.run, "state-store")
         self._journaling.start(self.report.metrics, self.supervisor)
         self._tracing.start(self.report.metrics, self.supervisor)
@@ -289,11 +290,8 @@ class Gateway:
             if connection.engine is not None:
                 yield from connection.engine.links
 
-    def _ended(self) -> int:
-        return self.report.metrics.total("connections_closed") + self.report.metrics.total("links_ended")
-
     def _present(self) -> int:
-        return sum(1 for _ in self.connections()) + sum(1 for _ in self.links())
+        return sum(1 + each.engine.link_count for each in self.connections() if each.engine is not None)
 
     def _observe(self, loop: asyncio.AbstractEventLoop) -> None:
         self.context.journal = self.report.journal = self._journaling.journal

@@ -8,10 +8,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from gateway.amqp.engine.drains import Drains
 from gateway.amqp.proton import batch
+from gateway.held.alive import ALIVE
 
 if TYPE_CHECKING:
     from gateway.amqp.engine.dispatcher import Dispatcher
@@ -34,8 +35,8 @@ _RESUMED_AT_ONCE: Final = 100
 class Restraint(ABC):
     """A part of the engine."""
 
+    _alive: ClassVar = ALIVE
     _soon: CallSoon | None
-
     _sessions: Sessions
     _attached: LinkTable
     _output: Output
@@ -50,6 +51,7 @@ class Restraint(ABC):
     for it; no credit; the gateway takes no more messages."""
 
     def __init__(self) -> None:
+        self._alive.count += 1
         self.granting = True
         self.tally: Final = batch.Tally()  # what the deliveries of this connection take
         self._withheld: set[Link] = set()
@@ -63,6 +65,9 @@ class Restraint(ABC):
         """Bytes of released events of logs."""
         self.forsaken = 0
         """Bytes of messages without outcome on links that we have detached and the peer has not."""
+
+    def __del__(self) -> None:
+        self._alive.count -= 1
 
     @abstractmethod
     def touch(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
 from cproton_ffi import lib
 
@@ -17,6 +17,7 @@ from gateway.amqp.proton import proton_data
 from gateway.amqp.proton.batch import Received, Unsettled, address
 from gateway.amqp.proton.handles import ProtonLink, ProtonSession
 from gateway.errors import INTERNAL_ERROR, AmqpError, Fault, told
+from gateway.held.alive import ALIVE
 from gateway.principal import Requester, User
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class LinkState:
     `open` is True from our attach answer until either side detaches: only then may it be used.
     """
 
+    _alive: ClassVar = ALIVE
     fence: Final = 0
     offset_group: Final[str | None] = None
     """See `gateway.links.link.Link`: only a link of the gateway's own has them."""
@@ -90,6 +92,7 @@ class LinkState:
     handler: Any  # an `Incoming` or `Outgoing`, as `incoming` says, perhaps one that takes batches; None: none yet
 
     def __init__(self, engine: EnginePort[Self], pointer: ProtonLink) -> None:
+        self._alive.count += 1
         self.engine: Final = engine
         self.ptr: Final = pointer
         self.proton_address: Final = address(pointer)  # `ptr` as a number, for the C code
@@ -102,13 +105,12 @@ class LinkState:
         """Valid in `on_detach`."""
         self.durable = False  # our terminus outlives the link (CORE-6)
         self.failure: AmqpError | None = None  # the error with which we detached it
-        self.handler = None
         self.default_outcome: Outcome = SETTLED  # the outcome of what the peer settles without one
         self.fixed_properties: Mapping[Value, Value] = {}  # link properties that our answer always has
         self.unannounced = False  # our target did not announce that responses follow annotations (RA-2.3-3)
         self.understands: frozenset[bytes] | None = ROUTING  # delivery annotations that pass here (3.2.2); None: all
         self.decision = self.counter = self.filter_rules = self.context = self.leaving = None
-        self.attach_listener = self.acquisition = self.named = self.behind = None
+        self.handler = self.attach_listener = self.acquisition = self.named = self.behind = None
         self.requester: Requester = engine.peer.requester  # the requester of its messages
         self.desired = frozenset[str]()  # the desired-capabilities of the attach
         self.message_format = 0  # of the message that the handler gets now (`EngineConfig.message_formats`)
@@ -129,6 +131,9 @@ class LinkState:
         self.unsettled: Final = Unsettled(self, engine.tally)
         """Sent messages without an outcome: contexts by the delivery's number."""
         self.read_attach()
+
+    def __del__(self) -> None:
+        self._alive.count -= 1
 
     def recount(self) -> None:
         """Reset the counts, which were added elsewhere."""
