@@ -71,9 +71,10 @@ class Server:
             raise NotStarted(f"the gateway is not ready after {PATIENCE:.0f} s: {parts}\n{self.tail()}")
 
     def parts(self) -> tuple[bool, dict[str, PartReport]]:
-        """The result of `/readyz`: whether it is ready, and each part."""
+        """The result of `/readyz`: whether all parts are ready, and each; a gateway serves without Kafka, too."""
         answer = _get(f"http://{self._place.http}/readyz")
-        return (False, {}) if answer is None else (bool(answer.get("ready")), answer.get("parts") or {})
+        parts = {} if answer is None else answer.get("parts") or {}
+        return bool(parts) and all(part["ready"] for part in parts.values()), parts
 
     def ended(self) -> int | None:
         """The exit code of a gateway that has ended."""
