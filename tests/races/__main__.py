@@ -1,6 +1,7 @@
 """`python -m tests.races`: the suspects, twenty times in a row, with a busy loop on one of the cores.
 
-With `--suite` it runs the whole suite once beside the loop instead.
+With `--suite` it runs the whole suite once beside the loop instead. With `--delays` all processes wait
+at random where they talk to others or ask for the time, instead of the loop: that changes who is first.
 The loop is pinned (Linux) and ends with this program. Exit code: that of pytest, 0 when no round failed.
 """
 
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.races import delays
 from tests.races.suspects import SUSPECTS
 from tests.support.project.parts import ROOT
 
@@ -37,14 +39,19 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="", help="suspects that contain this text")
     parser.add_argument("--suite", action="store_true", help="run all tests once instead")
+    parser.add_argument("--delays", action="store_true", help="random waits in all processes instead of the loop")
     options, more = parser.parse_known_args()
     command = [sys.executable, "-m", "pytest", "--numprocesses", str(options.workers), "--dist", "loadfile"]
     if options.suite:
         command += ["--no-loadscope-reorder"]
     else:
         chosen = [each for each in SUSPECTS if options.only in each]
+        if not chosen:
+            parser.error(f"--only: no suspect contains {options.only!r}; tests/races/suspects.py lists them")
         command += ["-p", "tests.support.plugins.rounds", "--rounds", str(options.rounds), *chosen]
     command += ["--maxfail", "0", "-q", *more]
+    if options.delays:
+        return subprocess.run(command, cwd=ROOT, env=delays.environment(), check=False).returncode
     with busy(min(os.sched_getaffinity(0))):
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 

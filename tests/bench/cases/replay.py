@@ -58,7 +58,7 @@ def replay(effort: Effort) -> Iterator[Figure]:
 
 
 def _replayed(spark: SparkSession, archive: Archive, bootstrap: str, topic: str, count: int) -> None:
-    target = replay_target({"bootstrap.servers": bootstrap}, "again", f"bench-{time.time_ns()}")
+    target = replay_target({"bootstrap.servers": bootstrap}, "again", f"bench-{time.time_ns()}", "bench")
     fence(target)
     selection = ArchiveSelection((topic,))
     stop = threading.Event()

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.bench.bench_gateway import BenchGateway
 from tests.bench.effort import Effort
-from tests.bench.figures import Figure, Sample, interleaved, shaped
+from tests.bench.figures import Figure, Sample, interleaved, medians, shaped
 from tests.bench.kafka.baseline import APPLICATION
 from tests.bench.running import bare, load
 from tests.bench.shapes import shapes
@@ -49,7 +49,10 @@ def _sizes(shape: str) -> tuple[int, ...]:
 
 
 _PRODUCE, _CONSUME, _CONSUME_PLAIN = 0.5, 0.35, 0.4
-"""What the gateway is to reach of bare clients: with records of its own, and of applications of Kafka's."""
+"""What the gateway is to reach of bare clients: with records of its own, and of applications of Kafka's.
+
+A bare consumer reads key, value and headers of each record, as issue 19 asks of baselines.
+"""
 
 
 def _count(effort: Effort, size: int) -> int:
@@ -86,9 +89,17 @@ def _consume(broker: KafkaBroker, gateway: BenchGateway, effort: Effort, size: i
     for name, settled in both if shape in shapes.USUAL and size < SIZES[-1] else both[:1]:
         plan = _reading(gateway, topic, count, settled=settled)
         value, alone = interleaved(lambda plan=plan: load(plan, gateway.pid), theirs, effort.rounds)  # type: ignore[misc]
-        details, what = {**value, "bare": alone}, "bare consume(500)"
+        details, what = {**value, "bare": alone}, "bare consume(500), records read"
         name = _named(name, size, shape)
         yield Figure(name, value["rate"], "rec/s", alone["rate"], what, target, details=details)
+    if shape == shapes.SYNTHETIC:
+        yield _counted(broker, topic, count, _named("kafka_counted", size, shape), effort)
+
+
+def _counted(broker: KafkaBroker, topic: str, count: int, name: str, effort: Effort) -> Figure:
+    """What a consumer reaches that only counts records: no application does, but it is what librdkafka can deliver."""
+    alone = medians([bare("consume", broker.bootstrap, topic, str(count)) for _ in range(effort.rounds)])
+    return Figure(name, alone["rate"], "rec/s", details=alone)
 
 
 def _reading(gateway: BenchGateway, topic: str, count: int, **more: Any) -> dict[str, Any]:

@@ -2,62 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-from collections import Counter
-from collections.abc import Callable, Iterator
+import ssl
 from pathlib import Path
-from typing import Any
 
 import pytest
+from websockets.server import ServerProtocol
 
 from gateway import tasks
 from gateway.amqp.codec.types import Described, Symbol
 from gateway.amqp.engine.engine import Engine
 from gateway.amqp.link.link import Link
+from gateway.amqp.transport.websocket import WebSocketProtocol, WebSocketTransport
 from gateway.nodes.direct.node import DirectNode
 from tests.support.amqp import frames
 from tests.support.amqp.messages import message
 from tests.support.amqp.peer import RECEIVER, SENDER, Peer
+from tests.support.browser.web_socket import web_socket_peer
 from tests.support.gateway.document import Document
-from tests.support.gateway.in_process import InProcessGateway, served
-from tests.support.gateway.process import PATIENCE, wait_until
+from tests.support.gateway.in_process import served
+from tests.support.gateway.process import PATIENCE
+from tests.support.held.circles import ENDS, Act, Circles, anonymous, answered, pair, receiver, refused
+from tests.support.servers.certs import Authority
 
-WATCHED = Engine, Link, DirectNode
-
-
-def receiver(peer: Peer, address: str, **fields: Any) -> None:
-    peer.attach_receiver(address, **fields)
-    peer.flow(0, link_credit=10)
-
-
-def pair(peer: Peer) -> None:
-    """A message that has no outcome."""
-    receiver(peer, "chat/pair")
-    peer.attach_sender("chat/pair", 1)
-    peer.until("flow")
-    peer.transfer(message(), 1)
-    peer.until("transfer")
-
-
-def answered(peer: Peer) -> None:
-    pair(peer)
-    peer.disposition(0, "accepted").until("disposition")
+WATCHED = Engine, Link, DirectNode, WebSocketProtocol, WebSocketTransport, ServerProtocol
 
 
 def event(peer: Peer) -> None:
     peer.attach_sender("events/t")
     peer.until("flow")
     peer.transfer(message()).until("disposition")
-
-
-def anonymous(peer: Peer) -> None:
-    """A link with a destination."""
-    peer.attach_receiver("chat/found", 1)
-    peer.flow(1, link_credit=10)
-    peer.attach_sender(None)
-    peer.until("flow")
-    peer.transfer(message(to="chat/found")).until("transfer")
 
 
 def dynamic(peer: Peer) -> None:
@@ -73,71 +46,22 @@ def coordinator(peer: Peer) -> None:
     peer.attach("coordinator", SENDER, target=frames.composite("coordinator")).until("attach")
 
 
-def refused(peer: Peer) -> None:
-    peer.attach("refused", SENDER, target=frames.target("nothing/x")).until("detach")
-
-
-def detach(peer: Peer) -> None:
-    if any("attach" in line for line in peer.transcript):
-        peer.detach(0)
-    peer.close().until("close")
-
-
-KINDS: dict[str, Callable[[Peer], object]] = {
+KINDS: dict[str, Act] = {
     "none": lambda peer: None,
     "direct sender": lambda peer: peer.attach_sender("chat/x"),
     "direct receiver": lambda peer: receiver(peer, "chat/x"),
     "direct receiver with a filter": filtered,
-    "pair": pair,
-    "pair with an outcome": answered,
+    "pair": lambda peer: pair(peer, "chat/pair"),
+    "pair with an outcome": lambda peer: answered(peer, "chat/pair"),
     "sender to another scope": lambda peer: peer.attach_sender("svc/a"),
     "receiver from another scope": lambda peer: receiver(peer, "svc/a"),
     "sender of events": event,
     "receiver of events": lambda peer: receiver(peer, "events/t"),
-    "anonymous": anonymous,
+    "anonymous": lambda peer: anonymous(peer, "chat/found"),
     "dynamic": dynamic,
     "coordinator": coordinator,
-    "refused": refused,
+    "refused": lambda peer: refused(peer, "nothing/x"),
 }
-ENDS: dict[str, Callable[[Peer], object]] = {
-    "lost": lambda peer: None,
-    "close": lambda peer: peer.close().until("close"),
-    "end": lambda peer: peer.end().until("end"),
-    "detach": lambda peer: detach(peer),
-}
-
-
-def alive() -> Counter[str]:
-    found = (each for each in gc.get_objects() if isinstance(each, WATCHED))
-    return Counter(type(each).__name__ for each in found)
-
-
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-def used(port: int, kind: str, end: str) -> None:
-    with Peer(port) as peer:
-        peer.start()
-        before = alive()["Link"]
-        KINDS[kind](peer)
-        ENDS[end](peer)
-        if end == "end":
-            wait_until(lambda: alive()["Link"] <= before, f"the end of the links of kind {kind}", 5)
-
-
-async def stays(gateway: InProcessGateway, kind: str, end: str) -> Counter[str]:
-    """What a link of a kind leaves when it ends in a way."""
-    await asyncio.to_thread(used, gateway.port, kind, end)  # what is made once
-    await tasks.until(lambda: not any(gateway.service.connections()), PATIENCE)
-    before = alive()
-    await asyncio.to_thread(used, gateway.port, kind, end)
-    await tasks.until(lambda: not alive() - before, 2)
-    return alive() - before
 
 
 async def test_no_kind_of_link_stays_in_circles(
@@ -152,5 +76,29 @@ async def test_no_kind_of_link_stays_in_circles(
     async with served(file, monkeypatch) as start:
         gateway = await start()
         await tasks.until(lambda: any(each.listening for each in gateway.service.listeners.values()), PATIENCE)
-        left = {(kind, end): await stays(gateway, kind, end) for kind in KINDS for end in ENDS}
+        circles = Circles(gateway, lambda: Peer(document.edge), WATCHED)
+        left = {(kind, end): await circles.stays(KINDS[kind], end) for kind in KINDS for end in ENDS}
+    assert {which: found for which, found in left.items() if found} == {}
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("websocket", [False, True], ids=["tcp", "websocket"])
+async def test_no_kind_of_connection_stays_in_circles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uncollected: None, websocket: bool, tls: bool
+) -> None:
+    authority, document = Authority(tmp_path), Document()
+    server, trust = authority.server(), ssl.create_default_context(cafile=authority.ca) if tls else None
+    listener = document.scope()["listen"][0]
+    listener |= {"tls": {"cert": str(server.cert), "key": str(server.key)}} if tls else {}
+    listener |= {"websocket": "/amqp"} if websocket else {}
+    file = tmp_path / "policy.json"
+    file.write_text(document.text)
+
+    def connect() -> Peer:
+        return web_socket_peer(document.edge, "/amqp", trust) if websocket else Peer(document.edge, tls=trust)
+
+    async with served(file, monkeypatch) as start:
+        gateway = await start()
+        await tasks.until(lambda: any(each.listening for each in gateway.service.listeners.values()), PATIENCE)
+        left = {end: await Circles(gateway, connect, WATCHED).stays(KINDS["pair"], end) for end in ENDS}
     assert {which: found for which, found in left.items() if found} == {}

@@ -65,6 +65,8 @@ class Far:
     def accept(self, *offered: str, desired: tuple[str, ...] = ()) -> Far:
         """Play the container's part of the opening, and wait until the gateway takes it for open."""
         self.begin_open(*offered, desired=desired)
+        self.peer.expect("begin")
+        self.peer.begin(remote_channel=0)
         wait_until(self.gateway.is_ready, "the connector to be open")
         return self
 
@@ -76,16 +78,11 @@ class Far:
         far.send("sasl_mechanisms", sasl_server_mechanisms=["ANONYMOUS"]).expect("sasl_init")
         far.send("sasl_outcome", code=0).expect_header().send_raw(frames.AMQP_HEADER)
         self.opened = far.expect("open")
-        self.begun = False
         said = {"offered_capabilities": list(offered), "desired_capabilities": list(desired)}
         far.open(container_id="far", **{name: value for name, value in said.items() if value})
 
     def attach(self) -> Frame:
-        """Return the gateway's next attach; its first comes with a session."""
-        if not self.begun:
-            self.peer.until("begin")
-            self.peer.begin(remote_channel=0)
-            self.begun = True
+        """Return the gateway's next attach."""
         return self.peer.until("attach")
 
     def agree(self, attach: Frame, **other: Any) -> int:

@@ -141,6 +141,12 @@ def _is_stopped(pid: int) -> bool:
     return True
 
 
+def resident(pid: int) -> int:
+    """Return the bytes of memory that a process has."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
 def hold(pid: int) -> None:
     """SIGSTOP for a process that is nobody's child here, until it stands still with all its threads."""
     os.kill(pid, signal.SIGSTOP)

@@ -44,8 +44,20 @@ class ObjectStore(Server):
 
     def create_folder(self, key: str) -> None:
         """Create what the console of an object store calls a folder: an empty object whose name ends with a slash."""
+        self._put(f"/{BUCKET}/{key}/")
+
+    def create_bucket(self, *, versions: bool) -> str:
+        """Create one more bucket, which keeps the versions of its objects or does not."""
+        name = f"bucket-{uuid.uuid4().hex[:8]}"
+        self._put(f"/{name}")
+        if versions:
+            status = b"<Status>Enabled</Status>"
+            self._put(f"/{name}?versioning", b"<VersioningConfiguration>" + status + b"</VersioningConfiguration>")
+        return name
+
+    def _put(self, path: str, data: bytes = b"") -> None:
         connection = HTTPConnection("127.0.0.1", self.port)
-        connection.request("PUT", f"/{BUCKET}/{key}/", b"", {"Authorization": f"Credential={KEY}/"})
+        connection.request("PUT", path, data, {"Authorization": f"Credential={KEY}/"})
         assert connection.getresponse().status == 200
         connection.close()
 

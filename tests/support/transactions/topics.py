@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.support.amqp.frames import source
 from tests.support.amqp.peer import RECEIVER, Peer
 from tests.support.gateway.crossing import Inbox
-from tests.support.gateway.process import PATIENCE, Server
+from tests.support.gateway.process import PATIENCE, Server, wait_until
 
 GROUP = "event-streams-consumer-group"
 _STATE = 16
@@ -21,8 +22,23 @@ _STATE = 16
 _COMPLETE_ABORT = 5
 
 
+def _end(admin: AdminClient, topic: str, isolation: IsolationLevel) -> int:
+    (found,) = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}, isolation_level=isolation).values()
+    return int(found.result(PATIENCE).offset)
+
+
+def _ended(bootstrap: str, topic: str) -> None:
+    """Wait until readers see how each transaction has ended: Kafka marks that after it has answered (KIP-98)."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    committed, written = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+    wait_until(lambda: _end(admin, topic, committed) == _end(admin, topic, written), f"no open transaction in {topic}")
+
+
 def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """The payloads in a topic of one partition, for a reader of this isolation."""
+    """The payloads in a topic of one partition, for a reader of this isolation; if of committed ones, once all
+    transactions have ended."""
+    if isolation == "read_committed":
+        _ended(bootstrap, topic)
     settings = {"bootstrap.servers": bootstrap, "group.id": "t", "isolation.level": isolation}
     consumer = Consumer({**settings, "log_level": 0, "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])

@@ -39,6 +39,19 @@ def test_output():
     meet(FOLDER / "printed", name)
     assert not name
 """
+LEAVING = """
+import atexit, os
+
+class Left:
+    def __del__(self, write=os.write):
+        write(2, b"said of what is left\\n")
+
+left = Left()
+
+def test_end():
+    name = os.environ["PYTEST_XDIST_WORKER"]
+    atexit.register(os.write, 2, f"said by {name} at its end\\n".encode())
+"""
 DYING = """
 import os
 
@@ -69,6 +82,16 @@ def test_each_worker_has_its_own_name_folder_output_and_end(
     assert {each.name for each in tmp_path.glob("ended-*")} == {f"ended-{name}" for name in names}
     printed = [line for line in result.outlines if line.startswith("printed by")]
     assert sorted(printed) == [f"printed by {name}" for name in sorted(names)]
+
+
+def test_workers_say_nothing_of_what_is_left_at_their_end(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library printed fifty lines about leaked objects below the result of a run."""
+    result = run(pytester, monkeypatch, LEAVING)
+    result.assert_outcomes(passed=3)
+    said = [line for line in result.errlines if line.startswith("said ")]
+    assert sorted(said) == [f"said by gw{number} at its end" for number in range(3)]
 
 
 def test_a_fork_that_dies_is_told_and_replaced(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""What stays in memory when connections and links end."""
