@@ -2,5 +2,5 @@
 evaluates, `explain` explains their decisions. Below them are `text` (YAML with positions, mistakes), `parts` (valid by
 themselves), `values` (units, hosts, patterns) and `checks` across parts.
 
-Pure: uses pydantic, ruamel.yaml and the standard library; no other package of this project.
+Pure: uses pydantic, ruamel.yaml, PyYAML and the standard library; no other package of this project.
 """

@@ -1,12 +1,15 @@
 """Keys that sign cookies and rewritten addresses, and how long they are valid (policy section `keys`)."""
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from policies.values.base import Flag, Name, Parser, Secret, Strict, parsed
 from policies.values.units import Duration, Size, parse_duration
+
+LONGEST_SKEW: Final = 300_000
+"""Milliseconds that tokens may be accepted after their expiry."""
 
 
 def _until(value: object) -> int:
@@ -38,7 +41,7 @@ class KeysSection(Strict):
         min_length=1, description="key id: where the secret is found; all of them verify, so keys can be rotated"
     )
     expiry: Annotated[Duration, Field(ge=1000)] = parsed(parse_duration, "5m", "how long a response may take")
-    skew: Annotated[Duration, Field(le=300_000)] = parsed(
+    skew: Annotated[Duration, Field(le=LONGEST_SKEW)] = parsed(
         parse_duration, "0s", "how long after its expiry a response is still accepted, for clocks that differ; at "
         "most 5m"
     )

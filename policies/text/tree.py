@@ -1,12 +1,13 @@
 """YAML as plain data, with the position of every key and value; all mistakes of the YAML are reported at once.
 
-Only the composer of ruamel.yaml is used: tags other than those of plain data, repeated keys and endless aliases are
-mistakes, and keys are always text.
+Only the composer of ruamel.yaml is used, and one in C for large texts (`quick_compose`): tags other than those of plain
+data, repeated keys and endless aliases are mistakes, and keys are always text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
@@ -20,6 +21,8 @@ Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | 
 """A value of a policy file: YAML without tags, dates and the like."""
 
 MAX_BYTES: Final = 1 << 20
+_LARGE: Final = 1 << 16
+"""Characters from which on a text is worth a parser in C."""
 _MAX_NODES: Final = 100_000
 _MAX_DEPTH: Final = 32
 _TAG: Final = "tag:yaml.org,2002:"
@@ -155,7 +158,7 @@ def parse(raw: bytes, file: str) -> Tree:
     try:
         if len(raw) > MAX_BYTES:
             raise ValueError(f"a policy file may have at most {MAX_BYTES} bytes")
-        return Tree(file, YAML(typ="safe", pure=True).compose(raw.decode("utf-8-sig")))
+        return Tree(file, _compose(raw.decode("utf-8-sig")))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -175,6 +178,16 @@ def parse(raw: bytes, file: str) -> Tree:
     ) as error:
         text = str(error).splitlines() or [type(error).__name__]
         raise _unreadable(file, 1, 1, f"not YAML: {text[0]}") from None
+
+
+def _compose(text: str) -> Node | None:
+    if len(text) >= _LARGE:
+        from policies.text import quick_compose as quick  # whose import takes longer than parsing what is small
+
+        with suppress(quick.AmbiguousYaml):
+            return quick.compose(text)
+    root: Node | None = YAML(typ="safe", pure=True).compose(text)
+    return root
 
 
 def _unreadable(file: str, line: int, column: int, message: str) -> PolicyErrors:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 MAX_ADDRESS: Final = 1024
@@ -53,15 +54,19 @@ class Segment:
         return begins and (after.endswith(self.after) or self.after.endswith(after))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pattern:
-    """A compiled pattern; equal patterns have equal text."""
+    """A pattern; equal patterns have equal text."""
 
     text: str
     segments: tuple[Segment, ...] = field(compare=False)
     rest: bool = field(compare=False)
     captures: tuple[str, ...] = field(compare=False)
-    regex: re.Pattern[str] = field(compare=False, repr=False)
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        """The pattern as a regular expression, compiled when it is first used: of thousands of rules, few are."""
+        return _compiled(self.segments, self.rest)
 
     def match(self, address: str) -> dict[str, str] | None:
         """The captured segments, or None; the address must be `routable`."""
@@ -80,7 +85,7 @@ class Pattern:
 
 
 def parse_pattern(text: object) -> Pattern:
-    """Compile a pattern; raises `PatternError`."""
+    """Read a pattern; raises `PatternError`."""
     if not isinstance(text, str):
         raise PatternError('must be an address pattern in text, like "events/{topic}"')
     if not routable(text):
@@ -91,7 +96,7 @@ def parse_pattern(text: object) -> Pattern:
     captures = tuple(segment.capture for segment in segments if segment.capture)
     if len(set(captures)) < len(captures):
         raise PatternError("uses the same capture name twice")
-    return Pattern(text, segments, rest, captures, _compiled(segments, rest))
+    return Pattern(text, segments, rest, captures)
 
 
 def _segment(part: str) -> Segment:

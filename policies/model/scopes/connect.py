@@ -33,7 +33,10 @@ Pause = Annotated[Duration, Field(ge=1)]
 
 
 class Backoff(StrictSection):
-    """Pauses between attempts to reconnect: doubling from min to max, jittered."""
+    """Pauses between attempts to reconnect: doubling from min to max, jittered.
+
+    After a connection that was open for 5 s or longer, the next pause is min again.
+    """
 
     min: Pause = parsed(parse_duration, "250ms", "first pause")
     max: Pause = parsed(parse_duration, "30s", "longest pause")
