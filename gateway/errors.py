@@ -89,6 +89,15 @@ def quoted(text: str) -> str:
     return repr(text) if len(text) <= _QUOTED else f"{text[:_QUOTED]!r}… ({len(text)} characters)"
 
 
+_BRIEF: Final = 500
+
+
+def brief(error: AmqpError) -> str:
+    """What a container says, for operators, and cut: it may have 128 kB, and is kept."""
+    text = str(error)
+    return text if len(text) <= _BRIEF else f"{text[:_BRIEF]}… ({len(text)} characters)"
+
+
 INTERNAL_ERROR: Final = "amqp:internal-error"
 NOT_FOUND: Final = "amqp:not-found"
 UNAUTHORIZED_ACCESS: Final = "amqp:unauthorized-access"

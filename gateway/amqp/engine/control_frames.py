@@ -24,7 +24,7 @@ from gateway.amqp.engine.performatives import (
     read_control,
     transfer_head,
 )
-from gateway.amqp.link.attach_info import AttachInfo, read_attach_info
+from gateway.amqp.link.attach_info import AttachInfo, read_attach_info, weight
 from gateway.amqp.link.port import RESUMED
 from gateway.amqp.proton.batch import (
     CONTROL,
@@ -60,7 +60,7 @@ class ControlFrameInspector:
 
     __slots__ = (
         "_asked", "_begun", "_channels", "_data", "_end", "_formats", "_held", "_opened", "_room", "_scan", "_seen",
-        "_size", "_start", "transacting", "watching",
+        "_size", "_start", "opening", "transacting", "watching",
     )  # fmt: skip
 
     def __init__(self, room: int) -> None:
@@ -76,6 +76,8 @@ class ControlFrameInspector:
         """The names of the links by channel and handle."""
         self._asked: deque[AttachInfo] = deque()
         self._begun: deque[tuple[int, int]] = deque()
+        self.opening = 0
+        """The `weight` of the peer's open."""
         self.watching = False
         """Whether the peer has used another message-format than 0: then `look` is called after every push."""
         self.transacting = False
@@ -180,7 +182,7 @@ class ControlFrameInspector:
         if code == OPEN:
             if self._opened:
                 raise AmqpError(ILLEGAL_STATE, "the connection is already open")
-            self._opened = True
+            self._opened, self.opening = True, weight(fields, size)
         elif code == BEGIN:
             if channel in self._channels:
                 raise AmqpError(ILLEGAL_STATE, f"channel {channel} already has a session")

@@ -30,6 +30,8 @@ _AT_ONCE: Final = 50
 """Events that are handled one by one in a call: a single disposition of the peer may make many thousands of them."""
 _MOST: Final = 64 * 2**20
 """Bytes of the state of one disposition, for all of its messages together."""
+_STATES: Final = 2**20
+"""Bytes of states of a peer for messages that it has sent and not settled: nobody uses them, and proton keeps them."""
 _SECONDS: Final = 0.001
 """The time that they may take, and no more of them begin: outcomes with many annotations take long."""
 
@@ -62,6 +64,7 @@ class Dispatcher:
         self.last_flow: Link | None = None
         self.named: NamedTransaction | None = None
         self.disposition: Disposition | None = None
+        self._stay = 0
 
     def read_state(self, frame: bytes | None) -> None:
         """Read a disposition, whose events come next, once for all of its messages; None: they have come.
@@ -77,6 +80,11 @@ class Dispatcher:
         if messages * len(frame) > _MOST:
             text = f"a disposition of {len(frame)} bytes for {messages} messages; the limit for all of them is 64 MiB"
             raise AmqpError(RESOURCE_LIMIT_EXCEEDED, f"{text}: settle fewer at a time, or with fewer annotations")
+        if found is not None and found.stays:
+            self._stay = messages * len(frame) + (self._stay if tally.in_count else 0)
+            if self._stay > _STATES:
+                text = "states of more than 1 MiB for unsettled messages that you have sent: leave them out, or settle"
+                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, text)
 
     def dispatch(self) -> bool:
         """Dispatch waiting events to their links or to the connection; returns whether some may be left."""

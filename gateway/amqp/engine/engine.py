@@ -54,8 +54,8 @@ class Engine(Restraint):
         self.dirty = self.opened = self.closed = self.faulted = self.silent = self.discarding = False
         self.remote_container = self.remote_product = ""
         self.offered = self.desired = frozenset[str]()
-        self._attached = LinkTable(self, owner)
-        self._links: Final = self._attached.live
+        self.table = LinkTable(self, owner)
+        self._links: Final = self.table.live
         self.peer = PeerInfo()
         self.refusals = self.ignored = self.serial = 0
         """Refused links of the peer; its resumed deliveries; the number of our last delivery, which is its tag."""
@@ -84,7 +84,7 @@ class Engine(Restraint):
             lib.PN_TRANSPORT_TAIL_CLOSED: self._input_ended,
         }
         kinds = lib.PN_TRANSPORT_ERROR, *self._table
-        self._dispatcher = Dispatcher(self, self._collector, self._attached, self._inspector, self._control, kinds)
+        self._dispatcher = Dispatcher(self, self._collector, self.table, self._inspector, self._control, kinds)
 
     # -- bytes and time
 
@@ -241,7 +241,7 @@ class Engine(Restraint):
         self.touch()
         if self._server:
             self.discarding = True
-            self._attached.lost(error, DetachKind.CONNECTION, self._soon)
+            self.table.lost(error, DetachKind.CONNECTION, self._soon)
 
     def lost(self, error: AmqpError | None, left: DetachKind = DetachKind.LOST) -> None:
         """The socket is closed: every link ends now."""
@@ -249,14 +249,14 @@ class Engine(Restraint):
             return
         self.closed = True
         try:
-            self._attached.lost(error, left, self._soon)
+            self.table.lost(error, left, self._soon)
         finally:
             self._owner.engine_closed(self, error)
 
     def free(self) -> None:
         """Free the C structures, once all links have ended; no method may be called after this."""
         connection = self._transport, self._connection, self._collector
-        self._attached.when_ended(lambda: self._attached.free(*connection, self._soon))
+        self.table.when_ended(lambda: self.table.free(*connection, self._soon))
 
     @property
     def links(self) -> list[Link]:
@@ -290,7 +290,7 @@ class Engine(Restraint):
         pointer = make(session, (name if known else f"{name}-{instance()}").encode())
         link = Link(self, pointer)
         self._sessions.attach(link)
-        self._attached.add(link)
+        self.table.add(link)
         return link
 
     def attached(self, link: Link) -> None:
@@ -309,7 +309,7 @@ class Engine(Restraint):
     def detached(self, link: LinkState) -> None:
         """Our half of a link detaches."""
         self._sessions.detach(link)
-        self._attached.forsake(link)
+        self.table.forsake(link)
 
     @property
     def unsettled(self) -> int:
@@ -349,6 +349,7 @@ class Engine(Restraint):
         self.offered = proton_data.names(lib.pn_connection_remote_offered_capabilities(connection))
         self.desired = proton_data.names(lib.pn_connection_remote_desired_capabilities(connection))
         self.opened = True
+        self.table.weigh(self._inspector.opening)
         self.peer.max_frame_size = self._output.limit()
         self._owner.engine_opened(self)
 
@@ -381,7 +382,7 @@ class Engine(Restraint):
 
     def _session_open(self, event: ProtonEvent) -> None:
         if self._sessions.full:
-            self._attached.end_all()
+            self.table.end_all()
         self._sessions.begun(lib.pn_event_session(event), *self._inspector.begun())
         self._output.begun = True
         self.touch()
@@ -389,11 +390,11 @@ class Engine(Restraint):
     def _session_close(self, event: ProtonEvent) -> None:
         session = lib.pn_event_session(event)
         error = proton_data.read_condition(lib.pn_session_remote_condition(session))
-        self._attached.of_session_closed(session, error, lambda: self._sessions.end(session), self._soon)
+        self.table.of_session_closed(session, error, lambda: self._sessions.end(session), self._soon)
 
     def _link_open(self, event: ProtonEvent) -> None:
-        self._attached.opened(lib.pn_event_link(event), self._inspector.asked())
+        self.table.opened(lib.pn_event_link(event), self._inspector.asked())
 
     def _link_close(self, event: ProtonEvent, left: DetachKind) -> None:
-        self._attached.closed(lib.pn_event_link(event), left)
+        self.table.closed(lib.pn_event_link(event), left)
         self.touch()

@@ -58,7 +58,7 @@ class Pressure:
         engine, self._unread = self._engine, unread
         moved = engine.weigh() + engine.unfinished + self._transport.get_write_buffer_size()
         # Twice: what was unread and is received now has changed, as has what was unsettled and is kept now.
-        moved += LINK * engine.link_count + 2 * engine.kept + 2 * unread
+        moved += LINK * engine.table.count + 2 * engine.kept + 2 * unread
         if self._timer is not None or not -SMALL < moved - self._seen < SMALL:
             self._seen = moved
             self._charge(unread)
@@ -78,7 +78,7 @@ class Pressure:
             events=tally.out_data,
             output=tally.unwritten + waiting + (buffer if waiting else 0),  # a piece goes when all of it is sent
             kept=engine.kept,
-            links=engine.link_count,
+            links=engine.table.count,
             received_deliveries=tally.in_count,
             unsettled_deliveries=tally.out_count,
         )

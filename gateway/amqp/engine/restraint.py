@@ -38,7 +38,7 @@ class Restraint(ABC):
     _alive: ClassVar = ALIVE
     _soon: CallSoon | None
     _sessions: Sessions
-    _attached: LinkTable
+    table: LinkTable
     _output: Output
     _echoes: Echoes
     _dispatcher: Dispatcher
@@ -73,10 +73,18 @@ class Restraint(ABC):
     def touch(self) -> None:
         """There may be output to write."""
 
-    @property
-    def link_count(self) -> int:
-        """Links that take memory: attached, or refused and not detached."""
-        return self._attached.count
+    def begin(self, then: Callable[[], None]) -> None:
+        """Begin a session for links of ours; `then` is called when the peer has begun it, too."""
+        self._sessions.begin(then)
+        self.touch()
+
+    def abandon(self, link: Link) -> None:
+        """Nobody waits any more for the answer to an attach of ours."""
+        self.table.abandon(link)
+
+    def abandoned(self, most: int) -> tuple[int, int] | None:
+        """See `LinkTable.abandoned`."""
+        return self.table.abandoned(most)
 
     def weigh(self) -> int:
         """Measure what proton holds, at least once a turn (`tally`); returns that and the unsettled bytes."""

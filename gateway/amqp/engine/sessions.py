@@ -48,7 +48,10 @@ class Sessions:
         self.by_channel: Final[dict[int, ProtonSession]] = {}
         """The sessions that the peer has begun and not ended, by its channel."""
         self._ended = 0
-        self._ours: ProtonSession | None = None
+        self._ours: Final[dict[ProtonSession, None]] = {}
+        self._highest = MOST_HANDLES
+        """The peer's handle-max, as it last answered a begin of ours: it is taken for that of our next session."""
+        self._then: Callable[[], None] | None = None
 
     def __contains__(self, session: ProtonSession) -> bool:
         return session in self._known
@@ -58,16 +61,22 @@ class Sessions:
         """Whether no channel is free."""
         return len(self._known) > int(lib.pn_transport_get_channel_max(self._transport))
 
-    def ours(self) -> ProtonSession:
-        """The session for links of ours: begun for the first link.
+    def begin(self, then: Callable[[], None]) -> None:
+        """Begin a session for links of ours, and call `then` when the peer has.
 
-        A further one if the peer accepts no more links on it.
+        Before that it is not known how many links the peer accepts on it (2.7.2).
         """
-        if self._ours is None or self._full(self._known[self._ours]):
-            session: ProtonSession = lib.pn_session(self._connection)
-            self._begin(session, None, MOST_HANDLES)
-            self._ours = session
-        return self._ours
+        self._then = then
+        self.ours()
+
+    def ours(self) -> ProtonSession:
+        """A session for a link of ours: one where the peer accepts another link, or else a new one."""
+        found = next((each for each in self._ours if not self._full(self._known[each])), None)
+        if found is None:
+            found = lib.pn_session(self._connection)
+            self._begin(found, None, self._highest)
+            self._ours[found] = None
+        return found
 
     def _full(self, handles: _Handles) -> bool:
         return len(handles.held) > handles.highest
@@ -77,8 +86,16 @@ class Sessions:
         self.by_channel[channel] = session
         if (handles := self._known.get(session)) is not None:
             handles.channel, handles.highest = channel, handle_max
+            if session in self._ours:
+                self._answered(handle_max)
         else:
             self._begin(session, channel, handle_max)
+
+    def _answered(self, handle_max: int) -> None:
+        self._highest = handle_max
+        then, self._then = self._then, None
+        if then is not None:
+            then()
 
     def _begin(self, session: ProtonSession, channel: int | None, handle_max: int) -> None:
         if self._ended:
@@ -100,8 +117,7 @@ class Sessions:
         if handles.channel is not None and self.by_channel.get(handles.channel) == session:
             del self.by_channel[handles.channel]
         self._ended += 1
-        if session == self._ours:
-            self._ours = None
+        self._ours.pop(session, None)
         lib.pn_session_close(session)
         lib.pn_session_free(session)
 

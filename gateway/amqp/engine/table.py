@@ -42,7 +42,7 @@ SLICE: Final = 20
 _FREED: Final = 100
 """Links that proton frees in one turn of the loop."""
 _USUAL: Final = 1024
-"""Bytes of an attach that are covered by the fixed charge of a link."""
+"""The weight of an attach that the fixed charge of a link covers, or of an open that that of a connection does."""
 _COPIES: Final = 4
 """Copies of an attach's fields, in proton and here."""
 _DELIVERY: Final = 704
@@ -62,8 +62,11 @@ class LinkTable:
         self._of_session: Final[dict[ProtonSession, dict[ProtonLink, None]]] = {}
         self._large: Final[dict[ProtonLink, int]] = {}
         self._forsaken: Final[dict[ProtonLink, int]] = {}
+        self._abandoned: Final[dict[ProtonLink, int]] = {}
+        """Links of ours that we have left and the peer has not, oldest first, numbered."""
+        self._abandonments = 0
         self._bytes = self._numbered = 0
-        """Bytes of unusually large attaches, in total."""
+        """The weight of unusually large attaches, and of such an open, in total."""
         self._ending: Final[deque[Callable[[], None]]] = deque()
         """Pending notifications of nodes about the ends of their links, and calls that follow them."""
         self._then: Callable[[], None] | None = None
@@ -89,7 +92,12 @@ class LinkTable:
         self._of_session.clear()
         self._large.clear()
         self._forsaken.clear()
+        self._abandoned.clear()
         self._bytes = self._engine.forsaken = 0
+
+    def weigh(self, size: int) -> None:
+        """Charge what proton keeps of a frame of the peer, for as long as the connection or link is there."""
+        self._bytes += size if size > _USUAL else 0
 
     # -- attach
 
@@ -111,7 +119,7 @@ class LinkTable:
         link = Link(self._engine, pointer)
         if attach.size > _USUAL:
             self._large[pointer] = attach.size
-            self._bytes += attach.size
+            self.weigh(attach.size)
         sized(link)
         self._engine.attached(link)
         link.default_outcome = spoken_in(attach.default, self._engine.peer.scope)
@@ -162,9 +170,27 @@ class LinkTable:
             self._engine.release(refused)
         self._bytes -= self._large.pop(pointer, 0)
         self._engine.forsaken -= self._forsaken.pop(pointer, 0)
+        self._abandoned.pop(pointer, None)
+
+    def abandon(self, link: LinkState) -> None:
+        """Nobody waits any more for the peer's answer to an attach of ours, or we have detached the link."""
+        if link.ptr in self.live and link.ptr not in self._abandoned:
+            self._abandonments += 1
+            self._abandoned[link.ptr] = self._abandonments
+
+    def abandoned(self, most: int) -> tuple[int, int] | None:
+        """The numbers of the link after the `most` oldest that were abandoned and have no answer, and of the last one.
+
+        None: there are not so many.
+        """
+        if len(self._abandoned) <= most:
+            return None
+        return next(itertools.islice(self._abandoned.values(), most, None)), self._abandonments
 
     def forsake(self, link: LinkState) -> None:
         """We detach the link: proton has its messages until the peer detaches it, too, and nothing else counts them."""
+        if link.attach_listener is not None:
+            self.abandon(link)
         if not link.incoming and link.ptr in self.live and link.ptr not in self._forsaken:
             size = self._forsaken[link.ptr] = link.unsettled.bytes + _DELIVERY * len(link.unsettled)
             self._engine.forsaken += size

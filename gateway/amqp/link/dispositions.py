@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from cproton_ffi import lib
 
@@ -24,12 +26,16 @@ from gateway.amqp.proton import proton_data
 from gateway.amqp.proton.handles import ProtonDelivery
 from gateway.errors import AmqpError, told
 
+if TYPE_CHECKING:
+    from gateway.amqp.link.handlers import SendContext
+    from gateway.amqp.link.port import StatedLink
+
 _ERROR: Final = 0x1D
 _DECLARED: Final = 0x33
 TRANSACTIONAL: Final = 0x34
 """The state of a delivery in a transaction (part 4, 4.5.6)."""
 _AROUND: Final = 80
-"""Bytes of a disposition around its state, and some of its own, at most."""
+"""Bytes of a disposition around its state, or of a detach around its error, and some of its own, at most."""
 _LONG: Final = 200
 """Bytes of annotations that proton may decode."""
 _ACCEPTED: Final = lib.PN_ACCEPTED
@@ -50,26 +56,55 @@ def fitting(outcome: Outcome, scope: str, largest: int) -> Outcome:
     if isinstance(outcome, Modified):
         fits = len(outcome.annotations_for(scope) or b"") <= room
         return outcome if fits else Modified(outcome.failed, outcome.undeliverable, None, outcome.scope)
-    error = told(outcome.error, scope)
-    if error is None or _size(error) <= room:
-        return outcome
+    short = fitting_error(error := told(outcome.error, scope), largest)
+    return outcome if short is error else Rejected(short)
+
+
+def fitting_error(error: AmqpError | None, largest: int) -> AmqpError | None:
+    """The error of a disposition or detach for a peer whose frames have at most so many bytes (0: any number)."""
+    room = largest - _AROUND
+    if error is None or not largest or _size(error) <= room:
+        return error
     condition = error.condition[: room // 2]
     text = error.description.encode()[: room - len(condition) - _AROUND].decode(errors="ignore")
-    return Rejected(AmqpError(condition, text, scope=scope))
+    return AmqpError(condition, text, fault=error.fault, scope=error.scope)
 
 
 def _size(error: AmqpError) -> int:
     """Bytes of an error on the wire, at most."""
     if not error.info:
         return len(error.condition) + 4 * len(error.description)
-    return len(encode(_error(error)))
+    return len(_encoded(error))
+
+
+class _LastError:
+    """The error with an info that was encoded last: one disposition may reject very many messages with it."""
+
+    names = "", ""
+    info: Mapping[str, object] = MappingProxyType({})
+    raw = b""
+
+
+def _encoded(error: AmqpError) -> bytes:
+    """An error with an info; copies of one error have the same objects in it."""
+    last, names, info = _LastError, (error.condition, error.description), error.info
+    same = last.names == names and last.info.keys() == info.keys()
+    if not same or any(last.info[key] is not value for key, value in info.items()):
+        last.names, last.info, last.raw = names, dict(info), encode(_error(error))
+    return last.raw
 
 
 def long_state(outcome: Outcome, scope: str) -> bytes | None:
-    """A modified outcome with long annotations, encoded; None: any other outcome.
+    """A modified outcome with long annotations, or a rejected one with a long error, encoded; None: any other outcome.
 
-    proton would decode the annotations for each delivery, and keep the memory for the next one.
+    proton would decode it for each delivery, into up to seventy times its size, and keep the memory for the next one.
     """
+    if isinstance(outcome, Rejected):
+        error = told(outcome.error, scope)
+        if error is None or _size(error) <= _LONG or not error.info:
+            return None
+        raw = _encoded(error)
+        return b"\x00\x53\x25\xd0" + (len(raw) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x01" + raw
     annotations = outcome.annotations_for(scope) if isinstance(outcome, Modified) else None
     if annotations is None or len(annotations) <= _LONG or not isinstance(outcome, Modified):
         return None
@@ -141,7 +176,8 @@ def _transactional(state: Provisional, scope: str) -> list[object]:
 
 def _error(error: AmqpError) -> Described:
     info = {Symbol(key): value for key, value in error.info.items()}
-    return Described(Ulong(_ERROR), [Symbol(error.condition), error.description, info or None])
+    text = error.description.replace("\0", proton_data.NUL_SHOWN)  # peers with proton read no further than a NUL, too
+    return Described(Ulong(_ERROR), [Symbol(error.condition), text, info or None])
 
 
 def read_transactional(
@@ -190,9 +226,10 @@ def transactional(raw: bytes) -> tuple[bytes, Outcome]:
 
 
 def _read_declared(delivery: ProtonDelivery) -> Outcome:
-    """The id of a transaction that the peer has declared (part 4, 4.5.5)."""
+    """The id of a transaction that the peer has declared (part 4, 4.5.5); `FAILED` if it is no coordinator's."""
+    kind = lib.pn_terminus_get_type(lib.pn_link_target(lib.pn_delivery_link(delivery)))
     fields = proton_data.read(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
-    if isinstance(fields, list) and fields and isinstance(fields[0], bytes):
+    if kind == lib.PN_COORDINATOR and isinstance(fields, list) and fields and isinstance(fields[0], bytes):
         return Declared(fields[0])
     return FAILED
 
@@ -222,3 +259,142 @@ def read(
             scope,
         )
     return FAILED if state else SETTLED
+
+
+def held_bytes(outcome: Outcome) -> int:
+    """Bytes that the peer has said with an outcome besides its name."""
+    if isinstance(outcome, Modified):
+        return len(outcome.annotations or b"")
+    return 0 if not isinstance(outcome, Rejected) or outcome.error is None else _size(outcome.error)
+
+
+def bulky(outcome: Outcome) -> bool:
+    """Whether a message with this outcome in a transaction is settled at once, though its receiver has not settled it.
+
+    proton keeps what a peer says of a message until the message is settled, and, decoded, up to seventy times its size.
+    """
+    if isinstance(outcome, Rejected) and outcome.error is not None:
+        return bool(outcome.error.info) or held_bytes(outcome) > _LONG
+    return isinstance(outcome, Modified) and outcome.annotations is not None
+
+
+class SettledRetirement:
+    """A message that was settled in a transaction (`transactions.Retirement`)."""
+
+    __slots__ = ("_given", "_handler", "_link", "_number", "_said", "_size", "_undone", "context", "outcome")
+    settled = True
+
+    def __init__(
+        self, link: StatedLink, context: SendContext, outcome: Outcome, undone: Outcome = FAILED, *,
+        number: int = 0, size: int = 0,
+    ) -> None:  # fmt: skip
+        """`undone`: its outcome after a rollback; its receiver knows nothing of it any more.
+
+        `number`: 0 for a message that was sent settled. `size`: bytes that were unsettled until now.
+        """
+        self._link: Final = link
+        self._handler: Final = link.handler  # which the link drops when it ends
+        self._number: Final = number
+        self.context: Final = context
+        self.outcome: Final = outcome
+        self._undone: Final = undone
+        self._size: Final = size
+        self._given = False
+        self._said = held_bytes(outcome)
+        if self._said:
+            link.keep(self._said)
+
+    def _forget(self) -> None:
+        """Account no more for what the peer has said of the message: its transaction has ended."""
+        said, self._said = self._said, 0
+        if said:
+            self._link.keep(-said)
+
+    @property
+    def attached(self) -> bool:
+        """See `Retirement`."""
+        return self._link.open
+
+    open = attached
+
+    @property
+    def message(self) -> tuple[object, int]:
+        """See `Retirement`."""
+        return self._link, self._number
+
+    def replace(self) -> None:
+        """A settled message gets no other outcome."""
+
+    def hand_over(self) -> SendContext:
+        """The message's context, for a resource that gives the outcome itself."""
+        self._given = True
+        return self.context
+
+    def hold(self, waits: bool) -> None:
+        """See `Retirement`: nothing else accounts for what is settled."""
+        self._link.keep(self._size if waits else -self._size)
+
+    def commit(self) -> None:
+        self._forget()
+        if not self._given:
+            self._handler.on_outcome(self.context, self.outcome)
+
+    def roll_back(self) -> None:
+        """The message was delivered, or is available again if it was acquired in the transaction, too."""
+        self._forget()
+        if not self._given:
+            self._handler.on_outcome(self.context, self._undone)
+
+
+class UnsettledRetirement:
+    """A message that gets its outcome, and is settled, with a transaction (`transactions.Retirement`)."""
+
+    __slots__ = ("_delivery", "_link", "_number", "_replaced", "outcome")
+    settled = False
+
+    def __init__(self, link: StatedLink, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
+        self._link: Final = link
+        self._number: Final = number
+        self._delivery: Final = delivery
+        self._replaced = False
+        self.outcome: Final = outcome
+
+    @property
+    def attached(self) -> bool:
+        """See `Retirement`."""
+        return self._link.open
+
+    @property
+    def open(self) -> bool:
+        """Whether the message is still unsettled, unless another outcome has taken the place of this one."""
+        return self._link.open and (self._replaced or self._number in self._link.unsettled)
+
+    @property
+    def message(self) -> tuple[object, int]:
+        """See `Retirement`."""
+        return self._link, self._number
+
+    def replace(self) -> None:
+        """See `Retirement`."""
+        self._replaced = True
+
+    @property
+    def context(self) -> SendContext:
+        """The node's object for the message."""
+        return None if self._replaced else self._link.unsettled.get(self._number)
+
+    def hand_over(self) -> SendContext:
+        """The message's context: it is settled with the transaction all the same."""
+        return self.context
+
+    def hold(self, waits: bool) -> None:
+        """See `Retirement`."""
+
+    def commit(self) -> None:
+        if not self._replaced:
+            self._link.settle_sent(self._number, self._delivery, self.outcome)
+
+    def roll_back(self) -> None:
+        """The message has no outcome, as before."""
+        if self.open and not self._replaced:
+            forget_transactional(self._delivery)

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from gateway.amqp.link.attach_info import Disposition
 from gateway.amqp.link.config import EngineConfig, PeerInfo
 from gateway.amqp.proton.batch import Received, Tally, Unsettled
 from gateway.errors import AmqpError
+
+if TYPE_CHECKING:
+    from gateway.amqp.link.handlers import Outgoing
+    from gateway.amqp.link.outcomes import Outcome
+    from gateway.amqp.proton.handles import ProtonDelivery
 
 RESUMED: Final = -1
 """A message-format that marks a resumed delivery; none can be known here, because we send no unsettled maps."""
@@ -86,6 +91,9 @@ class EnginePort(Protocol[LinkT]):
     def message_format(self, name: str, tag: bytes) -> int:
         """The message-format of a delivery of the link `name`, or `RESUMED`; may be called once."""
 
+    def abandon(self, link: LinkT) -> None:
+        """Nobody waits any more for the answer to an attach of ours."""
+
     def hold_up(self, link: LinkT) -> None:
         """Call `flowed` of `link` when it may send again."""
 
@@ -124,3 +132,16 @@ class EnginePort(Protocol[LinkT]):
 
     def counted_late(self, link: LinkT) -> None:
         """A link has counted something after its end."""
+
+
+class StatedLink(Protocol):
+    """What an outcome in a transaction uses of the link of its message."""
+
+    @property
+    def handler(self) -> Outgoing: ...
+    @property
+    def open(self) -> bool: ...
+    @property
+    def unsettled(self) -> Unsettled: ...
+    def keep(self, size: int) -> None: ...
+    def settle_sent(self, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None: ...

@@ -204,10 +204,10 @@ class SenderHalf(DrainingSender):
             self.detach(self.own(unknown(state[0])))
         elif number in self.acquired:
             self.acquired[number].told(number, delivery, settled, state[1], state[0])
-        elif settled:
+        elif settled or dispositions.bulky(state[1]):
             self._settle_in(found, number, delivery, *state)
         elif state[1] is not SETTLED:  # else it has no outcome yet
-            found.retire(self, state[0], UnsettledRetirement(self, number, delivery, state[1]))
+            found.retire(self, state[0], dispositions.UnsettledRetirement(self, number, delivery, state[1]))
 
     def _settle_in(
         self: Self, found: Transactions, number: int, delivery: ProtonDelivery, txn_id: bytes, outcome: Outcome
@@ -216,7 +216,8 @@ class SenderHalf(DrainingSender):
         if outcome is SETTLED:
             outcome = found.undecided if self.default_outcome is SETTLED else self.default_outcome
         before, context = self.unsettled.bytes, self.unsettled.take(number)
-        retirement = SettledRetirement(self, context, outcome, number=number, size=before - self.unsettled.bytes)
+        size = before - self.unsettled.bytes
+        retirement = dispositions.SettledRetirement(self, context, outcome, number=number, size=size)
         self.settle_at_once(delivery)
         found.retire(self, txn_id, retirement)
 
@@ -284,114 +285,3 @@ class SenderHalf(DrainingSender):
         for acquisition in set(self.acquired.values()):
             acquisition.link_ended()
         return self.unsettled.take_all()
-
-
-class SettledRetirement:
-    """A message that was settled in a transaction (`transactions.Retirement`)."""
-
-    __slots__ = ("_given", "_handler", "_link", "_number", "_size", "_undone", "context", "outcome")
-    settled = True
-
-    def __init__(
-        self, link: SenderHalf, context: SendContext, outcome: Outcome, undone: Outcome = FAILED, *,
-        number: int = 0, size: int = 0,
-    ) -> None:  # fmt: skip
-        """`undone`: its outcome after a rollback; its receiver knows nothing of it any more.
-
-        `number`: 0 for a message that was sent settled. `size`: bytes that were unsettled until now.
-        """
-        self._link: Final = link
-        self._handler: Final = link.handler  # which the link drops when it ends
-        self._number: Final = number
-        self.context: Final = context
-        self.outcome: Final = outcome
-        self._undone: Final = undone
-        self._size: Final = size
-        self._given = False
-
-    @property
-    def attached(self) -> bool:
-        """See `Retirement`."""
-        return self._link.open
-
-    open = attached
-
-    @property
-    def message(self) -> tuple[object, int]:
-        """See `Retirement`."""
-        return self._link, self._number
-
-    def replace(self) -> None:
-        """A settled message gets no other outcome."""
-
-    def hand_over(self) -> SendContext:
-        """The message's context, for a resource that gives the outcome itself."""
-        self._given = True
-        return self.context
-
-    def hold(self, waits: bool) -> None:
-        """See `Retirement`: nothing else accounts for what is settled."""
-        self._link.keep(self._size if waits else -self._size)
-
-    def commit(self) -> None:
-        if not self._given:
-            self._handler.on_outcome(self.context, self.outcome)
-
-    def roll_back(self) -> None:
-        """The message was delivered, or is available again if it was acquired in the transaction, too."""
-        if not self._given:
-            self._handler.on_outcome(self.context, self._undone)
-
-
-class UnsettledRetirement:
-    """A message that gets its outcome, and is settled, with a transaction (`transactions.Retirement`)."""
-
-    __slots__ = ("_delivery", "_link", "_number", "_replaced", "outcome")
-    settled = False
-
-    def __init__(self, link: SenderHalf, number: int, delivery: ProtonDelivery, outcome: Outcome) -> None:
-        self._link: Final = link
-        self._number: Final = number
-        self._delivery: Final = delivery
-        self._replaced = False
-        self.outcome: Final = outcome
-
-    @property
-    def attached(self) -> bool:
-        """See `Retirement`."""
-        return self._link.open
-
-    @property
-    def open(self) -> bool:
-        """Whether the message is still unsettled, unless another outcome has taken the place of this one."""
-        return self._link.open and (self._replaced or self._number in self._link.unsettled)
-
-    @property
-    def message(self) -> tuple[object, int]:
-        """See `Retirement`."""
-        return self._link, self._number
-
-    def replace(self) -> None:
-        """See `Retirement`."""
-        self._replaced = True
-
-    @property
-    def context(self) -> SendContext:
-        """The node's object for the message."""
-        return None if self._replaced else self._link.unsettled.get(self._number)
-
-    def hand_over(self) -> SendContext:
-        """The message's context: it is settled with the transaction all the same."""
-        return self.context
-
-    def hold(self, waits: bool) -> None:
-        """See `Retirement`."""
-
-    def commit(self) -> None:
-        if not self._replaced:
-            self._link.settle_sent(self._number, self._delivery, self.outcome)
-
-    def roll_back(self) -> None:
-        """The message has no outcome, as before."""
-        if self.open and not self._replaced:
-            dispositions.forget_transactional(self._delivery)

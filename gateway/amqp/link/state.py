@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 from cproton_ffi import lib
 
 from gateway.amqp.codec.types import Value, ValueMap
+from gateway.amqp.link.dispositions import fitting_error
 from gateway.amqp.link.handlers import ENDED, AttachListener, takes_batches
 from gateway.amqp.link.outcomes import SETTLED, Outcome
 from gateway.amqp.link.port import EnginePort
@@ -229,7 +230,8 @@ class LinkState:
     def _close(self: Self, error: AmqpError | None) -> None:
         self.failure = error
         shown = None if error is None else error.of(self.behind)
-        proton_data.write_condition(lib.pn_link_condition(self.ptr), told(shown, self.scope))
+        shown = fitting_error(told(shown, self.scope), self.engine.peer.max_frame_size)
+        proton_data.write_condition(lib.pn_link_condition(self.ptr), shown)
         self.engine.detached(self)
         lib.pn_link_close(self.ptr)
         self.engine.touch()

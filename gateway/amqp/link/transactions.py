@@ -264,6 +264,7 @@ class Acquiring(Protocol):
 class TransactedEngine(Protocol):
     """What transactions use of a connection."""
 
+    ending: bool
     refusing: bool
     unfinished: int
     def touch(self) -> None: ...

@@ -17,7 +17,7 @@ from gateway.amqp.proton.handles import CString, ProtonCondition, ProtonConnecti
 from gateway.errors import AmqpError
 
 _BUFFER: Final = 4096
-_NUL: Final = "\u2400"
+NUL_SHOWN: Final = "\u2400"
 """SYMBOL FOR NULL, because proton ends a description at a NUL."""
 
 
@@ -80,7 +80,7 @@ def write_condition(condition: ProtonCondition, error: AmqpError | None) -> None
     if error is None:
         return
     lib.pn_condition_set_name(condition, error.condition.encode())
-    description = error.description.replace("\0", _NUL).encode()
+    description = error.description.replace("\0", NUL_SHOWN).encode()
     lib.pn_condition_set_description(condition, description or ffi.NULL)
     if error.info:
         write(lib.pn_condition_info(condition), {Symbol(key): value for key, value in error.info.items()})

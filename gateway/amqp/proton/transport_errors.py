@@ -14,6 +14,10 @@ from gateway.errors import FRAMING_ERROR, INTERNAL_ERROR, INVALID_FIELD, NOT_ALL
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 SILENT: Final = "nothing was received within the idle time-out of our open"
 """What is said to a peer that sends nothing: its network may be gone, or it pauses."""
+MALFORMED_FRAME: Final = (
+    "a frame has less than 8 bytes, more than the max-frame-size of our open allows, or a wrong data offset"
+)
+"""proton does not say which of them."""
 _CONDITIONS: Final = {"amqp:not allowed": NOT_ALLOWED, "amqp:session:invalid-field": INVALID_FIELD}
 """Conditions of proton that AMQP does not define."""
 _TEXTS: Final = tuple(
@@ -23,13 +27,13 @@ _TEXTS: Final = tuple(
         (r"no such handle: (\d+)", UNATTACHED_HANDLE, r"no link is attached at handle \1"),
         (r"illegal delivery range: (\w+)-(\w+)", None, r"a disposition has the empty range \1 to \2 (in hex)"),
         (r"local-idle-timeout expired", None, SILENT),
+        (r"malformed frame", None, MALFORMED_FRAME),
         (r"link name already attached: (?s:.*)", None, "a link of this name and direction is attached on this session"),
     )
 )
 _PLAIN: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        r"malformed frame",
         r"connection aborted",
         r"incoming session window exceeded",
         r"invalid transition from settled to unsettled",

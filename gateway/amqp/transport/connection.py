@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._waiting: Final = WaitingInput()
         self._deaf = self._lost = self._failed = self._working = self._behind = False
         self._pressure: Pressure | None = None
-        self.bytes_in = self.bytes_out = self._uncharged = 0
+        self.bytes_in = self.bytes_out = self._uncharged = self.outside = 0
         self._taken_bytes = 0, 0
 
     # -- asyncio
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         """Process input; large input is processed in slices, so that other connections get their turns."""
         if self._working:
             self._waiting.add(data)
-            self._hold(len(self._waiting) > UNREAD)
+            self._hold(len(self._waiting.data) > UNREAD)
         elif self.engine is not None and len(data) <= self._waiting.slice and self.hub.free():
             if self.engine.receive(data):
                 self._behind = self._working = True
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
             self.hub.failed(self, error)
             self._waiting.clear()
             self._behind = False
-        self._working = self._behind or len(self._waiting) > 0
+        self._working = self._behind or len(self._waiting.data) > 0
         if self._working:
             self.hub.soon(self._go_on)
         elif self._lost:
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
     def _charge(self) -> None:
         self._uncharged = 0
         if self._pressure is not None:
-            self._pressure.turn(len(self._waiting))
+            self._pressure.turn(len(self._waiting.data) + self.outside)
 
     def _slowed(self, how: str) -> None:
         self.hub.slowed(self, how)
@@ -306,7 +306,7 @@ class Connection(asyncio.Protocol):
     @guarded
     def _look(self) -> None:
         if self.engine is not None:
-            self._heartbeats.looked(self.engine, self._working)
+            self._heartbeats.looked(self.engine, self._working or self.outside > 0)
 
     def _stop_timer(self, final: bool = False) -> None:
         self._heartbeats.stop(final)

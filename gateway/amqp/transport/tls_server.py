@@ -55,8 +55,16 @@ class TlsServer:
         self.shaking = 0
         """Handshakes in progress."""
 
-    async def start(self, host: str, port: int) -> None:
-        """Bind every address of the host; raises OSError when one is taken."""
+    async def start(self, host: str, port: int, inherited: socket.socket | None = None) -> None:
+        """Bind every address of the host; raises OSError when one is taken. `inherited` listens there already."""
+        if inherited is None:
+            await self._bind(host, port)
+        else:
+            inherited.setblocking(False)
+            self.sockets.append(inherited)
+        self._tasks = [self._supervisor.keep(partial(self._accept, each), "tls-accept") for each in self.sockets]
+
+    async def _bind(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
@@ -65,7 +73,6 @@ class TlsServer:
         except OSError:
             self.close()
             raise
-        self._tasks = [self._supervisor.keep(partial(self._accept, each), "tls-accept") for each in self.sockets]
 
     def is_serving(self) -> bool:
         """Whether connections are accepted."""
@@ -76,6 +83,8 @@ class TlsServer:
         for task in self._tasks:
             task.cancel()
         for each in self.sockets:
+            # A successor may have a second descriptor: closing this one alone would leave it with the poller.
+            asyncio.get_running_loop().remove_reader(each)
             each.close()
         self.sockets = []
 

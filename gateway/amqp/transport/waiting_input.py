@@ -8,27 +8,24 @@ from gateway.amqp.transport.slices import SLICE, next_slice
 class WaitingInput:
     """Bytes in the order in which they came."""
 
-    __slots__ = ("_data", "_taken", "slice")
+    __slots__ = ("_taken", "data", "slice")
 
     def __init__(self) -> None:
         self.slice = SLICE
         """The bytes that are processed at once."""
-        self._data = b""
+        self.data = b""
+        """All that it holds, with what has been taken of it."""
         self._taken = 0
-
-    def __len__(self) -> int:
-        """The bytes that it holds."""
-        return len(self._data)
 
     def add(self, data: bytes) -> None:
         """Let further bytes wait."""
-        self._data, self._taken = self._data[self._taken :] + data, 0
+        self.data, self._taken = self.data[self._taken :] + data, 0
 
     def take(self) -> bytes:
         """The next slice."""
         start, self._taken = self._taken, self._taken + self.slice
-        data = self._data[start : self._taken]
-        if self._taken >= len(self._data):
+        data = self.data[start : self._taken]
+        if self._taken >= len(self.data):
             self.clear()
         return data
 
@@ -38,4 +35,4 @@ class WaitingInput:
 
     def clear(self) -> None:
         """Forget what waits."""
-        self._data, self._taken = b"", 0
+        self.data, self._taken = b"", 0

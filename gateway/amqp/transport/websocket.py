@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
@@ -19,11 +19,12 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from gateway.amqp.transport.fragments import Fragments
 from gateway.amqp.transport.waiting_input import WaitingInput
 
 _SUBPROTOCOLS: Final = (Subprotocol("amqp"), Subprotocol("AMQPWSB10"))
 _LARGEST: Final = 1024 * 1024
-"""Bytes of a message, which is held until it is whole; clients write frame by frame, or a few frames at once."""
+"""Bytes of a message; clients write frame by frame, or a few frames at once."""
 _WITHOUT: Final = {b"A": "AMQP without a WebSocket", b"\x16": "TLS, at a listener without it"}
 """What clients with another address in mind begin with; none of it has a line that could be answered."""
 
@@ -49,6 +50,25 @@ class _Frames(ServerProtocol):
         pong, self._pong = self._pong, None
         if pong is not None and self.state is State.OPEN and not self.full:
             super().send_frame(pong)
+
+    def release(self) -> None:
+        """The socket is gone: break the circles of references, which the parser is a part of, and so are its errors."""
+        self.parser.close()
+        self.parser_exc = self.handshake_exc = None
+
+
+class WebSocketUser(Protocol):
+    """What the messages are for: a `Connection`."""
+
+    outside: int
+    """Bytes of the socket that it will get in later turns of the loop."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+    def data_received(self, data: bytes) -> None: ...
+    def eof_received(self) -> bool | None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+    def connection_lost(self, exc: Exception | None) -> None: ...
 
 
 class WebSocketTransport(asyncio.Transport):
@@ -131,7 +151,7 @@ class WebSocketTransport(asyncio.Transport):
 class WebSocketProtocol(asyncio.Protocol):
     """One socket; `inner` gets the bytes that the binary messages carry."""
 
-    def __init__(self, inner: asyncio.Protocol, path: str, refused: Callable[[str], None]) -> None:
+    def __init__(self, inner: WebSocketUser, path: str, refused: Callable[[str], None]) -> None:
         """`path`: where clients find it; `refused` gets the reason if the upgrade or a message is refused."""
         self._inner: Final = inner
         self._path: Final = path
@@ -139,6 +159,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._frames: Final = _Frames(subprotocols=_SUBPROTOCOLS, max_size=_LARGEST)
         self._begun = self._reported = self._working = self._ended = False
         self._waiting: Final = WaitingInput()
+        self._fragments: Final = Fragments(_LARGEST)
         self._lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -160,7 +181,7 @@ class WebSocketProtocol(asyncio.Protocol):
         """Process input for a short time, and the rest in later turns of the loop."""
         until = time.monotonic() + _TURN
         try:
-            while len(self._waiting) and time.monotonic() < until:
+            while len(self._waiting.data) and time.monotonic() < until:
                 data, before = self._waiting.take(), time.thread_time()
                 self._receive(data)
                 self._waiting.took(time.thread_time() - before)
@@ -169,8 +190,9 @@ class WebSocketProtocol(asyncio.Protocol):
             self._transport.abort()
             raise
         finally:
-            self._working = len(self._waiting) > 0
+            self._working = len(self._waiting.data) > 0
             self._transport.busy(self._working)
+            self._inner.outside = len(self._waiting.data)
             if not self._working:
                 self._worked()
             else:
@@ -181,10 +203,11 @@ class WebSocketProtocol(asyncio.Protocol):
         if self._ended:
             self._frames.receive_eof()
         if self._lost is not None:
-            self._lost()
+            lost, self._lost = self._lost, None  # it refers to this object
+            lost()
 
     def _receive(self, data: bytes) -> None:
-        self._frames.receive_data(data)
+        self._frames.receive_data(self._fragments.cut(data))
         for event in self._frames.events_received():
             if isinstance(event, Request):
                 self._answer(event)
@@ -234,9 +257,13 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._working:
-            self._lost = lambda: self._inner.connection_lost(exc)
+            self._lost = lambda: self._end(exc)
         else:
-            self._inner.connection_lost(exc)
+            self._end(exc)
+
+    def _end(self, exc: Exception | None) -> None:
+        self._frames.release()
+        self._inner.connection_lost(exc)
 
 
 def path_of(target: str) -> str:

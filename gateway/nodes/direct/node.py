@@ -313,7 +313,7 @@ class DirectNode:
     def settle_down(self) -> None:
         """Update the state and the senders' credit after a change."""
         self._move(NodeEvent.SETTLED_DOWN)
-        self.distribute_credit()
+        self.sender_credit.distribute(self._free)
 
     def drain(self, receiver: ReceiverEndpoint) -> None:
         """Answer a drain: nothing is stored, so no more messages can come (row CORE-13)."""

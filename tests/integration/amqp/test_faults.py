@@ -11,7 +11,7 @@ from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateway, Gateways
 from tests.support.servers.kafka import KafkaBroker
 
-MANY = 100_000
+MANY = 30_000
 PARTITIONS = range(2)
 
 

@@ -84,6 +84,18 @@ def test_messages_carry_bytes_and_not_frames(place: str) -> None:
     assert caught.value.rcvd.code == 1000
 
 
+def test_a_message_is_read_as_it_comes(place: str) -> None:
+    """A connection could hold a MiB of a message that nobody counted, and heartbeats in it were not heard."""
+    sent = HEADER + frames.framed(frames.performative("open", container_id="peer", idle_time_out=0))
+    with connect(place, subprotocols=AMQP) as client:
+        client.socket.sendall(b"\x82\xfe\x40\x00" + bytes(4) + sent)  # of 16 KiB; a key of zeros masks nothing
+        got = b""
+        while b"gw-test" not in got:
+            message = client.recv(PATIENCE)
+            assert isinstance(message, bytes)
+            got += message
+
+
 @pytest.mark.row("WS-1", part="refused")
 @pytest.mark.parametrize(
     ("path", "how", "status"),

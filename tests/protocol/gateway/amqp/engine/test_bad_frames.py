@@ -53,6 +53,16 @@ def attach(**fields: Any) -> Say:
         pytest.param(struct.pack(">IBBH", 4, 2, 0, 0), id="smaller than its header"),
         pytest.param(struct.pack(">IBBH", 8, 1, 0, 0), id="data offset inside the header"),
         pytest.param(struct.pack(">IBBH", 8, 200, 0, 0), id="data offset behind the frame"),
+    ],
+)
+def test_no_valid_sizes_of_a_frame(served: Served, watch: Watch, data: bytes) -> None:
+    said = "a frame has less than 8 bytes, more than the max-frame-size of our open allows, or a wrong data offset"
+    assert ended(served, watch, FRAMING, raw(data)) == said
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
         pytest.param(AMQP_HEADER, id="a second header"),
         pytest.param(framed(performative("sasl_init", mechanism="ANONYMOUS"), kind=1), id="a SASL frame"),
         pytest.param(framed(performative("end"), kind=7), id="a frame of no known type"),

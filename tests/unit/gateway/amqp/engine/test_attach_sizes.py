@@ -39,11 +39,11 @@ def crowd(links: int) -> Owner:
 def test_a_large_attach_counts_until_its_link_has_gone(end: str) -> None:
     owner = begun(opened())
     owner.say(attach(0, "small"))
-    assert owner.engine.link_count == 1
+    assert owner.engine.table.count == 1
     owner.say(attach(1, "large", properties={"x": "y" * LARGE}))
-    assert owner.engine.link_count >= 2 + 4 * LARGE // LINK
+    assert owner.engine.table.count >= 2 + 4 * LARGE // LINK
     owner.say(framed(performative("end") if end == "end" else performative("detach", handle=1, closed=True)))
-    assert owner.engine.link_count == (0 if end == "end" else 1)
+    assert owner.engine.table.count == (0 if end == "end" else 1)
 
 
 class Socket:

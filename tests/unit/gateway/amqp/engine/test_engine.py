@@ -174,7 +174,7 @@ def test_a_connection_that_is_closed_and_then_lost_is_given_back_once(links: int
     owner, freed = crowded(links), list[int]()
     owner.engine.close(AmqpError("amqp:connection:forced", "the gateway is shutting down"))
     owner.engine.lost(None)
-    owner.engine._attached.when_ended(lambda: freed.append(owner.ended))
+    owner.engine.table.when_ended(lambda: freed.append(owner.ended))
     while owner.steps:
         owner.steps.pop(0)()
     assert freed == [links]
@@ -260,12 +260,12 @@ def test_the_end_of_a_session_costs_what_it_has_itself() -> None:
         owner = receiving_crowd(others, 3)
         lines = steps(lambda: owner.engine.receive(framed(performative("end"), 1)))
         assert owner.detached == owner.ended == 3
-        assert owner.engine.link_count == others
+        assert owner.engine.table.count == others
         owner.engine.receive(framed(performative("end"), 0))
         while owner.steps:
             owner.steps.pop(0)()
         assert owner.detached == others + 3
-        assert owner.engine.link_count == 0
+        assert owner.engine.table.count == 0
         return lines
 
     assert cost(240) < 1.5 * cost(60)

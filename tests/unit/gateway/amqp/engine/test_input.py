@@ -15,8 +15,8 @@ def test_the_events_of_large_input_wait_for_each_other(
     last: bytes, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """proton takes 8 KiB at once. A few events cost as much as many; control frames are looked at piece by piece."""
-    dispatched, dispatch = list[None](), Dispatcher.dispatch
-    monkeypatch.setattr(Dispatcher, "dispatch", lambda self: (dispatched.append(None), dispatch(self))[1])
+    dispatched, dispatch = list[bool](), Dispatcher.dispatch
+    monkeypatch.setattr(Dispatcher, "dispatch", lambda self: dispatched.append(dispatch(self)) or dispatched[-1])
     owner = Taking()
     begin = performative("begin", next_outgoing_id=0, incoming_window=100, outgoing_window=100)
     attach = performative("attach", name="a", handle=0, role=False, target=target("q"), initial_delivery_count=0)
@@ -27,7 +27,7 @@ def test_the_events_of_large_input_wait_for_each_other(
     dispatched.clear()
     owner.say(data + last)
     assert len(owner.node.found) == 10
-    assert len(dispatched) == times
+    assert dispatched.count(False) == times  # on a busy machine, a call may have left events to another one
     owner.engine.lost(None)
     owner.engine.free()
 

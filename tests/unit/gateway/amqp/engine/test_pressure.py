@@ -44,8 +44,9 @@ def engine_of_nothing() -> Any:
     counted = ("in_bytes", "in_count", "out_bytes", "out_count", "out_data", "unread", "unwritten", "write_limit")
     tally = SimpleNamespace(**dict.fromkeys(counted, 0))
     return SimpleNamespace(
-        tally=tally, weigh=lambda: tally.in_bytes, unfinished=0, link_count=0, kept=0, forsaken=0, largest_output=0,
-        blocked=False, ending=False, refusing=False, choked=False, stuffed=False, config=SimpleNamespace(shared=False),
+        tally=tally, weigh=lambda: tally.in_bytes, unfinished=0, table=SimpleNamespace(count=0), kept=0, forsaken=0,
+        largest_output=0, blocked=False, ending=False, refusing=False, choked=False, stuffed=False,
+        config=SimpleNamespace(shared=False),
     )  # fmt: skip
 
 

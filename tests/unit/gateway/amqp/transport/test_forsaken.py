@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from gateway.amqp.engine.engine import Engine
@@ -11,22 +9,12 @@ from gateway.amqp.transport.connection import Connection
 from gateway.errors import AmqpError
 from tests.support.amqp.frames import framed, performative
 from tests.unit.gateway.amqp.transport.test_many_outcomes import MANY, Sends, receiving
-from tests.unit.gateway.amqp.transport.test_turns import Clock, House
+from tests.unit.gateway.amqp.transport.test_turns import House
 
 LEAST = 600
 """Bytes that proton needs at least for a delivery."""
 DETACH = framed(performative("detach", handle=0, closed=True))
 END = framed(performative("end"))
-
-
-@pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> House:
-    clock = Clock()
-    monkeypatch.setattr(time, "monotonic", clock)
-    monkeypatch.setattr(time, "thread_time", clock)
-    house = House(clock)
-    house.host = Sends(clock)
-    return house
 
 
 def left_alone(house: House) -> tuple[Connection, Engine]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -53,16 +52,6 @@ class Sends(Host):
     @property
     def outcomes(self) -> int:
         return sum(each == "Released" or each == "Modified" for each in self.said)
-
-
-@pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> House:
-    clock = Clock()
-    monkeypatch.setattr(time, "monotonic", clock)
-    monkeypatch.setattr(time, "thread_time", clock)
-    house = House(clock)
-    house.host = Sends(clock)
-    return house
 
 
 def receiving(house: House) -> Connection:

@@ -191,10 +191,10 @@ def test_who_says_little_does_not_wait_for_those_who_say_much(house: House) -> N
     engine = quiet.engine
     assert engine is not None
     for _ in range(10):
-        if engine.link_count:
+        if engine.table.count:
             break
         house.loop.turn()
-    assert engine.link_count == 1
+    assert engine.table.count == 1
     assert house.host.attached < 500
     house.rest()
     assert house.host.attached == 2001

@@ -50,7 +50,7 @@ class Inner(asyncio.Protocol):
     """Takes a tenth of a millisecond for each piece."""
 
     def __init__(self, clock: Clock) -> None:
-        self.got, self.lost, self._clock = bytearray(), False, clock
+        self.got, self.lost, self.outside, self._clock = bytearray(), False, 0, clock
 
     def data_received(self, data: bytes) -> None:
         assert not self.lost
@@ -97,10 +97,12 @@ async def test_very_many_messages_take_turns(monkeypatch: pytest.MonkeyPatch) ->
     opened.protocol.data_received(frames(Opcode.BINARY, [sent[at : at + 1] for at in range(MANY)]))
     assert 0 < len(opened.inner.got) < MANY // 20
     assert not opened.socket.reading
+    assert opened.inner.outside > MANY
     opened.protocol.connection_lost(None)
     assert not opened.inner.lost
     assert await turns(lambda: opened.inner.lost) > 20
     assert opened.inner.got == sent
+    assert opened.inner.outside == 0
 
 
 async def test_reading_goes_on_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
