@@ -31,6 +31,8 @@ from gateway.errors import INTERNAL_ERROR, NOT_ALLOWED, UNAUTHORIZED_ACCESS, Amq
 from policies.values.units import Endpoint
 
 _HANDSHAKE: Final = 10.0
+_LOOK: Final = 1.0
+"""Seconds after which a condition is asked again, also if nothing has changed."""
 WINDOW: Final = 20_000
 """Messages that a peer may send ahead of need."""
 _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
@@ -125,6 +127,7 @@ class BlockingClient:
     def wait(self, condition: Callable[[], bool], seconds: float, what: str = "") -> bool:
         """Let the connection work until the condition holds, for at most `seconds`; returns whether it holds.
 
+        The condition is asked after each change of the connection or its links, and each second.
         Raises `AmqpError` if the connection ends, and, if `what` names what is awaited, when the time is up.
         """
         deadline = self._loop.time() + seconds
@@ -137,7 +140,7 @@ class BlockingClient:
                 if what:
                     raise AmqpError(INTERNAL_ERROR, f"{self._endpoint} gave no answer: {what}")
                 return False
-            self._loop.run_until_complete(self._wait_for_change(left))
+            self._loop.run_until_complete(self._wait_for_change(min(left, _LOOK)))
             self._last_work = self._loop.time()
             self._changed.clear()
         return True

@@ -46,6 +46,8 @@ class Handler(LinkHandler):
     def check(self) -> None:
         """Raise the `AmqpError` that ended the link, if it has ended."""
         if self.ended:
+            if self._error is None:
+                self._client.wait(lambda: False, 0)  # raises the error of the connection, if that has ended
             raise self._error or AmqpError(INTERNAL_ERROR, "the peer ended the link without a reason")
 
     def on_attached(self, link: Link) -> None:
@@ -150,6 +152,7 @@ class BlockingSender(Handler):
     def __init__(self, client: BlockingConnection, changed: Callable[[], None]) -> None:
         super().__init__(client, changed)
         self._outcomes: Final[dict[int, Outcome]] = {}
+        self._sent = 0
 
     def on_credit(self) -> None:
         self._changed()
@@ -163,25 +166,47 @@ class BlockingSender(Handler):
 
         Raises the `AmqpError` that ended the link.
         """
-        self._outcomes.clear()
-        self._send(data, 0)
+        self._forget()
+        self._send(data, 0, lambda: False)
 
     @property
     def outcome(self) -> Outcome | None:
         """The outcome of the message that `begin` sent."""
         return self._outcomes.get(0)
 
-    def _send(self, data: bytes, number: int) -> None:
-        self._client.wait(lambda: self.link.credit > 0 or self.ended, PATIENCE, _CREDIT)
+    def _send(self, data: bytes, number: int, stopped: Callable[[], bool]) -> bool:
+        """Send the message when there is credit, and return True; False if `stopped` comes first."""
+        self._client.wait(lambda: self.link.credit > 0 or self.ended or stopped(), PATIENCE, _CREDIT)
         self.check()
+        if self.link.credit <= 0:
+            return False
         self.link.send(data, number)
+        self._sent += 1
+        return True
 
-    def send(self, messages: list[bytes]) -> list[Outcome]:
-        """Send the messages and return their outcomes in the same order. Raises the `AmqpError` that ended the link."""
+    def _forget(self) -> None:
         self._outcomes.clear()
+        self._sent = 0
+
+    @property
+    def unanswered(self) -> int:
+        """The number of messages of the last call that were sent and have no outcome yet."""
+        return self._sent - len(self._outcomes)
+
+    def outcomes(self, count: int) -> list[Outcome | None]:
+        """The outcomes so far of the last call's first messages."""
+        return [self._outcomes.get(number) for number in range(count)]
+
+    def send(self, messages: list[bytes], stopped: Callable[[], bool] = lambda: False) -> list[Outcome]:
+        """Send the messages and return their outcomes in the same order. Raises the `AmqpError` that ended the link.
+
+        There are fewer outcomes than messages if it was `stopped` while it waited for credit; it looks each second.
+        """
+        self._forget()
         for number, data in enumerate(messages):
-            self._send(data, number)
-        self._client.wait(lambda: len(self._outcomes) == len(messages) or self.ended, PATIENCE, "outcomes")
-        if len(self._outcomes) < len(messages):
+            if not self._send(data, number, stopped):
+                break
+        self._client.wait(lambda: not self.unanswered or self.ended, PATIENCE, "outcomes")
+        if self.unanswered:
             self.check()
-        return [self._outcomes[number] for number in range(len(messages))]
+        return [self._outcomes[number] for number in range(self._sent)]

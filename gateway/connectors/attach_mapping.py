@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from gateway.amqp.codec.codec import encode
 from gateway.amqp.codec.types import Value, ValueMap
 from gateway.amqp.proton.proton_data import AttachReply
+from gateway.errors import FRAME_SIZE_TOO_SMALL, AmqpError
 from gateway.filters.parse.filter_set import RULES, read
 from gateway.filters.predicate import TRUE
 from gateway.links.link import NodeLink, is_outgoing
@@ -17,15 +19,19 @@ from gateway.routing.announcements import supports_annotations
 from gateway.routing.event_annotations import LINK_PROPERTIES
 
 if TYPE_CHECKING:
+    from gateway.amqp.engine.engine import Engine
     from gateway.amqp.link.link import Link
+
+_AROUND: Final = 200
+"""Bytes of an attach beside its name, address, capabilities, properties and filter, at most."""
 
 
 def remote_request(
-    local: NodeLink, remote: Link, address: str, own: tuple[str, ...], *, same_scope: bool
+    local: NodeLink, engine: Engine, address: str, own: tuple[str, ...], *, same_scope: bool
 ) -> AttachReply:
-    """Our attach at the container, for `remote`; `own`: our capabilities there."""
-    wanted = local.source if remote.incoming else local.target
-    most = smaller(remote.engine.config.max_message_size, local.most) if is_outgoing(local) else 0
+    """Our attach at the container; `own`: our capabilities there."""
+    wanted = local.target if local.incoming else local.source
+    most = smaller(engine.config.max_message_size, local.most) if is_outgoing(local) else 0
     return AttachReply(
         address=address,
         capabilities=wanted.capabilities,
@@ -35,6 +41,21 @@ def remote_request(
         own=own,
         max_message_size=most,
     )
+
+
+def oversized(largest: int, reply: AttachReply, name: str = "") -> AmqpError | None:
+    """The error for an attach that does not fit into a frame of so many bytes (0: any number), or None.
+
+    An attach cannot be split (2.7.1), and what one side of a relay says must not end the connection of the other side,
+    which may have other links.
+    """
+    texts = name, reply.address or "", *reply.capabilities, *reply.own
+    maps = (encode(dict(each)) for each in (reply.properties, reply.filter) if each)
+    size = _AROUND + sum(len(text.encode()) + 5 for text in texts) + sum(map(len, maps)) if largest else 0
+    if size <= largest:
+        return None
+    text = f"this attach takes {size} bytes on the other side of the gateway, where a frame may have {largest}"
+    return AmqpError(FRAME_SIZE_TOO_SMALL, f"{text}: its properties, filter or capabilities are too long")
 
 
 def own_capabilities(local: NodeLink, *, same_scope: bool) -> tuple[str, ...]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 import ssl
 from collections.abc import Callable
@@ -22,13 +21,15 @@ from gateway.amqp.transport.connection import Connection
 from gateway.amqp.transport.flush_scheduler import FlushScheduler
 from gateway.amqp.transport.handshake import Handshake
 from gateway.connectors.anonymous_sender import AnonymousRelayNode, SharedAnonymousSender
-from gateway.connectors.failures import Failures, why
+from gateway.connectors.backoff import ReconnectPauses
+from gateway.connectors.failures import Failures, why, why_no_login
 from gateway.connectors.port import ConnectedLink, needs_response_routing
 from gateway.connectors.queue_pull import QueuePull
 from gateway.connectors.relay import RemoteNode
 from gateway.connectors.reply_queue import ConnectorReplyAddress
 from gateway.connectors.transactions.resource import ContainerTransactions
-from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
+from gateway.connectors.unanswered import UnansweredLinks
+from gateway.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError, brief
 from gateway.links.link import NodeLink, TransformFactory
 from gateway.links.link_context import LinkContext, link_context
 from gateway.observability.link_events import LinkEvents
@@ -53,6 +54,11 @@ class Watcher(Protocol):
 
 class Connector:
     """Keeps one connection to the container open for the relays that use it; the delegate of that connection."""
+
+    _since = 0.0
+    """When the present connection was opened, by the loop's clock."""
+    _timer: asyncio.TimerHandle | None = None
+    """Until its session has begun."""
 
     def __init__(
         self,
@@ -79,7 +85,7 @@ class Connector:
         self._connection: Connection | None = None
         self._endpoint: Endpoint = model.to[0]
         self._ended = asyncio.Event()
-        self._was_open = self._down = self._holding = False
+        self._was_open = self._begun = self._unfit = self._down = self._holding = False
         self._failures: Final = Failures()
         self._detail = "not connected yet"
         self.routes: Final = routes
@@ -92,7 +98,7 @@ class Connector:
         pauses = (model.backoff.min.seconds, model.backoff.max.seconds)
         self._pulls: Final = tuple(QueuePull(self, entry, node_scope, pauses) for entry in model.pull)
         self.bridged: Final = bridged
-        self._unfit = False
+        self._unanswered: Final = UnansweredLinks(self.later, self._replace)
         self._engine_config: Final = self._config(container_id)
 
     def _config(self, container_id: str) -> EngineConfig:
@@ -122,16 +128,12 @@ class Connector:
 
     async def run(self) -> None:
         """Connect and reconnect until cancelled."""
-        pause, low, high = (
-            self.model.backoff.min.seconds,
-            self.model.backoff.min.seconds,
-            self.model.backoff.max.seconds,
-        )
+        pauses = ReconnectPauses(self.model.backoff.min.seconds, self.model.backoff.max.seconds)
         for endpoint in cycle(self.model.to):
             self._was_open = False
             await self._session(endpoint)
-            pause = low if self._was_open else min(pause * 2, high)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+            lasted = self._hub.loop.time() - self._since if self._was_open else 0.0
+            await asyncio.sleep(pauses.after(lasted))
 
     async def _session(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -142,6 +144,7 @@ class Connector:
                 await self._connect(endpoint)
         except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: a name that DNS cannot hold
             self._failed(why(error, self._tls if endpoint.tls else None, opened=False))
+            self.unreachable(error)
             return
         await self._ended.wait()
 
@@ -157,6 +160,9 @@ class Connector:
     async def dial(self, endpoint: Endpoint) -> socket.socket | None:
         """A connected socket; None: the loop resolves the name and connects."""
         return None
+
+    def unreachable(self, error: Exception) -> None:
+        """There is no connection; for those who wait for one."""
 
     def _make(self) -> Connection:
         return Connection(
@@ -208,11 +214,13 @@ class Connector:
     def engine(self) -> Engine | None:
         connection = self._connection
         engine = connection.engine if connection is not None else None
-        usable = engine is not None and engine.opened and not engine.closed and not self._unfit
+        usable = engine is not None and self._begun and not engine.closed and not self._unfit
         return engine if usable else None
 
     def join(self, relay: ConnectedLink) -> None:
         self._relays.add(relay)
+        if (engine := self.engine) is not None:
+            self._unanswered.look(engine)
 
     def leave(self, relay: ConnectedLink) -> None:
         self._relays.discard(relay)
@@ -298,15 +306,32 @@ class Connector:
         self._failed(reason)
 
     def unauthenticated(self, connection: Connection, security: Handshake) -> None:
-        self._failed(f"authentication failed: {security.reason}")
+        self._failed(why_no_login(security.reason))
 
     def opened(self, connection: Connection) -> None:
         engine = connection.engine
         assert engine is not None
         if self.model.require_event_streams and CAPABILITY not in engine.offered:
-            self._refuse(connection, engine)
+            self._refuse(engine)
             return
-        self._was_open = True
+        self._was_open, self._since = True, self._hub.loop.time()
+        self._detail = f"{self._endpoint}: connected, but no session has begun"
+        self._timer = self.later(_HANDSHAKE, partial(self._too_slow, connection))
+        engine.begin(partial(self._session_begun, connection, engine))
+
+    def _too_slow(self, connection: Connection) -> None:
+        self._failed("no begin frame within the time limit")
+        connection.abort()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _session_begun(self, connection: Connection, engine: Engine) -> None:
+        """Links may be attached now: before, their number on the session was not known."""
+        self._begun = True
+        self._stop_timer()
         self._failures.clear()
         if self._holding:
             engine.stop_granting()
@@ -327,12 +352,18 @@ class Connector:
         except Exception as error:
             self._report.task_failed(f"connector:{self.name}", error)
 
-    def _refuse(self, connection: Connection, engine: Engine) -> None:
+    def _refuse(self, engine: Engine) -> None:
         """The container lacks a capability that the policy requires (ES-3.1-4)."""
-        self._unfit = True
         text = f"the policy requires {CAPABILITY}, and this container does not offer it"
-        self._failed(text)
-        engine.close(AmqpError(NOT_IMPLEMENTED, text))
+        self._replace(engine, AmqpError(NOT_IMPLEMENTED, text))
+
+    def _replace(self, engine: Engine, error: AmqpError) -> None:
+        """End a connection that is of no use, because of `error`; another one follows."""
+        connection = self._connection
+        assert connection is not None  # the engine is its own
+        self._unfit = True
+        self._failed(error.description)
+        engine.close(error)
         self.later(_HANDSHAKE, connection.abort)
 
     def requested(self, connection: Connection, link: Link) -> None:
@@ -352,7 +383,8 @@ class Connector:
         self._report.flush(link)
 
     def closed(self, connection: Connection, error: AmqpError | None) -> None:
-        self._connection, self._unfit = None, False
+        self._connection, self._unfit, self._begun = None, False, False
+        self._stop_timer()
         self._report.disconnected(connection)
         self.attempt(self.reply_address.closed)
         self.attempt(self.transactions.closed)
@@ -361,5 +393,5 @@ class Connector:
         for each in (*self._pulls, *self._watchers):
             self.attempt(each.closed)
         tls = self._tls if self._endpoint.tls else None
-        self._failed(str(error) if error is not None else why(connection.loss, tls, opened=self._was_open))
+        self._failed(brief(error) if error is not None else why(connection.loss, tls, opened=self._was_open))
         self._ended.set()

@@ -14,6 +14,21 @@ if TYPE_CHECKING:
 
 _MOST: Final = 100
 """Reasons that are remembered."""
+_LOGINS: Final = {
+    "credentials": "the container does not accept the login",
+    "malformed": "the container breaks SASL",
+    "mechanism": "the container does not offer the mechanism of the policy",
+    "out-of-order": "the container breaks SASL",
+    "protocol-header": "the container does not answer with SASL",
+    "server-error": "the container could not check the login",
+    "server-proof": "the container did not prove that it knows the password",
+}
+"""What the reasons of a `SaslClient` mean."""
+
+
+def why_no_login(reason: str) -> str:
+    """A description of a login that failed."""
+    return f"authentication failed: {_LOGINS.get(reason, reason)}"
 
 
 def why(error: BaseException | None, tls: ssl.SSLContext | None, *, opened: bool) -> str:
@@ -22,6 +37,8 @@ def why(error: BaseException | None, tls: ssl.SSLContext | None, *, opened: bool
     `tls`: what it uses, None on plain TCP; `opened`: the container had answered our open. In TLS 1.3 a container
     refuses a certificate after the handshake, and its alert is lost where it closes the socket before we read it.
     """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the container's certificate is not accepted: {error.verify_message}"
     text = str(error or "") or ("timed out" if isinstance(error, TimeoutError) else "connection lost")
     alert = _alert(error)
     if alert:

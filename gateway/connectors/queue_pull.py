@@ -17,7 +17,7 @@ from gateway.amqp.link.outcomes import Outcome, from_node
 from gateway.amqp.message.hop import ROUTING
 from gateway.amqp.message.response_support import SUPPORTED, annotated
 from gateway.amqp.proton.proton_data import ABSENT, AttachReply
-from gateway.errors import NOT_IMPLEMENTED, AmqpError
+from gateway.errors import NOT_IMPLEMENTED, AmqpError, brief
 from gateway.links.internal_link import InternalLink
 from gateway.links.link import Delivery
 from gateway.links.link_context import link_context
@@ -103,7 +103,7 @@ class QueuePull:
         if self._engine is None or self._engine.closed:
             self.problem = "not connected"
             return
-        detail = "the link has ended" if error is None else str(error)
+        detail = "the link has ended" if error is None else brief(error)
         if detail != self.problem:
             self._owner.pull_failed(self.entry.source, self.entry.to, detail)
         self.problem = detail

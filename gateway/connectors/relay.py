@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.link.outcomes import ACCEPTED, SETTLED, Modified
 from gateway.amqp.message.hop import EVENTS, ROUTING, TARGETED
+from gateway.amqp.proton.proton_data import AttachReply, TerminusFields
 from gateway.connectors.attach_mapping import (
     announced,
     filters_in_force,
+    oversized,
     own_capabilities,
     remote_request,
     smaller,
@@ -53,6 +55,11 @@ ATTACH_PATIENCE: Final = 5.0
 """Seconds that an attach waits for the container to be connected and to answer."""
 
 
+def _filtering(given: TerminusFields) -> tuple[str, ...]:
+    """The capabilities of a source of the container, with the filters that the gateway applies."""
+    return tuple(dict.fromkeys((*given.capabilities, *CAPABILITIES)))
+
+
 class RemoteNode:
     """A node at an address of the container behind a connector."""
 
@@ -83,6 +90,8 @@ class Relay(TransactedNode):
         self.local: Final = local
         self._local_receiver: Final = local if is_outgoing(local) else None
         self.remote: Link | None = None
+        self._requested: Link | None = None
+        """The link of our last attach that the container has not answered."""
         self._relay_state = RelayState.ATTACHING
         self._skipped = False
         """Whether the filter skipped messages of the container, so that it may have to be drained again."""
@@ -99,7 +108,14 @@ class Relay(TransactedNode):
                 self._timer.cancel()
             if self._relay_state is RelayState.ENDED:
                 self._connector.leave(self)
+                self._abandon()
         return action
+
+    def _abandon(self) -> None:
+        """The answer to an attach of ours matters no more: it will be detached when it comes."""
+        requested, self._requested = self._requested, None
+        if requested is not None and not requested.engine.closed:
+            requested.engine.abandon(requested)
 
     def start(self) -> None:
         """Attach the remote link; the local attach is answered after it, or after `ATTACH_PATIENCE`."""
@@ -122,6 +138,7 @@ class Relay(TransactedNode):
 
     def attached(self, end: SenderEndpoint | ReceiverEndpoint, remote: Link) -> None:
         """The container has answered the attach of the remote link."""
+        self._requested = None
         action = self._after(RelayEvent.ATTACHED)
         routes = needs_response_routing(self.local, remote.scope)
         remote.context = self._connector.remote_context(routes_responses=routes)
@@ -138,6 +155,7 @@ class Relay(TransactedNode):
 
     def refused(self, error: AmqpError) -> None:
         """The container refuses the link: refuse the local link with the same error, as far as the peer may see it."""
+        self._requested = None
         self._end_local(self._after(RelayEvent.REFUSED), error)
 
     def _timed_out(self) -> None:
@@ -180,13 +198,16 @@ class Relay(TransactedNode):
     # -- the remote attach
 
     def _attach_remote(self, engine: Engine) -> None:
-        remote = engine.attach(self._remote_name(), incoming=not self.local.incoming)
-        same = self._same_scope
-        own = own_capabilities(self.local, same_scope=same) if remote.incoming and self._connector.routes else ()
+        local, incoming, same = self.local, not self.local.incoming, self._same_scope
+        own = own_capabilities(local, same_scope=same) if incoming and self._connector.routes else ()
+        request = remote_request(local, engine, self.address, own, same_scope=same)
+        if (error := oversized(engine.peer.max_frame_size, request)) is not None:
+            self.refused(error)
+            return
+        self._requested = remote = engine.attach(self._remote_name(), incoming=incoming)
         remote.unannounced = remote.incoming and not own
         if CAPABILITY in engine.offered:
             remote.understands = EVENTS
-        request = remote_request(self.local, remote, self.address, own, same_scope=same)
         remote.request(self._remote_end(remote), request)
 
     def _remote_end(self, remote: Link) -> RemoteSender | RemoteReceiver:
@@ -215,16 +236,20 @@ class Relay(TransactedNode):
         given = remote.source if remote.incoming else remote.target
         try:
             in_force, predicate = filters_in_force(local, given.filter)
+            properties = visible_properties(remote.properties, same_scope=self._same_scope)
+            capabilities = announced(local, remote, given.capabilities) if local.incoming else _filtering(given)
+            answer = AttachReply(local.address, capabilities, properties, in_force)
+            if (error := oversized(local.engine.peer.max_frame_size, answer, local.name)) is not None:
+                raise error
         except AmqpError as error:
             self._tell_local(self._after(RelayEvent.UNANSWERABLE), error)
             return
         end = SenderEndpoint(self, local) if is_incoming(local) else self._receiver_endpoint(predicate)
         self.join(end)
-        with_filters = tuple(dict.fromkeys((*given.capabilities, *CAPABILITIES)))
         local.accept(
             end,
-            capabilities=announced(local, remote, given.capabilities) if local.incoming else with_filters,
-            properties=visible_properties(remote.properties, same_scope=self._same_scope),
+            capabilities=capabilities,
+            properties=properties,
             filter=in_force,
             distribution_mode=given.distribution_mode,
             max_message_size=smaller(local.engine.config.max_message_size, remote.most),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gateway.amqp.link.outcomes import Outcome, Rejected
-from gateway.errors import AmqpError
+from gateway.errors import AmqpError, brief
 from gateway.forwarding.checkpoints import Checkpoints
 from gateway.forwarding.flow import InFlight, InFlightEvent
 from gateway.forwarding.local_source import LocalSource, link_name
@@ -274,7 +274,7 @@ class BridgeWorker:
     def _missing(self, end: str, error: AmqpError | None, start: Callable[[], None]) -> None:
         if not self._forwarding:
             return
-        detail = "the link has ended" if error is None else str(error)
+        detail = "the link has ended" if error is None else brief(error)
         if detail != self._problems.get(end):
             self._shared.report.log.warning("bridge link down", **self._ids, end=end, detail=detail)
         self._shared.report.increment("bridge_failures", self.model.name)

@@ -66,13 +66,15 @@ def place(start_module_gateway: Gateways, listener: Listener) -> Place:
 
 
 def answered(far: Peer) -> Frame:
-    """Play the far container's part of the opening; return the gateway's open."""
+    """Play the far container's part of the opening and of the session; return the gateway's open."""
     far.expect_header(frames.SASL_HEADER).send_raw(frames.SASL_HEADER)
     far.send("sasl_mechanisms", sasl_server_mechanisms=["PLAIN", "ANONYMOUS"])
     assert far.expect("sasl_init").mechanism == "ANONYMOUS"
     far.send("sasl_outcome", code=0).expect_header().send_raw(frames.AMQP_HEADER)
     opened = far.expect("open")
     far.open(offered_capabilities=[Symbol("RESPONSE_ANNOTATIONS_V1_0")])
+    far.expect("begin")
+    far.begin(remote_channel=0)
     return opened
 
 
@@ -99,18 +101,11 @@ def agree(place: Place, attach: Frame, handle: int, **fields: Any) -> None:
     place.far.attach(attach.name, not attach.role, handle, **{**termini, **fields})
 
 
-def begun(place: Place) -> None:
-    """Answer the gateway's begin, which comes with its first link."""
-    place.far.until("begin")
-    place.far.begin(remote_channel=0)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def session(place: Place) -> None:
-    """Open the gateway's session by a first link, which the far container refuses."""
+    """A first link, which the far container refuses."""
     client = connected(place.edge)
     client.attach("first", SENDER, target=frames.target("far/first"))
-    begun(place)
     attach = place.far.until("attach")
     agree(place, attach, 900, target=None)
     place.far.detach(900, error=frames.error("amqp:not-found", "first"))
@@ -303,7 +298,6 @@ def test_a_broker_that_vanishes(start_gateway: Gateways) -> None:
         place = Place(edge, far, None)  # type: ignore[arg-type]
         client = connected(edge)
         client.attach("sender-0", SENDER, target=frames.target("far/out"))
-        begun(place)
         attach = far.until("attach")
         agree(place, attach, 0)
         far.flow(0, link_credit=7, delivery_count=0)
@@ -319,7 +313,6 @@ def test_a_broker_that_vanishes(start_gateway: Gateways) -> None:
         far = listener.accept()
         answered(far)
         place = place._replace(far=far)
-        begun(place)
         attach = far.until("attach")
         agree(place, attach, 0)
         far.flow(0, link_credit=7, delivery_count=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import ssl
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 import structlog
 
+from gateway.amqp.sasl.client import SaslClient
+from gateway.amqp.sasl.frames import SASL_HEADER
 from gateway.amqp.transport.tls import client_context
 from gateway.connectors.connector import Connector
-from gateway.connectors.failures import Failures, why
+from gateway.connectors.failures import Failures, why, why_no_login
 from policies.model.scopes.connect import ConnectorSection
 from policies.values.units import Endpoint
 from tests.support.servers.certs import Authority
@@ -58,6 +61,21 @@ def test_other_reasons_say_nothing_of_certificates(error: Exception) -> None:
     assert why(error, client_context(), opened=False) == (str(error) or "timed out")
 
 
+def test_a_container_whose_certificate_is_not_accepted_is_told_in_a_sentence() -> None:
+    error = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] … (_ssl.c:1006)")
+    error.verify_message = "certificate has expired"
+    told = "the container's certificate is not accepted: certificate has expired"
+    assert why(error, client_context(), opened=False) == told
+
+
+@pytest.mark.parametrize("server", [b"HTTP/1.1", SASL_HEADER + b"junk" * 4], ids=["header", "frames"])
+def test_a_failed_login_is_told_in_a_sentence(server: bytes) -> None:
+    client = SaslClient(["PLAIN"], "u", "p", tls=True)
+    client.receive(server)
+    assert client.reason in ("protocol-header", "malformed")
+    assert why_no_login(client.reason).startswith("authentication failed: the container ")
+
+
 def test_nothing_is_guessed_on_plain_tcp_or_once_a_connection_was_open() -> None:
     assert why(None, None, opened=False) == why(None, client_context(), opened=True) == "connection lost"
 
@@ -96,13 +114,15 @@ async def test_a_bridge_that_fails_costs_neither_the_others_nor_the_next_connect
         disconnected=lambda connection: None, connection_opened=lambda connection, **ids: None,
         log=structlog.get_logger(), increment=lambda *_: None, task_failed=lambda name, _: failed.append(name)
     )
+    hub: Any = SimpleNamespace(loop=asyncio.get_running_loop())
     connector = Connector(
-        "edge", model, container_id="c", hub=None, report=report, node_scope=None, routes=False  # type: ignore[arg-type]
+        "edge", model, container_id="c", hub=hub, report=report, node_scope=None, routes=False  # type: ignore[arg-type]
     )
     watchers = [Watching(), Watching(fails=True), Watching()]
     for each in watchers:
         connector.watch(each)
-    connection: Any = SimpleNamespace(engine=SimpleNamespace(offered=(), remote_container="c"), loss=None)
+    engine = SimpleNamespace(offered=(), remote_container="c", begin=lambda then: then())
+    connection: Any = SimpleNamespace(engine=engine, loss=None)
     connector.opened(connection)
     connector.closed(connection, None)
     assert [each.told for each in watchers] == [["opened", "closed"], [], ["opened", "closed"]]
