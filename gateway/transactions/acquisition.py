@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.agenda import Agenda
+from gateway.amqp.link.dispositions import SettledRetirement, UnsettledRetirement, bulky
 from gateway.amqp.link.outcomes import ACCEPTED, FAILED, RELEASED, SETTLED, Outcome, Provisional
-from gateway.amqp.link.sender_link import SettledRetirement, UnsettledRetirement
 from gateway.amqp.link.transactions import Retirement, RetiringLink
 from gateway.errors import TRANSACTION_ROLLBACK, AmqpError
 from gateway.transactions.acquisition_states import (
@@ -123,7 +123,7 @@ class Acquisition:
         if action in _DEFAULT:
             default = self._link.default_outcome
             outcome = ACCEPTED if default is SETTLED else default  # KM-12
-        if settled:
+        if settled or bulky(outcome):
             before = self._link.unsettled.bytes
             context = self._take(number, delivery, settled=True)
             size = before - self._link.unsettled.bytes

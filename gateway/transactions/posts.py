@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gateway.amqp.link.outcomes import ACCEPTED, RELEASED, SETTLED, Outcome, Provisional, Rejected
 from gateway.amqp.link.transactions import PostedMessage, TransactedLink, UnansweredMessages, WaitingPost
-from gateway.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT_EXCEEDED, TRANSACTION_UNKNOWN, AmqpError, Fault
+from gateway.errors import (
+    CONNECTION_FORCED,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT_EXCEEDED,
+    TRANSACTION_UNKNOWN,
+    AmqpError,
+    Fault,
+)
 
 if TYPE_CHECKING:
     from gateway.transactions.transaction import Transaction
@@ -18,6 +25,7 @@ _TOO_MUCH: Final = (
     "this connection has too many messages in transactions or without an outcome (limits.memory, limits.user_memory, "
     "gateway.memory): discharge its transactions"
 )
+_ENDING: Final = "the gateway is shutting down and takes no more messages: repeat the transaction on a new connection"
 
 
 class Post:
@@ -38,13 +46,19 @@ class Post:
         try:
             self.transaction.check(self._link.scope)
             if self._link.engine.refusing:
-                raise AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH, scope=self._link.scope)
+                raise self._refusal()
             if (order := self.transaction.order).waits:
                 order.add(QueuedPost(self, on_post, data), self._link.scope)
             else:
                 on_post(self, data)
         except AmqpError as error:
             self.refuse(error)
+
+    def _refusal(self) -> AmqpError:
+        """Why the connection takes no messages now."""
+        if self._link.engine.ending:
+            return AmqpError(CONNECTION_FORCED, _ENDING, fault=Fault.GATEWAY, scope=self._link.scope)
+        return AmqpError(RESOURCE_LIMIT_EXCEEDED, _TOO_MUCH, scope=self._link.scope)
 
     def begin(self, on_post: OnPost, data: bytes) -> None:
         """`pass_to` for a message whose turn has come; there was room for it when it came."""
@@ -191,7 +205,7 @@ def _temporary(error: AmqpError) -> bool:
     A client that sends without waiting for outcomes, as JMS does in transactions, would commit the others without it.
     """
     away = error.fault is Fault.BACKEND and error.condition != NOT_IMPLEMENTED
-    return away or error.condition == RESOURCE_LIMIT_EXCEEDED
+    return away or error.condition in (RESOURCE_LIMIT_EXCEEDED, CONNECTION_FORCED)
 
 
 def _hold(link: TransactedLink, size: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import struct
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -18,17 +17,12 @@ from tests.support.amqp.peer import Peer
 from tests.support.gateway.crossing import Inbox, Outbox
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
+from tests.support.gateway.process import resident
 from tests.support.transactions.controller import Controller, in_transaction
 
 POSTS: Final = int(os.environ.get("SCOPEGATE_POSTS", "1_000_000"))
 MORE: Final = 100 * 1024 * 1024
 """Bytes that the gateway may take beside what it had."""
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory that a process has."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
 class Flood:

@@ -88,3 +88,26 @@ def test_a_refusal_that_its_sender_cannot_see_fails_the_transaction(attached: bo
     of = transaction(b"t")
     Post(of, link, 1, settled=False).refuse(AmqpError(NOT_FOUND, "no such topic"))
     assert (told, of.failure is None) == ((["rejected"], True) if attached else ([], False))
+
+
+@pytest.mark.parametrize("ending", [False, True])
+def test_a_message_that_is_not_taken_says_why_and_fails_the_transaction(ending: bool) -> None:
+    """At the end of a drain it said that the connection had too many messages."""
+    told: list[AmqpError] = []
+    link: Any = SimpleNamespace(
+        open=True,
+        rejects=True,
+        scope="edge",
+        behind=None,
+        engine=SimpleNamespace(refusing=True, ending=ending),
+        tag=lambda _: b"7",
+        settle=lambda _, outcome: told.append(outcome.outcome.error),
+        grant=lambda _: None,
+        message_refused=lambda _: None,
+    )
+    of = transaction(b"t")
+    Post(of, link, 1, settled=False).pass_to(lambda post, data: pytest.fail("it was taken"), b"")
+    (error,) = told
+    assert of.failure is not None
+    assert error.condition == ("amqp:connection:forced" if ending else "amqp:resource-limit-exceeded")
+    assert ("shutting down" in error.description) is ending
