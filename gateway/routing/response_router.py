@@ -27,11 +27,12 @@ from gateway.routing.fair_share import FairShare, Timer
 from gateway.routing.message_router import WINDOW, MessageRouter
 from gateway.routing.requester_limits import BESIDE, DETACHED
 from gateway.state.counters.store import CounterStore
+from policies.model.keys import LONGEST_SKEW
 
 MAX_WAIT: Final = 10.0
 """Seconds that a response may wait for the rate limit; one that would wait longer is released."""
-OUTLIVES: Final = 300_000
-"""Milliseconds that counts and stored cookies outlive their expiry, because clocks of gateways may differ."""
+OUTLIVES: Final = LONGEST_SKEW + 300_000
+"""Milliseconds that counts and stored cookies outlive their expiry: `keys.skew`, and what clocks of gateways differ."""
 
 
 class AdmissionContext(NamedTuple):

@@ -18,6 +18,7 @@ from gateway.response.fields import CORRELATION_ID, MESSAGE_ID
 
 if TYPE_CHECKING:
     from gateway.links.link import Transform
+    from gateway.response.restore import Restored
     from gateway.routing.fair_share import Timer
 
 _BOUNDS: Final = (
@@ -70,11 +71,12 @@ class ResponseTimes:
         change_all = change.several
         return Crossing(crossing, several)
 
-    def answered(self, target: str, data: bytes) -> None:
-        """A response came to a reply address of `target`, and was restored."""
+    def answered(self, target: str, restored: Restored) -> Restored:
+        """Return a response that came to a reply address of `target`."""
         watch = self._watches.get(target)
-        if watch is not None and watch.id and watch.id in data:
-            watch.look(data)
+        if watch is not None and watch.id and watch.id in restored.data:
+            watch.look(restored.data)
+        return restored
 
     def _watch(self, target: str) -> _Watch:
         found = self._watches.get(target)

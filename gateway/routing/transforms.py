@@ -82,6 +82,7 @@ class TransformRegistry:
         Cookies longer than `max_cookie` bytes are stored in `store`. `times` measures some requests.
         """
         self._times: Final = times
+        self._answered: Final = _unmeasured if times is None else times.answered
         self._ring: Final = ring
         self._cookies: Final = None if ring is None else CookieStore(ring, None if store is None else max_cookie)
         self._store: Final = store
@@ -263,12 +264,7 @@ class TransformRegistry:
 
     def restore(self, scope: str, data: bytes) -> Restored:
         """Restore a response with a cookie that came to the reply address of `scope`."""
-        return self._timed(scope, self._target(scope).restore(data, self._clock()))
-
-    def _timed(self, scope: str, restored: Restored) -> Restored:
-        if self._times is not None:
-            self._times.answered(scope, restored.data)
-        return restored
+        return self._answered(scope, self._target(scope).restore(data, self._clock()))
 
     def own_cookie(self, scope: str, cookie: bytes) -> bool:
         """Whether a cookie is for the reply address of `scope` here, and not for another gateway's of the same name."""
@@ -294,11 +290,11 @@ class TransformRegistry:
             self._restorers[scope] = CorrelationRestorer(
                 self._ring, scope, replies_address(scope), self._scopes, store=self._cookies
             )
-        return self._timed(scope, self._restorers[scope].restore(data, self._clock()))
+        return self._answered(scope, self._restorers[scope].restore(data, self._clock()))
 
     def undo(self, scope: str, token: str, data: bytes, layout: SectionOffsets | None = None) -> Restored:
         """Restore a response to a rewritten request that came to the address with `token` in `scope`."""
-        return self._timed(scope, self._origin(scope, token).undo(token, data, self._clock(), layout))
+        return self._answered(scope, self._origin(scope, token).undo(token, data, self._clock(), layout))
 
     def check(self, scope: str, token: str) -> None:
         """Refuse an attach to a rewritten address that is forged or expired (RA-2.5-9)."""
@@ -344,6 +340,10 @@ class TransformRegistry:
             else:
                 return rewriter
         raise refusal
+
+
+def _unmeasured(_: str, restored: Restored) -> Restored:
+    return restored
 
 
 def _refuse(error: AmqpError) -> Transform:

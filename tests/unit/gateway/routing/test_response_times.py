@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gateway.response.restore import Restored
 from gateway.routing.response_times import ResponseTimes
 from tests.support.amqp.messages import message
 
@@ -52,22 +53,27 @@ def count(times: ResponseTimes) -> list[int]:
     return [after - before for before, after in zip([0, *counts], counts, strict=False)]
 
 
+def answered(times: ResponseTimes, scope: str, data: bytes) -> None:
+    response = Restored("edge", "replies", data)
+    assert times.answered(scope, response) is response
+
+
 def test_a_request_is_found_by_its_message_id_or_its_correlation_id() -> None:
     clock = Clock()
     times, crossing = timed(clock)
     crossing(message(b"?", message_id="request-1"))
     clock.go(0.02)
-    times.answered("core", message(b"request-1 in a body only", correlation_id="request-0"))
-    times.answered("other", message(b"!", correlation_id="request-1"))
+    answered(times, "core", message(b"request-1 in a body only", correlation_id="request-0"))
+    answered(times, "other", message(b"!", correlation_id="request-1"))
     assert sum(count(times)) == 0
-    times.answered("core", message(b"!", correlation_id="request-1"))
-    times.answered("core", message(b"!", correlation_id="request-1"))
+    answered(times, "core", message(b"!", correlation_id="request-1"))
+    answered(times, "core", message(b"!", correlation_id="request-1"))
     assert sum(count(times)) == 1
     assert abs(times.histogram("edge", "core").total - 0.02) < 1e-9
     clock.go(0.06)
     crossing(message(b"?", message_id="request-2", correlation_id="conversation"))
     clock.go(0.3)
-    times.answered("core", message(b"!", correlation_id="conversation"))
+    answered(times, "core", message(b"!", correlation_id="conversation"))
     assert sum(count(times)) == 2
 
 
@@ -76,12 +82,12 @@ def test_one_at_a_time_is_timed_and_given_up_after_a_minute() -> None:
     times, crossing = timed(clock)
     crossing(message(b"?", message_id="request-1"))
     crossing(message(b"?", message_id="request-2"))
-    times.answered("core", message(b"!", correlation_id="request-2"))
+    answered(times, "core", message(b"!", correlation_id="request-2"))
     assert sum(count(times)) == 0
     clock.go(61)
     crossing(message(b"?", message_id="request-3"))
-    times.answered("core", message(b"!", correlation_id="request-1"))
-    times.answered("core", message(b"!", correlation_id="request-3"))
+    answered(times, "core", message(b"!", correlation_id="request-1"))
+    answered(times, "core", message(b"!", correlation_id="request-3"))
     assert sum(count(times)) == 1
 
 
@@ -90,6 +96,6 @@ def test_a_request_without_an_id_or_with_nonsense_is_not_timed() -> None:
     times, crossing = timed(clock)
     for data in (message(b"?"), b"\x00\x53", message(b"?", message_id=7)):
         crossing(data)
-        times.answered("core", data)
+        answered(times, "core", data)
         clock.go(0.06)
     assert sum(count(times)) == 0

@@ -16,6 +16,7 @@ from gateway.response.cookies.cookie_store import CookieNotLoaded
 from gateway.routing.destination_link import Destination
 from gateway.routing.requester_limits import BESIDE, DETACHED
 from gateway.routing.response_router import AdmissionContext, AdmissionRequired, ResponseRouter
+from policies.model.keys import LONGEST_SKEW
 
 COOKIE = Cookie("edge", "$replies.core", "q/1", 1 << 42, uses=Uses(1, b"n" * 12))
 DATA = b"x" * 100
@@ -26,6 +27,7 @@ class Store:
 
     def __init__(self) -> None:
         self.asked: list[Callable[[Any], None]] = []
+        self.kept_for: list[int] = []
         self.given_back = 0
 
     def get(self, key: str, then: Callable[[Any], None]) -> None:
@@ -33,6 +35,7 @@ class Store:
 
     def acquire(self, key: str, claim: str, limit: int, ttl_ms: int, then: Callable[[Any], None]) -> None:
         self.asked.append(then)
+        self.kept_for.append(ttl_ms)
 
     def release(self, key: str, claim: str) -> None:
         self.given_back += 1
@@ -113,6 +116,13 @@ def test_what_came_settled_goes_on_when_the_answer_comes(world: World) -> None:
     world.answer()
     assert (world.got, world.link.dropped, world.store.given_back) == ([DATA] * 2, [], 0)
     assert DETACHED.held == 0
+
+
+def test_a_use_is_counted_for_longer_than_any_gateway_accepts_the_cookie() -> None:
+    world, minutes = World("use"), 60_000
+    world.router.on_transfer(0, DATA, False)
+    behind = 5 * minutes
+    assert world.store.kept_for == [COOKIE.expiry_ms + LONGEST_SKEW + behind]
 
 
 def test_what_its_sender_can_send_again_is_forgotten(world: World) -> None:
