@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 PAGE: Final = 100
 """Items of a page."""
@@ -13,6 +13,12 @@ _DIGITS: Final = 15
 
 class BadQuery(Exception):
     """A parameter of the query, or an id, that cannot be used; the text names it and what is allowed."""
+
+
+class Parameters(Protocol):
+    """What is used of a query, in which a name may be repeated."""
+
+    def multi_items(self) -> list[tuple[str, str]]: ...
 
 
 class PageQuery(NamedTuple):
@@ -40,12 +46,15 @@ def numbers_of(text: str, parts: int) -> tuple[int, ...]:
     return tuple(map(int, found))
 
 
-def check_names(query: Iterable[str], allowed: Iterable[str]) -> None:
+def check_names(query: Parameters, allowed: Iterable[str]) -> None:
     """Refuse parameters that nobody reads: a mistyped filter must not show everything. Raises BadQuery."""
-    names = [*allowed]
-    for name in query:
+    names, given = [*allowed], set[str]()
+    for name, _ in query.multi_items():
         if name not in names:
             raise BadQuery(f"{name[:50]!r}: unknown parameter; allowed: {', '.join(names) or 'none'}")
+        if name in given:
+            raise BadQuery(f"{name}: given twice; give it once")
+        given.add(name)
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
+import os
 from importlib import import_module
 from typing import Final, cast
 
@@ -34,6 +35,10 @@ _MODULES: Final = {
     )},
 }  # fmt: skip
 """Where each command is; it is imported when it is called."""
+
+# pydantic would read the entry points of all installed packages for plugins: 20 ms of a start, for code of others that
+# could change how a policy is read.
+os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 

@@ -84,8 +84,10 @@ def load_credential_files(policy: CompiledPolicy, check_cluster: CheckCluster) -
             problems += _sink(policy, tls, ("scopes", name, *place))
     if problems:
         raise CredentialFilesError(problems)
+    now = datetime.now(UTC)
     credentials.warnings += [
-        *_exposed(policy), *_out_of_date(policy, datetime.now(UTC)), *_unknown_users(policy, credentials),
+        *_exposed(policy), *_out_of_date(policy, now), *_expired_keys(policy, now),
+        *_unknown_users(policy, credentials),
     ]  # fmt: skip
     return credentials
 
@@ -146,6 +148,15 @@ def _out_of_date(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
             names += [tls.cert, tls.ca]
     for name in dict.fromkeys(filter(None, names)):
         yield from out_of_date(policy.path(name), now)
+
+
+def _expired_keys(policy: CompiledPolicy, now: datetime) -> Iterator[str]:
+    """Warnings about keys of the ring that verify nothing any more."""
+    for name, key in policy.model.keys.ring.items() if policy.model.keys is not None else ():
+        if key.until is not None and key.until <= now.timestamp() * 1000:
+            until = datetime.fromtimestamp(key.until / 1000, UTC)
+            text = f"expired on {until:%Y-%m-%d %H:%M} UTC: no response is verified with this key any more; remove it"
+            yield mistake_at(policy, ("keys", "ring", name, "until"), text)
 
 
 def _unknown_users(policy: CompiledPolicy, credentials: CredentialFiles) -> Iterator[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from policies.load.loader import load_policy
 from policies.model.filters import Filters
@@ -14,12 +15,25 @@ if TYPE_CHECKING:
     from gateway.filters.parse.filter_set import Rules
     from gateway.response.cookies.keys import KeyRing
 
+_LARGEST: Final = 64 << 20
+"""Bytes of a file: more than the users file of 100,000 users has."""
+
 
 def load(path: Path, *, with_secrets: bool = True) -> CompiledPolicy:
     """The policy at `path`; raises `PolicyErrors` with every mistake."""
     return load_policy(
-        path, environ=os.environ, read_bytes=Path.read_bytes, with_secrets=with_secrets, check_filter=_filter_mistake
+        path, environ=os.environ, read_bytes=_read, with_secrets=with_secrets, check_filter=_filter_mistake
     )
+
+
+def _read(path: Path) -> bytes:
+    """The content of a policy or of a file that it names; raises OSError for one that would take all memory."""
+    with path.open("rb") as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        del content  # the error may live on, and with it what is local here
+        raise OSError(errno.EFBIG, f"larger than {_LARGEST >> 20} MiB")
+    return content
 
 
 def _filter_mistake(text: str) -> str | None:

@@ -260,7 +260,7 @@ _HEAD: Final = (
     "are names of the policy exists, at 0, as soon as the policy is in force. Labels are names of the policy or words",
     "of this project, never what a peer says: an address is counted at its rule, a group at the rule of its address.",
     "Each address rule has about 64 series: a policy of 1,000 rules makes a page of 6 MB. It is read and sent in",
-    "pieces, while traffic goes on.",
+    "pieces, while traffic goes on; one page is made at a time, for all who ask meanwhile.",
     "",
     "[deploy/prometheus/alerts.yaml](../deploy/prometheus/alerts.yaml) has alert rules for them, and",
     "[deploy/grafana/scopegate.json](../deploy/grafana/scopegate.json) is a dashboard.",

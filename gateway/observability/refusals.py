@@ -1,4 +1,4 @@
-"""The last refusals, for operators: links, messages and logins. Pure; bounded by their number."""
+"""The last refusals, for operators: links, messages and logins. Pure; bounded by their number and length."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 MOST: Final = 200
 """Refusals that are kept."""
+LONGEST: Final = 4096
+"""Characters that are kept of each text of a peer, which may have 128 kB."""
 
 
 class RecentRefusal(NamedTuple):
@@ -35,7 +37,8 @@ class RecentRefusals:
 
     def add(self, refusal: RecentRefusal) -> None:
         """Keep a refusal; the oldest is forgotten."""
-        self._kept.append(refusal)
+        address = None if refusal.address is None else refusal.address[:LONGEST]
+        self._kept.append(refusal._replace(address=address, description=refusal.description[:LONGEST]))
         self.total += 1
 
     def newest(self) -> list[tuple[int, RecentRefusal]]:

@@ -291,7 +291,7 @@ class Gateway:
                 yield from connection.engine.links
 
     def _present(self) -> int:
-        return sum(1 + each.engine.link_count for each in self.connections() if each.engine is not None)
+        return sum(1 + each.engine.table.count for each in self.connections() if each.engine is not None)
 
     def _observe(self, loop: asyncio.AbstractEventLoop) -> None:
         self.context.journal = self.report.journal = self._journaling.journal

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from gateway.links.dialect import ListenerDialect
     from gateway.nodes.scope import Scope
     from policies.model.scopes.event_hubs import SharedKey
+
+_BACKLOG: Final = 1024
 
 
 class Listener:
@@ -74,24 +78,28 @@ class Listener:
         config = _engine_config(settings)
         self._engine_config: Final = config if self._dialect is None else self._dialect.engine_config(config)
 
-    async def start(self) -> None:
-        """Bind and accept; raises OSError if the port is in use."""
-        bind = self.settings.model.bind
-        if self._tls is None:
-            self._server = await self._hub.loop.create_server(
-                self._accept, bind.host, bind.port, backlog=1024
-            )
-        else:
-            handshake = self.settings.model.limits.handshake.seconds
-            server = TlsServer(
-                self, self._accept, self._tls_context, handshake=handshake, supervisor=self._supervisor
-            )
-            await server.start(bind.host, bind.port)
-            self._server = server
+    async def start(self, inherited: socket.socket | None = None) -> None:
+        """Bind and accept; raises OSError if the port is in use. `inherited` listens at the address already."""
+        self._server = await (self._plain(inherited) if self._tls is None else self._secured(inherited))
         self._report.log.info(
             "listening", scope=self.settings.scope, bind=self.bound, tls=self._tls is not None,
             **({} if self.settings.model.websocket is None else {"websocket": self.settings.model.websocket}),
         )  # fmt: skip
+
+    async def _plain(self, inherited: socket.socket | None) -> asyncio.Server:
+        bind, create = self.settings.model.bind, self._hub.loop.create_server
+        if inherited is not None:
+            return await create(self._accept, sock=inherited, backlog=_BACKLOG)
+        return await create(self._accept, bind.host, bind.port, backlog=_BACKLOG)
+
+    async def _secured(self, inherited: socket.socket | None) -> TlsServer:
+        model = self.settings.model
+        server = TlsServer(
+            self, self._accept, self._tls_context,
+            handshake=model.limits.handshake.seconds, supervisor=self._supervisor,
+        )  # fmt: skip
+        await server.start(model.bind.host, model.bind.port, inherited)
+        return server
 
     @property
     def bound(self) -> str:
@@ -130,6 +138,14 @@ class Listener:
     @property
     def _shaking(self) -> int:
         return self._server.shaking if isinstance(self._server, TlsServer) else 0
+
+    def listening_socket(self) -> socket.socket | None:
+        """A second descriptor of the socket, for a successor at the address; None: there are several sockets, or none.
+
+        It goes on listening after `stop`, so that clients which connect meanwhile wait and are not refused.
+        """
+        sockets = [] if self._server is None else self._server.sockets
+        return socket.socket(fileno=os.dup(sockets[0].fileno())) if len(sockets) == 1 else None
 
     def stop(self) -> None:
         """Stop accepting; connections stay open."""

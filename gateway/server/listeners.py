@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -50,17 +51,23 @@ class Listeners:
         settings = list(wanted)
         self._logins.install(settings, credentials)
         self._credentials = credentials
-        self._retire(settings, scopes)
+        free = self._retire(settings, scopes)
         self.unbound.clear()
         for each in settings:
+            inherited = None if each in self.serving else free.pop(str(each.model.bind), None)
             try:
-                await self._install(each, credentials)
+                await self._install(each, credentials, inherited)
             except Exception as error:  # one port in use must not keep the others from being served
-                self.unbound[each] = error
-                if not isinstance(error, OSError):
-                    self._report.task_failed("listener", error)
-                bind = str(each.model.bind)
-                self._report.log.error("cannot listen", scope=each.scope, bind=bind, error=str(error))
+                self._failed(each, error)
+                if inherited is not None:
+                    inherited.close()
+
+    def _failed(self, settings: Settings, error: Exception) -> None:
+        self.unbound[settings] = error
+        if not isinstance(error, OSError):
+            self._report.task_failed("listener", error)
+        bind = str(settings.model.bind)
+        self._report.log.error("cannot listen", scope=settings.scope, bind=bind, error=str(error))
 
     async def retry_unbound(self) -> None:
         """Try again to bind the ports that a reload could not bind."""
@@ -70,9 +77,15 @@ class Listeners:
                 await self._install(settings, self._credentials)
                 self.unbound.pop(settings, None)
 
-    def _retire(self, wanted: list[Settings], scopes: Mapping[str, Scope]) -> None:
+    def _retire(self, wanted: list[Settings], scopes: Mapping[str, Scope]) -> dict[str, socket.socket]:
+        """Stop the listeners that are not wanted; returns the sockets of addresses that are, for other listeners."""
+        binds = {str(each.model.bind) for each in wanted if each.model.bind.port}
+        free = dict[str, socket.socket]()
         for settings in set(self.serving) - set(wanted):
             listener = self.serving.pop(settings)
+            bind = str(settings.model.bind)
+            if bind in binds and (kept := listener.listening_socket()) is not None:
+                free[bind] = kept
             listener.stop()
             self.retired.append(listener)
         self.retired = [listener for listener in self.retired if listener.busy]
@@ -81,6 +94,7 @@ class Listeners:
             if listener.settings.scope not in scopes:
                 listener.close(AmqpError(CONNECTION_FORCED, "the scope was removed from the policy"))
         self._quotas.keep(_place(each) for each in [*wanted, *(listener.settings for listener in self.retired)])
+        return free
 
     def _renew_retired_keys(self, wanted: list[Settings]) -> None:
         """Connections of a replaced listener stay with the keys that its place has now."""
@@ -89,7 +103,10 @@ class Listeners:
         for listener in self.retired:
             listener.renew_keys(keys.get(_place(listener.settings), ()))
 
-    async def _install(self, settings: Settings, credentials: CredentialFiles) -> None:
+    async def _install(
+        self, settings: Settings, credentials: CredentialFiles, inherited: socket.socket | None = None
+    ) -> None:
+        """`inherited`: a socket that listens at the address, of a listener with other settings."""
         model = settings.model
         quota = self._quotas.of(*_place(settings), model.limits)
         if (listener := self.serving.get(settings)) is not None:
@@ -97,7 +114,7 @@ class Listeners:
             listener.renew_keys(credentials.keys_of(model))
             return
         listener = self._make(settings, credentials, self._logins, quota)
-        await listener.start()
+        await listener.start(inherited)
         self.serving[settings] = listener
 
     def ready(self) -> tuple[bool, str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from gateway.observability.logs import get_logger
-from gateway.state.counters.redis_store import RedisCounterStore
+from gateway.state.counters.redis_store import PREFIX, RedisCounterStore
 from gateway.state.redis_connections import redis_client
 from gateway.state.subscriptions.redis_store import RedisSubscriptionStore
 from gateway.state.termini.redis_store import RedisTermini
@@ -16,7 +16,10 @@ from gateway.state.termini.store import EACH
 
 LOG: Final = get_logger(__name__)
 TIMEOUT: Final = 2.0
-"""Time limit of a ping in seconds: enough for a busy Redis, and not too long for `/readyz`."""
+"""Time limit of a command in seconds: enough for a busy Redis, and not too long for `/readyz`."""
+_PROBE: Final = f"{PREFIX}writable"
+_PROBE_TTL: Final = 60
+"""Seconds that it stays after the last gateway."""
 LISTEN: Final = 5.0
 """Time limit in seconds of calls that wait for a change."""
 
@@ -32,19 +35,21 @@ class RedisState:
         self._every = every
         self._asked = False
         self._ready = False
+        self._answers = False
+        """Whether it answers at all: one that is full, or a replica, still reads."""
         self._detail = "not asked yet"
         self.termini: Final = RedisTermini(self._client, user_termini)
         self.subscriptions: Final = RedisSubscriptionStore(self._client, self._listener)
-        self.store: Final = RedisCounterStore(self._client, lambda: self._asked and not self._ready)
+        self.store: Final = RedisCounterStore(self._client, lambda: self._asked and not self._answers)
 
     def ready(self) -> tuple[bool, str]:
-        """The result of the last ping."""
+        """Whether the last write succeeded."""
         return self._ready, f"redis {self._where}: {self._detail}"
 
     async def run(self) -> None:
-        """Ping until cancelled."""
+        """Write until cancelled: a Redis that is full, or has become a replica, answers a PING and stores nothing."""
         while True:
-            self._note(await self._ping())
+            self._note(await self._write())
             await asyncio.sleep(self._every)
 
     async def close(self) -> None:
@@ -52,12 +57,17 @@ class RedisState:
         await self._client.aclose()
         await self._listener.aclose()
 
-    async def _ping(self) -> str | None:
-        """None if it answered, else the problem."""
+    async def _write(self) -> str | None:
+        """None if it was written, else the problem."""
         try:
-            await self._client.ping()
+            await self._client.set(_PROBE, b"", ex=_PROBE_TTL)
+        except ResponseError as error:
+            self._answers = True
+            return f"it cannot be written: {error}"
         except (RedisError, OSError, TimeoutError) as error:
+            self._answers = False
             return str(error) or type(error).__name__
+        self._answers = True
         return None
 
     def _note(self, trouble: str | None) -> None:

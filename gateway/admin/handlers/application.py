@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
@@ -72,21 +73,32 @@ HANDLERS: Final[tuple[tuple[str, str, Handler], ...]] = (
 )
 
 
+_IN_TURN: Final = frozenset((connections.list_connections, links.list_links, policy.list_addresses))
+"""Handlers whose answers take milliseconds of the loop: one is made at a time, or many would stop everything else."""
+
+
 def make_admin_app(source: AdminSource) -> Starlette:
     """The application; `gateway.admin.access.gate.AdminGate` stands before it."""
+    turn = asyncio.Lock()
     paths: dict[str, dict[str, Handler]] = {}
     for method, path, handler in HANDLERS:
         paths.setdefault(path, {})[method] = handler
-    routes = [Route(PREFIX + path, _endpoint(source, found), methods=[*found]) for path, found in paths.items()]
+    routes = [Route(PREFIX + path, _endpoint(source, found, turn), methods=[*found]) for path, found in paths.items()]
     return Starlette(routes=[*routes, *page_routes()], exception_handlers={HTTPException: _plain, BadQuery: _bad})
 
 
-def _endpoint(source: AdminSource, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(
+    source: AdminSource, handlers: dict[str, Handler], turn: asyncio.Lock
+) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         handler = handlers["GET" if request.method == "HEAD" else request.method]
         if handler is not sessions.begin_session and request.method not in READS:
             await check_no_body(request)
-        return await handler(source, request)
+        if handler not in _IN_TURN:
+            return await handler(source, request)
+        async with turn:
+            await asyncio.sleep(0)  # the loop's other work comes before each
+            return await handler(source, request)
 
     return endpoint
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from starlette.applications import Starlette
@@ -18,9 +18,10 @@ from uvicorn import Config, Server
 from gateway.observability.http.bounded import bounded
 from gateway.observability.http.framing import FramingGuard
 from gateway.observability.http.groups import GroupAdminHandler, group_routes
+from gateway.observability.http.shared_page import SharedPage, in_pieces
 from gateway.observability.metrics import CONTENT_TYPE, Metrics
 from gateway.observability.readiness import Readiness
-from gateway.tasks import Supervisor, TimeSlice, Work
+from gateway.tasks import Supervisor, Work
 
 GRACE: Final = 1
 """Seconds that requests in progress may take at shutdown."""
@@ -28,9 +29,10 @@ GRACE: Final = 1
 
 def make_app(metrics: Metrics, readiness: Readiness, groups: GroupAdminHandler | None = None) -> Starlette:
     """The application; requests run on the event loop and wait for nothing but the shared state."""
+    page = SharedPage(metrics.pieces)
 
     async def show_metrics(_: Request) -> Response:
-        return StreamingResponse(_in_turns(metrics), headers={"content-type": CONTENT_TYPE})
+        return StreamingResponse(in_pieces(await page.get()), headers={"content-type": CONTENT_TYPE})
 
     async def healthz(_: Request) -> Response:
         # The answer itself shows that the event loop runs.
@@ -42,14 +44,6 @@ def make_app(metrics: Metrics, readiness: Readiness, groups: GroupAdminHandler |
 
     routes = [Route("/metrics", show_metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
     return Starlette(routes=routes + (group_routes(groups) if groups is not None else []))
-
-
-async def _in_turns(metrics: Metrics) -> AsyncIterator[bytes]:
-    turn = TimeSlice()
-    for piece in metrics.pieces():
-        if piece:
-            yield piece
-        await turn.pause()
 
 
 def keep_http(

@@ -16,17 +16,19 @@ from gateway.admin.access.callers import callers_of
 from gateway.admin.access.gate import AdminGate
 from gateway.admin.access.identity import Identity
 from gateway.admin.documents.common import moment
-from gateway.admin.handlers.application import make_admin_app
-from gateway.admin.handlers.changes import Changes
 from gateway.admin.live.credit import CreditWaits
 from gateway.admin.live.rates import Rates
 from gateway.admin.live.streams import ChangeStreams
 from gateway.admin.walk import links_after
 from gateway.server.admin.ports import AdminPorts
+from gateway.tasks import off_loop
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
     from gateway.admin.documents.backends import ShownCluster
     from gateway.admin.documents.common import Document
+    from gateway.admin.handlers.changes import Changes
     from gateway.admin.source import GroupAnswers, Key, Steering
     from gateway.amqp.link.link import Link
     from gateway.amqp.transport.connection import Connection
@@ -99,7 +101,8 @@ class Administration:
         self.streams: Final = ChangeStreams(self._dropped)
         self.identity: Final = Identity(self._clock, self._login_failed)
         self._began: Final = time.time()
-        gate = AdminGate(make_admin_app(self), self.identity.caller, self._hosts, self._failed)
+        self._app: ASGIApp | None = None
+        gate = AdminGate(self._answer, self.identity.caller, self._hosts, self._failed)
         self._ports: Final = AdminPorts(gate, gateway.report, gateway.supervisor)
 
     def renew(self, policy: CompiledPolicy, credentials: CredentialFiles) -> None:
@@ -118,6 +121,18 @@ class Administration:
         self.streams.close()
         await self._ports.close()
 
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request by the application, which is made for the first one: importing it takes 5 ms of a start."""
+        if self._app is None:
+            made = await off_loop(self._make_app)
+            self._app = self._app or made  # another request may have come meanwhile: there is one turn for all
+        await self._app(scope, receive, send)
+
+    def _make_app(self) -> ASGIApp:
+        from gateway.admin.handlers.application import make_admin_app
+
+        return make_admin_app(self)
+
     async def _look(self) -> None:
         changes: Changes | None = None
         looked, took = 0, 0.0
@@ -131,6 +146,8 @@ class Administration:
             if not self.streams:
                 changes = None
             elif changes is None:  # the first stream begins with the status, and with what changes from now on
+                from gateway.admin.handlers.changes import Changes
+
                 changes = Changes(self)
                 self.streams.publish([("status", self.status())])
             else:

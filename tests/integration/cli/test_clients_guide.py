@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from proton import Message, symbol
 
 from tests.support.amqp.foreign import JAVA, rhea_environment
 from tests.support.cli.commands import run
@@ -83,3 +84,14 @@ def test_go_amqp(shop: Shop) -> None:
 def test_the_tests_that_the_guide_names_exist() -> None:
     assert len(named_tests(GUIDE.text)) > 6
     assert list(missing_tests(GUIDE.text)) == []
+
+
+def test_binary_values_of_proton_are_views_that_change() -> None:
+    """Why the guide says to copy them."""
+    first, second = (Message(annotations={symbol("cookie"): value}).encode() for value in (b"first", b"later"))
+    received = Message()
+    received.decode(first)
+    kept = received.annotations[symbol("cookie")]
+    assert bytes(kept) == b"first"
+    received.decode(second)
+    assert bytes(kept) == b"later"

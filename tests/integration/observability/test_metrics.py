@@ -55,6 +55,8 @@ def test_readiness_names_what_is_missing(start_gateway: Gateways) -> None:
         peer.send("sasl_mechanisms", sasl_server_mechanisms=["ANONYMOUS"]).expect("sasl_init")
         peer.send("sasl_outcome", code=0).expect_header().send_raw(frames.AMQP_HEADER)
         peer.open().expect("open")
+        peer.expect("begin")
+        peer.begin(remote_channel=0)
         wait_until(lambda: parts(gateway)["connector/edge/broker"]["ready"], "the connector to be ready")
         gateway.wait_log("connector open", connector="broker")
 

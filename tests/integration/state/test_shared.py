@@ -65,6 +65,41 @@ async def test_redis_is_found_missed_and_found_again(own_redis: Redis) -> None:
         await becomes(state, True)
 
 
+async def stored_value(state: RedisState) -> bytes | None:
+    future: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+    state.store.get("kept", future.set_result)
+    return await asyncio.wait_for(future, PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("broken", "mended", "why"),
+    [
+        (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0"), "used memory"),
+        (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE"), "read only replica"),
+    ],
+)
+async def test_redis_that_stores_nothing_is_not_ready_and_still_read(
+    own_redis: Redis, broken: tuple[str, ...], mended: tuple[str, ...], why: str
+) -> None:
+    def failed(name: str, error: BaseException) -> None:
+        raise AssertionError(f"{name}: {error!r}")
+
+    supervisor = Supervisor(failed)
+    async with running(RedisState(own_redis.url, every=0.02)) as state:
+        assert isinstance(state, RedisState)
+        supervisor.start(state.store.run(), "store")
+        await becomes(state, True)
+        await asyncio.to_thread(own_redis.command, "SET", "scopegate:kept", "value")
+        await asyncio.to_thread(own_redis.command, *broken)
+        detail = await becomes(state, False)
+        assert "it cannot be written: " in detail
+        assert why in detail
+        assert await stored_value(state) == b"value"
+        await asyncio.to_thread(own_redis.command, *mended)
+        await becomes(state, True)
+        await supervisor.close()
+
+
 async def test_redis_that_is_not_there_yet(own_redis: Redis) -> None:
     await asyncio.to_thread(own_redis.stop)
     async with running(RedisState(own_redis.url, every=0.02)) as state:

@@ -44,7 +44,7 @@ async function one(main, id, operates, signal) {
   main.append(section(`Connection ${id}`, place, operates ? close : null), section("Its links", list.element));
   const load = async () => {
     try {
-      place.replaceChildren(about(await get(`/connections/${id}`)));
+      place.replaceChildren(about(await get(`/connections/${id.split("/").map(encodeURIComponent).join("/")}`)));
     } catch (error) {
       place.replaceChildren(notice(error.message, "bad"));
     }

@@ -17,10 +17,19 @@ const live = new Live();
 let session = null;
 let leave = () => {};
 
+/** A part of the address as it is meant; as it stands if somebody typed what no escape is. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function route() {
   const [name, ...rest] = location.hash.replace(/^#\//, "").split("?")[0].split("/");
   const query = Object.fromEntries(new URLSearchParams(location.hash.split("?")[1] || ""));
-  return { view: VIEWS[name] || overview, name: VIEWS[name] ? name : "", rest: rest.map(decodeURIComponent), query };
+  return { view: VIEWS[name] || overview, name: VIEWS[name] ? name : "", rest: rest.map(decoded), query };
 }
 
 async function show() {

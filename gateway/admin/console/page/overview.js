@@ -58,9 +58,9 @@ class FlowMap {
   }
 
   scope(name, about, addresses, connectors) {
-    const own = addresses.filter((each) => each.scope === name);
-    const rows = own.slice(0, ROWS).map((rule) => this.rule(rule, connectors));
-    const more = own.length > ROWS ? el("li", { class: "none" }, `and ${own.length - ROWS} more rules`) : null;
+    const rows = addresses.filter((each) => each.scope === name).slice(0, ROWS).map((rule) => this.rule(rule, connectors));
+    const others = about.addresses - rows.length; // the list has the first thousand rules of all scopes
+    const more = others > 0 ? el("li", { class: "none" }, `and ${others.toLocaleString("en")} more rules`) : null;
     const total = el("span", { class: "figure" });
     const card = el("article", { class: "node scope" }, el("h3", {}, el("a", { href: `#/links?scope=${encodeURIComponent(name)}` }, name), total),
       el("p", { class: "sub" }, about.listeners.length ? `listens at ${about.listeners.join(", ")}` : "has no listener"),

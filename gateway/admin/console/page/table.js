@@ -55,12 +55,15 @@ export class PagedList {
     return this.load();
   }
 
+  // An answer that comes after a person has turned the page, or chosen other filters, is no longer wanted.
   async load() {
+    const { after, query } = this;
+    const wanted = () => after === this.after && query === this.query;
     try {
-      const page = await get(this.path, { limit: this.options.limit || 50, after: this.after, ...this.query });
-      this.show(page);
+      const page = await get(this.path, { limit: this.options.limit || 50, after, ...query });
+      if (wanted()) this.show(page);
     } catch (error) {
-      this.place.replaceChildren(notice(error.message, "bad"));
+      if (wanted()) this.place.replaceChildren(notice(error.message, "bad"));
     }
   }
 

@@ -81,10 +81,13 @@ def test_a_sender_without_credit_starves_and_a_receiver_ends_that(admin: Admin, 
         )
         assert (link["id"], link["unsettled"]) == (starved["id"], 1)
         reader.until("transfer")
+        (out,) = admin.items("links", "--direction", "out", "--address", "chat/hall")
+        assert (out["transfers"], out["unsettled"]) == (1, 1)
         reader.disposition(0, "accepted")
         admin.gateway.metrics()  # takes what the link has counted; its own counts go on
         wait_until(lambda: _link(admin, link["id"])["outcomes"] == {"accepted": 1}, "the outcome to be counted")
         assert _link(admin, link["id"])["transfers"] == 1
+        assert (_link(admin, out["id"])["outcomes"], _link(admin, out["id"])["unsettled"]) == ({}, 0)
 
 
 def test_close_ends_a_link_and_then_its_connection(admin: Admin, peer: Peer) -> None:
@@ -130,6 +133,7 @@ def test_lists_come_in_pages(admin: Admin, peer: Peer) -> None:
     [
         ("GET", "/links?limit=1000000", 400, "limit: a number from 1 to 1000"),
         ("GET", "/links?limit=0", 400, "limit: a number from 1 to 1000"),
+        ("GET", "/links?limit=10&limit=20", 400, "limit: given twice; give it once"),
         ("GET", "/links?after=17", 400, "an id here is like 17.3"),
         ("GET", "/links?starved=maybe", 400, "starved: true or false"),
         ("GET", "/connections?usr=alice", 400, "'usr': unknown parameter; allowed: limit, after, scope, user"),

@@ -110,6 +110,13 @@ def test_a_connection_has_its_links(browser: Browser, admin: AdminPort) -> None:
         assert connection["container"] in browser.text(".facts")
 
 
+def test_an_address_that_somebody_mistyped_shows_its_view(browser: Browser) -> None:
+    visit(browser, "connections/%")
+    browser.wait_text("Connection %", "main")
+    visit(browser, "")
+    browser.errors.clear()  # of the answers 400
+
+
 def test_refusals_lead_to_an_explanation(browser: Browser, admin: AdminPort) -> None:
     visit(browser, "refusals")
     with Peer(admin.document.edge) as peer:
@@ -167,6 +174,7 @@ def test_thousands_of_links_come_in_pages(browser: Browser, admin: AdminPort, li
             after = page["next"]
         assert len(set(seen)) == len(seen) >= links
         assert max(seconds) < 5, seconds
+        visit(browser, "")  # the view may show its second page
         visit(browser, "links?rule=chat%2F**")
         browser.wait_text("page 1, 50 rows", ".pager")
         first = browser.text("main tbody tr:first-child")
@@ -174,6 +182,55 @@ def test_thousands_of_links_come_in_pages(browser: Browser, admin: AdminPort, li
         browser.wait_text("page 2, 50 rows", ".pager")
         assert browser.text("main tbody tr:first-child") != first
         assert browser.run("document.querySelectorAll('main tr').length") == 51
+
+
+HOLD = """
+(() => {
+  const fetch = window.fetch;
+  const later = (url, more, resolve) => async () => {
+    const answer = await fetch(url, ...more);
+    resolve(answer.clone());
+    await answer.json();
+  };
+  window.held = [];
+  window.fetch = (url, ...more) => String(url).includes("/links?")
+    ? new Promise((resolve) => held.push(later(url, more, resolve))) : fetch(url, ...more);
+  window.unhold = () => { window.fetch = fetch; };
+})()
+"""
+"""Holds back the questions for links until `held` is called."""
+
+
+def turn(browser: Browser, page: int) -> str:
+    """Turn to the next page of links; the first row of that."""
+    browser.run("[...document.querySelectorAll('.pager button')].at(-1).click()")
+    browser.wait_text(f"page {page}, 50 rows", ".pager")
+    return browser.text("main tbody tr:first-child td")
+
+
+def test_a_late_answer_does_not_replace_the_page_that_was_turned_to(browser: Browser, admin: AdminPort) -> None:
+    """It did, with the number of the new page, and the next one was counted twice."""
+    with idle(admin.document.edge, 2, "chat/idle", 100):
+        visit(browser, "links?direction=out")
+        browser.wait_text("page 1, 50 rows", ".pager")
+        browser.run(HOLD)
+        wait_until(lambda: browser.run("held.length"), "the page to ask again")
+        browser.run("unhold()")
+        second = turn(browser, 2)
+        browser.run("Promise.all(held.map((each) => each())).then(() => new Promise((done) => setTimeout(done, 0)))")
+        assert browser.text("main tbody tr:first-child td") == second
+        assert turn(browser, 3) != second
+
+
+def test_the_map_counts_all_rules_of_a_scope(browser: Browser, admin: AdminPort) -> None:
+    """Also those beyond the thousand that a list has."""
+    rules = admin.document.scope()["addresses"]
+    grown = admin.document.but()
+    grown.scope()["addresses"] = [*rules, *({"match": f"many/{n}", "direct": "balanced"} for n in range(1100))]
+    admin.gateway.reload(grown.text)
+    visit(browser, "")
+    browser.wait_text(f"and {1100 + len(rules) - 40:,} more rules", ".map")
+    admin.gateway.reload(admin.document.text)
 
 
 def test_nothing_comes_from_elsewhere_and_nothing_went_wrong(browser: Browser, admin: AdminPort) -> None:

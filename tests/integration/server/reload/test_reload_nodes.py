@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,7 @@ from tests.support.amqp.peer import RECEIVER, SENDER, Listener, Peer
 from tests.support.gateway.document import Document
 from tests.support.gateway.gateway import Gateways
 from tests.support.gateway.process import answers, wait_until
+from tests.support.servers.certs import Authority
 
 pytestmark = pytest.mark.row("X-8")
 
@@ -49,6 +54,55 @@ def test_a_listener_with_other_settings_at_the_same_port(start_gateway: Gateways
     new.attach("second", RECEIVER, handle=1)
     new.until("detach", handle=1, error="amqp:resource-limit-exceeded")
     passes(new, old, 0)
+
+
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""SO_LINGER: `close` leaves nothing behind."""
+_PACE = 0.0003
+"""Seconds between two connections."""
+
+
+@contextlib.contextmanager
+def connecting(port: int) -> Iterator[list[OSError]]:
+    """Somebody connects again and again; yields the errors."""
+    over, errors = threading.Event(), list[OSError]()
+
+    def connect() -> None:
+        while not over.wait(_PACE):
+            try:
+                with socket.create_connection(("127.0.0.1", port)) as made:
+                    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            except OSError as error:
+                errors.append(error)
+
+    thread = threading.Thread(target=connect)
+    thread.start()
+    try:
+        yield errors
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "tls"])
+def test_a_listener_that_gets_other_settings_refuses_nobody_meanwhile(
+    start_gateway: Gateways, tmp_path: Path, secured: bool
+) -> None:
+    """Its port was bound anew, and for a millisecond of each such reload nobody could connect."""
+    document = Document()
+    listener = document.scope()["listen"][0]
+    if secured:
+        pair = Authority(tmp_path).server()
+        listener["tls"] = {"cert": str(pair.cert), "key": str(pair.key)}
+    gateway = start_gateway(document.text)
+    with connecting(document.edge) as errors:
+        for number in range(5):
+            listener["limits"] = {"links": 100 + number}
+            gateway.reload(document.text)
+    assert errors == []
+    document.scope()["listen"].clear()
+    gateway.reload(document.text)
+    assert not answers(document.edge)
 
 
 def test_a_port_in_use_is_reported_and_everything_else_is_done(start_gateway: Gateways) -> None:

@@ -256,6 +256,22 @@ def test_check_warns_of_certificates_that_nobody_accepts_and_of_a_file_without_u
     assert result.stderr.splitlines()[-1].startswith(f"{users}:1:1: the users file is empty; {{}} says")
 
 
+def test_check_warns_of_keys_of_the_ring_that_have_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tmp_path / "policy.yaml"
+    ring = "new: {env: NEW_KEY}, later: {env: LATER_KEY, until: '2999-01-01'}"
+    old = "old: {env: OLD_KEY, until: '2026-01-02T03:04:00Z'}"
+    keys = f"keys:\n  active: new\n  ring: {{{ring},\n    {old}}}"
+    policy.write_text(f"gateway: {{http: off}}\n{keys}\nscopes: {{edge: {{listen: [{{bind: '127.0.0.1:5672'}}]}}}}\n")
+    for name in ("NEW_KEY", "LATER_KEY", "OLD_KEY"):
+        monkeypatch.setenv(name, call("keys", "new").stdout.splitlines()[0].partition("=")[2])
+    result = call("check", str(policy))
+    assert result.exit_code == 0
+    assert [line for line in result.stderr.splitlines() if "expired" in line] == [
+        f"warning: {policy}:5:32: keys.ring.old.until: expired on 2026-01-02 03:04 UTC: no response is "
+        "verified with this key any more; remove it"
+    ]
+
+
 def test_check_warns_of_what_ends_soon_and_of_users_that_are_nowhere(tmp_path: Path) -> None:
     users = tmp_path / "users.yaml"
     assert call("users", "add", str(users), "alice", "--password-stdin", stdin="wonder-land-1865\n").exit_code == 0

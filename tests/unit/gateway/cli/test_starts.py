@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gateway.amqp.sasl.user_file import make_entry, put_user
@@ -37,11 +39,14 @@ OURS = {"gateway", "bridges", "policies"}
 READING = {"click", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection", "ruamel"}
 LATER = (
     "bridges", "confluent_kafka", "cryptography.hazmat.primitives.ciphers", "cryptography.x509",
-    "gateway.amqp.sasl.client", "gateway.amqp.sasl.user_file",
+    "gateway.admin.handlers", "gateway.amqp.sasl.client", "gateway.amqp.sasl.user_file",
     "gateway.forwarding.worker", "gateway.connectors.connector", "gateway.journal.recorder", "numpy", "pandas",
     "proton", "pyarrow", "pyspark", "redis", "rich", "scramp", "yaml",
 )  # fmt: skip
-"""What a gateway imports only where its policy has clusters, bridges, connectors, a journal, users, TLS or Redis."""
+"""What a gateway imports only where its policy has clusters, bridges, connectors, a journal, users, TLS or Redis.
+
+And what it imports when somebody uses its admin API.
+"""
 
 
 def policy(folder: Path, **parts: Any) -> Path:
@@ -66,15 +71,15 @@ def policy(folder: Path, **parts: Any) -> Path:
     return file
 
 
-def started(*arguments: object) -> subprocess.Popen[str]:
+def started(*arguments: object, more: Mapping[str, str] = MappingProxyType({})) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", PRINT, *map(str, arguments)]
-    env = {**os.environ, "SCOPEGATE_STARTS_KEY": KEY}
+    env = {**os.environ, "SCOPEGATE_STARTS_KEY": KEY, **more}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
-def output(*arguments: object) -> str:
-    """Return what a command has said, and the lists of `PRINT`."""
-    process = started(*arguments)
+def output(*arguments: object, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return what a command has said, and the lists of `PRINT`; `more` is added to its environment."""
+    process = started(*arguments, more=more)
     said, errors = process.communicate()
     assert process.returncode == 0, said + errors
     return said
@@ -120,6 +125,17 @@ def test_check_of_a_plain_policy_reads_it_and_loads_no_gateway(tmp_path: Path) -
     assert libraries(found) == READING
     assert later(found) == set()
     assert {"asyncio", "gateway.server.gateway", "gateway.nodes", "gateway.filters"}.isdisjoint(found)
+
+
+def test_packages_that_are_installed_beside_do_not_take_part_in_reading_a_policy(tmp_path: Path) -> None:
+    """pydantic would import each package that says it is its plugin, and look for them in all that are installed."""
+    (tmp_path / "beside.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "beside-1.dist-info").mkdir()
+    (tmp_path / "beside-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: beside\nVersion: 1\n")
+    (tmp_path / "beside-1.dist-info" / "entry_points.txt").write_text("[pydantic]\nbeside = beside:plugin\n")
+    found = listed(output("check", policy(tmp_path), more={"PYTHONPATH": str(tmp_path)}))
+    assert "policies.rules" in found
+    assert "beside" not in found
 
 
 def test_check_builds_the_sections_that_the_policy_has(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -96,6 +96,30 @@ async def test_a_scrape_of_very_many_rules_gives_way_to_other_work(monkeypatch: 
     assert sum(sizes) > 1_000_000
     assert max(sizes) < 100_000
     assert turns > sum(sizes) / 100_000
+
+
+async def test_many_scrapes_at_the_same_time_are_made_together() -> None:
+    """Each had a slice of its own in every turn of the loop: messages waited for all of them."""
+    metrics, made = Metrics(), 0
+
+    def reads() -> Iterator[None]:
+        nonlocal made
+        made += 1
+        yield None
+
+    metrics.gauge_source(reads)
+    async with serving(metrics, Readiness()) as port:
+        answers = await asyncio.gather(*(asyncio.to_thread(ask, port, "/metrics") for _ in range(30)))
+        asked_once = made
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+        for _, writer in opened:
+            writer.write(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n" * 10)
+        heads = [await asyncio.wait_for(reader.readuntil(b"\r\n"), PATIENCE) for reader, _ in opened]
+        for _, writer in opened:
+            writer.close()
+    assert {status for status, _, _ in answers} == {200}
+    assert set(heads) == {b"HTTP/1.1 200 OK\r\n"}
+    assert (asked_once <= 30, made < asked_once + 200) == (True, True), "400 requests were made together"
 
 
 async def test_healthz_and_what_is_not_there() -> None:
